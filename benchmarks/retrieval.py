@@ -1,0 +1,132 @@
+"""Retrieval quality on labelled queries over real sessions: hit@1, hit@5 and MRR, scoped and global, by kind and mode.
+
+    python benchmarks/retrieval.py CORPUS [--home DIR] [--json FILE]
+
+CORPUS is a folder with ``lay_out.py`` (see its README), or one that it has laid out already (``home/`` and
+``queries.jsonl``). The index is built where it is missing, in ``--home`` or in a temporary folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+MODES = ("lexical", "vector", "hybrid")
+DEPTH = 50
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("--home", type=Path, help="keep the index here (SMART_FORK_HOME)")
+    parser.add_argument("--json", type=Path, help="write the figures here as well")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="smart-fork-bench-") as folder:
+        laid_out = lay_out(arguments.corpus.resolve(), Path(folder))
+        os.environ["HOME"] = str(laid_out / "home")
+        os.environ["SMART_FORK_HOME"] = str((arguments.home or Path(folder) / "state").resolve())
+        figures = measure(laid_out)
+    show(figures)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+
+
+def lay_out(corpus: Path, folder: Path) -> Path:
+    """The laid-out corpus: `corpus` itself, or what its script makes of it in `folder`."""
+    if (corpus / "home").is_dir():
+        return corpus
+    if not (corpus / "lay_out.py").is_file():
+        sys.exit(f"{corpus} has neither home/ nor lay_out.py: not a corpus")
+    subprocess.run([sys.executable, str(corpus / "lay_out.py"), str(folder / "corpus")], check=True, stdout=sys.stderr)
+    return folder / "corpus"
+
+
+def measure(laid_out: Path) -> dict[str, Any]:
+    """Ask every query in every mode, in scope and global."""
+    from indexer.models import configured_embedder
+    from indexer.paths import index_db
+    from indexer.pipeline import Report, changed_logs, embed_waiting, read_logs
+    from indexer.project import project_of
+    from indexer.store.sqlite import SqliteStore
+    from indexer.transcripts.agents import AGENTS
+    from smart_fork import search
+
+    store, embedder, report = SqliteStore(index_db()), configured_embedder(), Report()
+    read_logs(store, changed_logs(store, AGENTS, report), report)
+    embed_waiting(store, embedder, report, progress=_progress)
+    queries = [json.loads(line) for line in (laid_out / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
+    vectors = embedder.embed([query["query"] for query in queries])
+    known = {query["query"]: vector.tobytes() for query, vector in zip(queries, vectors, strict=True)}
+    ranks: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    started = time.perf_counter()
+    for query in queries:
+        gold = {answer["session_id"] for answer in query["gold"]}
+        for place, project in (("scoped", project_of(query["project"])), ("global", None)):
+            scope = store.scope(project, ("claude", "codex"), automated=True)
+            for mode in MODES:
+                hits, _ = search._search(  # noqa: SLF001 - one mode at a time, without the chain
+                    store,
+                    search.Query(query["query"], scope, DEPTH, everywhere=project is None),
+                    known.__getitem__,
+                    mode,
+                )
+                rank = next((n for n, hit in enumerate(hits, 1) if gold & {row.session_id for row in hit.family}), 0)
+                for kind in ("all", query["kind"]):
+                    ranks[f"{place} {mode}"][kind].append(rank)
+    seconds = (time.perf_counter() - started) / (len(queries) * 2 * len(MODES))
+    return {
+        "queries": len(queries),
+        "seconds_a_search": round(seconds, 4),
+        "figures": {way: {kind: _figures(values) for kind, values in kinds.items()} for way, kinds in ranks.items()},
+    }
+
+
+def _figures(ranks: list[int]) -> dict[str, float]:
+    count = len(ranks)
+    return {
+        "queries": count,
+        "hit@1": round(sum(rank == 1 for rank in ranks) / count, 3),
+        "hit@5": round(sum(0 < rank <= 5 for rank in ranks) / count, 3),
+        "mrr": round(sum(1 / rank for rank in ranks if rank) / count, 3),
+    }
+
+
+def _progress(stage: str, done: int, total: int) -> None:
+    if done == total or done % 1024 == 0:
+        print(f"{stage} {done}/{total}", file=sys.stderr)
+
+
+def _rows(figures: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    for way, kinds in sorted(
+        figures["figures"].items(), key=lambda item: (item[0].split()[0] != "scoped", MODES.index(item[0].split()[1]))
+    ):
+        for kind, one in sorted(kinds.items()):
+            yield (*way.split(), kind, str(one["queries"]), *(f"{one[name]:.3f}" for name in ("hit@1", "hit@5", "mrr")))
+
+
+def show(figures: dict[str, Any]) -> None:
+    """The figures as a table."""
+    milliseconds = figures["seconds_a_search"] * 1000
+    table = Table(title=f"{figures['queries']} labelled queries; {milliseconds:.1f} ms a search, query embedded before")
+    for name in ("scope", "mode", "kind", "queries", "hit@1", "hit@5", "MRR"):
+        table.add_column(name, justify="right" if name in ("queries", "hit@1", "hit@5", "MRR") else "left")
+    for row in _rows(figures):
+        table.add_row(*row, end_section=row[2] == "paraphrase")
+    Console(width=100).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Bringing the index up to date: on demand for the one who asks, or completely.
+
+One process at a time reads logs (F-192) and one embeds; embedding takes long, and must not keep new words out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from filelock import FileLock, Timeout
+
+from indexer.embedding import Embedder
+from indexer.paths import private_dir, state_home
+from indexer.pipeline import Progress, Report, changed_logs, embed_waiting, read_logs
+from indexer.project import Project
+from indexer.store.base import Scope, Store
+from indexer.transcripts.base import AgentAdapter, LogFile
+from indexer.transcripts.claude import slug
+
+#: How long somebody who asks a question waits for another process that is indexing.
+LOCK_SECONDS = 1.0
+
+
+class IndexBusyError(Exception):
+    """Another process is indexing."""
+
+
+@contextmanager
+def only_writer(patience: float, name: str = "index") -> Iterator[None]:
+    """Hold the index's writer lock; the system lets go of it when the process dies (F-192).
+
+    Raises:
+        IndexBusyError: another process has held it for `patience` seconds.
+    """
+    lock = FileLock(private_dir(state_home()) / f"{name}.lock", mode=0o600)
+    try:
+        lock.acquire(timeout=patience)
+    except Timeout as error:
+        raise IndexBusyError("another process is indexing") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def read_changes(
+    store: Store,
+    adapters: Sequence[AgentAdapter],
+    project: Project | None,
+    seconds: float,
+    progress: Progress | None = None,
+) -> tuple[Report, int]:
+    """Read what has changed, the current project's logs and newer ones first, for at most about `seconds`.
+
+    Returns the report and how many changed logs are left for later.
+
+    Raises:
+        IndexBusyError: another process is indexing; the index can be searched as it is.
+    """
+    report = Report()
+    with only_writer(LOCK_SECONDS):
+        changed = _current_first(changed_logs(store, adapters, report), project)
+        done = read_logs(store, changed, report, progress, time.monotonic() + seconds)
+    return report, len(changed) - done
+
+
+def complete(
+    store: Store, adapters: Sequence[AgentAdapter], embedder: Embedder | None, project: Project | None = None, *,
+    patience: float, progress: Progress | None = None,
+) -> Report:  # fmt: skip
+    """Read everything that has changed and embed everything that waits.
+
+    Raises:
+        IndexBusyError: another process has been at it for `patience` seconds; if it embeds, everything has been read.
+        ModelUnavailableError: the words are indexed, the vectors cannot be made.
+    """
+    report = Report()
+    with only_writer(patience):
+        changed = _current_first(changed_logs(store, adapters, report), project)
+        read_logs(store, changed, report, progress)
+    if embedder is not None:
+        with only_writer(patience, "embedding"):
+            first = store.scope(project, [agent.name for agent in adapters], automated=False) if project else None
+            embed_waiting(store, embedder, report, first=first, progress=progress)
+    return report
+
+
+def embed_first(
+    store: Store, embedder: Embedder, scope: Scope, seconds: float, progress: Progress | None = None
+) -> Report:
+    """Vectors for the chunks in `scope`, then others, for at most about `seconds`.
+
+    Raises:
+        IndexBusyError, ModelUnavailableError: as `complete`.
+    """
+    report = Report()
+    with only_writer(LOCK_SECONDS, "embedding"):
+        embed_waiting(store, embedder, report, first=scope, deadline=time.monotonic() + seconds, progress=progress)
+    return report
+
+
+def _current_first(files: list[LogFile], project: Project | None) -> list[LogFile]:
+    """Logs of the current project first, as far as their place tells (Codex's does not)."""
+    if project is None:
+        return files
+    here = slug(project.root)
+    return sorted(files, key=lambda file: not file.path.parent.name.startswith(here))

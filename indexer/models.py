@@ -1,0 +1,46 @@
+"""Which embedder is used: the one that is configured, or the default model in the lightest way that does the work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from indexer.embedding import DEFAULT_MODEL, Embedder, SentenceTransformerEmbedder
+from indexer.light import DIMENSIONS, LightEmbedder
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: Fewer texts than this are embedded sooner than the frameworks are imported.
+FEW_TEXTS = 24
+
+
+def configured_embedder() -> Embedder:
+    """An embedder of ``SMART_FORK_MODEL``, or of the default model. Nothing is loaded yet."""
+    name = os.environ.get("SMART_FORK_MODEL") or DEFAULT_MODEL
+    return DefaultEmbedder() if name == DEFAULT_MODEL else SentenceTransformerEmbedder(name)
+
+
+class DefaultEmbedder:
+    """The default model: a question without the frameworks, at once; many texts with sentence-transformers, fast."""
+
+    dimensions = DIMENSIONS
+
+    def __init__(self) -> None:
+        self._light = LightEmbedder()
+        self._heavy: SentenceTransformerEmbedder | None = None
+
+    @property
+    def model(self) -> str:
+        """As `Embedder.model`."""
+        return self._light.model
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """As `Embedder.embed`."""
+        if len(texts) == 1 or (len(texts) < FEW_TEXTS and self._heavy is None):
+            return self._light.embed(texts)
+        if self._heavy is None:
+            self._heavy = SentenceTransformerEmbedder(DEFAULT_MODEL)
+        return self._heavy.embed(texts)

@@ -1,0 +1,228 @@
+"""Changed logs -> read -> export -> chunk -> store, one transaction a session; then vectors for what has none."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from indexer import chunks, redact
+from indexer.embedding import Embedder
+from indexer.markdown import EXPORT_VERSION, export_path, to_markdown, write_export
+from indexer.pieces import Piece, pieces_of
+from indexer.project import Project, project_of, resolve
+from indexer.store.base import Document, Reading, Scope, Store, Words
+from indexer.transcripts.agents import adapter
+from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile
+from indexer.transcripts.model import BrokenLine, Session, shorten
+from indexer.transcripts.state import READER_VERSION
+
+log = logging.getLogger(__name__)
+
+#: What the stored form of a session depends on: a log read by another version is read again.
+VERSION = f"{READER_VERSION}.{chunks.CHUNKER_VERSION}.{redact.VERSION}.{EXPORT_VERSION}"
+#: Chunks embedded between two commits: a crash loses at most this much work.
+EMBED_ROWS = 128
+_NOTHING = Checkpoint(0, 0, "", b"")
+#: How much of a prompt is looked at for secrets, where its beginning is the title.
+_MASKED_CHARACTERS = 2000
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run did. `failed` are logs that could not be read, with the reason; `seconds` by stage."""
+
+    files: int = 0
+    unchanged: int = 0
+    read: int = 0
+    resumed: int = 0
+    sessions: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    broken_lines: int = 0
+    bytes_read: int = 0
+    exported: int = 0
+    removed: int = 0
+    embedded: int = 0
+    waiting: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def changed_logs(store: Store, adapters: Iterable[AgentAdapter], report: Report) -> list[LogFile]:
+    """Logs that are new, not as they were, or without their export (F-147), newest first. One `stat` a log.
+
+    Logs that have gone are forgotten; one that is merely not in these adapters' homes has not.
+    """
+    there = {str(file.path): file for agent in adapters for file in agent.discover()}
+    seen = store.seen()
+    gone = [path for path in seen if path not in there and not os.path.exists(path)]  # noqa: PTH110 - False on any error
+    if gone:
+        store.forget_files(gone)
+        seen = store.seen()
+    same = {path for path, file in there.items() if path in seen and seen[path].matches(file, VERSION)}
+    same -= _without_export(store)
+    report.files, report.unchanged, report.removed = len(there), len(same), len(gone)
+    changed = [file for path, file in there.items() if path not in same]
+    return sorted(changed, key=lambda file: (-file.mtime_ns, str(file.path)))
+
+
+def _without_export(store: Store) -> set[str]:
+    """Logs whose session should have an export and has none. One listing a folder."""
+    exports: dict[str, set[str]] = {}
+    missing: set[str] = set()
+    for agent, session_id, path in store.sources():
+        export = export_path(agent, session_id)
+        if agent not in exports:
+            exports[agent] = {file.name for file in export.parent.iterdir()} if export.parent.is_dir() else set()
+        if export.name not in exports[agent]:
+            missing.add(path)
+    return missing
+
+
+def read_logs(
+    store: Store,
+    files: Sequence[LogFile],
+    report: Report,
+    progress: Progress | None = None,
+    deadline: float | None = None,
+) -> int:
+    """Bring these logs into the index, words at once. A log that cannot be read is noted and does not stop the others.
+
+    Returns how many were read before `deadline` (of `time.monotonic`): at least one.
+    """
+    started = time.perf_counter()
+    done = 0
+    for number, file in enumerate(files):
+        if number and deadline is not None and time.monotonic() >= deadline:
+            break
+        if progress:
+            progress("reading", number, len(files))
+        try:
+            _read_log(store, file, report)
+        except OSError as error:
+            report.failed[str(file.path)] = str(error)
+            log.warning("cannot read %s: %s", file.path, error)
+        except Exception as error:  # one odd log must never keep all others out of the index
+            report.failed[str(file.path)] = f"{type(error).__name__}: {error}"
+            log.exception("cannot index %s", file.path)
+            store.save(Reading(file, VERSION, _NOTHING, skipped="could not be indexed"), None)
+        done += 1
+    if progress:
+        progress("reading", done, len(files))
+    report.seconds["reading"] = report.seconds.get("reading", 0.0) + time.perf_counter() - started
+    return done
+
+
+def embed_waiting(
+    store: Store, embedder: Embedder, report: Report, *, first: Scope | None = None,
+    deadline: float | None = None, progress: Progress | None = None,
+) -> None:  # fmt: skip
+    """Vectors for chunks that have none, those of `first` first; stops at `deadline` (of `time.monotonic`).
+
+    The model is not loaded where there is nothing to do.
+    """
+    started = time.perf_counter()
+    parts = first.parts if first else ()
+    counts = store.counts()
+    if counts.chunks == counts.embedded and (not counts.chunks or store.meta("model") == embedder.model):
+        return
+    if store.use_model(embedder.model, embedder.dimensions):
+        log.info("the index is embedded anew with %s", embedder.model)
+    total = _waiting(store)
+    done = 0
+    while deadline is None or time.monotonic() < deadline:
+        rows = store.waiting(parts, EMBED_ROWS)
+        if not rows:
+            break
+        texts = sorted({text for _, text in rows}, key=lambda text: (len(text), text))
+        vectors = {text: vector.tobytes() for text, vector in zip(texts, embedder.embed(texts), strict=True)}
+        done += store.add_vectors([(id_, vectors[text]) for id_, text in rows])
+        if progress:
+            progress("embedding", done, max(total, done))
+    report.embedded += done
+    report.waiting = _waiting(store)
+    report.seconds["embedding"] = report.seconds.get("embedding", 0.0) + time.perf_counter() - started
+
+
+def _waiting(store: Store) -> int:
+    counts = store.counts()
+    return counts.chunks - counts.embedded
+
+
+def _read_log(store: Store, file: LogFile, report: Report) -> None:
+    result = adapter(file.agent).read(file.path, store.checkpoint(str(file.path), VERSION))
+    report.read += 1
+    report.resumed += result.resumed
+    report.bytes_read += result.bytes_read
+    report.broken_lines += len(result.broken)
+    _log_broken(result.broken)
+    reading = Reading(file, VERSION, result.checkpoint, result.skipped, result.broken, result.resumed)
+    if result.session is None:
+        report.skipped[result.skipped] = report.skipped.get(result.skipped, 0) + 1
+        store.save(reading, None)
+        return
+    session = result.session
+    document, pieces = document_of(session, _repo_root_of(store, session))
+
+    def export() -> None:
+        markdown = to_markdown(session, pieces, document.project.root if document.project.git else "")
+        report.exported += write_export(export_path(file.agent, session.session_id), markdown)
+
+    report.sessions += store.save(reading, document, export)
+
+
+def _repo_root_of(store: Store, session: Session) -> str:
+    """The repository that this session was found in when it was read before."""
+    known = store.session(session.agent, session.session_id)
+    return known.repo_root if known and known.cwd == session.cwd else ""
+
+
+def document_of(session: Session, repo_root: str = "") -> tuple[Document, tuple[Piece, ...]]:
+    """A session in the form that is stored, and its pieces with secrets masked.
+
+    `repo_root` is the repository of its directory as far as it was known: a removed worktree leaves no sign of it.
+    """
+    pieces = pieces_of(session, redact.redact)
+    resolved, project = _place_of(session.cwd, repo_root)
+    session = replace(session, title=_title(session))
+    words = Words(
+        title=session.title,
+        asked="\n".join(piece.text for piece in pieces if piece.role == "user"),
+        answered="\n".join(piece.text for piece in pieces if piece.role == "assistant"),
+        actions="\n".join(piece.text for piece in pieces if piece.role == "action"),
+        symbols=redact.redact(" ".join(session.symbols)),
+    )
+    return Document(session, project, resolved, chunks.chunk(pieces, session.root_id), words), pieces
+
+
+def _title(session: Session) -> str:
+    """The title with secrets masked, also one that the title's end has cut in two."""
+    title = session.title
+    if (start := title.removesuffix("...")) != title:
+        asked = (shorten(turn.text, _MASKED_CHARACTERS) for turn in session.turns if turn.prompt)
+        title = next((text for text in asked if text.startswith(start)), title)
+    return shorten(redact.redact(title), len(session.title))
+
+
+def _place_of(cwd: str, repo_root: str) -> tuple[str, Project]:
+    """The resolved directory and its project; nowhere for what is no absolute path of this system (F-075)."""
+    if not Path(cwd).is_absolute() or "\0" in cwd:
+        return "", Project("", "", git=False)
+    resolved = resolve(cwd)
+    project = project_of(resolved)
+    if repo_root and not project.git and not resolved.exists():
+        before = project_of(repo_root)
+        project = before if before.git else project
+    return str(resolved), project
+
+
+def _log_broken(broken: Sequence[BrokenLine]) -> None:
+    for line in broken[:3]:
+        log.warning("%s:%d: not a record: %s", line.path, line.number, line.reason)
+    if len(broken) > 3:
+        log.warning("%s: %d more lines are not records", broken[0].path, len(broken) - 3)

@@ -1,0 +1,236 @@
+"""What an index stores and gives back, whichever engine keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from indexer.chunks import Chunk
+from indexer.project import Project
+from indexer.transcripts.base import Checkpoint, LogFile
+from indexer.transcripts.model import Agent, BrokenLine, Session
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A session's text by role, for ranking whole sessions by their words."""
+
+    title: str
+    asked: str
+    answered: str
+    actions: str
+    symbols: str
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A session ready to be stored."""
+
+    session: Session
+    project: Project
+    resolved_cwd: str
+    chunks: tuple[Chunk, ...]
+    words: Words
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A log as it was read, by which version of the readers, and with what outcome."""
+
+    file: LogFile
+    version: str
+    checkpoint: Checkpoint
+    skipped: str = ""
+    broken: tuple[BrokenLine, ...] = ()
+    resumed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFile:
+    """What is known of a log: enough to tell by one `stat` whether it must be read again."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+    version: str
+
+    def matches(self, file: LogFile, version: str) -> bool:
+        return (self.size, self.mtime_ns, self.inode, self.version) == (file.size, file.mtime_ns, file.inode, version)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """A stored session. `path` is empty when the agent has deleted the log."""
+
+    row: int
+    agent: Agent
+    session_id: str
+    part: int
+    path: str
+    cwd: str
+    resolved_cwd: str
+    repo_root: str
+    git_branch: str
+    title: str
+    version: str
+    started: str
+    last_activity: str
+    origin: str
+    parent_id: str | None
+    root_id: str
+    turns: int
+    prompts: int
+    tokens: int
+    compactions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A chunk in a session: where it stands there."""
+
+    session: int
+    position: int
+    chunk: int
+    turn: int
+    message_id: str
+    role: str
+    exchange: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which sessions may be found: those of these parts and, where `within` is given, at or below that directory."""
+
+    parts: tuple[int, ...] = ()
+    within: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A row and its score; higher is better."""
+
+    row: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much is in the index, and how much of it has its vector."""
+
+    sessions: int
+    chunks: int
+    embedded: int
+    files: int
+    skipped: Mapping[str, int]
+    broken_lines: int
+    updated_at: str
+
+
+WordTable = Literal["chunks", "sessions"]
+
+
+class Store(Protocol):
+    """Writes are one transaction a session; reads see only whole sessions."""
+
+    def seen(self) -> dict[str, SeenFile]:
+        """Every log that was read before, by path."""
+        ...
+
+    def checkpoint(self, path: str, version: str) -> Checkpoint | None:
+        """Where readers of that version stopped in that log."""
+        ...
+
+    def save(self, reading: Reading, document: Document | None, publish: Callable[[], None] | None = None) -> bool:
+        """Store what reading a log gave; `publish` is called in the same transaction, before it becomes visible.
+
+        False, and nothing published, where another log holds a newer copy of the same session (F-103).
+        """
+        ...
+
+    def sources(self) -> list[tuple[Agent, str, str]]:
+        """Every session that is read from a log: agent, session id and the log's path."""
+        ...
+
+    def forget_files(self, paths: Iterable[str]) -> None:
+        """These logs are gone. Their sessions stay findable, without a log (D17) or with another one (F-103)."""
+        ...
+
+    def use_model(self, model: str, dimensions: int) -> bool:
+        """Make room for vectors of this model. True where vectors of another model had to go (D14)."""
+        ...
+
+    def waiting(self, first_parts: Sequence[int], limit: int) -> list[tuple[int, str]]:
+        """Chunks without a vector as (id, text), those of `first_parts` and the newest first."""
+        ...
+
+    def add_vectors(self, vectors: Sequence[tuple[int, bytes]]) -> int:
+        """Store float32 vectors by chunk id, for the same chunk in other projects as well; how many chunks that were.
+
+        Chunks that are gone meanwhile are passed over.
+        """
+        ...
+
+    def scope(self, project: Project | None, agents: Sequence[Agent], *, automated: bool) -> Scope:
+        """The parts of a project with all its worktrees (F-070…F-076), or of all projects."""
+        ...
+
+    def match_words(self, table: WordTable, query: str, scope: Scope, limit: int) -> list[Scored]:
+        """The best rows for an FTS5 query, by BM25. Rows are chunk ids or session rows."""
+        ...
+
+    def nearest(self, vector: bytes, scope: Scope, limit: int) -> list[Scored]:
+        """The nearest chunks by cosine similarity (-1…1)."""
+        ...
+
+    def having_word(self, word: str, rows: Iterable[int]) -> tuple[int, set[int]]:
+        """How many sessions there are with this quoted word, and which of these `rows` have it."""
+        ...
+
+    def chunk_counts(self, sessions: Iterable[int]) -> dict[int, int]:
+        """How many chunks each session has."""
+        ...
+
+    def placements(self, chunks: Iterable[int]) -> list[Placement]:
+        """Every place of these chunks."""
+        ...
+
+    def placements_of(self, session: int) -> list[Placement]:
+        """The chunks of a session in order."""
+        ...
+
+    def texts(self, chunks: Iterable[int]) -> dict[int, str]:
+        """The text of each chunk."""
+        ...
+
+    def sessions(self, rows: Iterable[int]) -> dict[int, SessionRow]:
+        """Sessions by row."""
+        ...
+
+    def session(self, agent: Agent, session_id: str) -> SessionRow | None:
+        """The session of exactly this id."""
+        ...
+
+    def find_sessions(self, prefix: str) -> list[SessionRow]:
+        """Sessions whose id is or starts with `prefix`, newest first."""
+        ...
+
+    def family(self, root_id: str) -> list[SessionRow]:
+        """All sessions that share a beginning, oldest first."""
+        ...
+
+    def counts(self, scope: Scope | None = None) -> Counts:
+        """How much is in the index, or in a part of it."""
+        ...
+
+    def meta(self, key: str) -> str:
+        """A fact about the index; empty where unknown."""
+        ...
+
+    def set_meta(self, key: str, value: str) -> None:
+        """Keep a fact about the index."""
+        ...
+
+    def close(self) -> None:
+        """Close the database."""
+        ...

@@ -1,0 +1,58 @@
+"""Opening the database: any number of processes at once, cold or warm."""
+
+from __future__ import annotations
+
+import os
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import apsw
+
+from indexer.paths import private_dir
+from indexer.store.schema import migrate
+
+BUSY_MILLISECONDS = 30_000
+
+
+def connect(path: Path) -> apsw.Connection:
+    """Open `path` (created with mode 0600 where it is missing), migrated and with the vector extension loaded.
+
+    Raises:
+        NewerIndexError: a newer smart-fork has written it.
+        apsw.Error: it is not a database, or the disk refuses.
+    """
+    private_dir(path.parent)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    db = apsw.Connection(str(path))
+    db.set_busy_timeout(BUSY_MILLISECONDS)
+    db.enable_load_extension(enable=True)
+    db.load_extension(vector_extension())
+    db.enable_load_extension(enable=False)
+    _write_ahead(db)
+    db.execute(
+        "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY"
+    )
+    migrate(db)
+    return db
+
+
+def vector_extension() -> str:
+    """The path of sqlite-vec's library, found without importing the package (which imports numpy)."""
+    spec = find_spec("sqlite_vec")
+    if spec is None or spec.origin is None:
+        raise ImportError("sqlite-vec is not installed; reinstall smart-fork")
+    return str(Path(spec.origin).with_name("vec0"))
+
+
+def _write_ahead(db: apsw.Connection) -> None:
+    """Readers never wait for the writer. Changing the mode takes the lock, for which SQLite does not wait by itself."""
+    deadline = time.monotonic() + BUSY_MILLISECONDS / 1000
+    while db.execute("PRAGMA journal_mode").get != "wal":
+        db.execute("BEGIN IMMEDIATE; COMMIT")  # waits for whoever is doing the same just now
+        try:
+            if db.execute("PRAGMA journal_mode = WAL").get != "wal":
+                return  # a file system without shared memory: slower, and just as safe
+        except apsw.BusyError:  # somebody was quicker
+            if time.monotonic() > deadline:
+                raise

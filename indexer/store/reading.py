@@ -1,0 +1,158 @@
+"""What searching, listing and the status ask of the index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import apsw
+
+from indexer.project import Project, is_within
+from indexer.store.base import Counts, Placement, Scope, Scored, SessionRow, WordTable
+from indexer.transcripts.model import Agent
+
+#: sqlite-vec refuses more neighbours than this.
+MAX_NEIGHBOURS = 4096
+_SESSION = (
+    "id, agent, session_id, part, path, cwd, resolved_cwd, repo_root, git_branch, title, version, started, "
+    "last_activity, origin, parent_id, root_id, turns, prompts, tokens, compactions"
+)
+_PLACEMENT = "session, position, chunk, turn, message_id, role, exchange"
+#: Sessions at or below a resolved directory; `0` is the character after `/`.
+_BELOW = (
+    "resolved_cwd <> '' AND (resolved_cwd = :below OR (resolved_cwd > :below || '/' AND resolved_cwd < :below || '0'))"
+)
+_SESSIONS_BELOW = f"SELECT id FROM sessions WHERE {_BELOW}"  # noqa: S608 - constant
+_CHUNKS_BELOW = f"SELECT chunk FROM placements WHERE session IN ({_SESSIONS_BELOW})"  # noqa: S608 - constant
+#: BM25 weights by column; the first is the part, which only restricts. Last, which rows are below a directory.
+_TABLES = {
+    "chunks": ("chunk_words", "0.0, 1.0", _CHUNKS_BELOW),
+    "sessions": ("session_words", "0.0, 2.0, 1.5, 1.0, 0.8, 0.3", _SESSIONS_BELOW),
+}
+
+
+class StoreReading:
+    """Reads of one connection. No method writes. Only integers and constants are ever put into the text of a query."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self.db = db
+
+    def _all(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
+        return self.db.execute(sql, values).fetchall()
+
+    def meta(self, key: str) -> str:
+        rows = self._all("SELECT value FROM meta WHERE key = ?", (key,))
+        return str(rows[0][0]) if rows else ""
+
+    def scope(self, project: Project | None, agents: Sequence[Agent], *, automated: bool) -> Scope:
+        rows = self._all(
+            "SELECT parts.id, agent, automated, project, key, root FROM parts JOIN projects ON projects.id = project"
+        )
+        rows = [row for row in rows if row[1] in agents and (automated or not row[2])]
+        if project is None:
+            return Scope(tuple(row[0] for row in rows))
+        if project.git:
+            inside = {row[3] for row in rows if row[4] == project.key or (row[5] and is_within(row[5], project.root))}
+            return Scope(tuple(row[0] for row in rows if row[3] in inside))
+        below = self._all(
+            f"SELECT DISTINCT project FROM sessions JOIN parts ON parts.id = part WHERE {_BELOW}",  # noqa: S608
+            {"below": project.root.rstrip("/")},
+        )
+        inside = {row[0] for row in below}
+        return Scope(tuple(row[0] for row in rows if row[3] in inside), within=project.root)
+
+    def match_words(self, table: WordTable, query: str, scope: Scope, limit: int) -> list[Scored]:
+        if not scope.parts or not query:
+            return []
+        name, weights, rows_below = _TABLES[table]
+        within = f"AND rowid IN ({rows_below})" if scope.within else ""
+        rows = self._all(
+            f"SELECT rowid, -bm25({name}, {weights}) AS score FROM {name} "  # noqa: S608
+            f"WHERE {name} MATCH :words {within} ORDER BY score DESC, rowid LIMIT :limit",
+            {"words": self._restricted(query, scope.parts), "limit": limit, "below": scope.within.rstrip("/")},
+        )
+        return [Scored(row, score) for row, score in rows]
+
+    def _restricted(self, query: str, parts: Sequence[int]) -> str:
+        """The query within its parts, or without the others where those are fewer: a word of every row is slow."""
+        others = {part for (part,) in self._all("SELECT id FROM parts")}.difference(parts)
+        if len(others) >= len(parts):
+            return f"part: ({_tokens(parts)}) AND -part: ({query})"
+        return f"(-part: ({query}))" + (f" NOT part: ({_tokens(others)})" if others else "")
+
+    def nearest(self, vector: bytes, scope: Scope, limit: int) -> list[Scored]:
+        if not self.meta("model"):
+            return []
+        within = f"AND rowid IN ({_CHUNKS_BELOW})" if scope.within else ""
+        sql = (
+            "SELECT rowid, distance FROM chunk_vectors "  # noqa: S608
+            f"WHERE embedding MATCH :vector AND k = :k AND part = :part {within}"
+        )
+        values = {"vector": vector, "k": min(limit, MAX_NEIGHBOURS), "below": scope.within.rstrip("/")}
+        found: list[Scored] = []
+        for part in scope.parts:  # one partition at a time: the restriction comes before the cut
+            rows = self._all(sql, values | {"part": part})
+            found += [Scored(row, 1.0 - distance) for row, distance in rows if distance is not None]
+        found.sort(key=lambda hit: (-hit.score, hit.row))
+        return found[:limit]
+
+    def having_word(self, word: str, rows: Iterable[int]) -> tuple[int, set[int]]:
+        match = "FROM session_words WHERE session_words MATCH ?"
+        count = self._all(f"SELECT count(*) {match}", (word,))[0][0]
+        having = self._all(f"SELECT rowid {match} AND rowid IN ({_numbers(rows)})", (word,))
+        return count, {row for (row,) in having}
+
+    def chunk_counts(self, sessions: Iterable[int]) -> dict[int, int]:
+        within = _numbers(sessions)
+        return dict(
+            self._all(f"SELECT session, count(*) FROM placements WHERE session IN ({within}) GROUP BY session")  # noqa: S608
+        )
+
+    def placements(self, chunks: Iterable[int]) -> list[Placement]:
+        sql = f"SELECT {_PLACEMENT} FROM placements WHERE chunk IN ({_numbers(chunks)}) ORDER BY session, position"  # noqa: S608
+        return [Placement(*row) for row in self._all(sql)]
+
+    def placements_of(self, session: int) -> list[Placement]:
+        sql = f"SELECT {_PLACEMENT} FROM placements WHERE session = ? ORDER BY position"  # noqa: S608
+        return [Placement(*row) for row in self._all(sql, (session,))]
+
+    def texts(self, chunks: Iterable[int]) -> dict[int, str]:
+        return dict(self._all(f"SELECT id, text FROM chunks WHERE id IN ({_numbers(chunks)})"))  # noqa: S608
+
+    def sessions(self, rows: Iterable[int]) -> dict[int, SessionRow]:
+        return {row.row: row for row in self._sessions(f"id IN ({_numbers(rows)})", ())}
+
+    def session(self, agent: Agent, session_id: str) -> SessionRow | None:
+        return next(iter(self._sessions("agent = ? AND session_id = ?", (agent, session_id))), None)
+
+    def find_sessions(self, prefix: str) -> list[SessionRow]:
+        condition = "substr(lower(session_id), 1, length(?1)) = ?1 ORDER BY last_activity DESC, id"
+        return self._sessions(condition, (prefix.lower(),))
+
+    def family(self, root_id: str) -> list[SessionRow]:
+        return self._sessions("root_id = ? ORDER BY started, session_id", (root_id,))
+
+    def _sessions(self, condition: str, values: Sequence[Any]) -> list[SessionRow]:
+        return [SessionRow(*row) for row in self._all(f"SELECT {_SESSION} FROM sessions WHERE {condition}", values)]  # noqa: S608
+
+    def counts(self, scope: Scope | None = None) -> Counts:
+        where = f" WHERE part IN ({_numbers(scope.parts)})" if scope is not None else ""
+        sessions = self._all(f"SELECT count(*) FROM sessions{where}")[0][0]  # noqa: S608
+        # Two counts over indexes alone: the table itself holds all the text.
+        chunks = self._all(f"SELECT count(*) FROM chunks{where}")[0][0]  # noqa: S608
+        waiting = self._all(f"SELECT count(*) FROM chunks {where or ' WHERE 1'} AND embedded = 0")[0][0]  # noqa: S608
+        files, broken = self._all("SELECT count(*), coalesce(sum(broken), 0) FROM files")[0]
+        skipped = self._all("SELECT skipped, count(*) FROM files WHERE skipped <> '' GROUP BY skipped ORDER BY 2 DESC")
+        return Counts(sessions, chunks, chunks - waiting, files, dict(skipped), broken, self.meta("updated_at"))
+
+    def broken_logs(self) -> list[tuple[str, int, str]]:
+        """Logs with lines that could not be decoded: path, how many, the first of them as JSON [[line, reason], …]."""
+        return self._all("SELECT path, broken, broken_lines FROM files WHERE broken > 0 ORDER BY broken DESC, path")
+
+
+def _numbers(ids: Iterable[int]) -> str:
+    return ", ".join(str(int(id_)) for id_ in ids)
+
+
+def _tokens(parts: Iterable[int]) -> str:
+    return " OR ".join(f"p{int(part)}" for part in sorted(parts))

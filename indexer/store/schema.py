@@ -1,0 +1,123 @@
+"""The index's tables, as numbered steps, each run and recorded in one transaction. A released step never changes."""
+
+from __future__ import annotations
+
+import apsw
+
+#: How words are cut: stemmed, case and accents folded; ``_`` and ``.`` separate, so parts of identifiers are found.
+TOKENIZER = "porter unicode61 remove_diacritics 2"
+
+
+def m001_sessions_and_chunks(db: apsw.Connection) -> None:
+    """Logs, sessions, their chunks and the two word indexes."""
+    db.execute(
+        f"""
+        CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+        CREATE TABLE projects(id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, root TEXT NOT NULL);
+
+        -- What a search is restricted to before any cut: a project, an agent, and whether a person started it.
+        CREATE TABLE parts(
+            id INTEGER PRIMARY KEY, project INTEGER NOT NULL REFERENCES projects(id),
+            agent TEXT NOT NULL, automated INTEGER NOT NULL, UNIQUE(project, agent, automated)
+        );
+
+        CREATE TABLE sessions(
+            id INTEGER PRIMARY KEY,
+            agent TEXT NOT NULL, session_id TEXT NOT NULL,
+            part INTEGER NOT NULL REFERENCES parts(id),
+            path TEXT NOT NULL,            -- the log; empty when the agent has deleted it
+            cwd TEXT NOT NULL, resolved_cwd TEXT NOT NULL, repo_root TEXT NOT NULL, git_branch TEXT NOT NULL,
+            title TEXT NOT NULL, version TEXT NOT NULL,
+            started TEXT NOT NULL, last_activity TEXT NOT NULL,
+            origin TEXT NOT NULL, parent_id TEXT, root_id TEXT NOT NULL,
+            turns INTEGER NOT NULL, prompts INTEGER NOT NULL, tokens INTEGER NOT NULL, compactions INTEGER NOT NULL,
+            UNIQUE(agent, session_id)
+        );
+        CREATE INDEX sessions_family ON sessions(root_id);
+        CREATE INDEX sessions_part ON sessions(part, last_activity);
+        CREATE INDEX sessions_cwd ON sessions(resolved_cwd);
+
+        -- One row a log: what it was when it was read, and where reading goes on.
+        CREATE TABLE files(
+            path TEXT PRIMARY KEY, agent TEXT NOT NULL,
+            size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,
+            version TEXT NOT NULL,         -- of the reader, the chunker and the masking
+            offset INTEGER NOT NULL, lines INTEGER NOT NULL, probe TEXT NOT NULL, state BLOB NOT NULL,
+            session INTEGER REFERENCES sessions(id), rank TEXT NOT NULL,
+            skipped TEXT NOT NULL, broken INTEGER NOT NULL, broken_lines TEXT NOT NULL
+        );
+        CREATE INDEX files_session ON files(session);
+
+        CREATE TABLE chunks(
+            -- Never given twice: a vector that is being computed must not land on another text.
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            part INTEGER NOT NULL REFERENCES parts(id), hash BLOB NOT NULL, text TEXT NOT NULL,
+            embedded INTEGER NOT NULL DEFAULT 0,
+            UNIQUE(part, hash)
+        );
+        CREATE INDEX chunks_waiting ON chunks(part) WHERE embedded = 0;
+        CREATE INDEX chunks_embedded ON chunks(part, embedded);
+        CREATE INDEX chunks_hash ON chunks(hash);
+
+        CREATE TABLE placements(
+            session INTEGER NOT NULL REFERENCES sessions(id), position INTEGER NOT NULL,
+            chunk INTEGER NOT NULL REFERENCES chunks(id),
+            turn INTEGER NOT NULL, message_id TEXT NOT NULL, role TEXT NOT NULL, exchange INTEGER NOT NULL,
+            PRIMARY KEY(session, position)
+        ) WITHOUT ROWID;
+        CREATE INDEX placements_chunk ON placements(chunk);
+
+        CREATE VIRTUAL TABLE chunk_words USING fts5(
+            part, text, content='', contentless_delete=1, tokenize='{TOKENIZER}');
+        CREATE VIRTUAL TABLE session_words USING fts5(
+            part, title, asked, answered, actions, symbols, content='', contentless_delete=1, tokenize='{TOKENIZER}');
+        """
+    )
+
+
+MIGRATIONS = (m001_sessions_and_chunks,)
+
+
+def migrate(db: apsw.Connection) -> None:
+    """Bring the database to the newest form; safe when several processes do it at once.
+
+    Raises:
+        NewerIndexError: a newer smart-fork has written it.
+    """
+    if _version(db) == len(MIGRATIONS):
+        return
+    with immediate(db):
+        done = _version(db)
+        if done > len(MIGRATIONS):
+            raise NewerIndexError(f"the index was written by a newer smart-fork (form {done}, known {len(MIGRATIONS)})")
+        for number, step in enumerate(MIGRATIONS[done:], start=done + 1):
+            step(db)
+            db.execute(f"PRAGMA user_version = {number}")
+
+
+class NewerIndexError(Exception):
+    """The index on disk has a form that this version does not know."""
+
+
+class immediate:  # noqa: N801 - reads as a statement
+    """A transaction that takes the write lock at its start, so that it never fails half way for want of it."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+
+    def __enter__(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._db.execute("COMMIT")
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+
+def _version(db: apsw.Connection) -> int:
+    (number,) = db.execute("PRAGMA user_version").fetchone() or (0,)
+    return int(number)

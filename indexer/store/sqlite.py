@@ -1,0 +1,261 @@
+"""The index in SQLite: apsw for a build that can load extensions everywhere, FTS5 for words, sqlite-vec for vectors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from indexer.project import Project
+from indexer.store.base import Document, Reading, SeenFile
+from indexer.store.connection import connect
+from indexer.store.reading import StoreReading
+from indexer.store.schema import immediate
+from indexer.transcripts.base import Checkpoint
+from indexer.transcripts.model import Agent, Session
+
+#: Broken lines kept a log, to be shown; the rest are only counted.
+BROKEN_LINES_KEPT = 20
+_SESSION_COLUMNS = (
+    "part", "path", "cwd", "resolved_cwd", "repo_root", "git_branch", "title", "version", "started", "last_activity",
+    "origin", "parent_id", "root_id", "turns", "prompts", "tokens", "compactions",
+)  # fmt: skip
+
+
+class SqliteStore(StoreReading):
+    """Writing; what is read back is in `StoreReading`. One object a thread."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(connect(path))
+        self.path = path
+
+    def close(self) -> None:
+        self.db.close()
+
+    def set_meta(self, key: str, value: str) -> None:
+        self.db.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", (key, value))
+
+    # -- logs and sessions -----------------------------------------------------------------------------------------
+
+    def seen(self) -> dict[str, SeenFile]:
+        rows = self.db.execute("SELECT path, size, mtime_ns, inode, version FROM files")
+        return {path: SeenFile(size, mtime, inode, version) for path, size, mtime, inode, version in rows}
+
+    def checkpoint(self, path: str, version: str) -> Checkpoint | None:
+        row = self.db.execute(
+            "SELECT offset, lines, probe, state FROM files WHERE path = ? AND version = ?", (path, version)
+        ).fetchone()
+        return Checkpoint(*row) if row else None
+
+    def save(self, reading: Reading, document: Document | None, publish: Callable[[], None] | None = None) -> bool:
+        with immediate(self.db):
+            session, rank, wins = None, "", False
+            if document is not None:
+                session, rank, wins = self._claim(reading, document)
+                if wins:
+                    self._write_session(session, document)
+            self._write_file(reading, session, rank)
+            self.set_meta("updated_at", datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"))
+            if wins and publish:
+                publish()
+        return wins
+
+    def sources(self) -> list[tuple[Agent, str, str]]:
+        return self._all(
+            "SELECT sessions.agent, session_id, sessions.path FROM sessions "
+            "JOIN files ON files.path = sessions.path AND files.session = sessions.id AND skipped = ''"
+        )
+
+    def forget_files(self, paths: Iterable[str]) -> None:
+        with immediate(self.db):
+            for path in paths:
+                row = self.db.execute("SELECT session FROM files WHERE path = ?", (path,)).fetchone()
+                self.db.execute("DELETE FROM files WHERE path = ?", (path,))
+                if row and row[0] is not None:
+                    self._leave_log(row[0], path)
+
+    def _leave_log(self, session: int, path: str) -> None:
+        """The session is not in this log any more. Another log that holds it takes its place when it is read again."""
+        self.db.execute("UPDATE sessions SET path = '' WHERE id = ? AND path = ?", (session, path))
+        if self.db.changes():
+            self._read_again(session, path)
+
+    def _read_again(self, session: int, path: str) -> None:
+        """Let the other logs of this session look changed."""
+        self.db.execute("UPDATE files SET mtime_ns = -1 WHERE session = ? AND path <> ?", (session, path))
+
+    def _claim(self, reading: Reading, document: Document) -> tuple[int, str, bool]:
+        """The session's row, this log's rank, and whether the session is read from this log.
+
+        A log that was the best and is not any more (somebody has cut it) is used until the better one has been read.
+        """
+        session = document.session
+        row = self.db.execute(
+            "SELECT id, path FROM sessions WHERE agent = ? AND session_id = ?", (session.agent, session.session_id)
+        ).fetchone()
+        rank = f"{session.last_activity} {reading.file.size:015d}"
+        if row is None:
+            return self._new_session(session, self._part(document.project, session)), rank, True
+        path = str(reading.file.path)
+        rivals = self.db.execute(
+            "SELECT rank, path FROM files WHERE session = ? AND path <> ? ORDER BY rank DESC, path", (row[0], path)
+        ).fetchone()
+        wins = rivals is None or rank > rivals[0] or (rank == rivals[0] and path < rivals[1])
+        if not wins and row[1] == path:
+            self._read_again(row[0], path)
+            wins = True
+        return row[0], rank, wins
+
+    def _new_session(self, session: Session, part: int) -> int:
+        names = ", ".join(_SESSION_COLUMNS)
+        empty: list[Any] = ["" for _ in _SESSION_COLUMNS]
+        empty[0] = part
+        marks = ", ".join("?" * (len(_SESSION_COLUMNS) + 2))
+        self.db.execute(
+            f"INSERT INTO sessions(agent, session_id, {names}) VALUES({marks})",
+            (session.agent, session.session_id, *empty),
+        )
+        return self.db.last_insert_rowid()
+
+    def _write_session(self, row: int, document: Document) -> None:
+        session = document.session
+        part = self._part(document.project, session)
+        values = (
+            part, str(session.source_path), session.cwd, document.resolved_cwd,
+            document.project.root if document.project.git else "", session.git_branch, session.title, session.version,
+            session.started, session.last_activity, session.origin, session.parent_id, session.root_id,
+            len(session.turns), sum(turn.prompt for turn in session.turns), session.token_estimate, session.compactions,
+        )  # fmt: skip
+        settings = ", ".join(f"{name} = ?" for name in _SESSION_COLUMNS)
+        self.db.execute(f"UPDATE sessions SET {settings} WHERE id = ?", (*values, row))  # noqa: S608 - constant names
+        self._place_chunks(row, part, document)
+        words = document.words
+        self.db.execute("DELETE FROM session_words WHERE rowid = ?", (row,))
+        self.db.execute(
+            "INSERT INTO session_words(rowid, part, title, asked, answered, actions, symbols) "
+            "VALUES(?, ?, ?, ?, ?, ?, ?)",
+            (row, f"p{part}", words.title, words.asked, words.answered, words.actions, words.symbols),
+        )
+
+    def _place_chunks(self, row: int, part: int, document: Document) -> None:
+        before = {chunk for (chunk,) in self.db.execute("SELECT chunk FROM placements WHERE session = ?", (row,))}
+        ids = [self._chunk_id(part, chunk.hash, chunk.text) for chunk in document.chunks]
+        self.db.execute("DELETE FROM placements WHERE session = ?", (row,))
+        self.db.executemany(
+            "INSERT INTO placements VALUES(?, ?, ?, ?, ?, ?, ?)",
+            (
+                (row, position, id_, chunk.turn, chunk.message_id, chunk.role, chunk.exchange)
+                for position, (id_, chunk) in enumerate(zip(ids, document.chunks, strict=True))
+            ),
+        )
+        self._drop_orphans(before.difference(ids))
+
+    def _chunk_id(self, part: int, digest: bytes, text: str) -> int:
+        row = self.db.execute("SELECT id FROM chunks WHERE part = ? AND hash = ?", (part, digest)).fetchone()
+        if row:
+            return int(row[0])
+        self.db.execute("INSERT INTO chunks(part, hash, text) VALUES(?, ?, ?)", (part, digest, text))
+        id_ = self.db.last_insert_rowid()
+        self.db.execute("INSERT INTO chunk_words(rowid, part, text) VALUES(?, ?, ?)", (id_, f"p{part}", text))
+        twin = self.db.execute("SELECT id FROM chunks WHERE hash = ? AND embedded = 1", (digest,)).fetchone()
+        if twin:  # the same beginning in another project: its vector is known already
+            self.db.execute(
+                "INSERT INTO chunk_vectors(rowid, part, embedding) "
+                "SELECT ?, ?, embedding FROM chunk_vectors WHERE rowid = ?",
+                (id_, part, twin[0]),
+            )
+            self.db.execute("UPDATE chunks SET embedded = 1 WHERE id = ?", (id_,))
+        return id_
+
+    def _drop_orphans(self, candidates: Iterable[int]) -> None:
+        for id_ in candidates:
+            if self.db.execute("SELECT 1 FROM placements WHERE chunk = ? LIMIT 1", (id_,)).fetchone():
+                continue
+            (embedded,) = self.db.execute("SELECT embedded FROM chunks WHERE id = ?", (id_,)).fetchone() or (0,)
+            if embedded:
+                self.db.execute("DELETE FROM chunk_vectors WHERE rowid = ?", (id_,))
+            self.db.execute("DELETE FROM chunk_words WHERE rowid = ?", (id_,))
+            self.db.execute("DELETE FROM chunks WHERE id = ?", (id_,))
+
+    def _write_file(self, reading: Reading, session: int | None, rank: str) -> None:
+        file, after = reading.file, reading.checkpoint
+        broken = [[line.number, line.reason] for line in reading.broken[:BROKEN_LINES_KEPT]]
+        count = len(reading.broken)
+        old = self.db.execute(
+            "SELECT broken, broken_lines, session FROM files WHERE path = ?", (str(file.path),)
+        ).fetchone()
+        if old and reading.resumed:
+            count, broken = count + old[0], (json.loads(old[1]) + broken)[:BROKEN_LINES_KEPT]
+        if old and session is None:
+            session = old[2]
+        elif old and old[2] not in (None, session):
+            self._leave_log(old[2], str(file.path))
+        self.db.execute(
+            "INSERT OR REPLACE INTO files VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                str(file.path), file.agent, file.size, file.mtime_ns, file.inode, reading.version,
+                after.offset, after.lines, after.probe, after.state, session, rank,
+                reading.skipped, count, json.dumps(broken),
+            ),
+        )  # fmt: skip
+
+    def _part(self, project: Project, session: Session) -> int:
+        self.db.execute(
+            "INSERT INTO projects(key, root) VALUES(?, ?) ON CONFLICT DO NOTHING", (project.key, project.root)
+        )
+        (project_id,) = self.db.execute("SELECT id FROM projects WHERE key = ?", (project.key,)).fetchone() or (0,)
+        key = (project_id, session.agent, int(session.origin != "person"))
+        self.db.execute("INSERT INTO parts(project, agent, automated) VALUES(?, ?, ?) ON CONFLICT DO NOTHING", key)
+        (part,) = self.db.execute(
+            "SELECT id FROM parts WHERE project = ? AND agent = ? AND automated = ?", key
+        ).fetchone() or (0,)
+        return int(part)
+
+    # -- vectors ---------------------------------------------------------------------------------------------------
+
+    def use_model(self, model: str, dimensions: int) -> bool:
+        if self.meta("model") == model:
+            return False
+        with immediate(self.db):
+            before = self.meta("model")
+            if before == model:
+                return False
+            if before:
+                self.db.execute("DROP TABLE chunk_vectors")
+            self.db.execute("UPDATE chunks SET embedded = 0 WHERE embedded")
+            # Small pages of vectors: a project with few chunks must not take the room of a thousand.
+            self.db.execute(
+                "CREATE VIRTUAL TABLE chunk_vectors USING vec0(part integer partition key, "
+                f"embedding float[{int(dimensions)}] distance_metric=cosine, chunk_size=128)"
+            )
+            self.set_meta("model", model)
+            self.set_meta("dimensions", str(dimensions))
+        return bool(before)
+
+    def waiting(self, first_parts: Sequence[int], limit: int) -> list[tuple[int, str]]:
+        marks = ", ".join(str(int(part)) for part in first_parts)
+        first = f"part IN ({marks}) DESC, " if marks else ""
+        # Ids alone are sorted; the texts are fetched for the few that are wanted.
+        return self._all(
+            "SELECT id, text FROM chunks WHERE id IN (SELECT id FROM chunks INDEXED BY chunks_waiting "  # noqa: S608
+            f"WHERE embedded = 0 ORDER BY {first}id DESC LIMIT ?)",
+            (limit,),
+        )
+
+    def add_vectors(self, vectors: Sequence[tuple[int, bytes]]) -> int:
+        stored = 0
+        with immediate(self.db):
+            for id_, vector in vectors:
+                same = self.db.execute(
+                    "SELECT id, part FROM chunks WHERE hash = (SELECT hash FROM chunks WHERE id = ?) AND embedded = 0",
+                    (id_,),
+                ).fetchall()
+                for twin, part in same:
+                    self.db.execute(
+                        "INSERT INTO chunk_vectors(rowid, part, embedding) VALUES(?, ?, ?)", (twin, part, vector)
+                    )
+                    self.db.execute("UPDATE chunks SET embedded = 1 WHERE id = ?", (twin,))
+                stored += len(same)
+        return stored

@@ -1,0 +1,1 @@
+"""Reading the agents' own session files, read-only."""

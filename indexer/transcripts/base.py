@@ -1,0 +1,88 @@
+"""What every agent's adapter offers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from indexer.transcripts.model import Agent, BrokenLine, Session
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A session file as one `stat` saw it."""
+
+    agent: Agent
+    path: Path
+    size: int
+    mtime_ns: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Where reading stopped: byte `offset`, lines read so far, a digest of the bytes around, the reader's `state`."""
+
+    offset: int
+    lines: int
+    probe: str
+    state: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult:
+    """What reading a log gave: the session, or `None` with the reason why it is not one; and where to go on next time.
+
+    `resumed` says that only what was added since the checkpoint was read; `broken` and `bytes_read` speak of that.
+    """
+
+    session: Session | None
+    skipped: str
+    checkpoint: Checkpoint
+    broken: tuple[BrokenLine, ...]
+    bytes_read: int
+    resumed: bool = False
+
+
+class AgentAdapter(Protocol):
+    """One agent: where its logs are and how they are read. Adapters never write."""
+
+    name: Agent
+
+    def home(self) -> Path:
+        """The agent's own folder; it need not exist."""
+        ...
+
+    def discover(self) -> Iterator[LogFile]:
+        """Every session log, by directory listing and `stat` alone. Sub-agents' own files are left out (F-149)."""
+        ...
+
+    def locate(self, session_id: str) -> tuple[Path, ...]:
+        """The files of this session id, newest first; empty where there is none (F-100)."""
+        ...
+
+    def id_of(self, path: Path) -> str:
+        """The session id as the file's name says it."""
+        ...
+
+    def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
+        """The session in `path`; from `checkpoint` on where the file has only grown since.
+
+        Raises:
+            OSError: the file cannot be opened or is not a regular file.
+        """
+        ...
+
+    def glance(self, path: Path) -> Session | None:
+        """What the first records say of it, for a list: title, directory, who started it, the file's time (F-136).
+
+        Raises:
+            OSError: the file cannot be opened or is not a regular file.
+        """
+        ...
+
+    def resume_command(self, session_id: str) -> tuple[str, ...]:
+        """What a person types to go on in that session."""
+        ...

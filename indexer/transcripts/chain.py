@@ -1,0 +1,83 @@
+"""The active chain of a tree of records: what the agent still remembers, from the leaf back (B-050, B-077, F-160)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from indexer.transcripts.model import Turn
+
+
+class Chain:
+    """Records linked by parent ids, in file order. A `Turn` is conversation; a mere link keeps the chain walkable.
+
+    The first record of an id counts.
+    """
+
+    def __init__(self, turns: Iterable[Turn] = (), links: Mapping[str, Sequence[str]] | None = None) -> None:
+        self._turns: dict[str, Turn] = {}
+        self._links: dict[str, str | None] = {one: end or None for end, many in (links or {}).items() for one in many}
+        for turn in turns:
+            self.add(turn)
+
+    @property
+    def turns(self) -> Iterable[Turn]:
+        """All turns, abandoned ones too."""
+        return self._turns.values()
+
+    @property
+    def links(self) -> dict[str, list[str]]:
+        """The records that are no conversation, by where they lead to; empty for nowhere."""
+        ends: dict[str, list[str]] = {}
+        for identity, end in self._links.items():
+            ends.setdefault(end or "", []).append(identity)
+        return ends
+
+    def link(self, identity: str, parent: str | None) -> None:
+        """A record that is no conversation but stands between two that are. Rows of them lead straight to their end."""
+        self._links.setdefault(identity, self._links.get(parent, parent) if parent is not None else None)
+
+    def add(self, turn: Turn) -> None:
+        """A turn of the conversation."""
+        self._turns.setdefault(turn.id, turn)
+
+    def active(self) -> tuple[Turn, ...]:
+        """The turns on the way from the first to the last, in file order."""
+        if not self._turns:
+            return ()
+        alive = self._walk()
+        self._add_parallel(alive)
+        return tuple(turn for identity, turn in self._turns.items() if identity in alive)
+
+    def _walk(self) -> set[str]:
+        """Ids from the last turn back to the start. Cycles end; a gap is bridged to what stands before it."""
+        names = list(self._turns)
+        order = {identity: position for position, identity in enumerate(names)}
+        linked = any(self._links.values()) or any(turn.parent_id for turn in self._turns.values())
+        alive: set[str] = set()
+        current: str | None = names[-1]
+        earliest = len(names)
+        while current is not None and current not in alive:
+            alive.add(current)
+            earliest = min(earliest, order.get(current, earliest))
+            turn = self._turns.get(current)
+            parent = turn.parent_id if turn else self._links.get(current)
+            if parent is not None and (parent in self._turns or parent in self._links):
+                current = parent
+            elif parent is None and turn is not None and turn.prompt and linked:
+                break  # the person rewound to before the first message
+            else:  # the parent is not in this file, or a link record without one: go on with what stands before
+                current = names[earliest - 1] if earliest > 0 else None
+        return alive
+
+    def _add_parallel(self, alive: set[str]) -> None:
+        """Parallel calls branch the tree within the conversation: blocks of one message, results of live calls."""
+        groups = {turn.group for identity, turn in self._turns.items() if identity in alive and turn.group}
+        calls: set[str] = set()
+        for identity, turn in self._turns.items():
+            if turn.group and turn.group in groups:
+                alive.add(identity)
+            if identity in alive:
+                calls.update(call.id for call in turn.tool_calls if call.id)
+        for identity, turn in self._turns.items():
+            if identity not in alive and any(result.tool_use_id in calls for result in turn.tool_results):
+                alive.add(identity)

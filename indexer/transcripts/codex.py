@@ -1,0 +1,386 @@
+"""Codex: ``<home>/sessions/YYYY/MM/DD/rollout-<local time>-<id>.jsonl``, one envelope a line (old: bare items)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+from sys import intern
+from typing import Any
+
+import orjson
+
+from indexer.paths import codex_home
+from indexer.transcripts.actions import describe, describe_raw, failure_of, is_ours, runs_ours
+from indexer.transcripts.base import Checkpoint, LogFile, ReadResult
+from indexer.transcripts.boilerplate import strip_boilerplate
+from indexer.transcripts.lines import Line, LineReader, changed_at, first_lines, probe, regular_files, resume
+from indexer.transcripts.model import Agent, Origin, Role, Session, ToolCall, ToolResult, Turn, estimate_tokens, shorten
+from indexer.transcripts.state import count, is_path, pack, utc
+from indexer.transcripts.symbols import MAX_SYMBOLS, add_symbols, add_symbols_of
+
+TITLE_CHARACTERS = 100
+#: Forks of forks are followed this far; deeper ones are read without their oldest part.
+MAX_FORK_DEPTH = 64
+
+_FILE_ID = re.compile(r"([0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12})$")
+_OLD_CWD = re.compile(r"(?:<cwd>|Current working directory: )([^<\n]+)")
+#: Where a turn's text came from: Codex writes what was said twice, as model input and as an event for the screen.
+_ITEM, _EVENT = "item", "event"
+#: A fork of an old version carries its parent's header second.
+_HEADER_LINES = 2
+
+
+class CodexAdapter:
+    """Reads Codex's rollouts; no-envelope files of 2025 to 0.169 seen."""
+
+    name: Agent = "codex"
+
+    def home(self) -> Path:
+        return codex_home()
+
+    def discover(self) -> Iterator[LogFile]:
+        return self._logs(".jsonl")
+
+    def locate(self, session_id: str) -> tuple[Path, ...]:
+        if not _FILE_ID.fullmatch(session_id):
+            return ()
+        found = sorted(self._logs(f"-{session_id}.jsonl"), key=lambda file: file.mtime_ns, reverse=True)
+        return tuple(file.path for file in found)
+
+    def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
+        reader, kept = resume(path, None if keep_raw else checkpoint)
+        fold = _Fold(path, kept, keep_raw=keep_raw)
+        for line in reader:
+            fold.feed(line)
+        self._inherit(fold, ())
+        state = b"" if keep_raw else fold.pack()
+        after = Checkpoint(reader.offset, reader.lines, probe(path, reader.offset), state)
+        session, skipped = fold.session()
+        return ReadResult(session, skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None)
+
+    def id_of(self, path: Path) -> str:
+        named = _FILE_ID.search(path.stem)
+        return named[1] if named else path.stem
+
+    def glance(self, path: Path) -> Session | None:
+        fold = _Fold(path, None, keep_raw=False)
+        for line in first_lines(path):
+            fold.feed(line)
+        self._inherit(fold, (), turns=False)
+        session, _ = fold.session()
+        return replace(session, last_activity=changed_at(path)) if session else None
+
+    def resume_command(self, session_id: str) -> tuple[str, ...]:
+        return ("codex", "resume", session_id)
+
+    def _logs(self, suffix: str) -> Iterator[LogFile]:
+        for folder in ("sessions", "archived_sessions"):
+            for file in regular_files(self.home() / folder, self.name, suffix, depth=3):
+                if file.path.name.startswith("rollout-"):
+                    yield file
+
+    def _inherit(self, fold: _Fold, below: tuple[str, ...], *, turns: bool = True) -> None:
+        """Give a fork what it has from its parent, through any number of levels: its family's root id, whether a person
+        started it, and the `turns` that it shares.
+
+        A parent that is not there may come back: it is looked for at the next reading again.
+
+        """
+        facts = fold.facts
+        parent = facts.get("parent")
+        if parent is None or "root" in facts or facts["source"] == "subagent":
+            return
+        below = (*below, fold.own_id())
+        if parent in below or len(below) > MAX_FORK_DEPTH:
+            return
+        end = facts.get("base_end") if turns else None
+        above = self._parent_fold(parent, end, keep_raw=fold.keep_raw)
+        if above is None:
+            return
+        self._inherit(above, below, turns=end is not None)
+        facts["root"] = above.root_id()
+        facts["by_hand"] = above.origin() == "person"
+        if end is not None:
+            fold.inherit([turn for turn in above.all_turns() if int(turn.id) < end], above.symbols)
+
+    def _parent_fold(self, session_id: str, end: int | None, *, keep_raw: bool) -> _Fold | None:
+        """What a parent was up to record `end`, where its fork left it; without it, what its first lines say of it."""
+        path = next(iter(self.locate(session_id)), None)
+        if path is None:
+            return None
+        fold = _Fold(path, None, keep_raw=keep_raw)
+        try:
+            for line in LineReader(path):
+                if line.number > _HEADER_LINES if end is None else _ordinal(line) >= end:
+                    break
+                fold.feed(line)
+        except OSError:
+            return None
+        return fold
+
+
+class _Fold:
+    """What the records of one rollout add up to. Fed line by line; `state` can be kept and gone on with."""
+
+    def __init__(self, path: Path, kept: tuple[dict[str, Any], list[Turn]] | None, *, keep_raw: bool) -> None:
+        self.path = path
+        self.keep_raw = keep_raw
+        self.facts, turns = kept or ({}, [])
+        own = self.facts.pop("inherited", 0)
+        self.inherited, self.turns = turns[:own], turns[own:]
+        self.symbols: dict[str, None] = dict.fromkeys(self.facts.pop("symbols", ()))
+        self.ours: set[str] = set(self.facts.pop("ours", ()))
+
+    def pack(self) -> bytes:
+        parts = {"inherited": len(self.inherited), "symbols": list(self.symbols), "ours": sorted(self.ours)}
+        return pack(self.facts | parts, self.all_turns())
+
+    def own_id(self) -> str:
+        named = _FILE_ID.search(self.path.stem)
+        return named[1] if named else str(self.facts.get("id") or self.path.stem)
+
+    def root_id(self) -> str:
+        """Of a fork whose parent is gone, the parent: its siblings are still of one family."""
+        return str(self.facts.get("root") or self.facts.get("parent") or self.own_id())
+
+    def inherit(self, turns: list[Turn], symbols: dict[str, None]) -> None:
+        _roll_back(turns, self.facts.pop("rolled_back", 0))
+        self.inherited = turns
+        self.symbols = dict.fromkeys(islice(chain(symbols, self.symbols), MAX_SYMBOLS))
+
+    def all_turns(self) -> list[Turn]:
+        return self.inherited + self.turns
+
+    def feed(self, line: Line) -> None:
+        record = line.record
+        payload = record.get("payload")
+        kind = record.get("type")
+        if not isinstance(payload, dict):  # no envelope: the header, or the item itself
+            payload, kind = record, "response_item" if isinstance(kind, str) else "session_meta"
+            if "record_type" in record or (kind == "session_meta" and "id" not in record):
+                return
+        moment = utc(record.get("timestamp"))
+        if moment:
+            self.facts["started"] = min(self.facts.get("started", moment), moment)
+            if kind != "session_meta":  # the only time in old versions
+                self.facts["last"] = max(self.facts.get("last", moment), moment)
+        identity = str(_ordinal(line))
+        if kind == "session_meta":
+            self._meta(payload)
+        elif kind == "turn_context":
+            self._cwd(payload.get("cwd"))
+        elif kind == "compacted":
+            self.facts["compactions"] = self.facts.get("compactions", 0) + 1
+        elif kind == "response_item":
+            self._item(payload, identity, moment, line.raw)
+        elif kind == "event_msg":
+            self._event(payload, identity, moment, line.raw)
+
+    def _meta(self, meta: dict[str, Any]) -> None:
+        facts = self.facts
+        if "id" in facts:
+            # Forks of old versions carry the source's own header second, and do not say otherwise whose fork they are.
+            if isinstance(meta.get("id"), str) and meta["id"] != facts["id"]:
+                facts.setdefault("parent", meta["id"])
+            return
+        facts["id"] = str(meta.get("id") or "")
+        facts["version"] = str(meta.get("cli_version") or "")
+        facts["originator"] = str(meta.get("originator") or "")
+        source = meta.get("source")
+        if isinstance(source, dict):  # {"custom": <name>}, or whose sub-agent it is
+            source = source.get("custom", "subagent")
+        facts["source"] = (
+            "subagent" if meta.get("thread_source") == "subagent" else source if isinstance(source, str) else ""
+        )
+        self._cwd(meta.get("cwd"))
+        git = meta.get("git")
+        if isinstance(git, dict) and isinstance(git.get("branch"), str):
+            facts["branch"] = git["branch"]
+        if isinstance(meta.get("forked_from_id"), str):
+            facts["parent"] = meta["forked_from_id"]
+        base = meta.get("history_base")
+        if isinstance(base, dict) and isinstance(base.get("thread_id"), str):
+            facts["parent"], facts["base_end"] = base["thread_id"], count(base.get("end_ordinal_exclusive"))
+
+    def _cwd(self, cwd: object) -> None:
+        if "cwd" not in self.facts and is_path(cwd):
+            self.facts["cwd"] = cwd
+
+    def _item(self, item: dict[str, Any], identity: str, moment: str, raw: bytes) -> None:
+        kind = item.get("type")
+        call_id = intern(str(item.get("call_id") or item.get("id") or ""))
+        if kind == "message":
+            self._message(item, identity, moment, raw)
+        elif kind in ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call"):
+            name, arguments, action = intern(str(item.get("name") or kind)), _arguments(item), ""
+            if is_ours(name, str(item.get("namespace") or "")) or runs_ours(arguments):
+                self.ours.add(call_id)
+            else:
+                action = describe(name, arguments) if isinstance(arguments, dict) else describe_raw(name, arguments)
+                add_symbols_of(arguments, self.symbols)
+            self._add(identity, "assistant", moment, raw, calls=(ToolCall(call_id, name, action),))
+        elif kind in ("function_call_output", "custom_tool_call_output", "tool_search_output"):
+            note = ""
+            if call_id not in self.ours:
+                text = _unwrapped(_text(item.get("output")))
+                add_symbols(text, self.symbols)
+                note = failure_of(text)
+            self._add(identity, "tool", moment, raw, results=(ToolResult(call_id, bool(note), note),))
+
+    def _message(self, item: dict[str, Any], identity: str, moment: str, raw: bytes) -> None:
+        text = _text(item.get("content"))
+        role = item.get("role")
+        if role == "user" and _typed(item):
+            if "cwd" not in self.facts and (found := _OLD_CWD.search(text)):
+                self._cwd(found[1].strip())
+            text = strip_boilerplate(text)
+            if text:
+                self._add(identity, "user", moment, raw, text, prompt=True, group=_ITEM)
+        elif role == "assistant" and text.strip():
+            self._add(identity, "assistant", moment, raw, text.strip(), group=_ITEM)
+
+    def _event(self, event: dict[str, Any], identity: str, moment: str, raw: bytes) -> None:
+        kind = event.get("type")
+        if kind in ("user_message", "agent_message"):
+            said = event.get("message") if isinstance(event.get("message"), str) else event.get("text")
+            text = said if isinstance(said, str) else ""
+            user = kind == "user_message"
+            text = strip_boilerplate(text) if user else text.strip()
+            if text:
+                self._add(identity, "user" if user else "assistant", moment, raw, text, prompt=user, group=_EVENT)
+        elif kind == "thread_name_updated" and isinstance(event.get("thread_name"), str):
+            self.facts["name"] = event["thread_name"]
+        elif kind == "token_count":
+            self._tokens(event.get("info"))
+        elif kind == "thread_rolled_back":
+            missing = _roll_back(self.turns, count(event.get("num_turns")))
+            if self.inherited:
+                _roll_back(self.inherited, missing)
+            elif missing:
+                self.facts["rolled_back"] = self.facts.get("rolled_back", 0) + missing
+
+    def _tokens(self, info: object) -> None:
+        usage = info.get("last_token_usage") if isinstance(info, dict) else None
+        if isinstance(usage, dict) and (total := count(usage.get("total_tokens"))):
+            self.facts["tokens"] = total
+
+    def _add(
+        self, identity: str, role: Role, moment: str, raw: bytes, text: str = "", *,
+        calls: tuple[ToolCall, ...] = (), results: tuple[ToolResult, ...] = (), prompt: bool = False, group: str = "",
+    ) -> None:  # fmt: skip
+        parent = self.turns[-1].id if self.turns else None
+        tokens = estimate_tokens(text, len(calls))
+        kept = raw if self.keep_raw else b""
+        self.turns.append(Turn(identity, parent, role, moment, text, tokens, calls, results, prompt, group, kept))
+
+    def session(self) -> tuple[Session | None, str]:
+        facts = self.facts
+        if facts.get("source") == "subagent":
+            return None, "a sub-agent's"
+        turns = _told_once(self.all_turns())
+        if not any(turn.prompt for turn in turns):
+            return None, "nobody asked anything"
+        return Session(
+            agent="codex",
+            session_id=self.own_id(),
+            source_path=self.path,
+            turns=turns,
+            cwd=facts.get("cwd", ""),
+            git_branch=facts.get("branch", ""),
+            title=shorten(facts.get("name") or next(turn.text for turn in turns if turn.prompt), TITLE_CHARACTERS),
+            version=facts.get("version", ""),
+            started=facts.get("started", ""),
+            # Records of old versions have no times: the file's own is the best there is.
+            last_activity=facts.get("last") or changed_at(self.path),
+            origin=self.origin(),
+            parent_id=facts.get("parent"),
+            root_id=self.root_id(),
+            token_estimate=facts.get("tokens") or sum(turn.token_est for turn in turns),
+            compactions=facts.get("compactions", 0),
+            symbols=tuple(self.symbols),
+        ), ""
+
+    def origin(self) -> Origin:
+        """By how it was started, or how the session was that it was forked from: forks inherit the ``originator``."""
+        facts = self.facts
+        automated = facts.get("source") in ("exec", "mcp") or (
+            not facts.get("source") and "exec" in facts.get("originator", "")
+        )
+        return "automated" if automated and not facts.get("name") and not facts.get("by_hand") else "person"
+
+
+def _told_once(turns: list[Turn]) -> tuple[Turn, ...]:
+    """The turns without the second copies of what was said.
+
+    The person's words are taken from the events, since these are free of injected text, and from the items after the
+    last event (newer versions write none); the agent's from the items, which are what the model remembers, where
+    there are any.
+    """
+    asked = max((i for i, turn in enumerate(turns) if turn.prompt and turn.group == _EVENT), default=-1)
+    items = any(turn.role == "assistant" and turn.group == _ITEM for turn in turns)
+    return tuple(
+        turn
+        for i, turn in enumerate(turns)
+        if not turn.group
+        or (turn.group == (_EVENT if i <= asked else _ITEM) if turn.prompt else turn.group == _ITEM or not items)
+    )
+
+
+def _roll_back(turns: list[Turn], prompts: int) -> int:
+    """Forget the last so many `prompts` and all that followed them; returns how many there were too few."""
+    asked = {id(turn) for turn in _told_once(turns) if turn.prompt}
+    while prompts and asked:
+        turn = turns.pop()
+        if id(turn) in asked:
+            asked.remove(id(turn))
+            prompts -= 1
+            while turns and turns[-1].prompt and turns[-1].text == turn.text:  # its other copy
+                turns.pop()
+    return prompts
+
+
+def _typed(item: dict[str, Any]) -> bool:
+    """Newer versions say of each part of a message what it is; injected context is not the person's."""
+    about = item.get("internal_chat_message_metadata_passthrough")
+    kinds = about.get("content_item_kinds") if isinstance(about, dict) else None
+    return not isinstance(kinds, list) or any(isinstance(kind, str) and kind.startswith("user.") for kind in kinds)
+
+
+def _ordinal(line: Line) -> int:
+    """A record's number in its thread; in files without them, the line's."""
+    ordinal = line.record.get("ordinal")
+    return ordinal if type(ordinal) is int else line.number
+
+
+def _arguments(item: dict[str, Any]) -> dict[str, Any] | str:
+    """What a tool was given: JSON, mostly as a text in the text; or a patch or script."""
+    given = item.get("arguments", item.get("input", item.get("action")))
+    if isinstance(given, str) and given.startswith("{"):
+        try:
+            given = orjson.loads(given)
+        except orjson.JSONDecodeError:
+            return str(given)
+    return given if isinstance(given, dict | str) else ""
+
+
+def _text(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        parts = [block.get("text") for block in content if isinstance(block, dict)]
+        return "\n\n".join(part for part in parts if isinstance(part, str))
+    return ""
+
+
+def _unwrapped(output: str) -> str:
+    """Up to 0.58 a shell's output was a JSON text: what the shell said, with its status in front."""
+    if not output.startswith('{"output"'):
+        return output
+    try:
+        value = orjson.loads(output)
+        return f"exit_code: {value['metadata']['exit_code']}\n{value['output']}"
+    except (ValueError, KeyError, TypeError):
+        return output

@@ -1,0 +1,213 @@
+"""Tolerant, streaming, resumable reading of JSON Lines files that another program may be writing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+
+from indexer.transcripts.base import Checkpoint, LogFile
+from indexer.transcripts.model import Agent, BrokenLine, Turn
+from indexer.transcripts.state import unpack, utc
+
+#: Eight times the longest line ever seen. Decoding takes several times a line's size in memory; a longer one is counted
+#: as broken and passed over.
+MAX_LINE_BYTES = 16 * 1024 * 1024
+#: Broken lines kept of one reading: a file with more is no log.
+MAX_BROKEN = 10_000
+#: How many bytes before the checkpoint must be unchanged for a log to count as "only grown".
+PROBE_BYTES = 4096
+#: How much of a log is read to list it.
+GLANCE_BYTES = 256 * 1024
+
+_SKIP_BYTES = 1 << 20
+#: What may stand around records: white space, a byte order mark, the NULs that a crash leaves in a file.
+_GAP = re.compile(r"[\s\0\ufeff]*")
+_DECODER = json.JSONDecoder(strict=False)
+_Objects = list[tuple[bytes, dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One decoded JSON object and the bytes that it came from."""
+
+    number: int
+    raw: bytes
+    record: dict[str, Any]
+
+
+class LineReader:
+    """Streams the JSON objects of a log: broken lines are counted, a torn last line waits for its rest.
+
+    After iteration `offset` and `lines` say where complete lines end. Memory is bounded by the longest line.
+    """
+
+    def __init__(self, path: Path, offset: int = 0, lines: int = 0) -> None:
+        self.path = path
+        self.offset = offset
+        self.lines = lines
+        self.broken: list[BrokenLine] = []
+        self.bytes_read = 0
+
+    def __iter__(self) -> Iterator[Line]:
+        with open_regular(self.path) as file:
+            number = self.lines if _stands_within_a_line(file, self.offset) else self.lines + 1
+            while raw := file.readline(MAX_LINE_BYTES):
+                size = len(raw)
+                ended = raw.endswith(b"\n")
+                if not ended and size == MAX_LINE_BYTES:
+                    rest, ended = _skip_line(file)
+                    size += rest
+                    objects, reason = _Objects(), f"a line of {size} bytes"
+                else:
+                    objects, reason = decode_line(raw)
+                if reason and not ended:  # still being written: read again when it is complete
+                    return
+                self.offset += size
+                self.bytes_read += size
+                self.lines = number
+                number += 1
+                if reason and len(self.broken) < MAX_BROKEN:
+                    self.broken.append(BrokenLine(self.path, self.lines, reason))
+                for verbatim, record in objects:
+                    yield Line(self.lines, verbatim, record)
+
+
+def resume(path: Path, checkpoint: Checkpoint | None) -> tuple[LineReader, tuple[dict[str, Any], list[Turn]] | None]:
+    """A reader of `path`, from `checkpoint` on where the log has only grown since, and what was remembered of it."""
+    kept = unpack(checkpoint.state) if checkpoint and only_grown(path, checkpoint) else None
+    if checkpoint is None or kept is None:
+        return LineReader(path), None
+    return LineReader(path, checkpoint.offset, checkpoint.lines), kept
+
+
+def first_lines(path: Path) -> Iterator[Line]:
+    """The lines of the first 256 KB of a log."""
+    reader = LineReader(path)
+    for line in reader:
+        yield line
+        if reader.bytes_read > GLANCE_BYTES:
+            return
+
+
+def changed_at(path: Path) -> str:
+    """When the file last changed, as a log would write it."""
+    return utc(path.stat().st_mtime)
+
+
+def open_regular(path: Path) -> IO[bytes]:
+    """Open `path` read-only; a FIFO, socket or directory is an `OSError` at once instead of a wait without end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"not a regular file: {path}")
+    return os.fdopen(descriptor, "rb", buffering=1 << 18)
+
+
+def probe(path: Path, offset: int) -> str:
+    """A digest of the first bytes and of those just before `offset`: it stays the same while a log only grows."""
+    with open_regular(path) as file:
+        head = file.read(min(offset, PROBE_BYTES))
+        file.seek(max(0, offset - PROBE_BYTES))
+        tail = file.read(min(offset, PROBE_BYTES))
+    return hashlib.blake2b(head + tail, digest_size=16).hexdigest()
+
+
+def only_grown(path: Path, checkpoint: Checkpoint) -> bool:
+    """Whether what was read up to the checkpoint is still there."""
+    return path.stat().st_size >= checkpoint.offset and probe(path, checkpoint.offset) == checkpoint.probe
+
+
+def regular_files(folder: Path, agent: Agent, suffix: str = ".jsonl", depth: int = 0) -> Iterator[LogFile]:
+    """Regular files ending in `suffix` in `folder` and `depth` levels below, by name.
+
+    Unreadable folders, links to folders and names that are not UTF-8 are passed over.
+    """
+    try:
+        with os.scandir(folder) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                if depth > 0:
+                    yield from regular_files(Path(entry.path), agent, suffix, depth - 1)
+            elif entry.name.endswith(suffix) and _is_text(entry.path):
+                info = entry.stat()
+                if stat.S_ISREG(info.st_mode):
+                    yield LogFile(agent, Path(entry.path), info.st_size, info.st_mtime_ns, info.st_ino)
+        except OSError:
+            continue
+
+
+def _stands_within_a_line(file: IO[bytes], offset: int) -> bool:
+    """Go to `offset`; says whether the line before it had no newline yet when it was read."""
+    file.seek(max(0, offset - 1))
+    return file.read(min(offset, 1)) not in (b"", b"\n")
+
+
+def _skip_line(file: IO[bytes]) -> tuple[int, bool]:
+    """Pass over what is left of a line: how much that was, and whether it ended."""
+    size = 0
+    while piece := file.readline(_SKIP_BYTES):
+        size += len(piece)
+        if piece.endswith(b"\n"):
+            return size, True
+    return size, False
+
+
+def decode_line(raw: bytes) -> tuple[_Objects, str]:
+    """The objects of one line, each with its bytes, and what is wrong with the rest, if anything is."""
+    try:
+        record = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        return _repaired(raw, str(error)[:200])
+    if isinstance(record, dict):
+        return [(raw.rstrip(b"\r\n"), record)], ""
+    return [], f"a JSON {type(record).__name__}, not an object"
+
+
+def _repaired(raw: bytes, reason: str) -> tuple[_Objects, str]:
+    """The objects of a line that is not plain JSON, up to the first thing that is none.
+
+    A newline between them was lost (seen in Claude Code 2.1 and Codex), or bytes that are not UTF-8, control characters
+    or half surrogates are in them.
+    """
+    text = raw.decode("utf-8", "surrogateescape")
+    objects: _Objects = []
+    start = _end_of_gap(text, 0)
+    while start < len(text):
+        try:
+            value, end = _DECODER.raw_decode(text, start)
+            # What cannot be stored becomes a question mark here, once.
+            value = orjson.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            return objects, reason
+        if not isinstance(value, dict):
+            return objects, f"a JSON {type(value).__name__}, not an object"
+        objects.append((text[start:end].encode("utf-8", "surrogateescape"), value))
+        start = _end_of_gap(text, end)
+    return objects, ""
+
+
+def _end_of_gap(text: str, start: int) -> int:
+    gap = _GAP.match(text, start)
+    return gap.end() if gap else start
+
+
+def _is_text(name: str) -> bool:
+    """No agent writes a file name that is not UTF-8, and the index could not store it."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

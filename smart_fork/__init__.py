@@ -1,0 +1,85 @@
+"""Find the past Claude Code or Codex session that already knows how, in this repository, and run a fork of it.
+
+import smart_fork as sf
+hit = sf.find("flaky auth test", project=".", limit=5)[0]
+worker = sf.fork(hit["session_id"], "fix the same race in api/")
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from smart_fork.errors import (
+    ForkRefused,
+    IndexUnavailable,
+    NotFound,
+    ProgramFailed,
+    ProgramMissing,
+    SmartForkError,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from indexer.embedding import Embedder
+
+__all__ = [
+    "ForkRefused",
+    "IndexUnavailable",
+    "NotFound",
+    "ProgramFailed",
+    "ProgramMissing",
+    "SmartForkError",
+    "Usage",
+    "find",
+    "fork",
+]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+
+
+def find(intent: str, *, project: str | None = None, limit: int = 5, agent: str = "both") -> list[dict[str, Any]]:
+    """The sessions of `project` (the working directory's by default) that answer `intent`, best first.
+
+    Raises:
+        Usage: something in the request is not acceptable.
+        IndexUnavailable: nothing can be searched.
+    """
+    from smart_fork.finding import Engine, Request
+    from smart_fork.finding import find as answer
+
+    request = Request(intent, agent_type=agent, limit=limit, project_path=project)
+    found = answer(request, Engine(_embedder()))
+    if "results" not in found:
+        raise IndexUnavailable(found["message"], found["next_steps"][0])
+    results: list[dict[str, Any]] = found["results"]
+    return results
+
+
+def fork(
+    session_id: str,
+    prompt: str | None = None,
+    *,
+    at: int | None = None,
+    worktree: str | bool | None = None,
+    place: str | None = None,
+    cwd: str | None = None,
+    name: str | None = None,
+) -> dict[str, Any]:
+    """Run a fork of a session with `prompt`, from message number `at` on where given; the original stays untouched.
+
+    Raises:
+        SmartForkError: nothing was started, and nothing is left of the attempt.
+    """
+    from smart_fork.launch import fork_session
+
+    return fork_session(session_id, prompt, at=at, worktree=worktree, place=place, cwd=cwd, name=name)
+
+
+@cache
+def _embedder() -> Embedder:
+    """One for all questions of a process: a model is loaded once."""
+    from indexer.models import configured_embedder
+
+    return configured_embedder()

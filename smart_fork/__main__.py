@@ -1,0 +1,5 @@
+"""``python -m smart_fork``."""
+
+from smart_fork.cli import main
+
+main()

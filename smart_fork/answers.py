@@ -1,0 +1,175 @@
+"""The shapes of what the tools answer, for the output schemas that clients are shown. Keys are added, never renamed."""
+
+from __future__ import annotations
+
+from typing_extensions import TypedDict
+
+
+class Match(TypedDict, total=False):
+    """Where in the session the answer stands, and why: the intent's words that are there, and the cosine similarity."""
+
+    turn_index: int | None
+    message_id: str | None
+    role: str | None
+    words: list[str]
+    similarity: float | None
+
+
+class Lineage(TypedDict, total=False):
+    """The session's family: what it was forked from, its forks, and other members."""
+
+    parent: str | None
+    forks: list[str]
+    family_size: int
+    others: list[str]
+
+
+class Result(TypedDict, total=False):
+    """One session."""
+
+    rank: int
+    score: float
+    session_id: str
+    agent_type: str
+    title: str
+    working_directory: str
+    repo_root: str | None
+    git_branch: str | None
+    date: str
+    last_activity: str
+    snippet: str
+    match: Match
+    turns: int
+    token_estimate: int
+    lineage: Lineage
+    source_path: str
+    jsonl_path: str | None
+    can_fork: bool
+    warning: str
+    fork_command: str
+
+
+class IndexState(TypedDict, total=False):
+    """How complete the answer can be."""
+
+    sessions: int
+    chunks: int
+    embedded: int
+    complete: bool
+    unread_logs: int | None
+    updated_at: str
+    problem: str
+
+
+class RecentSession(TypedDict, total=False):
+    """A session as lists show it."""
+
+    session_id: str
+    agent_type: str
+    title: str
+    project_path: str
+    git_branch: str
+    last_modified: str
+    jsonl_path: str
+
+
+class Forked(TypedDict, total=False):
+    """A fork that was started."""
+
+    session_name: str
+    worker_id: str
+    terminal_id: str | None
+    resume_session_id: str
+    new_session_id: str | None
+    command: str
+    cwd: str
+    place: str
+    log: str | None
+    attach: str
+    warnings: list[str]
+    forked_index: int | None
+
+
+class Found(TypedDict, total=False):
+    """The answer of ``smart_fork``."""
+
+    query: str
+    agent_type: str
+    collections: list[str]
+    project_path: str | None
+    notice: str
+    count: int
+    search_mode: str
+    fallback_used: bool
+    search_error: str
+    index: IndexState
+    skipped: int
+    results: list[Result]
+    fallback_sessions: list[RecentSession]
+    forked_session: Forked
+    error: str
+    hint: str
+    message: str
+    next_steps: list[str]
+
+
+class Recent(TypedDict):
+    """The answer of ``list_sessions``."""
+
+    count: int
+    notice: str
+    sessions: list[RecentSession]
+
+
+class Message(TypedDict):
+    """One message of a conversation."""
+
+    number: int
+    message_id: str
+    role: str
+    timestamp: str
+    text: str
+
+
+class Conversation(TypedDict, total=False):
+    """The answer of ``read_session``. `next_at` is where to read on, when the messages did not all fit."""
+
+    session_id: str
+    agent_type: str
+    title: str
+    working_directory: str
+    last_activity: str
+    notice: str
+    messages: list[Message]
+    next_at: int | None
+    markdown: str
+
+
+class BrokenLog(TypedDict):
+    """A log with lines that could not be decoded; `first` are some of them as ``[line, reason]``."""
+
+    path: str
+    lines: int
+    first: list[list[int | str]]
+
+
+class Status(TypedDict, total=False):
+    """The answer of ``index_status``. Where the index cannot be used: `error`, `message` and `next_steps` instead."""
+
+    error: str
+    message: str
+    next_steps: list[str]
+    index: str
+    exports: str
+    bytes: int
+    model: str | None
+    logs: int
+    unread_logs: int
+    sessions: int
+    chunks: int
+    embedded: int
+    complete: bool
+    updated_at: str | None
+    skipped: dict[str, int]
+    broken_lines: int
+    broken_logs: list[BrokenLog]

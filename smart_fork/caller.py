@@ -1,0 +1,109 @@
+"""Who calls the MCP server, and from which project: by the client's name, its environment and each request's own data.
+
+All of it is text from another program: a session id is used only to compare, a path only if it is a directory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from indexer.paths import claude_home
+from indexer.transcripts.claude import slug
+from indexer.transcripts.lines import open_regular
+from indexer.transcripts.model import Agent
+
+#: What the clients' names contain; seen: claude-code, codex-mcp-client.
+_CLIENTS: Mapping[str, Agent] = {"claude": "claude", "codex": "codex"}
+#: A shorter id of a tool call says too little to recognise a log by.
+MIN_CALL_ID = 8
+#: How far back in a log the call that is just being made can stand.
+TAIL_BYTES = 512 * 1024
+#: Logs of the project looked into for it, newest first.
+LOGS_LOOKED_INTO = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """`agent` is the program that calls, `session_id` its session, `project` its directory; `None` where unknown."""
+
+    agent: Agent | None
+    session_id: str | None
+    project: str | None
+
+
+def identify(
+    client: str | None, meta: Mapping[str, Any], roots: Sequence[str], environment: Mapping[str, str], directory: Path
+) -> Caller:
+    """The caller of one request. `roots` are the client's root URIs, `directory` the server's own working directory."""
+    agent = next((agent for name, agent in _CLIENTS.items() if name in (client or "").lower()), None)
+    project = _project(meta, roots, environment, directory)
+    if agent == "claude":
+        tool_use = meta.get("claudecode/toolUseId")
+        # The environment names the session that the process began with; after /clear or /resume only the call is right.
+        session = _session_with(tool_use, project) if isinstance(tool_use, str) else None
+        return Caller(agent, session or environment.get("CLAUDE_CODE_SESSION_ID"), project)
+    if agent == "codex":
+        thread = meta.get("threadId") or meta.get("sessionId")
+        return Caller(agent, thread if isinstance(thread, str) else None, project)
+    return Caller(None, environment.get("CLAUDE_CODE_SESSION_ID"), project)
+
+
+def _project(
+    meta: Mapping[str, Any], roots: Sequence[str], environment: Mapping[str, str], directory: Path
+) -> str | None:
+    turn = meta.get("x-codex-turn-metadata")
+    workspaces = turn.get("workspaces") if isinstance(turn, Mapping) else None
+    candidates = [
+        *(list(workspaces) if isinstance(workspaces, Mapping) else []),
+        *(_path_of(root) for root in roots),
+        environment.get("CLAUDE_PROJECT_DIR"),
+        # Daemons are started in "/", below which are the sessions of all projects: that says nothing.
+        str(directory) if directory != Path(directory.anchor) else None,
+    ]
+    return next((path for path in candidates if isinstance(path, str) and _is_directory(path)), None)
+
+
+def _is_directory(path: str) -> bool:
+    try:
+        return Path(path).is_absolute() and Path(path).is_dir()
+    except (OSError, ValueError):  # a name too long, a NUL
+        return False
+
+
+def _path_of(uri: str) -> str | None:
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return None
+    return unquote(parts.path) if parts.scheme == "file" else None
+
+
+def _session_with(tool_use: str, project: str | None) -> str | None:
+    """The Claude session whose log's end has this tool call."""
+    if len(tool_use) < MIN_CALL_ID or project is None:
+        return None
+    folder = claude_home() / "projects" / slug(project)
+    try:
+        logs = [path for path in folder.iterdir() if path.suffix == ".jsonl" and path.is_file()]
+        newest = sorted(logs, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    except OSError:
+        return None
+    needle = tool_use.encode("utf-8", "replace")
+    for path in newest[:LOGS_LOOKED_INTO]:
+        if needle in _tail(path):
+            return path.stem
+    return None
+
+
+def _tail(path: Path) -> bytes:
+    try:
+        with open_regular(path) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+            return file.read(TAIL_BYTES)
+    except OSError:
+        return b""

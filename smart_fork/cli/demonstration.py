@@ -1,0 +1,62 @@
+"""How ``demo`` looks: the main job on made-up sessions, in a temporary home that is removed afterwards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from smart_fork.cli.output import out, plain, print_json, progress_bar, say
+
+
+def run_demo(*, keep: bool, as_json: bool) -> None:
+    """Write the sessions, search them, and end with the command that would fork the best one."""
+    from smart_fork.background import ask
+    from smart_fork.cli.search import print_found
+    from smart_fork.demo import write_demo_home
+    from smart_fork.results import short_id
+
+    before = dict(os.environ)
+    folder = Path(tempfile.mkdtemp(prefix="smart-fork-demo-"))
+    try:
+        demo = write_demo_home(folder)
+        os.environ.update(
+            HOME=str(demo.home),
+            SMART_FORK_HOME=str(demo.home / ".smart-fork"),
+            SMART_FORK_BACKGROUND="0",
+            SMART_FORK_INDEXING="true",
+            CLAUDE_CONFIG_DIR=str(demo.home / ".claude"),
+            CODEX_HOME=str(demo.home / ".codex"),
+        )
+        say(f"These are {len(demo.repositories)} made-up repositories with made-up sessions of Claude Code and Codex.")
+        say(f'Which of them already knows how to "{demo.intent}"?')
+        say("")
+        with progress_bar() as progress:
+            answer = ask(
+                demo.intent,
+                agent="both",
+                project=str(demo.project),
+                everywhere=False,
+                limit=3,
+                min_score=None,
+                snippets=True,
+                automated=False,
+                progress=progress,
+            )
+        if as_json:
+            print_json(answer)
+            return
+        print_found(answer)
+        best = answer["results"][0]
+        say("The best one would be forked with:")
+        out.print(plain(best["fork_command"]))
+        say("or in one step, in a tmux window of its own:")
+        out.print(plain(f'smart-fork fork {short_id(best["agent_type"], best["session_id"])} "{demo.intent}"'))
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        if keep:
+            say(f"Kept: {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,223 @@
+"""``find``, ``list`` and ``show``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from smart_fork.cli.output import out, plain, print_json, progress_bar, say
+
+
+class AgentChoice(StrEnum):
+    """Whose sessions."""
+
+    claude = "claude"
+    codex = "codex"
+    both = "both"
+
+
+AgentOption = Annotated[AgentChoice, typer.Option("--agent", help="Whose sessions to look at.")]
+ProjectOption = Annotated[
+    Path | None,
+    typer.Option("--project", "-p", help="A directory of the project; all worktrees of its repository count."),
+]
+EverywhereOption = Annotated[bool, typer.Option("--all-projects", "-A", help="Look at the sessions of all projects.")]
+AutomatedOption = Annotated[bool, typer.Option("--include-automated", help="Also sessions that no person started.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def find(  # noqa: PLR0917 - typer's way
+    intent: Annotated[str, typer.Argument(help="What you want to do next, in a sentence.")],
+    agent: AgentOption = AgentChoice.both,
+    project: ProjectOption = None,
+    everywhere: EverywhereOption = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="How many results, 50 at most.")] = 5,
+    min_score: Annotated[
+        float | None, typer.Option("--min-score", help="Leave out results below this score (0 to 1).")
+    ] = None,
+    no_snippets: Annotated[bool, typer.Option("--no-snippets", help="Leave out the quotations.")] = False,
+    automated: AutomatedOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the past sessions that already know how.
+
+    Words starting with a dash go after "--":  smart-fork find -- "-Werror breaks the build"
+    """
+    from smart_fork.background import ask
+
+    with progress_bar(quiet=as_json) as progress:
+        answer = ask(
+            intent,
+            agent=agent.value,
+            project=str(project) if project else None,
+            everywhere=everywhere,
+            limit=limit,
+            min_score=min_score,
+            snippets=not no_snippets,
+            automated=automated,
+            progress=progress,
+        )
+    if as_json:
+        print_json(answer)
+    else:
+        print_found(answer)
+    if status := _exit_code(answer):
+        raise typer.Exit(status)
+
+
+def list_sessions(  # noqa: PLR0917 - typer's way
+    agent: AgentOption = AgentChoice.both,
+    project: ProjectOption = None,
+    everywhere: EverywhereOption = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 20,
+    automated: AutomatedOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Recent sessions, straight from the logs: no index needed."""
+    from smart_fork.listing import list_recent
+    from smart_fork.results import short_id
+
+    found = list_recent(
+        agent.value, str(project) if project else None, limit, everywhere=everywhere, automated=automated
+    )
+    if as_json:
+        print_json({"count": len(found), "sessions": found})
+        return
+    if not found:
+        say("No sessions here." + ("" if everywhere else " --all-projects looks everywhere."))
+    for one in found:
+        out.print(
+            plain(f"{short_id(one['agent_type'], one['session_id']):<13}", "bold cyan"),
+            plain(f"{one['agent_type']:<6}"),
+            plain((one["last_modified"] or "")[:16].replace("T", " ")),
+            plain(one["title"]),
+            *([plain(one["project_path"], "dim")] if everywhere else []),
+        )
+
+
+def show(
+    session: Annotated[str, typer.Argument(help="A session id, or at least 8 characters of it.")],
+    at: Annotated[int | None, typer.Option("--at", help="Only around the message of this number.")] = None,
+    context: Annotated[
+        int, typer.Option("--context", "-C", min=0, help="How many messages before and after --at.")
+    ] = 3,
+    as_json: JsonOption = False,
+) -> None:
+    """The conversation as Markdown, its messages numbered as `fork --at` takes them."""
+    from smart_fork import sessions
+    from smart_fork.results import title
+
+    located = sessions.locate(session)
+    if located.path is None:
+        text = sessions.exported(located)
+        if as_json:
+            print_json({"session_id": located.session_id, "agent_type": located.agent, "markdown": text})
+        else:
+            out.print(plain(text))
+        return
+    conversation = sessions.read(located)
+    chosen, _ = sessions.messages(conversation, at, before=context, after=context)
+    if as_json:
+        print_json(
+            {
+                "session_id": conversation.session_id,
+                "agent_type": conversation.agent,
+                "title": title(conversation.title),
+                "working_directory": conversation.cwd,
+                "last_activity": conversation.last_activity,
+                "messages": chosen,
+            }
+        )
+    else:
+        out.print(plain(sessions.as_markdown(conversation, chosen)), end="")
+
+
+def print_found(answer: dict[str, Any]) -> None:
+    """An answer of `find` for a person."""
+    if answer.get("error"):
+        say(answer["message"])
+        for number, step in enumerate(answer["next_steps"], start=1):
+            say(f"  {number}. {step}")
+    for hit in answer.get("results", ()):
+        _print_hit(hit)
+    _print_fallback(answer)
+    if "index" in answer:
+        _print_state(answer)
+
+
+def _exit_code(answer: dict[str, Any]) -> int:
+    """3 only where the project has no session at all, 1 where nothing could be searched."""
+    if answer.get("results") or answer.get("fallback_sessions"):
+        return int("error" in answer)
+    state = answer.get("index")
+    return 0 if state and (state["sessions"] or state["unread_logs"]) else 3
+
+
+def _print_hit(hit: dict[str, Any]) -> None:
+    from smart_fork.results import short_id
+
+    out.print(
+        plain(f"{hit['rank']:>2}. "), plain(f"{hit['score']:.2f} ", "bold green"), plain(hit["title"], "bold"), sep=""
+    )
+    about = [
+        hit["agent_type"],
+        hit["session_id"],
+        (hit["last_activity"] or "")[:10],
+        f"{hit['token_estimate']:,} tokens",
+    ]
+    if hit["match"]["turn_index"] is not None:
+        about.append(f"message {hit['match']['turn_index']}")
+    if hit["lineage"]["family_size"] > 1:
+        about.append(f"{hit['lineage']['family_size']} in its family")
+    out.print(plain("    " + " · ".join(part for part in about if part), "cyan"))
+    for line in (hit.get("snippet") or "").splitlines()[:4]:
+        out.print(plain(f"    │ {line[:160]}", "dim"))
+    if hit.get("warning"):
+        out.print(plain(f"    cannot be forked: {hit['warning']}", "yellow"))
+    else:
+        out.print(plain(f"    smart-fork fork {short_id(hit['agent_type'], hit['session_id'])}"))
+    out.print()
+
+
+def _print_fallback(answer: dict[str, Any]) -> None:
+    sessions = answer.get("fallback_sessions") or []
+    if sessions:
+        say("The most recent sessions here:")
+    for one in sessions:
+        out.print(plain(f"    {one['session_id']}  {one['agent_type']}  {one['title']}"))
+
+
+def _print_state(answer: dict[str, Any]) -> None:
+    state = answer["index"]
+    if not answer["results"]:
+        everywhere = answer["project_path"] is None
+        say(
+            f"Nothing found in {state['sessions']} sessions."
+            + ("" if everywhere else " --all-projects looks everywhere.")
+        )
+    if answer.get("search_error"):
+        say(f"Searched by {answer['search_mode']} only: {answer['search_error']}")
+    if state.get("problem"):
+        say(f"What is newer than the index was not searched. {state['problem']}")
+    elif not state["complete"]:
+        say(f"The index is not complete yet: {_missing(state)}. {_who_completes_it()}")
+
+
+def _missing(state: dict[str, Any]) -> str:
+    parts = []
+    if state["embedded"] < state["chunks"]:
+        parts.append(f"{state['embedded']} of {state['chunks']} passages have their meaning indexed")
+    if state["unread_logs"]:
+        parts.append(f"{state['unread_logs']} logs are still to be read")
+    return ", ".join(parts)
+
+
+def _who_completes_it() -> str:
+    from smart_fork.background import allowed
+
+    if allowed():
+        return "The rest is being done in the background; `smart-fork index run` waits for it."
+    return "`smart-fork index run` completes it."

@@ -1,0 +1,41 @@
+"""``mcp``, ``doctor`` and ``demo``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from smart_fork.cli.output import print_json
+from smart_fork.cli.search import JsonOption
+
+
+def mcp() -> None:
+    """Serve the tools over MCP on stdin and stdout; Claude Code and Codex start this."""
+    from smart_fork.server import run_stdio
+
+    run_stdio()
+
+
+def doctor(as_json: JsonOption = False) -> None:
+    """Check every part by using it, and say the next step for each failure."""
+    from smart_fork.cli.doctoring import print_checks
+    from smart_fork.doctor import healthy, run_checks
+
+    checks = run_checks()
+    if as_json:
+        print_json({"ok": healthy(checks), "checks": [check.as_json() for check in checks]})
+    else:
+        print_checks(checks)
+    if not healthy(checks):
+        raise typer.Exit(1)
+
+
+def demo(
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary home and say where it is.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the main job on a few made-up sessions in a temporary home."""
+    from smart_fork.cli.demonstration import run_demo
+
+    run_demo(keep=keep, as_json=as_json)

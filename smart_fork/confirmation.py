@@ -1,0 +1,131 @@
+"""Whether a fork has come to life: known from its transcript, not from its window (F-098, F-105)."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from filelock import FileLock, Timeout
+
+from indexer.paths import private_dir, state_home
+from indexer.transcripts.base import AgentAdapter, LogFile
+from indexer.transcripts.lines import LineReader
+from smart_fork.plan import ForkPlan
+from smart_fork.processes import Processes
+from smart_fork.workers.base import Place, Started
+
+#: How long a start waits for the fork's own log to appear, and how often it looks.
+CONFIRM_SECONDS = 20.0
+LOOK_SECONDS = 0.1
+#: File systems round their times, up to two seconds; agents write theirs in milliseconds.
+_FILE_SECONDS = 2.0
+_RECORD_SECONDS = 0.002
+
+
+class Clock(Protocol):
+    """Time, for whoever waits."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+
+class SystemClock:
+    """The real one."""
+
+    def now(self) -> float:
+        """See `Clock.now`."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """See `Clock.sleep`."""
+        time.sleep(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a launch works with. Tests may give their own."""
+
+    processes: Processes
+    env: Mapping[str, str]
+    adapter: AgentAdapter
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """`found` is whether the fork's log was seen; `last_words` is what a worker said that has ended, else `None`."""
+
+    session_id: str | None
+    found: bool
+    last_words: str | None = None
+
+
+@contextlib.contextmanager
+def one_at_a_time(plan: ForkPlan) -> Iterator[None]:
+    """Keeps two forks that look alike from being taken for each other, where only the agent knows the new id."""
+    if plan.new_session_id:
+        yield
+        return
+    lock = FileLock(private_dir(state_home()) / "codex-start.lock", mode=0o600)
+    with contextlib.suppress(Timeout):  # better to be taken for another one than not to start
+        lock.acquire(timeout=CONFIRM_SECONDS)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def confirm(plan: ForkPlan, place: Place, started: Started, world: World, began: float) -> Confirmation:
+    """Wait until the fork has a log of its own, or its worker has ended, or for `CONFIRM_SECONDS`."""
+    if plan.staging == "branch" or (plan.agent == "claude" and not plan.prompt):
+        # The log was there beforehand; or it is written with the first prompt, which a person has yet to type.
+        return Confirmation(
+            plan.new_session_id, found=True, last_words=place.ended(started, world.processes, world.env)
+        )
+    deadline = world.clock.now() + CONFIRM_SECONDS
+    while True:
+        last_words = place.ended(started, world.processes, world.env)
+        session_id = _written(plan, world.adapter, began)
+        if session_id or last_words is not None or world.clock.now() >= deadline:
+            return Confirmation(session_id or plan.new_session_id, session_id is not None, last_words)
+        world.clock.sleep(LOOK_SECONDS)
+
+
+def _written(plan: ForkPlan, adapter: AgentAdapter, began: float) -> str | None:
+    if plan.new_session_id:
+        return plan.new_session_id if adapter.locate(plan.new_session_id) else None
+    new = (file for file in adapter.discover() if file.mtime_ns >= (began - _FILE_SECONDS) * 1e9)
+    return next((session_id for file in new for session_id in _forked_id(file, plan, began)), None)
+
+
+def _forked_id(file: LogFile, plan: ForkPlan, began: float) -> Iterator[str]:
+    """The id in a log whose first record says that it was born since `began`, as a fork of the source, in its place.
+
+    Later records do not count: the parent's own first record may be among them.
+    """
+    with contextlib.suppress(OSError):
+        meta = next((line.record.get("payload") for line in LineReader(file.path)), None)
+        if not isinstance(meta, dict) or meta.get("forked_from_id") != plan.source_session_id:
+            return
+        if (
+            _since(meta.get("timestamp"), began)
+            and meta.get("cwd") == str(plan.cwd)
+            and isinstance(meta.get("id"), str)
+        ):
+            yield meta["id"]
+
+
+def _since(timestamp: object, began: float) -> bool:
+    try:
+        return datetime.fromisoformat(str(timestamp)).timestamp() >= began - _RECORD_SECONDS
+    except ValueError:
+        return False

@@ -1,0 +1,78 @@
+"""What the demo's sessions are made of: who said and did what, whichever agent's log it is written into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from indexer.transcripts.model import Agent
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """The agent says something."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The agent reads a file of the repository."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """The agent changes `old` into `new`; a file that has no `old` is written."""
+
+    path: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The agent runs a command, which prints `output` and ends with `status`."""
+
+    command: str
+    output: str
+    status: int = 0
+
+
+Step = Say | Read | Edit | Run
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the person asked and what the agent did about it. A `rewound` one was taken back for the next."""
+
+    prompt: str
+    steps: tuple[Step, ...]
+    rewound: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scripted:
+    """One session. A fork (`fork_of` names another) has only its own part. `subagent` is work that it gave away."""
+
+    name: str
+    agent: Agent
+    repository: str
+    title: str
+    days_ago: float
+    asked: tuple[Asked, ...]
+    branch: str = "main"
+    fork_of: str = ""
+    automated: bool = False
+    subagent: tuple[Asked, ...] = ()
+
+
+def asked(prompt: str, *steps: Step) -> Asked:
+    """An exchange that stayed."""
+    return Asked(prompt, steps)
+
+
+def rewound(prompt: str, *steps: Step) -> Asked:
+    """An exchange that the person took back, to ask the next one instead."""
+    return Asked(prompt, steps, rewound=True)

@@ -1,0 +1,183 @@
+"""Checks of every part by using it: what is wrong, and the next step."""
+
+from __future__ import annotations
+
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import apsw
+
+from indexer.embedding import Embedder
+from indexer.models import configured_embedder
+from indexer.paths import index_db, private_dir, state_home
+from indexer.store.base import Scope
+from indexer.transcripts.agents import AGENTS
+from indexer.transcripts.model import Agent
+from smart_fork.errors import IndexUnavailable, SmartForkError
+from smart_fork.found import Query
+from smart_fork.opening import opened, unavailable
+from smart_fork.processes import Processes, SystemProcesses
+from smart_fork.programs import look_at
+from smart_fork.search import search
+
+_VARIABLES: dict[Agent, str] = {"claude": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME"}
+_RUN_INDEX = "Run `smart-fork index run`."
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One part. `optional` parts may be missing: a person with one agent, or without tmux, is served as well."""
+
+    name: str
+    ok: bool
+    detail: str
+    next_step: str = ""
+    optional: bool = False
+    seconds: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """The check as JSON values."""
+        return asdict(self)
+
+
+def run_checks(embedder: Embedder | None = None, processes: Processes | None = None) -> list[Check]:
+    """All checks, each on its own: one that fails does not stop the next."""
+    embedder, processes = embedder or configured_embedder(), processes or SystemProcesses()
+    checks: dict[str, Callable[[], Iterator[Check]]] = {
+        "state folder": _state,
+        "logs": _logs,
+        "index": _database,
+        "model": lambda: _model(embedder),
+        "search": lambda: _query(embedder),
+        "programs": lambda: _programs(processes),
+        "tmux": lambda: _tmux(processes),
+    }
+    return [one for name, check in checks.items() for one in _timed(name, check)]
+
+
+def healthy(checks: list[Check]) -> bool:
+    """Whether everything works that has to."""
+    return all(check.ok or check.optional for check in checks)
+
+
+def _timed(name: str, check: Callable[[], Iterator[Check]]) -> list[Check]:
+    started = time.perf_counter()
+    try:
+        done = list(check())
+    except SmartForkError as error:
+        done = [Check(name, ok=False, detail=error.message, next_step=error.hint)]
+    except Exception as error:  # noqa: BLE001 - whatever breaks a part is what the doctor is for
+        step = "Reinstall smart-fork, and report this."
+        done = [Check(name, ok=False, detail=f"{type(error).__name__}: {error}", next_step=step)]
+    seconds = round(time.perf_counter() - started, 2)
+    return [replace(one, seconds=seconds) for one in done]
+
+
+def _state() -> Iterator[Check]:
+    home = state_home()
+    step = f"Make {home} writable, or set SMART_FORK_HOME to a folder that is."
+    try:
+        probe = private_dir(home) / ".doctor"
+        probe.write_text("", encoding="utf-8")
+        probe.unlink()
+    except OSError as error:
+        yield Check("state folder", ok=False, detail=str(error), next_step=step)
+        return
+    mode = stat.S_IMODE(home.stat().st_mode)
+    if mode & 0o077:
+        detail = f"others can look into {home} (mode {mode:o})"
+        yield Check("state folder", ok=False, detail=detail, next_step=f"Run `chmod 700 {home}`.")
+        return
+    yield Check("state folder", ok=True, detail=f"{home}, Python {sys.version.split()[0]}, smart-fork {_version()}")
+
+
+def _logs() -> Iterator[Check]:
+    for agent in AGENTS:
+        name, count = f"{agent.name} sessions", sum(1 for _ in agent.discover())
+        if count:
+            yield Check(name, ok=True, detail=f"{count} logs in {agent.home()}", optional=True)
+        else:
+            step = f"Use {agent.name} once, or point {_VARIABLES[agent.name]} at its folder."
+            yield Check(name, ok=False, detail=f"no logs in {agent.home()}", next_step=step, optional=True)
+
+
+def _database() -> Iterator[Check]:
+    with opened() as store:
+        problem = store.db.execute("PRAGMA quick_check(1)").get
+        if problem != "ok":
+            raise unavailable(apsw.CorruptError(str(problem)))
+        counts = store.counts()
+    passages = f"{counts.sessions} sessions, {counts.chunks} passages, {counts.embedded} embedded"
+    step = _RUN_INDEX if not counts.sessions or counts.embedded < counts.chunks else ""
+    yield Check(
+        "index", ok=True, detail=f"{passages}; SQLite {apsw.sqlite_lib_version()}; {index_db()}", next_step=step
+    )
+
+
+def _model(embedder: Embedder) -> Iterator[Check]:
+    texts = ["retry a failed upload", "try the upload again when it fails", "a cake recipe"]
+    try:
+        one, near, far = embedder.embed(texts)
+    except Exception as error:  # noqa: BLE001 - any model may be configured
+        step = "Unset SMART_FORK_MODEL, or reinstall smart-fork; words are searched meanwhile."
+        yield Check("model", ok=False, detail=str(error), next_step=step)
+        return
+    alike, unlike = float(one @ near), float(one @ far)
+    ok = alike > unlike
+    yield Check(
+        "model",
+        ok=ok,
+        detail=f"{embedder.model}, {embedder.dimensions} dimensions, alike {alike:.2f}, unlike {unlike:.2f}",
+        next_step="" if ok else "This model does not tell meanings apart; choose another with SMART_FORK_MODEL.",
+    )
+
+
+def _query(embedder: Embedder) -> Iterator[Check]:
+    """A real search for a stored session's own title."""
+    newest = "SELECT part, title FROM sessions WHERE title <> '' ORDER BY last_activity DESC LIMIT 1"
+    try:
+        with opened() as store:
+            row = store.db.execute(newest).fetchone()
+            if row is None:
+                yield Check("search", ok=True, detail="nothing is indexed yet", next_step=_RUN_INDEX)
+                return
+            query = Query(str(row[1]), Scope((int(str(row[0])),)), 5, everywhere=True)
+            found = search(store, query, lambda text: embedder.embed([text])[0].tobytes())
+    except IndexUnavailable:
+        yield Check("search", ok=False, detail="there is no index to search", next_step="Mend the index first.")
+        return
+    ok = bool(found.hits) and not found.error
+    detail = f"{found.mode}, {len(found.hits)} results" + (f"; {found.error}" if found.error else "")
+    yield Check("search", ok=ok, detail=detail, next_step="" if ok else f"{_RUN_INDEX} Then check again.")
+
+
+def _programs(processes: Processes) -> Iterator[Check]:
+    for agent in AGENTS:
+        program = look_at(agent.name, processes)
+        able = "forks" + (", also without a terminal" if program.can_fork_headless else "")
+        detail = program.problem or f"{program.path} {able}"
+        yield Check(f"{agent.name} program", ok=program.can_fork, detail=detail, next_step=program.hint, optional=True)
+
+
+def _tmux(processes: Processes) -> Iterator[Check]:
+    step = "Install tmux to have forks in windows; without it they run as processes."
+    try:
+        answer = processes.run(["tmux", "-V"], timeout=10)
+    except SmartForkError as error:
+        yield Check("tmux", ok=False, detail=error.message, next_step=step, optional=True)
+        return
+    yield Check(
+        "tmux", ok=answer.ok, detail=answer.text or answer.complaint, next_step="" if answer.ok else step, optional=True
+    )
+
+
+def _version() -> str:
+    try:
+        return version("smart-fork")
+    except PackageNotFoundError:
+        return "not installed"

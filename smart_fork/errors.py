@@ -1,0 +1,52 @@
+"""What can go wrong while finding and forking, in words for a person.
+
+SmartForkError          anything below; `message` says what, `hint` says what to do next
+├── Usage               the request itself is wrong: a bad id, an empty or too long prompt
+├── NotFound            a session, worker, message or directory that is not there
+├── ProgramMissing      an agent's program, git or tmux is not installed, or too old to fork
+├── ProgramFailed       a program ran and failed, or did not answer in time
+└── ForkRefused         it could be done and must not be: another file would be overwritten, agents are mixed, …
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class SmartForkError(Exception):
+    """The base. `exit_code` is what the command line ends with."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class Usage(SmartForkError):
+    """The request itself is wrong."""
+
+    exit_code = 2
+
+
+class NotFound(SmartForkError):
+    """What was asked for is not there."""
+
+    exit_code = 3
+
+
+class ProgramMissing(SmartForkError):
+    """A program is not installed, or too old for what it is needed for."""
+
+
+class ProgramFailed(SmartForkError):
+    """A program ran and failed, or did not answer in time."""
+
+
+class ForkRefused(SmartForkError):
+    """It could be done and must not be."""
+
+
+class IndexUnavailable(SmartForkError):
+    """The search index is damaged, written by a newer version, or its folder cannot be written."""

@@ -1,0 +1,161 @@
+"""The one seam through which other programs are run: argument lists only, never a shell."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, SmartForkError
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A program that has ended."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended with 0."""
+        return self.returncode == 0
+
+    @property
+    def text(self) -> str:
+        """Its standard output, without white space at the ends."""
+        return self.stdout.decode("utf-8", "replace").strip()
+
+    @property
+    def complaint(self) -> str:
+        """What it said about a failure, at most 500 characters."""
+        said = self.stderr.strip() or self.stdout.strip()
+        return said.decode("utf-8", "replace")[:500]
+
+
+class Processes(Protocol):
+    """Running other programs. Tests may give their own."""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float,
+        input: bytes = b"",  # noqa: A002 - what subprocess calls it
+    ) -> Completed:
+        """Run to the end; `timeout` in seconds.
+
+        Raises:
+            ProgramMissing: there is no such program.
+            ProgramFailed: it cannot be started, or did not end in time.
+            NotFound: `cwd` does not exist.
+        """
+        ...
+
+    def start(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path) -> int:
+        """Start detached (own session, no input, output appended to the private file `log`); gives the process id."""
+        ...
+
+    def alive(self, pid: int) -> bool:
+        """Whether that process is still running."""
+        ...
+
+    def replace(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> NoReturn:
+        """Become that program."""
+        ...
+
+
+class SystemProcesses:
+    """The real thing."""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float,
+        input: bytes = b"",  # noqa: A002
+    ) -> Completed:
+        """See `Processes.run`. What is late is ended with everything that it started."""
+        try:
+            process = subprocess.Popen(
+                argv,
+                cwd=cwd,
+                env=env,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise _not_started(argv, cwd, error) from error
+        with process:
+            try:
+                stdout, stderr = process.communicate(input, timeout=timeout)
+            except subprocess.TimeoutExpired as error:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+                raise ProgramFailed(f"{Path(argv[0]).name} did not answer within {timeout:g} seconds") from error
+        return Completed(tuple(argv), process.returncode, stdout, stderr)
+
+    def start(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path) -> int:
+        """See `Processes.start`."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            output = os.open(log, flags, 0o600)
+        except OSError as error:
+            raise ProgramFailed(f"The log cannot be written: {error}") from error
+        try:
+            process = subprocess.Popen(
+                argv,
+                cwd=cwd,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise _not_started(argv, cwd, error) from error
+        finally:
+            os.close(output)
+        # Waited for, so that a worker that has ended is gone and not a zombie that looks alive.
+        threading.Thread(target=process.wait, name=f"wait-{process.pid}", daemon=True).start()
+        return process.pid
+
+    def alive(self, pid: int) -> bool:
+        """See `Processes.alive`."""
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True
+        return True
+
+    def replace(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> NoReturn:
+        """See `Processes.replace`."""
+        try:
+            os.chdir(cwd)
+            os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - no shell is what we want
+        except (OSError, ValueError) as error:
+            raise _not_started(argv, cwd, error) from error
+
+
+def _not_started(argv: Sequence[str], cwd: Path | None, error: Exception) -> SmartForkError:
+    name = Path(argv[0]).name
+    if cwd is not None and not cwd.is_dir():
+        return NotFound(f"No such directory: {cwd}")
+    if isinstance(error, FileNotFoundError):
+        return ProgramMissing(f"{name} is not installed", f"Install {name}, or put it on PATH.")
+    return ProgramFailed(f"{name} cannot be started: {error}")

@@ -1,0 +1,111 @@
+"""Where the agents' programs are, and whether they can fork (F-097)."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from indexer.transcripts.model import Agent
+from smart_fork.errors import ProgramMissing, SmartForkError
+from smart_fork.processes import Processes
+
+#: Searched after PATH: services are started with a bare PATH. A leading ``~`` is HOME.
+USUAL_FOLDERS = ("~/.local/bin", "~/.claude/local", "~/.npm-global/bin", "/opt/homebrew/bin", "/usr/local/bin")
+HELP_SECONDS = 60.0
+
+_OVERRIDES: dict[Agent, str] = {"claude": "SMART_FORK_CLAUDE", "codex": "SMART_FORK_CODEX"}
+_INSTALL: dict[Agent, str] = {
+    "claude": "Install Claude Code (npm install -g @anthropic-ai/claude-code), or set SMART_FORK_CLAUDE to it.",
+    "codex": "Install Codex (npm install -g @openai/codex), or set SMART_FORK_CODEX to it.",
+}
+#: (arguments, what their help must list, whether only a fork without a terminal needs it).
+_SIGNS: dict[Agent, tuple[tuple[tuple[str, ...], re.Pattern[str], bool], ...]] = {
+    "claude": ((("--help",), re.compile(r"--fork-session\b"), False),),
+    "codex": (
+        (("--help",), re.compile(r"^\s+fork\b", re.MULTILINE), False),
+        (("exec", "--help"), re.compile(r"^\s+fork\b", re.MULTILINE), True),
+    ),
+}
+_seen: dict[tuple[str, int, tuple[str, ...]], bool] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What is known of an agent's program. `problem` and `hint` are empty where it can fork."""
+
+    agent: Agent
+    path: str = ""
+    can_fork: bool = False
+    can_fork_headless: bool = False
+    problem: str = ""
+    hint: str = ""
+
+
+def find_program(agent: Agent, env: Mapping[str, str] | None = None) -> str:
+    """The program's absolute path: ``SMART_FORK_CLAUDE`` / ``SMART_FORK_CODEX``, else PATH, else the usual folders.
+
+    Raises:
+        ProgramMissing: it is nowhere.
+    """
+    env = os.environ if env is None else env
+    wanted = env.get(_OVERRIDES[agent]) or agent
+    home = env.get("HOME") or str(Path.home())
+    if wanted.startswith("~/"):
+        wanted = wanted.replace("~", home, 1)
+    folders = [folder for folder in env.get("PATH", os.defpath).split(os.pathsep) if folder]
+    folders += [folder.replace("~", home, 1) for folder in USUAL_FOLDERS]
+    # A relative entry would let the directory that is forked into choose the program.
+    path = os.pathsep.join(folder for folder in folders if os.path.isabs(folder))  # noqa: PTH117 - a string
+    found = shutil.which(wanted, path=path)
+    if found is None or not os.path.isabs(found):  # noqa: PTH117
+        raise ProgramMissing(f"{wanted} was not found", _INSTALL[agent])
+    return found
+
+
+def look_at(agent: Agent, processes: Processes, env: Mapping[str, str] | None = None) -> Program:
+    """Whether the agent's program is there and can fork. Never raises; asked once for each version of the program."""
+    try:
+        path = find_program(agent, env)
+        abilities = [(_lists(path, args, sign, processes, env), headless) for args, sign, headless in _SIGNS[agent]]
+    except SmartForkError as error:
+        return Program(agent, problem=error.message, hint=error.hint)
+    can = all(able for able, headless in abilities if not headless)
+    can_headless = all(able for able, _ in abilities)
+    problem = hint = ""
+    if not can_headless:
+        what = "fork sessions" if not can else "fork a session without a terminal"
+        problem, hint = f"This version of {agent} cannot {what}: {path}", f"Update it. {_INSTALL[agent]}"
+    return Program(agent, path, can, can_headless, problem, hint)
+
+
+def can_fork(agent: Agent, processes: Processes, env: Mapping[str, str] | None = None) -> bool:
+    """Whether `agent` can fork here at all."""
+    return look_at(agent, processes, env).can_fork
+
+
+def require_fork(
+    agent: Agent, processes: Processes, env: Mapping[str, str] | None = None, *, headless: bool = False
+) -> str:
+    """The path of a program that can fork.
+
+    Raises:
+        ProgramMissing: it is not installed, or too old.
+    """
+    program = look_at(agent, processes, env)
+    if not (program.can_fork_headless if headless else program.can_fork):
+        raise ProgramMissing(program.problem, program.hint)
+    return program.path
+
+
+def _lists(
+    path: str, args: tuple[str, ...], sign: re.Pattern[str], processes: Processes, env: Mapping[str, str] | None
+) -> bool:
+    key = (path, Path(path).stat().st_mtime_ns, args)
+    if key not in _seen:
+        answer = processes.run([path, *args], cwd=Path(os.sep), env=env, timeout=HELP_SECONDS)
+        _seen[key] = answer.ok and sign.search(answer.stdout.decode("utf-8", "replace")) is not None
+    return _seen[key]

@@ -1,0 +1,49 @@
+"""What the person typed -> a full-text query. Every word is quoted: nothing typed can be an operator (F-035)."""
+
+from __future__ import annotations
+
+import re
+
+#: What is asked in more characters than this is answered by its beginning.
+MAX_CHARACTERS = 4000
+MAX_WORDS = 48
+#: Longer words are random data, and a phrase of more words than this is found by its beginning.
+MAX_WORD_CHARACTERS, MAX_PHRASE_WORDS = 64, 8
+
+_WORD = re.compile(r"\w+")
+_COMPOUND = re.compile(r"[\w./:-]+")
+#: Words that say nothing about what a session is about; left out unless nothing else was typed.
+_STOP = frozenset(
+    """
+    a about after all also am an and any are as at be because been before being but by can cannot could did do does
+    doing don down each few for from further had has have having he her here hers him his how i if in into is it its
+    itself just let like make me more most my need no nor not now of off on once only or other our out over own
+    please same she should so some such than that the their them then there these they this those through to too
+    under until up us use using very want was we were what when where which while who whom why will with would you
+    your
+    """.split()  # noqa: SIM905 - easier to read than so many quotes
+)
+
+
+def plain(intent: str) -> str:
+    """`intent` as it can be searched, embedded and repeated: without NUL and half surrogates, of bounded length."""
+    return intent[:MAX_CHARACTERS].replace("\0", " ").encode("utf-8", "replace").decode("utf-8").strip()
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """The words to search for, in order, once each, lower case, without stop words where that leaves any."""
+    words = list(dict.fromkeys(word.lower()[:MAX_WORD_CHARACTERS] for word in _WORD.findall(text)))
+    telling = [word for word in words if word not in _STOP and (len(word) > 1 or not word.isascii())]
+    return tuple((telling or words)[:MAX_WORDS])
+
+
+def fts_query(text: str) -> str:
+    """An FTS5 query for any of the words; whole compounds (``src/upload.py``) count more. Empty for no words."""
+    phrases = dict.fromkeys(_phrase(compound) for compound in _COMPOUND.findall(text.lower()))
+    compounds = [" ".join(phrase) for phrase in phrases if len(phrase) > 1][:MAX_WORDS]
+    return " OR ".join(f'"{term}"' for term in [*words_of(text), *compounds])
+
+
+def _phrase(compound: str) -> tuple[str, ...]:
+    words = _WORD.findall(compound.replace("_", " "))
+    return tuple(word[:MAX_WORD_CHARACTERS] for word in words[:MAX_PHRASE_WORDS])

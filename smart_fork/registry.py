@@ -1,0 +1,304 @@
+"""What we started: workers and staged copies, in ``<SMART_FORK_HOME>/workers.db``. It cannot be rebuilt."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import apsw
+import orjson
+
+from indexer.paths import private_dir, state_home
+from indexer.transcripts.model import Agent
+from smart_fork.errors import NotFound, SmartForkError, Usage
+
+BUSY_MILLISECONDS = 15_000
+MIN_PREFIX = 8
+
+State = Literal["starting", "running", "ended", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """An agent that we started. `id` is ``{agent}-{milliseconds}``; `session_id` is `None` until known (R-004)."""
+
+    id: str
+    agent: Agent
+    name: str
+    source_session_id: str
+    session_id: str | None
+    caller_session_id: str | None
+    place: str
+    terminal_id: str | None
+    pid: int | None
+    cwd: str
+    command: tuple[str, ...]
+    prompt: str
+    state: State
+    started_at: str
+    log_path: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StagedCopy:
+    """A transcript that we copied: the same session as its source, not another one (F-103)."""
+
+    path: str
+    session_id: str
+    source_path: str
+    staged_at: str
+
+
+class Registry:
+    """Workers and staged copies. Several processes may have it open; use it as a context manager, or close it."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        path = path or state_home() / "workers.db"
+        private_dir(path.parent)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))  # its WAL gets the same mode
+        self.path = path
+        self._db = apsw.Connection(str(path))
+        self._db.set_busy_timeout(BUSY_MILLISECONDS)
+        self._db.execute("PRAGMA journal_mode = WAL").fetchall()
+        self._db.execute("PRAGMA foreign_keys = ON")
+        _migrate(self._db)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the database. Closing twice does nothing."""
+        self._db.close()
+
+    def add(
+        self,
+        agent: Agent,
+        *,
+        name: str = "",
+        source_session_id: str,
+        session_id: str | None = None,
+        caller_session_id: str | None = None,
+        place: str,
+        cwd: Path,
+        prompt: str = "",
+        now: float | None = None,
+    ) -> Worker:
+        """Register a worker that is about to be started. Ids are unique, in the same millisecond too (R-002).
+
+        A worker without a name is named by its id.
+        """
+        seconds = time.time() if now is None else now
+        number = int(seconds * 1000)
+        with self._writing():
+            while self._db.execute("SELECT 1 FROM workers WHERE id = ?", (f"{agent}-{number}",)).fetchone():
+                number += 1
+            identity = f"{agent}-{number}"
+            self._db.execute(
+                "INSERT INTO workers (id, agent, name, source_session_id, session_id, caller_session_id, place, cwd,"
+                " prompt, state, started_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'starting', ?)",
+                (
+                    identity,
+                    agent,
+                    name or identity,
+                    source_session_id,
+                    session_id,
+                    caller_session_id,
+                    place,
+                    str(cwd),
+                    prompt,
+                    _iso(seconds),
+                ),
+            )
+        return self._by_id(identity)
+
+    def set_started(
+        self,
+        identity: str,
+        *,
+        command: Sequence[str],
+        terminal_id: str | None = None,
+        pid: int | None = None,
+        log: Path | None = None,
+    ) -> Worker:
+        """Note that it runs, and where."""
+        return self._set(
+            identity,
+            "command = ?, terminal_id = ?, pid = ?, log_path = ?, state = 'running'",
+            orjson.dumps(list(command)).decode(),
+            terminal_id,
+            pid,
+            str(log) if log else None,
+        )
+
+    def set_session_id(self, identity: str, session_id: str) -> Worker:
+        """Note the id of the worker's own session. One session belongs to one worker (R-006)."""
+        with self._writing():
+            self._db.execute(
+                "UPDATE workers SET session_id = NULL WHERE session_id = ? AND id <> ?", (session_id, identity)
+            )
+            self._db.execute("UPDATE workers SET session_id = ? WHERE id = ?", (session_id, identity))
+        return self._by_id(identity)
+
+    def set_state(self, identity: str, state: State) -> Worker:
+        """Note what has become of it."""
+        return self._set(identity, "state = ?", state)
+
+    def get(self, reference: str) -> Worker:
+        """The worker of that id, session id, terminal or name, or of an unambiguous beginning of an id (R-005).
+
+        Raises:
+            NotFound: there is none.
+            Usage: the beginning is that of several.
+        """
+        for column in ("id", "session_id", "terminal_id", "name"):
+            # A terminal or a name may have been used before: the newest is meant.
+            found = self._select(f"WHERE {column} = ? ORDER BY rowid DESC LIMIT 1", reference)
+            if found:
+                return found[0]
+        if len(reference) >= MIN_PREFIX:
+            found = self._select(
+                "WHERE substr(id, 1, length(?1)) = ?1 OR substr(session_id, 1, length(?1)) = ?1", reference
+            )
+            if len(found) > 1:
+                raise Usage(f"{reference} is the beginning of {len(found)} workers", "Give more characters.")
+            if found:
+                return found[0]
+        raise NotFound(f"No such worker: {reference}", "smart-fork active lists them.")
+
+    def workers(self, *, states: Sequence[State] | None = None) -> list[Worker]:
+        """All workers, newest first; only those in `states` if given."""
+        found = self._select("ORDER BY rowid DESC")
+        return [worker for worker in found if states is None or worker.state in states]
+
+    def spawned_by(self, session_id: str) -> list[Worker]:
+        """The workers that this session had started, and those that they started in turn, oldest first."""
+        return self._select(
+            "WHERE id IN (WITH RECURSIVE below (id, session) AS ("
+            " SELECT id, session_id FROM workers WHERE caller_session_id = ?"
+            " UNION SELECT w.id, w.session_id FROM workers w JOIN below b ON w.caller_session_id = b.session)"
+            " SELECT id FROM below) ORDER BY rowid",
+            session_id,
+        )
+
+    def depth(self, session_id: str) -> int:
+        """How many workers stand one above the other, down to this session; 0 for a session that a person began."""
+        found = self._db.execute(
+            "WITH RECURSIVE above (caller, depth) AS ("
+            " SELECT caller_session_id, 1 FROM workers WHERE session_id = ?"
+            " UNION SELECT w.caller_session_id, a.depth + 1 FROM workers w JOIN above a ON w.session_id = a.caller"
+            " WHERE a.depth < 100)"
+            " SELECT max(depth) FROM above",
+            (session_id,),
+        ).get
+        return found if isinstance(found, int) else 0
+
+    def add_staged_copy(self, path: Path, *, session_id: str, source_path: Path, now: float | None = None) -> None:
+        """Note a transcript that we copied."""
+        with self._writing():
+            self._db.execute(
+                "INSERT INTO staged_copies (path, session_id, source_path, staged_at) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT (path) DO UPDATE SET session_id = excluded.session_id,"
+                " source_path = excluded.source_path, staged_at = excluded.staged_at",
+                (str(path), session_id, str(source_path), _iso(time.time() if now is None else now)),
+            )
+
+    def forget_staged_copy(self, path: Path) -> None:
+        """Forget a copy that is no longer there."""
+        with self._writing():
+            self._db.execute("DELETE FROM staged_copies WHERE path = ?", (str(path),))
+
+    def staged_copies(self, session_id: str | None = None) -> list[StagedCopy]:
+        """The copies that we made; those of one session if given."""
+        rows: Iterable[Any] = self._db.execute(
+            "SELECT path, session_id, source_path, staged_at FROM staged_copies"
+            " WHERE ?1 IS NULL OR session_id = ?1 ORDER BY rowid",
+            (session_id,),
+        )
+        return [StagedCopy(*row) for row in rows]
+
+    def _writing(self) -> _Writing:
+        return _Writing(self._db)
+
+    def _set(self, identity: str, what: str, *values: Any) -> Worker:
+        with self._writing():
+            self._db.execute(f"UPDATE workers SET {what} WHERE id = ?", (*values, identity))  # noqa: S608 - our own words
+        return self._by_id(identity)
+
+    def _by_id(self, identity: str) -> Worker:
+        found = self._select("WHERE id = ?", identity)
+        if not found:
+            raise NotFound(f"No such worker: {identity}")
+        return found[0]
+
+    def _select(self, where: str, *values: Any) -> list[Worker]:
+        names = [column.name for column in fields(Worker)]
+        rows: Iterable[Any] = self._db.execute(f"SELECT {', '.join(names)} FROM workers {where}", values)  # noqa: S608
+        found = [dict(zip(names, row, strict=True)) for row in rows]
+        return [Worker(**row | {"command": tuple(orjson.loads(row["command"]))}) for row in found]
+
+
+class _Writing:
+    """A transaction that may write from its beginning: what was read in it is still true when it writes."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+
+    def __enter__(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._db.execute("COMMIT" if kind is None else "ROLLBACK")
+
+
+def m001_workers(db: apsw.Connection) -> None:
+    """Workers, and the transcripts that were copied for them."""
+    db.execute(
+        """
+        CREATE TABLE workers (
+            id TEXT PRIMARY KEY, agent TEXT NOT NULL, name TEXT NOT NULL, source_session_id TEXT NOT NULL,
+            session_id TEXT UNIQUE, caller_session_id TEXT, place TEXT NOT NULL, terminal_id TEXT, pid INTEGER,
+            cwd TEXT NOT NULL, command TEXT NOT NULL DEFAULT '[]', prompt TEXT NOT NULL, state TEXT NOT NULL,
+            started_at TEXT NOT NULL, log_path TEXT
+        )
+        """
+    )
+    db.execute("CREATE INDEX workers_of_caller ON workers (caller_session_id)")
+    db.execute(
+        "CREATE TABLE staged_copies (path TEXT PRIMARY KEY, session_id TEXT NOT NULL, source_path TEXT NOT NULL,"
+        " staged_at TEXT NOT NULL)"
+    )
+    db.execute("CREATE INDEX staged_copies_of_session ON staged_copies (session_id)")
+
+
+#: Only ever appended to. Each is applied once, in its own transaction.
+MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (m001_workers,)
+
+
+def _migrate(db: apsw.Connection) -> None:
+    version = db.pragma("user_version")
+    if version > len(MIGRATIONS):
+        raise SmartForkError(f"{db.filename} was written by a newer version", "Update smart-fork.")
+    for number, migration in enumerate(MIGRATIONS, 1):
+        if version >= number:
+            continue
+        with _Writing(db):
+            if db.pragma("user_version") < number:  # another process may have been first
+                migration(db)
+                db.execute(f"PRAGMA user_version = {number}")
+
+
+def _iso(seconds: float) -> str:
+    whole, milliseconds = divmod(int(seconds * 1000), 1000)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{milliseconds:03d}Z"

@@ -1,0 +1,180 @@
+"""One session by what a person calls it: its id, a prefix, or our own id of a worker; and its conversation to read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from indexer.markdown import export_path, parse_front_matter
+from indexer.paths import index_db, state_home
+from indexer.redact import redact
+from indexer.transcripts.agents import AGENTS, adapter
+from indexer.transcripts.model import Agent, Session, Turn
+from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
+from smart_fork.opening import opened
+from smart_fork.registry import Registry
+from smart_fork.results import title
+from smart_fork.snippets import printable
+
+MIN_PREFIX = 8
+#: Sessions named where a reference means several.
+MAX_LISTED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A session that was asked for. `path` is `None` where its log has been deleted and only the export is left."""
+
+    agent: Agent
+    session_id: str
+    path: Path | None
+
+
+def locate(reference: str) -> Located:
+    """The session that `reference` means: a full id, an unambiguous prefix of 8 or more characters, or a worker's id.
+
+    Raises:
+        Usage: too short, or it means several sessions.
+        NotFound: there is none.
+    """
+    wanted = reference.strip().lower()
+    shown = printable(reference).strip()[:80]
+    wanted = _session_of_worker(wanted) or wanted
+    if len(wanted) < MIN_PREFIX:
+        raise Usage(f"Session id too short: {shown}", f"Give at least {MIN_PREFIX} characters of it.")
+    found = _in_logs(wanted) or _in_index(wanted)
+    if not found:
+        raise NotFound(f"Session not found: {shown}", "`smart-fork list --all-projects` shows what there is.")
+    exact = [one for one in found if one.session_id.lower() == wanted]
+    if exact:
+        return exact[0]
+    ids = sorted({one.session_id for one in found})
+    if len(ids) > 1:
+        raise Usage(
+            f"{shown} is ambiguous",
+            "It means: " + ", ".join(ids[:MAX_LISTED]) + ("" if len(ids) <= MAX_LISTED else ", …"),
+        )
+    return found[0]
+
+
+def read(located: Located) -> Session:
+    """The session from its log.
+
+    Raises:
+        NotFound: the log is gone, cannot be read, or holds no conversation.
+    """
+    if located.path is None:
+        raise NotFound(
+            f"The log of {located.session_id} has been deleted", "`smart-fork show` reads the export that is left."
+        )
+    reader = adapter(located.agent)
+    others = [path for path in reader.locate(located.session_id) if path != located.path]
+    problem = ""
+    for path in (located.path, *others):  # an empty or odd copy elsewhere must not hide the real one
+        try:
+            result = reader.read(path)
+        except OSError as error:
+            problem = problem or f"The log of {located.session_id} cannot be read: {error}"
+            continue
+        if result.session is not None:
+            return result.session
+        problem = problem or f"No conversation in {path}: {result.skipped}"
+    raise NotFound(problem)
+
+
+def messages(
+    session: Session, at: int | None = None, *, before: int = 0, after: int | None = None, characters: int | None = None
+) -> tuple[list[dict[str, Any]], int | None]:
+    """What was said, numbered; secrets masked. And the number of the message to read on at, `None` at the end.
+
+    With `at`, from `before` messages before message `at` to `after` messages behind it; at most about `characters`.
+
+    Raises:
+        NotFound: there is no message of that number.
+    """
+    said = list(session.messages)
+    if at is not None:
+        middle = next((i for i, (number, _) in enumerate(said) if number >= at), None)
+        if middle is None or at < 0:
+            raise NotFound(f"No message {at} in {session.session_id}", f"The last one is {said[-1][0]}.")
+        said = said[max(0, middle - before) : None if after is None else middle + after + 1]
+    chosen: list[dict[str, Any]] = []
+    used = 0
+    for number, turn in said:
+        message = _message(number, turn, characters)
+        used += len(message["text"])
+        if chosen and characters is not None and used > characters:
+            return chosen, number
+        chosen.append(message)
+    return chosen, None
+
+
+def as_markdown(session: Session, chosen: list[dict[str, Any]]) -> str:
+    """A conversation to read in a terminal or by a model."""
+    where = printable(session.cwd) or "directory unknown"
+    lines = [
+        f"# {title(session.title)}",
+        "",
+        f"{session.agent} {session.session_id} · {where} · {session.last_activity}",
+    ]
+    for one in chosen:
+        lines += ["", f"## {one['number']} · {one['role']} · {one['timestamp']}", "", one["text"]]
+    return "\n".join(lines) + "\n"
+
+
+def exported(located: Located) -> str:
+    """The Markdown export of a session whose log is gone; secrets were masked when it was written.
+
+    Raises:
+        NotFound: there is none either.
+    """
+    path = export_path(located.agent, located.session_id)
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise NotFound(f"Neither log nor export of {located.session_id} is left") from error
+    if parse_front_matter(text).get("session_id") != located.session_id:
+        raise NotFound(f"{path} is not the export of {located.session_id}")
+    return printable(text)
+
+
+def _message(number: int, turn: Turn, characters: int | None) -> dict[str, Any]:
+    text = printable(redact(turn.text))
+    if characters is not None and len(text) > characters:
+        text = f"{text[:characters]}\n… ({len(text) - characters} more characters)"
+    return {"number": number, "message_id": turn.id, "role": turn.role, "timestamp": turn.timestamp, "text": text}
+
+
+def _session_of_worker(reference: str) -> str | None:
+    if not reference.startswith(("claude-", "codex-")) or not (state_home() / "workers.db").exists():
+        return None
+    with Registry() as registry:
+        try:
+            worker = registry.get(reference)
+        except SmartForkError:
+            return None
+    return worker.session_id
+
+
+def _in_logs(wanted: str) -> list[Located]:
+    found: dict[str, Located] = {}
+    for agent in AGENTS:
+        newest = sorted(agent.discover(), key=lambda file: -file.mtime_ns)
+        for file in newest:
+            session_id = agent.id_of(file.path)
+            if session_id.lower().startswith(wanted):
+                found.setdefault(session_id, Located(agent.name, session_id, file.path))
+    return list(found.values())
+
+
+def _in_index(wanted: str) -> list[Located]:
+    if not index_db().exists():
+        return []
+    try:
+        with opened() as store:
+            rows = store.find_sessions(wanted)
+    except IndexUnavailable:
+        return []
+    # These were not among the logs: whatever path the index remembers, nothing is there.
+    return [Located(row.agent, row.session_id, None) for row in rows]

@@ -1,0 +1,189 @@
+"""What must be on disk before an agent can fork: its transcript, where that agent looks for it.
+
+Claude Code looks for a session only in the folder of its working directory, so a fork into another directory (a
+worktree) is preceded by a copy of the transcript (F-099). Nothing that exists is ever overwritten, a reader never sees
+half a file (B-072), and a failure leaves nothing behind (B-073).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from indexer.paths import claude_home, private_dir
+from indexer.transcripts.claude import slug
+from indexer.transcripts.lines import open_regular
+from smart_fork.errors import ForkRefused, NotFound
+
+_PIECE = 1 << 20
+#: What `link` answers where a file system has no hard links.
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EXDEV, errno.ENOSYS, errno.EMLINK)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Where the transcript is now, and what had to be created for it: nothing, where it was there already."""
+
+    path: Path
+    created: tuple[Path, ...] = ()
+
+    def undo(self) -> None:
+        """Take away what was created, for a fork that was not started after all."""
+        for path in self.created:
+            remove(path)
+
+
+def folder_of(directory: Path) -> Path:
+    """The folder in which Claude Code, started in `directory`, looks for sessions."""
+    return claude_home() / "projects" / slug(str(directory))
+
+
+def stage_transcript(source: Path, session_id: str, target_cwd: Path) -> Staged:
+    """Have a Claude session, its transcript `source` and the folder of that name beside it, found from `target_cwd`.
+
+    Raises:
+        NotFound: the source is gone (F-102).
+        ForkRefused: another file of that name is there (F-101).
+    """
+    if not source.is_file():
+        raise NotFound(f"The session's log is gone: {source}", "The agent may have deleted it.")
+    folder = folder_of(target_cwd)
+    target = folder / f"{session_id}.jsonl"
+    if target.exists() and target.samefile(source):
+        return Staged(target)
+    private_dir(folder)
+    created: list[Path] = []
+    try:
+        beside = source.with_suffix("")
+        if beside.is_dir() and not beside.is_symlink() and copy_tree(beside, target.with_suffix("")):
+            created.append(target.with_suffix(""))
+        if copy_file(source, target):
+            created.append(target)
+    except BaseException:
+        Staged(target, tuple(created)).undo()
+        raise
+    return Staged(target, tuple(created))
+
+
+def copy_file(source: Path, target: Path) -> bool:
+    """Copy to a new private file. `False` where the same content is there already.
+
+    Raises:
+        ForkRefused: something else is there.
+    """
+    try:
+        with open_regular(source) as file:
+            size = os.fstat(file.fileno()).st_size  # the agent may be writing on: what was there is copied
+            write_new(target, _pieces(file, size))
+    except FileExistsError:
+        if not _same_file(source, target):
+            raise ForkRefused(
+                f"Another version of this session is already there: {target}",
+                "Fork into another directory or a new worktree, or fork the session that is there.",
+            ) from None
+        return False
+    return True
+
+
+def copy_tree(source: Path, target: Path) -> bool:
+    """Copy a folder's regular files; symbolic links and all else are left out. `False` where the same is there."""
+    if os.path.lexists(target):
+        if target.is_symlink() or not target.is_dir() or not _same_tree(source, target):
+            raise ForkRefused(f"Another version of this is already there: {target}", "Fork into another directory.")
+        return False
+    staging = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        staging.mkdir(mode=0o700)
+        for path in _regular_files(source):
+            into = staging / path.relative_to(source)
+            private_dir(into.parent)
+            copy_file(path, into)
+        staging.rename(target)
+    except OSError as error:
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+            raise ForkRefused(f"Another process made this folder: {target}", "Try again.") from error
+        raise
+    finally:
+        remove(staging)
+    return True
+
+
+def write_new(target: Path, pieces: Iterable[bytes]) -> None:
+    """Write a new private file: completely, or not at all.
+
+    Raises:
+        FileExistsError: it is there already, and untouched.
+    """
+    staging = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with open(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:  # noqa: PTH123
+            file.writelines(pieces)
+            file.flush()
+            os.fsync(file.fileno())
+        _publish(staging, target)
+    finally:
+        remove(staging)
+    with contextlib.suppress(OSError):  # the name is as durable as the file system makes it
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def remove(path: Path) -> None:
+    """Remove one of our own files or folders, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _publish(staging: Path, target: Path) -> None:
+    try:
+        target.hardlink_to(staging)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # Whoever gets the name, has it.
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        staging.replace(target)
+
+
+def _pieces(file: IO[bytes], size: int) -> Iterator[bytes]:
+    while size > 0 and (piece := file.read(min(size, _PIECE))):
+        size -= len(piece)
+        yield piece
+
+
+def _regular_files(folder: Path) -> list[Path]:
+    """Below `folder`, without following symbolic links to files or folders."""
+    found = []
+    for root, _folders, names in os.walk(folder, followlinks=False):
+        found += [path for name in sorted(names) if not (path := Path(root, name)).is_symlink() and path.is_file()]
+    return found
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    if not other.is_file() or one.stat().st_size != other.stat().st_size:
+        return False
+    with open_regular(one) as a, open_regular(other) as b:
+        while True:
+            piece = a.read(_PIECE)
+            if piece != b.read(_PIECE):
+                return False
+            if not piece:
+                return True
+
+
+def _same_tree(one: Path, other: Path) -> bool:
+    ours = {path.relative_to(one) for path in _regular_files(one)}
+    theirs = {path.relative_to(other) for path in _regular_files(other)}
+    return ours == theirs and all(_same_file(one / path, other / path) for path in ours)

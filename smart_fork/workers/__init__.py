@@ -1,0 +1,31 @@
+"""The places where a fork can run: a new one is one file beside this and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from smart_fork.errors import ProgramMissing, Usage
+from smart_fork.processes import Processes
+from smart_fork.workers.base import Place
+from smart_fork.workers.here import HerePlace
+from smart_fork.workers.process import ProcessPlace
+from smart_fork.workers.tmux import TmuxPlace
+
+PLACES: tuple[Place, ...] = (TmuxPlace(), ProcessPlace(), HerePlace())
+
+
+def choose_place(name: str | None, processes: Processes, env: Mapping[str, str]) -> Place:
+    """The place of that name; without one, tmux where it is installed, else a process.
+
+    Raises:
+        Usage: there is no such place.
+        ProgramMissing: what it needs is not installed.
+    """
+    if name is None:
+        name = "tmux" if TmuxPlace().available(processes, env) else "process"
+    place = next((known for known in PLACES if known.name == name), None)
+    if place is None:
+        raise Usage(f"Unknown place to run: {name}", f"Places are: {', '.join(known.name for known in PLACES)}.")
+    if not place.available(processes, env):
+        raise ProgramMissing(f"{name} is not installed", "Install it, or run the fork as a process.")
+    return place

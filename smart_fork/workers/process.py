@@ -1,0 +1,39 @@
+"""A process of its own without a terminal, whose output is kept in a private file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from smart_fork.plan import ForkPlan
+from smart_fork.processes import Processes
+from smart_fork.registry import Worker
+from smart_fork.workers.base import Started, worker_file
+
+_LAST_BYTES = 2000
+
+
+class ProcessPlace:
+    """Runs the agent to the end of its answer, detached from whoever started it."""
+
+    name = "process"
+    headless = True
+    replaces = False
+
+    def available(self, processes: Processes, env: Mapping[str, str]) -> bool:  # noqa: ARG002
+        """Everywhere."""
+        return True
+
+    def start(self, plan: ForkPlan, worker: Worker, processes: Processes, env: Mapping[str, str]) -> Started:
+        """See `Place.start`."""
+        log = worker_file(worker, ".log")
+        pid = processes.start(plan.argv, cwd=plan.cwd, env=env, log=log)
+        return Started(pid=pid, log=log, attach=f"tail -f {log}")
+
+    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:  # noqa: ARG002
+        """See `Place.ended`."""
+        if started.pid is None or started.log is None or processes.alive(started.pid):
+            return None
+        with started.log.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST_BYTES))
+            return file.read().decode("utf-8", "replace").strip()

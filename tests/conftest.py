@@ -1,0 +1,62 @@
+"""Every test starts in an empty home of its own: no settings, sessions, keys or repository of whoever runs the suite."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+#: Variables with these beginnings steer us, the agents, git, make or the terminal; the tests that need one set it.
+FOREIGN = (
+    "ANTHROPIC_",
+    "CLAUDE",
+    "CODEX_",
+    "GIT_",
+    "ITERM",
+    "MAKE",
+    "MFLAGS",
+    "OPENAI_",
+    "SMART_FORK_",
+    "TMUX",
+    "XDG_",
+)
+
+# Read once, when the libraries are imported: models come from the packaged copy, and output has no colours, in CI either.
+os.environ.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", NO_COLOR="1")
+for name in ("FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS"):
+    os.environ.pop(name, None)
+
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, max_examples=60)
+hypothesis.settings.load_profile("ci")
+
+
+def move_into(home: Path, patch: pytest.MonkeyPatch) -> None:
+    """Make `home` the only home that code and its child processes can see."""
+    for name in os.environ:
+        if name.startswith(FOREIGN):
+            patch.delenv(name)
+    patch.setenv("HOME", str(home))
+    patch.setenv("SMART_FORK_HOME", str(home / ".smart-fork"))
+    patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    for who in ("AUTHOR", "COMMITTER"):
+        patch.setenv(f"GIT_{who}_NAME", "Test")
+        patch.setenv(f"GIT_{who}_EMAIL", "test@example.com")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_ones_home(tmp_path_factory):
+    """For the fixtures of a whole session, which are made before the first test has a home."""
+    with pytest.MonkeyPatch.context() as patch:
+        move_into(tmp_path_factory.mktemp("home"), patch)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory, monkeypatch) -> Path:
+    """The empty home of this test; SMART_FORK_HOME lies in it and does not exist yet."""
+    folder = tmp_path_factory.mktemp("home")
+    move_into(folder, monkeypatch)
+    return folder

@@ -1,0 +1,81 @@
+"""Fixtures of the end-to-end tests: the real programs, and a machine to run them on."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.agents import Machine, machine_in
+from tests.e2e.logs import Log
+from tests.e2e.model_server import Protocol
+from tests.e2e.programs import Unavailable, cache_folder, install
+from tests.e2e.scenario import EXCHANGES
+
+
+@pytest.fixture(scope="session", autouse=True)
+def machines() -> Iterator[list[Machine]]:
+    """All machines of this run. When the last one has been shut down, nothing of any of them runs any more."""
+    used: list[Machine] = []
+    yield used
+    assert [] == [machine.arguments(process) for machine in used for process in machine.processes()]
+
+
+@pytest.fixture(scope="session")
+def programs() -> Path:
+    """The folder of ``claude`` and ``codex``; tests are skipped where npm cannot bring them."""
+    if not shutil.which("tmux"):
+        pytest.skip("tmux is not installed")
+    try:
+        return install(cache_folder())
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def machine(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
+    """A fresh home with a repository, both agents and a model, for the tests of one module."""
+    with machine_in(cache_folder(), programs) as fresh:
+        machines.append(fresh)
+        yield fresh
+
+
+@pytest.fixture(scope="session")
+def equipped_machine(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
+    """A machine whose agents have our MCP server, for all modules."""
+    with machine_in(cache_folder(), programs) as fresh:
+        machines.append(fresh)
+        fresh.add_smart_fork()
+        yield fresh
+
+
+@pytest.fixture
+def equipped(equipped_machine: Machine) -> Iterator[Machine]:
+    """The same; what a test has opened in terminals ends with it."""
+    yield equipped_machine
+    equipped_machine.close_terminals()
+
+
+@pytest.fixture
+def project(equipped: Machine) -> Path:
+    """A repository of this test alone."""
+    return equipped.repository(f"depot-{uuid.uuid4().hex[:6]}")
+
+
+@pytest.fixture(scope="session")
+def parents(equipped_machine: Machine) -> Callable[[Protocol], Log]:
+    """The session of a person, in the machine's first repository, that the forks are made of."""
+    return cache(lambda agent: equipped_machine.session_of_a_person(agent, *EXCHANGES))
+
+
+@pytest.fixture
+def parent(agent: Protocol, parents: Callable[[Protocol], Log]) -> Iterator[Log]:
+    """That of an agent. Whatever a test does with it, it stays as it is (F-095)."""
+    log = parents(agent)
+    before = log.sha256
+    yield log
+    assert before == log.sha256

@@ -1,0 +1,53 @@
+"""What the agents write down: one file a session."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One session's file, decoded."""
+
+    path: Path
+
+    @property
+    def records(self) -> list[Json]:
+        lines = self.path.read_bytes().split(b"\n")
+        return [json.loads(line) for line in lines[:-1]]  # behind the last newline is nothing, or a line being written
+
+    @property
+    def sha256(self) -> str:
+        return sha256(self.path.read_bytes()).hexdigest()
+
+    @property
+    def meta(self) -> Json:
+        """Codex: the payload of the first record."""
+        payload: Json = self.records[0]["payload"]
+        return payload
+
+    @property
+    def session_id(self) -> str:
+        return self.path.stem if not self.path.stem.startswith("rollout-") else self.path.stem[-36:]
+
+    @property
+    def chain(self) -> list[Json]:
+        """Claude: the records that have a uuid."""
+        return [record for record in self.records if record.get("uuid")]
+
+    def answers(self, text: str) -> bool:
+        """Whether the model has said `text` in it."""
+        return any(text in json.dumps(r) for r in self.records if _is_answer(r))
+
+
+def _is_answer(record: Json) -> bool:
+    if record.get("type") == "assistant":
+        return True
+    payload = record.get("payload") or {}
+    return record.get("type") == "response_item" and payload.get("role") == "assistant"

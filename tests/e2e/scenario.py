@@ -1,0 +1,98 @@
+"""What the scenarios of forking share: the conversation that is forked, and what is true of every fork of it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.agents import SERVER, Machine, wait_until
+from tests.e2e.logs import Json, Log
+from tests.e2e.model_server import Call, Message, Protocol, Request, Say
+
+PROMPT = "Add retry with exponential backoff to the uploader in upload.py"
+ANSWER = "The uploader now retries five times; each wait is twice as long as the one before."
+MORE = "And what happens when the last attempt fails too?"
+MORE_ANSWER = "Then the uploader raises UploadFailed with the last response."
+EXCHANGES = ((PROMPT, ANSWER), (MORE, MORE_ANSWER))
+#: What the model is sent of it, message by message.
+BEGINNING = [Message("user", PROMPT), Message("assistant", ANSWER)]
+CONVERSATION = [*BEGINNING, Message("user", MORE), Message("assistant", MORE_ANSWER)]
+INTENT = "retry with exponential backoff for the downloader, as the uploader has it"
+
+
+def unlike_any_other(text: str) -> str:
+    """The same with a word of its own, so that the request that it leads to can be told from all others."""
+    return f"{text} ({uuid.uuid4().hex[:8]})"
+
+
+def run_fork(machine: Machine, session: Log, prompt: str, *options: str) -> Json:
+    """``smart-fork fork``, and what it says about the fork."""
+    fork: Json = json.loads(machine.smart_fork("fork", session.session_id, *options, "--json", "--", prompt).stdout)
+    return fork
+
+
+def ask(
+    machine: Machine, agent: Protocol, project: Path, *calls: tuple[str, Json], terminal: bool = False
+) -> tuple[list[Json], Log]:
+    """Have a real agent call our tools, one after the other. Their answers as the model gets them, and the agent's log."""
+    question = unlike_any_other(f"Which session knows {INTENT}? Have it done there.")
+    done = unlike_any_other("That is in good hands.")
+    answer: Call | Say = Say(done)
+    for tool, arguments in reversed(calls):
+        answer = Call(SERVER, tool, arguments, answer)
+    machine.model.when(question, answer)
+    allowed = ("--allowedTools", f"mcp__{SERVER}") if agent == "claude" else ()
+    if terminal:
+        machine.agent_interactive(agent, *allowed, "--", question, cwd=project)
+    else:
+        machine.run(
+            machine.programs / agent, {"claude": "-p", "codex": "exec"}[agent], *allowed, "--", question, cwd=project
+        )
+    tools = [tool for tool, _ in calls]
+
+    def all_answered(request: Request) -> bool:
+        return request.last_prompt == question and [one.tool for one in request.our_results] == tools
+
+    heard = machine.model.wait_for(all_answered)
+    caller = wait_until(lambda: machine.find_log(agent, done), "the caller's own log")
+    return [one.structured for one in heard.our_results], caller
+
+
+def assert_forked(
+    machine: Machine,
+    agent: Protocol,
+    parent: Log,
+    fork: dict[str, Any],
+    prompt: str,
+    *,
+    said_before: list[Message] = CONVERSATION,
+) -> Log:
+    """The model was sent what the parent's was, and then the prompt; and the fork has a log that says where it is from."""
+    # Claude may write a record that says nothing behind an answer: a fork there begins after it, and says so.
+    assert [] == [note for note in fork["warnings"] if not note.startswith("Forked after message")]
+    assert [*said_before, Message("user", prompt)] == heard(machine, prompt).said
+    assert parent.session_id == fork["resume_session_id"]
+    log = machine.log(agent, fork["new_session_id"])
+    if agent == "codex":
+        assert log.meta["forked_from_id"] == parent.session_id
+    else:
+        spoken = [record["uuid"] for record in parent.chain if record["type"] in ("user", "assistant")]
+        copied = set(spoken[: len(said_before)])
+        wait_until(lambda: copied <= {record["uuid"] for record in log.chain}, "the parent's records in the fork")
+    wait_until(lambda: log.answers("Noted: "), "the fork's answer in its log")
+    return log
+
+
+def heard(machine: Machine, prompt: str) -> Request:
+    """The request that ends with exactly this prompt."""
+    return machine.model.wait_for(lambda request: request.last_prompt == prompt)
+
+
+def assert_in(log: Log, agent: Protocol, directory: Path, branch: str | None) -> None:
+    """The session ran in that directory and on that branch; Codex cannot say it of a session that it only goes on with."""
+    if agent == "codex":
+        assert (str(directory), branch) == (log.meta["cwd"], log.meta.get("git", {}).get("branch"))
+    else:
+        assert (str(directory), branch) == (log.chain[-1]["cwd"], log.chain[-1]["gitBranch"])

@@ -1,0 +1,105 @@
+"""The real agents ask for the session that knows, over MCP, and a fork of it goes to work."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.agents import Machine, wait_until
+from tests.e2e.model_server import Protocol
+from tests.e2e.scenario import (
+    ANSWER,
+    BEGINNING,
+    CONVERSATION,
+    EXCHANGES,
+    INTENT,
+    MORE,
+    PROMPT,
+    ask,
+    assert_forked,
+    assert_in,
+    unlike_any_other,
+)
+
+pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
+
+
+def test_a_person_asks_in_a_terminal_and_a_fork_opens_in_a_window_of_its_own(
+    equipped: Machine, agent: Protocol, project: Path
+):
+    """F-090, F-093, F-094, F-095, F-098."""
+    parent = equipped.session_of_a_person(agent, *EXCHANGES, cwd=project)
+    before, prompt = parent.sha256, unlike_any_other("Now do the same for the downloader")
+
+    arguments = {"intent": INTENT, "agent_type": agent, "auto_fork": True, "prompt": prompt, "run_in": "tmux"}
+    (answer,), caller = ask(equipped, agent, project, ("smart_fork", arguments), terminal=True)
+
+    fork = answer["forked_session"]
+    assert_forked(equipped, agent, parent, fork, prompt)
+    windows = equipped.tmux("list-panes", "-a", "-F", "#{pane_id} #{window_name}").splitlines()
+    assert f"{fork['terminal_id']} {fork['session_name']}" in windows
+    assert [parent.session_id] == [result["session_id"] for result in answer["results"]]
+    assert before == parent.sha256
+    found = json.loads(equipped.smart_fork("find", INTENT, "--agent", agent, "--json", cwd=project).stdout)
+    assert caller.session_id in [result["session_id"] for result in found["results"]], "it is only hidden from itself"
+
+
+def test_a_script_asks_and_a_fork_works_in_the_background(equipped: Machine, agent: Protocol, project: Path):
+    """F-090, F-093, F-094, F-095, F-098, D1: without any terminal, and without saying whose sessions."""
+    parent = equipped.session_of_a_person(agent, *EXCHANGES, cwd=project)
+    before, prompt = parent.sha256, unlike_any_other("Now do the same for the downloader")
+    others = set(equipped.servers())  # Codex keeps those of a terminal for a while
+
+    forking = {"intent": INTENT, "auto_fork": True, "prompt": prompt, "run_in": "process"}
+    answers, caller = ask(equipped, agent, project, ("smart_fork", forking), ("smart_fork", {"intent": INTENT}))
+
+    fork = assert_forked(equipped, agent, parent, answers[0]["forked_session"], prompt)
+    assert [agent, agent] == [answer["agent_type"] for answer in answers]
+    for answer in answers:  # in the second one, neither the caller nor the worker that it has by now
+        assert [parent.session_id] == [result["session_id"] for result in answer["results"]]
+    assert len({parent.session_id, caller.session_id, fork.session_id}) == 3
+    assert before == parent.sha256
+    wait_until(lambda: set(equipped.servers()) <= others, "our server to end with the agent that had started it")
+
+
+def test_an_agent_has_a_session_forked_at_an_earlier_message_into_a_worktree(
+    equipped: Machine, agent: Protocol, project: Path
+):
+    """F-090, F-095, F-099, F-106."""
+    parent = equipped.session_of_a_person(agent, *EXCHANGES, cwd=project)
+    before, prompt = parent.sha256, unlike_any_other("Now do the same for the downloader")
+    messages = json.loads(equipped.smart_fork("show", parent.session_id, "--json").stdout)["messages"]
+
+    arguments = {"intent": INTENT, "fork_session_id": parent.session_id, "prompt": prompt, "run_in": "process"}
+    arguments |= {"at": messages[1]["number"], "worktree": "downloader"}
+    (answer,), _ = ask(equipped, agent, project, ("smart_fork", arguments))
+
+    fork = assert_forked(equipped, agent, parent, answer["forked_session"], prompt, said_before=BEGINNING)
+    branch = "smart-fork/downloader"
+    assert_in(fork, agent, project / ".worktrees" / "downloader", branch if agent == "claude" else None)
+    assert branch in equipped.run("git", "branch", "--list", branch, cwd=project).stdout
+    assert before == parent.sha256
+
+
+def test_an_agent_lists_and_reads_sessions_and_asks_what_is_indexed(equipped: Machine, agent: Protocol, project: Path):
+    parent = equipped.session_of_a_person(agent, *EXCHANGES, cwd=project)
+    newer = equipped.session_of_a_person(agent, ("Rename upload.py to send.py", "It is send.py now."), cwd=project)
+    messages = json.loads(equipped.smart_fork("show", parent.session_id, "--json").stdout)["messages"]
+
+    (listed, whole, rest, status), _ = ask(
+        equipped,
+        agent,
+        project,
+        ("list_sessions", {"agent_type": agent}),
+        ("read_session", {"session_id": parent.session_id[:13]}),
+        ("read_session", {"session_id": parent.session_id, "at": messages[2]["number"], "context": 1}),
+        ("index_status", {}),
+    )
+
+    assert [newer.session_id, parent.session_id] == [session["session_id"] for session in listed["sessions"]]
+    assert [(said.role, said.text) for said in CONVERSATION] == [(m["role"], m["text"]) for m in whole["messages"]]
+    assert [ANSWER, MORE] == [message["text"] for message in rest["messages"]][:2]
+    assert PROMPT not in json.dumps(rest["messages"])
+    assert str(equipped.home / ".smart-fork" / "index.db") == status["index"]

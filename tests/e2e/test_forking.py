@@ -1,0 +1,237 @@
+"""Forks of real sessions from the command line: wherever they run, they know what their parents knew."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.e2e.agents import SMART_FORK, Machine, Terminal, wait_until
+from tests.e2e.logs import Log
+from tests.e2e.model_server import Message, Protocol
+from tests.e2e.scenario import (
+    ANSWER,
+    BEGINNING,
+    CONVERSATION,
+    EXCHANGES,
+    INTENT,
+    assert_forked,
+    assert_in,
+    heard,
+    run_fork,
+    unlike_any_other,
+)
+
+pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
+places = pytest.mark.parametrize("place", ["process", "tmux"])
+
+NEXT = "Now do the same for the downloader"
+SHELL = "'single' \"double\" $(touch HACKED) `touch HACKED` $HOME ${HOME} \\ \\n ; touch HACKED # & | > HACKED"
+#: What an agent, a shell or tmux could take for something else than words. A blank in front of the first character keeps
+#: agents from it.
+HOSTILE = {
+    "dash": f"--dangerously {SHELL}\n  second line: naïve café 日本語 🦊;",
+    "slash": "/clear everything that you know",
+    "bang": "!touch HACKED",
+    "command": "doctor",
+}
+
+
+def test_a_fork_runs_as_a_process_to_the_end_of_its_answer(equipped: Machine, agent: Protocol, parent: Log):
+    """F-093, F-094, F-095, F-098."""
+    prompt = unlike_any_other(NEXT)
+
+    fork = run_fork(equipped, parent, prompt, "--in", "process")
+
+    log = assert_forked(equipped, agent, parent, fork, prompt)
+    assert_in(log, agent, equipped.project, "main")
+    output = wait_until(lambda: _ended_with(Path(fork["log"]), f"Noted: {prompt[:60]}"), "the worker's output")
+    if agent == "claude":
+        assert fork["new_session_id"] == json.loads(output)["session_id"]
+
+
+@places
+def test_a_fork_into_a_worktree_works_there(equipped: Machine, agent: Protocol, parent: Log, place: str):
+    """F-095, F-099, F-106: and neither agent stops to ask whether the new directory is to be trusted."""
+    prompt, name = unlike_any_other(NEXT), f"{agent}-in-{place}"
+
+    fork = run_fork(equipped, parent, prompt, "--worktree-name", name, "--in", place)
+
+    log = assert_forked(equipped, agent, parent, fork, prompt)
+    worktree = equipped.project / ".worktrees" / name
+    assert str(worktree) == fork["cwd"]
+    assert f"worktree {worktree}\n" in equipped.run("git", "worktree", "list", "--porcelain").stdout
+    assert_in(log, agent, worktree, f"smart-fork/{name}")
+    assert "" == equipped.run("git", "status", "--porcelain").stdout
+    if agent == "claude":
+        staged = equipped.folder_of_claude(worktree) / parent.path.name
+        assert parent.path.read_bytes() == staged.read_bytes()
+        assert staged.parent == log.path.parent
+
+
+def test_a_fork_in_tmux_is_in_a_window_named_after_its_worker(equipped: Machine, agent: Protocol, parent: Log):
+    prompt, name = unlike_any_other(NEXT), "Zoë's #1: $(fork); #{pid}"
+
+    named = run_fork(equipped, parent, prompt, "--in", "tmux", "--name", name)
+    unnamed = run_fork(equipped, parent, unlike_any_other(NEXT), "--in", "tmux")
+
+    assert_forked(equipped, agent, parent, named, prompt)
+    windows = equipped.tmux("list-panes", "-a", "-F", "#{session_name} #{pane_id} #{window_name}").splitlines()
+    assert f"smart-fork-shop {named['terminal_id']} {name}" in windows
+    assert f"smart-fork-shop {unnamed['terminal_id']} {unnamed['worker_id']}" in windows
+
+
+def test_a_fork_can_be_forked(equipped: Machine, agent: Protocol, parent: Log):
+    """F-093, F-094: through two levels, of which Codex writes down only what is new."""
+    first, second = unlike_any_other("First step"), unlike_any_other("Second step")
+    child = assert_forked(equipped, agent, parent, run_fork(equipped, parent, first, "--in", "process"), first)
+    wait_until(lambda: not _told(equipped, first), "the first worker to end")
+    before = child.sha256
+
+    fork = run_fork(equipped, child, second, "--in", "process")
+
+    said = [*CONVERSATION, Message("user", first), Message("assistant", f"Noted: {first[:60]}")]
+    assert_forked(equipped, agent, child, fork, second, said_before=said)
+    assert before == child.sha256
+
+
+@places
+def test_a_fork_at_an_earlier_message_knows_nothing_of_what_came_later(
+    equipped: Machine, agent: Protocol, parent: Log, place: str
+):
+    prompt = unlike_any_other(NEXT)
+    messages = json.loads(equipped.smart_fork("show", parent.session_id, "--json").stdout)["messages"]
+    (number,) = [message["number"] for message in messages if message["text"] == ANSWER]
+
+    fork = run_fork(equipped, parent, prompt, "--at", str(number), "--in", place)
+
+    assert_forked(equipped, agent, parent, fork, prompt, said_before=BEGINNING)
+
+
+def test_a_fork_into_another_repository_knows_the_conversation_and_works_there(
+    equipped: Machine, agent: Protocol, parent: Log, project: Path
+):
+    """F-095, F-099, F-101."""
+    prompt = unlike_any_other(NEXT)
+
+    fork = run_fork(equipped, parent, prompt, "--cwd", str(project), "--in", "process")
+
+    assert_in(assert_forked(equipped, agent, parent, fork, prompt), agent, project, "main")
+    if agent == "claude":
+        staged = equipped.folder_of_claude(project) / parent.path.name
+        assert parent.path.read_bytes() == staged.read_bytes()
+        assert not staged.samefile(parent.path)
+        assert 0o600 == staged.stat().st_mode & 0o777
+
+
+def test_a_fork_never_overwrites_what_lies_where_its_transcript_should(
+    equipped: Machine, agent: Protocol, parent: Log, project: Path
+):
+    """F-101: a copy of before the session went on."""
+    if agent == "codex":
+        pytest.skip("Codex finds a session from everywhere: nothing is copied")
+    other = equipped.folder_of_claude(project) / parent.path.name
+    other.parent.mkdir(parents=True)
+    older = b"".join(parent.path.read_bytes().splitlines(keepends=True)[:-1])
+    other.write_bytes(older)
+    os.utime(other, (0, 0))
+    logs = set(equipped.logs(agent))
+
+    arguments = ["fork", parent.session_id, "--cwd", str(project), "--in", "process", "--", unlike_any_other(NEXT)]
+    done = equipped.smart_fork(*arguments, check=False)
+
+    assert (1, older) == (done.returncode, other.read_bytes())
+    assert str(other) in done.stderr
+    assert logs == set(equipped.logs(agent))
+    other.unlink()
+
+
+def executed(machine: Machine) -> list[str]:
+    """What a hostile prompt would have made. Files come and go while one looks, which `os.walk` passes over."""
+    return [folder for folder, _, files in os.walk(machine.home) if "HACKED" in files]
+
+
+@places
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_prompt_is_nothing_but_words(equipped: Machine, agent: Protocol, parent: Log, place: str, kind: str):
+    """F-104."""
+    ours = f"{HOSTILE[kind]}" if kind == "command" else f"{HOSTILE[kind]} {agent} {place}"
+    already = sum(request.last_prompt == f" {ours}" for request in equipped.model.requests)
+
+    run_fork(equipped, parent, ours, "--in", place)
+
+    def arrived() -> list[list[Message]]:
+        said = [request.said for request in equipped.model.requests if request.last_prompt == f" {ours}"]
+        return said[already:]
+
+    assert [*CONVERSATION, Message("user", f" {ours}")] == wait_until(arrived, "the prompt")[0]
+    assert not executed(equipped)
+
+
+def test_a_fork_here_takes_the_place_of_the_command(equipped: Machine, agent: Protocol, parent: Log):
+    prompt = unlike_any_other(NEXT)
+    command = [*SMART_FORK, "fork", parent.session_id, "--in", "here", "--", prompt]
+
+    terminal = equipped.interactive(*command)
+
+    assert [*CONVERSATION, Message("user", prompt)] == heard(equipped, prompt).said
+    wait_until(lambda: "Noted: Now do the same" in terminal.screen, "the answer on the screen")
+    running = psutil.Process(terminal.pid).cmdline()
+    assert parent.session_id in running
+    assert "smart_fork" not in running
+    terminal.leave("/exit" if agent == "claude" else "/quit")
+
+
+@places
+def test_a_dry_run_prints_a_command_that_forks_when_it_is_pasted(
+    equipped: Machine, agent: Protocol, parent: Log, place: str
+):
+    """F-107."""
+    prompt = unlike_any_other(f"Now do the same for {SHELL}\nand the downloader")
+    before = _files(equipped)
+
+    options = ["--in", place, "--dry-run"]
+    printed = equipped.smart_fork("fork", parent.session_id, *options, "--", prompt).stdout
+
+    assert before == _files(equipped)
+    assert [] == [request for request in equipped.model.requests if request.last_prompt == prompt]
+    _paste(equipped, printed)
+    assert [*CONVERSATION, Message("user", prompt)] == heard(equipped, prompt).said
+    assert not executed(equipped)
+
+
+def test_find_prints_a_command_that_forks_when_it_is_pasted(equipped: Machine, agent: Protocol, project: Path):
+    """F-107."""
+    parent = equipped.session_of_a_person(agent, *EXCHANGES, cwd=project)
+    prompt = unlike_any_other(NEXT)
+    found = json.loads(equipped.smart_fork("find", INTENT, "--agent", agent, "--json", cwd=project).stdout)
+    (hit,) = found["results"]
+
+    _paste(equipped, f"{hit['fork_command']} {shlex.quote(prompt)}")
+
+    assert parent.session_id == hit["session_id"]
+    assert [*CONVERSATION, Message("user", prompt)] == heard(equipped, prompt).said
+
+
+def _paste(machine: Machine, command: str) -> Terminal:
+    return machine.interactive("sh", "-c", command, cwd=machine.home)
+
+
+def _ended_with(output: Path, text: str) -> str | None:
+    said = output.read_text()
+    return said if text in said else None
+
+
+def _told(machine: Machine, prompt: str) -> list[int]:
+    """What was started with that prompt."""
+    return [process.pid for process in machine.processes() if prompt in machine.arguments(process)]
+
+
+def _files(machine: Machine) -> set[Path]:
+    """The sessions and worktrees on the machine."""
+    logs = {log.path for agent in ("claude", "codex") for log in machine.logs(agent)}
+    return logs | set((machine.project / ".worktrees").glob("*"))

@@ -1,0 +1,150 @@
+"""Bringing the index up to date, by one process at a time."""
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from indexer import freshness
+from indexer.freshness import IndexBusyError, complete, embed_first, only_writer, read_changes
+from indexer.paths import index_db, state_home
+from indexer.pipeline import Report, embed_waiting
+from indexer.project import Project, project_of
+from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.agents import AGENTS
+from tests.indexer.written import HashEmbedder, claude_log
+
+ROOT = Path(freshness.__file__).parent.parent
+HOLD = """
+import sys
+from indexer.freshness import only_writer
+with only_writer(5, *sys.argv[1:]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def store():
+    store = SqliteStore(index_db())
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def holder():
+    """Starts a process that holds a lock until the test ends."""
+    started = []
+
+    def hold(*name):
+        process = subprocess.Popen([sys.executable, "-c", HOLD, *name], cwd=ROOT, stdin=-1, stdout=-1, text=True)
+        started.append(process)
+        assert "held\n" == process.stdout.readline()
+        return process
+
+    yield hold
+    for process in started:
+        process.communicate()
+
+
+def logs(count: int, folder: str = "/work/a") -> None:
+    for number in range(count):
+        claude_log(f"{number:08}-1111-4111-8111-{len(folder):012}", folder, f"question {number} in {folder}")
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(freshness, "LOCK_SECONDS", 0.0)
+
+
+def test_a_second_process_does_not_index(store, holder):
+    logs(1)
+    process = holder()
+    for attempt in (
+        lambda: complete(store, AGENTS, None, patience=0),
+        lambda: read_changes(store, AGENTS, None, 9),
+    ):
+        with pytest.raises(IndexBusyError):
+            attempt()
+    assert 0 == store.counts().sessions
+
+    process.kill()  # the system lets go of the lock
+    process.wait()
+    assert 1 == complete(store, AGENTS, None, patience=5).sessions
+
+
+def test_while_one_process_embeds_another_reads_what_is_new(store, holder):
+    logs(1)
+    holder("embedding")
+
+    assert (1, 0) == (read_changes(store, AGENTS, None, 9)[0].sessions, store.counts().embedded)
+    logs(2, "/work/bb")
+    with pytest.raises(IndexBusyError):
+        complete(store, AGENTS, HashEmbedder(), patience=0)
+    assert 3 == store.counts().sessions
+    with pytest.raises(IndexBusyError):
+        embed_first(store, HashEmbedder(), store.scope(None, ["claude"], automated=False), 9)
+
+
+def test_the_lock_is_private_and_let_go_of_after_an_error():
+    with pytest.raises(ZeroDivisionError), only_writer(0):
+        1 / 0  # noqa: B018
+    with only_writer(0), pytest.raises(IndexBusyError), only_writer(0):
+        pass
+
+    assert 0o600 == (state_home() / "index.lock").stat().st_mode & 0o777
+
+
+def test_everything_is_read_and_embedded(store):
+    logs(3)
+    report = complete(store, AGENTS, HashEmbedder(), project_of("/work/a"), patience=0)
+
+    assert (3, 3, 0) == (report.sessions, report.embedded, report.waiting)
+    assert 3 == complete(store, AGENTS, HashEmbedder(), patience=0).unchanged
+
+
+def test_with_no_time_at_all_one_log_is_read_and_the_rest_counted(store):
+    logs(4)
+    told = []
+
+    assert [3, 2, 1, 0, 0] == [
+        read_changes(store, AGENTS, None, 0, lambda *step: told.append(step))[1] for _ in range(5)
+    ]
+    assert ("reading", 0, 4) == told[0]
+    assert 4 == store.counts().sessions
+
+
+def test_the_current_project_is_read_first(store):
+    logs(3, "/work/other")
+    logs(1, "/work/here")
+    logs(3, "/work/another")
+    read_changes(store, AGENTS, Project("/work/here", "/work/here", git=False), 0)
+
+    assert ["/work/here"] == [row.cwd for row in store.find_sessions("")]
+
+
+def test_the_current_project_is_embedded_first(store, monkeypatch):
+    monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 2)
+    logs(2, "/work/here")
+    logs(5, "/work/other")
+    read_changes(store, AGENTS, None, 9)
+    scope = store.scope(Project("/work/here", "/work/here", git=False), ["claude"], automated=False)
+    turns = iter([0.0, 99.0])
+    clock = SimpleNamespace(monotonic=lambda: next(turns), perf_counter=lambda: 0.0)
+    monkeypatch.setattr("indexer.pipeline.time", clock)
+    report = Report()
+    embed_waiting(store, HashEmbedder(), report, first=scope, deadline=1.0)
+
+    assert (2, 5) == (report.embedded, report.waiting)
+    assert (2, 2) == (store.counts(scope).embedded, store.counts(scope).chunks)
+
+
+def test_a_report_of_nothing_is_empty(store):
+    assert Report(seconds={"reading": 0}) == _untimed(complete(store, AGENTS, HashEmbedder(), patience=0))
+
+
+def _untimed(report: Report) -> Report:
+    report.seconds = dict.fromkeys(report.seconds, 0)
+    return report

@@ -1,0 +1,108 @@
+"""`kill -9` at any moment leaves an index that the next run completes to the same content."""
+
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import indexer
+from indexer import pipeline
+from indexer.freshness import complete
+from indexer.paths import index_db
+from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.agents import AGENTS
+from tests.indexer.written import HashEmbedder, claude_log, codex_log, content, same_vectors
+
+ROOT = Path(indexer.__file__).parent.parent
+KILLS = 20
+WORDS = [f"word{number}" for number in range(40)]
+
+#: Indexes, and counts the moments: every statement, and every file that is opened or renamed. At moment N it kills itself.
+INDEX = """
+import os, signal, sys
+from indexer import pipeline
+from indexer.freshness import complete
+from indexer.paths import index_db
+from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.agents import AGENTS
+from tests.indexer.written import HashEmbedder
+
+moments, last = 0, int(sys.argv[1])
+def moment(*_):
+    global moments
+    moments += 1
+    if moments == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return True
+
+pipeline.EMBED_ROWS = 32
+store = SqliteStore(index_db())
+store.db.exec_trace = moment
+sys.addaudithook(lambda event, _: moment() if event in ("open", "os.rename") else None)
+complete(store, AGENTS, HashEmbedder(), patience=0)
+print(moments)
+"""
+
+
+@pytest.fixture
+def logs():
+    """Sixty logs of both agents in seven projects; forks, staged copies, torn and broken lines among them."""
+    random.seed(20260102)
+    for number in range(60):
+        identity = f"{number:08}-1111-4111-8111-111111111111"
+        texts = [f"the shared question {number // 3}", "the shared answer"]
+        texts += [" ".join(random.choices(WORDS, k=random.randrange(5, 300))) for _ in range(random.randrange(5))]  # noqa: S311
+        cwd = f"/work/project{number % 7}"
+        if number % 5 == 0:
+            codex_log(identity, cwd, *texts)
+        else:
+            claude_log(identity, cwd, *texts, tail=b'broken\n{"torn' if number % 4 == 0 else b"")
+        if number % 11 == 3 and number % 5:
+            claude_log(identity, cwd, *texts, folder="-a-worktree")
+
+
+def run(last: int) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-c", INDEX, str(last)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_twenty_kills_change_nothing(logs, tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline, "EMBED_ROWS", 32)
+    monkeypatch.setenv("SMART_FORK_HOME", str(tmp_path / "undisturbed"))
+    undisturbed = run(-1)
+    moments = int(undisturbed.stdout)
+    expected = content(index_db())
+    assert len(expected["sessions"]) == len(expected["exports"]) == 60
+    vectors = expected.pop("vectors")
+    assert len(vectors) == len(expected["chunks"]) > 100
+
+    for number, last in enumerate(random.Random(42).sample(range(1, moments), KILLS)):  # noqa: S311
+        monkeypatch.setenv("SMART_FORK_HOME", str(tmp_path / f"killed {number}"))
+        assert -signal.SIGKILL == run(last).returncode, f"moment {last} of {moments}"
+        store = SqliteStore(index_db())
+        assert [("ok",)] == store.db.execute("PRAGMA integrity_check").fetchall()
+        complete(store, AGENTS, HashEmbedder(), patience=0)
+        assert (60, 0) == (store.counts().sessions, store.counts().chunks - store.counts().embedded)
+        store.close()
+
+        actual = content(index_db())
+        assert same_vectors(vectors, actual.pop("vectors")), f"moment {last} of {moments}"
+        assert expected == actual, f"moment {last} of {moments}"
+
+
+def test_kills_upon_kills_are_survived(logs, tmp_path, monkeypatch):
+    monkeypatch.setenv("SMART_FORK_HOME", str(tmp_path / "undisturbed"))
+    moments = int(run(-1).stdout)
+    expected = content(index_db())
+    monkeypatch.setenv("SMART_FORK_HOME", str(tmp_path / "killed"))
+    killed = 0
+    while run(moments // 6).returncode == -signal.SIGKILL:
+        killed += 1
+    actual = content(index_db())
+
+    assert killed > 3
+    assert same_vectors(expected.pop("vectors"), actual.pop("vectors"))
+    assert expected == actual

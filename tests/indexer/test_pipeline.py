@@ -1,0 +1,393 @@
+"""From logs on disk to the index, and what a second run costs."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from indexer import pipeline
+from indexer.markdown import export_path, parse_front_matter
+from indexer.paths import claude_home, index_db
+from indexer.pipeline import Report, changed_logs, document_of, embed_waiting, read_logs
+from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.agents import AGENTS
+from indexer.transcripts.claude import ClaudeAdapter
+from tests.indexer.written import (
+    HashEmbedder,
+    append,
+    claude_log,
+    claude_records,
+    codex_log,
+    content,
+    lines,
+    session_of,
+)
+
+ONE, TWO = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+
+
+@pytest.fixture
+def store():
+    store = SqliteStore(index_db())
+    yield store
+    store.close()
+
+
+def run(store, embedder=None, progress=None) -> Report:
+    report = Report()
+    read_logs(store, changed_logs(store, AGENTS, report), report, progress)
+    if embedder:
+        embed_waiting(store, embedder, report, progress=progress)
+    return report
+
+
+def words(store, word: str) -> list[str]:
+    scope = store.scope(None, ("claude", "codex"), automated=True)
+    hits = store.match_words("sessions", f'"{word}"', scope, 99)
+    return sorted(row.session_id for row in store.sessions(hit.row for hit in hits).values())
+
+
+def test_logs_of_both_agents_are_indexed_and_exported(store):
+    claude_log(ONE, "/work/a", "upload with retries", "done")
+    codex_log(TWO, "/work/b", "download with retries", "done")
+    report = run(store, HashEmbedder())
+
+    assert (2, 2, 2, 2, 0) == (report.files, report.read, report.sessions, report.exported, report.waiting)
+    assert [ONE, TWO] == words(store, "retries")
+    for agent, session_id in (("claude", ONE), ("codex", TWO)):
+        assert session_id == parse_front_matter(export_path(agent, session_id).read_text())["session_id"]
+
+
+def test_an_unchanged_tree_costs_one_stat_a_log_and_opens_none():
+    """Counted in a process of its own, since an audit hook cannot be taken away again."""
+    for number in range(20):
+        claude_log(f"{number:08}-1111-4111-8111-111111111111", f"/work/{number % 3}", "question", "answer")
+    script = """
+import os, sys
+from indexer.freshness import complete
+from indexer.paths import index_db
+from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.agents import AGENTS
+store = SqliteStore(index_db())
+assert complete(store, AGENTS, None, patience=1).read == 20
+opened, stats = [], []
+sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if event == "open" else None)
+class Entry:
+    def __init__(self, entry): self.entry, self.name, self.path = entry, entry.name, entry.path
+    def is_dir(self, **options): return self.entry.is_dir(**options)
+    def stat(self): stats.append(self.path); return self.entry.stat()
+real = os.scandir
+class Entries(list):
+    def __enter__(self): return self
+    def __exit__(self, *_): pass
+os.scandir = lambda folder: Entries(Entry(entry) for entry in real(folder))
+report = complete(store, AGENTS, None, patience=1)
+assert (report.unchanged, report.read) == (20, 0), report
+assert [path for path in opened if not path.endswith(".lock")] == [], opened
+assert len(stats) == len(set(stats)) == 20, stats
+"""
+    root = Path(pipeline.__file__).parent.parent
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=root)
+
+
+def test_only_what_was_added_is_read_again(store):
+    path = claude_log(ONE, "/work/a", "first", "answer")
+    run(store)
+    before = path.stat().st_size
+    last = json.loads(path.read_bytes().splitlines()[-1])["uuid"]
+    append(path, lines(claude_records(ONE, "/work/a", ["second"], first=2, parent=last)))
+    report = run(store)
+
+    assert (1, 1, path.stat().st_size - before) == (report.read, report.resumed, report.bytes_read)
+    assert [ONE] == words(store, "first") == words(store, "second")
+    assert "second" in export_path("claude", ONE).read_text()
+
+
+def test_another_version_of_anything_reads_all_again(store, monkeypatch):
+    claude_log(ONE, "/work/a", "first")
+    run(store)
+    monkeypatch.setattr(pipeline, "VERSION", pipeline.VERSION + ".x")
+    report = run(store)
+
+    assert (1, 0, 1, 0) == (report.read, report.resumed, report.sessions, report.exported)  # the export is as it was
+    assert 1 == run(store).unchanged
+
+
+def test_the_version_names_every_form_that_the_index_depends_on():
+    from indexer.chunks import CHUNKER_VERSION
+    from indexer.markdown import EXPORT_VERSION
+    from indexer.redact import VERSION
+    from indexer.transcripts.state import READER_VERSION
+
+    assert f"{READER_VERSION}.{CHUNKER_VERSION}.{VERSION}.{EXPORT_VERSION}" == pipeline.VERSION
+
+
+def test_an_export_that_was_removed_is_written_again(store):
+    claude_log(ONE, "/work/a", "first")
+    claude_log(TWO, "/work/a", "second")
+    run(store)
+    kept, lost = export_path("claude", ONE), export_path("claude", TWO)
+    text, stamp = lost.read_bytes(), kept.stat().st_mtime_ns
+    lost.unlink()
+    report = run(store)
+
+    assert (1, 1, text, stamp) == (report.unchanged, report.exported, lost.read_bytes(), kept.stat().st_mtime_ns)
+    assert 2 == run(store).unchanged
+
+
+def test_a_log_that_cannot_be_indexed_does_not_keep_the_others_out(store, caplog):
+    bad = claude_log(ONE, "/work/a", "first")
+    claude_log(TWO, "/work/a", "second")
+    real = ClaudeAdapter.read
+
+    def read(self, path, checkpoint=None, **options):
+        if path == bad:
+            raise RecursionError("a very odd log")
+        return real(self, path, checkpoint, **options)
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(ClaudeAdapter, "read", read)
+    report = run(store)
+    assert {str(bad): "RecursionError: a very odd log"} == report.failed
+    assert "cannot index" in caplog.text
+    assert [TWO] == words(store, "second")
+    assert {"could not be indexed": 1} == store.counts().skipped
+    assert 2 == run(store).unchanged  # not tried again and again
+
+    patch.undo()
+    append(bad, b"\n")
+    assert {} == run(store).failed
+
+
+def test_a_session_whose_log_turns_odd_stays_as_it_was(store, monkeypatch):
+    path = claude_log(ONE, "/work/a", "first")
+    run(store)
+    append(path, b"{}\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(ClaudeAdapter, "read", lambda *_, **__: 1 / 0)
+        run(store)
+
+    assert [ONE] == words(store, "first")
+    path.unlink()
+    run(store)
+    assert "" == store.session("claude", ONE).path
+
+
+def test_a_log_that_cannot_be_opened_is_tried_again(store, monkeypatch):
+    path = claude_log(ONE, "/work/a", "first")
+
+    def denied(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ClaudeAdapter, "read", denied)
+        assert [str(path)] == list(run(store).failed)
+    assert 1 == run(store).sessions
+
+
+def test_an_export_that_cannot_be_written_leaves_the_log_for_the_next_run(store, monkeypatch):
+    claude_log(ONE, "/work/a", "first")
+    with monkeypatch.context() as patch:
+
+        def full(*_):
+            raise OSError(28, "No space left on device")
+
+        patch.setattr(pipeline, "write_export", full)
+        assert 1 == len(run(store).failed)
+    assert 0 == store.counts().sessions
+    assert 1 == run(store).exported
+
+
+def test_a_name_that_is_no_text_disturbs_nobody(store):
+    path = claude_log(ONE, "/work/a", "first")
+    odd = os.fsencode(path.parent) + b"/\xff.jsonl"
+    try:
+        Path(os.fsdecode(odd)).write_bytes(path.read_bytes())
+    except OSError:
+        pytest.skip("this file system takes no such name")
+
+    assert (1, {}) == (run(store).sessions, run(store).failed)
+
+
+def test_broken_torn_blank_and_foreign_lines_are_passed_over_and_counted(store, caplog):
+    tail = b'not json\n\n[1]\n"\xff\xfe"\n' + b"{broken\n" * 3 + b'{"torn'
+    path = claude_log(ONE, "/work/a", "first", "answer", tail=tail)
+    report = run(store)
+
+    assert (1, 6) == (report.sessions, report.broken_lines)
+    assert f"{path}:3: not a record" in caplog.text
+    assert "3 more lines" in caplog.text
+    assert [ONE] == words(store, "first")
+    append(path, b'"}\n')
+    assert (1, 7) == (run(store).broken_lines, store.counts().broken_lines)
+
+
+def test_a_log_without_a_conversation_is_counted_with_its_reason(store):
+    claude_log(ONE, "/work/a")
+    report = run(store)
+
+    assert (0, {"no conversation": 1}) == (report.sessions, report.skipped)
+    assert not export_path("claude", ONE).exists()
+
+
+# -- logs that go and come (F-158, D17)
+
+
+def test_a_session_outlives_its_log_and_gets_it_back(store):
+    path = claude_log(ONE, "/work/a", "first", "answer")
+    run(store)
+    data = path.read_bytes()
+    path.unlink()
+    assert 1 == run(store).removed
+    assert ("", [ONE]) == (store.session("claude", ONE).path, words(store, "first"))
+    assert "first" in export_path("claude", ONE).read_text()
+    assert 0 == run(store).removed
+
+    path.write_bytes(data)
+    assert 1 == run(store).sessions
+    assert str(path) == store.session("claude", ONE).path
+
+
+def test_logs_that_are_merely_elsewhere_are_not_gone(store, monkeypatch, tmp_path):
+    path = claude_log(ONE, "/work/a", "first")
+    codex_log(TWO, "/work/a", "second")
+    run(store)
+    report = Report()
+    changed_logs(store, AGENTS[:1], report)
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "another"))
+    run(store)
+
+    assert 0 == report.removed
+    assert str(path) == store.session("claude", ONE).path
+    assert store.session("codex", TWO).path
+
+
+def test_a_staged_copy_is_no_second_session_and_takes_over_at_once_when_the_original_goes(store):
+    original = claude_log(ONE, "/work/a", "first", "answer")
+    copy = claude_log(ONE, "/work/a", "first", "answer", folder="-work-zzz")
+    run(store)
+    assert (1, str(original)) == (store.counts().sessions, store.session("claude", ONE).path)
+
+    original.unlink()
+    report = run(store)
+    assert (1, 1, str(copy)) == (report.removed, report.resumed, store.session("claude", ONE).path)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_two_different_copies_the_newer_wins_whichever_is_seen_first(store, first):
+    texts = [("first", "answer"), ("first", "answer", "later")]
+    paths = {}
+    for index in (first, 1 - first):
+        paths[index] = claude_log(ONE, "/work/a", *texts[index], folder=f"-work-{index}")
+        run(store)
+
+    assert str(paths[1]) == store.session("claude", ONE).path
+    assert [ONE] == words(store, "later")
+    assert "later" in export_path("claude", ONE).read_text()
+    fresh = content(index_db())
+    run(store)
+    assert fresh == content(index_db())
+
+
+# -- where a session belongs
+
+
+@pytest.mark.parametrize("cwd", ["", "relative", ".", "C:\\work", "~/x", "/a\0b"])
+def test_what_is_no_directory_of_this_system_is_nowhere(cwd, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    document, _ = document_of(session_of("hi", cwd=cwd))
+
+    assert ("", "", False) == (document.resolved_cwd, document.project.key, document.project.git)
+
+
+def test_a_session_of_a_removed_worktree_stays_in_its_repository(store, tmp_path, monkeypatch):
+    repo, worktree = tmp_path / "repo", tmp_path / "tree"
+    (repo / ".git/worktrees/tree").mkdir(parents=True)
+    (repo / ".git/worktrees/tree/commondir").write_text("../..\n")
+    worktree.mkdir()
+    (worktree / ".git").write_text(f"gitdir: {repo}/.git/worktrees/tree\n")
+    claude_log(ONE, str(worktree), "first")
+    run(store)
+    (worktree / ".git").unlink()
+    worktree.rmdir()
+    monkeypatch.setattr(pipeline, "VERSION", "next")
+    run(store)
+
+    assert str(repo) == store.session("claude", ONE).repo_root
+    worktree.mkdir()  # there again, and no worktree any more
+    monkeypatch.setattr(pipeline, "VERSION", "one after")
+    run(store)
+    assert "" == store.session("claude", ONE).repo_root
+
+
+# -- secrets, progress, vectors
+
+
+def test_secrets_reach_neither_export_nor_index(store):
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    claude_log(ONE, "/work/a", f"use the token {secret} please", f"used {secret}")
+    run(store, HashEmbedder())
+
+    assert "REDACTED" in export_path("claude", ONE).read_text()
+    found = content(index_db())
+    found.pop("vectors")
+    assert secret not in str(found)
+
+
+def test_a_secret_that_the_title_cuts_in_two_is_masked(store):
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    claude_log(ONE, "/work/a", "word " * 15 + secret + " and then some more words to go on with")
+    run(store)
+
+    title = store.session("claude", ONE).title
+    assert title.startswith("word word")
+    assert "ghp_" not in title
+    assert len(title) <= 100
+
+
+def test_progress_is_told_of_both_stages(store):
+    for number in range(3):
+        claude_log(f"{number:08}-1111-4111-8111-111111111111", "/work/a", f"question {number}")
+    told = []
+    run(store, HashEmbedder(), lambda *step: told.append(step))
+
+    assert [("reading", n, 3) for n in range(4)] + [("embedding", 3, 3)] == told
+
+
+def test_a_text_is_embedded_once_and_the_model_not_loaded_without_need(store):
+    claude_log(ONE, "/work/a", "same question", "answer " * 150)
+    claude_log(TWO, "/work/b", "same question", "answer " * 150)
+    embedder = HashEmbedder()
+    run(store, embedder)
+    assert len(embedder.embedded) == len(set(embedder.embedded)) > 1
+    assert store.counts().embedded == store.counts().chunks
+
+    class NotNeeded(HashEmbedder):
+        dimensions = property(lambda _: 1 / 0)
+
+        def __init__(self, model):
+            self.model = model
+
+    run(store, NotNeeded("hash"))
+    with pytest.raises(ZeroDivisionError):
+        run(store, NotNeeded("another"))
+
+
+def test_an_empty_index_needs_no_model(store):
+    class NotNeeded:
+        model = "x"
+
+    assert 0 == run(store, NotNeeded()).embedded
+    assert not (claude_home() / "projects").exists()
+
+
+def test_embedding_in_steps_ends_the_same(store, monkeypatch):
+    for number in range(5):
+        claude_log(f"{number:08}-1111-4111-8111-111111111111", f"/work/{number}", f"question {number}", "word " * 400)
+    monkeypatch.setattr(pipeline, "EMBED_ROWS", 2)
+    report = run(store, HashEmbedder())
+
+    assert (store.counts().chunks, 0) == (report.embedded, report.waiting)

@@ -1,0 +1,413 @@
+"""Every secret below is invented, and put together while the test runs: no file holds a string that looks like a key."""
+
+import hashlib
+import random
+import re
+import string
+import subprocess
+import sys
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexer.redact import redact
+
+UPPER = string.ascii_uppercase + string.digits
+ALNUM = string.ascii_letters + string.digits
+
+
+def made_up(length: int, alphabet: str = ALNUM, seed: int = 7) -> str:
+    """Characters as random as a real token's, the same at every run; letters and digits are among the first eight."""
+    head = "k7Q2m9X4" if alphabet == ALNUM else ""
+    return head + "".join(random.Random(seed).choices(alphabet, k=length - len(head)))  # noqa: S311
+
+
+HEX = string.digits + "abcdef"
+BASE64_LINES = "\n".join(made_up(64, ALNUM + "+/", seed) for seed in range(6))
+KEY_BEGIN = "-----BEGIN {}PRIVATE" + " KEY-----"
+KEY_END = "-----END {}PRIVATE" + " KEY-----"
+
+TOKENS = {
+    "anthropic-key": ["sk-" + "ant-api03-" + made_up(80)],
+    "api-key": [
+        "sk-" + "proj-" + made_up(60),
+        "sk-" + made_up(20) + "T3BlbkFJ" + made_up(20),
+        "sk-" + "or-v1-" + made_up(64, HEX),
+        "gsk" + "_" + made_up(52),
+        "xai" + "-" + made_up(80),
+    ],
+    "artifactory-token": ["AKC" + made_up(70)],
+    "aws-access-key": ["AKIA" + made_up(16, UPPER), "ASIA" + made_up(16, UPPER)],
+    "github-token": [
+        *("gh" + kind + "_" + made_up(36) for kind in "pousr"),
+        "github" + "_pat_" + made_up(22) + "_" + made_up(59),
+    ],
+    "gitlab-token": ["glpat" + "-" + made_up(20), "gloas" + "-" + made_up(64)],
+    "google-key": ["AIza" + made_up(35), "GOCSPX" + "-" + made_up(28), "ya29" + "." + made_up(60)],
+    "huggingface-token": ["hf" + "_" + made_up(34)],
+    "npm-token": ["npm" + "_" + made_up(36)],
+    "sendgrid-key": ["SG" + "." + made_up(22) + "." + made_up(43)],
+    "slack-token": [
+        "xoxb" + "-123456789012-1234567890123-" + made_up(24),
+        "xapp" + "-1-" + made_up(60),
+        "https://hooks.slack.com" + "/services/T0A1B2C3D/B0A1B2C3D/" + made_up(24),
+    ],
+    "square-secret": ["sq0csp" + "-" + made_up(43)],
+    "stripe-key": ["sk" + "_live_" + made_up(24), "rk" + "_live_" + made_up(90), "sk" + "_test_" + made_up(24)],
+    "telegram-token": ["123456789:" + "AA" + made_up(33)],
+    "twilio-key": ["AC" + made_up(32, HEX), "SK" + made_up(32, HEX)],
+    "mailchimp-key": [made_up(32, HEX) + "-us" + "12"],
+    "pypi-token": ["pypi" + "-AgEIcHlwaS5vcmc" + made_up(90)],
+    "vault-token": ["hvs" + "." + made_up(40)],
+    "age-key": ["AGE-SECRET" + "-KEY-1" + made_up(58, UPPER)],
+    "jwt": [f"eyJ{made_up(30)}.eyJ{made_up(60)}.{made_up(43)}"],
+    "private-key": [
+        f"{KEY_BEGIN.format(kind)}\n{BASE64_LINES}\n{KEY_END.format(kind)}" for kind in ("", "RSA ", "EC ", "OPENSSH ")
+    ],
+}
+EVERY_TOKEN = [(kind, token) for kind, tokens in TOKENS.items() for token in tokens]
+token_ids = [f"{kind}-{number}" for kind, tokens in TOKENS.items() for number in range(len(tokens))]
+any_token = st.sampled_from(EVERY_TOKEN)
+#: Text that cannot be a part of a token, nor a name to which one is assigned.
+plain_text = st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="-_:=/+.\\\"'`"), max_size=40)
+
+ASSIGNMENTS = {
+    "password": [
+        ("DB_PASSWORD=", "hunter2hunter", "\n"),
+        ("export PGPASSWORD='", "Tr0ub4dor&3", "'"),
+        ('{"password": "', "Tr0ub4dor&3", '"}'),
+        ('{\\"password\\": \\"', "Tr0ub4dor&3", '\\"}'),
+        ("password: ", "hunter2x", "\nuser: anna"),
+        ("https://host/login?user=anna&password=", "swordfish", "&next=home"),
+        ("run --password=", "swordfish", " --verbose"),
+        ("run --db-password ", "sw0rdfish", " --verbose"),
+        ('password: str = "', "hunter2x", '"'),
+        ('config["db_password"] = "', "hunter2x", '"'),
+        ("curl -s -u anna:", "sw0rdfish", " https://host"),
+        ("PASSWORD=", "12345678", "\n"),
+        ("DB_PWD=", "swordfish", "\n"),
+        ('passphrase: "', "Tr0ub4dor&3", '"'),
+        ("mysql_pass = '", "hunter2x", "'"),
+    ],
+    "api-key": [
+        ("API_KEY=", made_up(24), "\n"),
+        ("  api_key: ", made_up(32, HEX), "\n"),
+        ('apiKey: "', made_up(32), '",'),
+        ('apiKey: "', "abcdEFGHijklMNOPqrst7", '",'),
+        ("-H 'X-Api-Key: ", made_up(32), "'"),
+        ('os.environ["API_KEY"] = "', made_up(32), '"'),
+        ("https://host/v1?api_key=", made_up(32, HEX), "&q=1"),
+        ("ibm_api_key = '", made_up(44), "'"),
+        ("softlayer_api_key: ", made_up(64, HEX), "\n"),
+        ("aws_secret_access_key = ", made_up(40, ALNUM), "\n"),
+        ("AWS_SECRET_ACCESS_KEY=", made_up(38) + "/+", "\n"),
+        ("AccountKey=", made_up(86) + "==", ";EndpointSuffix=core"),
+    ],
+    "token": [
+        ("GITLAB_TOKEN=", made_up(24), " make"),
+        ('"refresh_token": "', made_up(40), '"'),
+        ("access_token = ", made_up(40), "\n"),
+        ("https://host/hook?token=", made_up(24), "&x=1"),
+    ],
+    "secret": [
+        ("JWT_SECRET=", "supersecretvalueforsigning", "\n"),
+        ('client_secret: "', made_up(32), '"'),
+    ],
+    "password-in-url": [
+        ("postgres://anna:", "s3cr3t!", "@db.internal:5432/app"),
+        ("redis://:", "s3cr3t", "@localhost"),
+        ("amqp://anna:", "p@ss:w0rd", "@mq/"),
+    ],
+    "authorization": [
+        ("Authorization: Bearer ", made_up(32), "\n"),
+        ("Authorization: Basic ", made_up(20) + "==", "\n"),
+        ('"authorization": "token ', made_up(20), '"'),
+        ("curl -H 'bearer ", made_up(40), "'"),
+    ],
+    "npm-token": [("//registry.npmjs.org/:_authToken=", str(uuid.UUID(int=2**127 + 12345)), "\n")],
+}
+EVERY_ASSIGNMENT = [(kind, *parts) for kind, rows in ASSIGNMENTS.items() for parts in rows]
+
+LEFT_ALONE = [
+    "password = get_password()",
+    'password = getpass("Password: ")',
+    "token: str",
+    "token: str | None = None,",
+    "def login(user: str, password: str) -> Token:",
+    'os.environ["API_KEY"]',
+    'api_key = os.environ["MY_SERVICE_API_KEY_2"]',
+    'api_key=os.environ.get("API_KEY", "")',
+    "const token = process.env.TOKEN",
+    "token = process.env.GITHUB_TOKEN_2024_09_A1B2C3",
+    "CSRF_TOKEN=12345678",
+    "ghp_" + "0" * 36,
+    "QUJD" + "AKIA" + made_up(16, UPPER),
+    "12345678:" + made_up(35) + " and :AA",
+    "[REDACTED:aws-access-key] '" + made_up(40) + "'",
+    'password: "hunter2 is what he always takes"',
+    '"password": "confirmation"',
+    "the next token a1b2c3d4e5f6g7h8 of the list",
+    "token = a1b2c3d4e5f6g7h8i9(line)",
+    "access_token = previous_access_token_value",
+    "API_KEY=<your-key>",
+    'api_key: "your-api-key-1234567890"',
+    "TOKEN=xxxxxxxxxxxxxxxx",
+    "ghp_" + "x" * 36,
+    "AKIA" + "X" * 16,
+    "PASSWORD=REDACTED",
+    "PASSWORD=$DB_PASSWORD",
+    "PASSWORD=${DB_PASSWORD:-none}",
+    "password: {{ vault_db_password }}",
+    "https://anna:${TOKEN}@host/x.git",
+    "https://<user>:<pass>@host",
+    "https://user:password@host",
+    "curl -u $USER:$PASS https://host",
+    "docker run -u 1000:1000 image",
+    "http://localhost:8080/a@b",
+    "regex = '://[^:]+:([^@]+)@'",
+    "Authorization: Bearer $TOKEN",
+    "Authorization: Bearer <token>",
+    "the bearer of bad news returns",
+    "max_tokens=200000 token_count: 123456",
+    "TOKENIZERS_PARALLELISM=false",
+    'token: "design-system-2024"',
+    'token_url: "https://host/oauth2/token1"',
+    "PWD=/home/anna/projects/app",
+    "self.password = password",
+    "password: hashed(user1)",
+    "password=password123_from_form(form)",
+    "if token == other_token_2: pass",
+    'label: "Enter your password, at least 8 characters"',
+    "primary_key=True, foreign_key = user_id_2",
+    "key = 1a2b3c4d5e6f7a8b9c0d",
+    "secret_name: projects/1234567890/secrets/db-password-v1",
+    "private_key_id: " + made_up(40, HEX),
+    "password_hash = hash_password(password, rounds=12)",
+    f"if '{KEY_BEGIN.format('RSA ')}' in text:",
+    f"{KEY_BEGIN.format('')}\n...\n{KEY_END.format('')}",
+    "task-force-risk-assessment-2024-Summary-of-Things",
+    "sk-learn-pipeline-with-standard-scaler",
+    "hf_hub_download_and_cache_the_model_v2",
+    "eyJ is how base64 of a JSON object begins",
+    "SG.A is no SendGrid key, AC and SK are no Twilio keys",
+    "tests/indexer/test_redact.py::test_long_name_of_a_test_with_number_12345",
+    "C:\\Users\\anna\\AppData\\Local\\Programs\\Python311",
+    "sha256:" + hashlib.sha256(b"layer").hexdigest(),
+    "claude --resume 0f8fad5b-d9cb-469f-a165-70867728950e",
+    "rollout-2026-01-02T03-04-05-019b8a2c-1d2e-7f30-8a4b-5c6d7e8f9a0b.jsonl",
+    "a password is needed; the secret is a token: see README",
+    "",
+]
+
+
+@pytest.mark.parametrize(("kind", "token"), EVERY_TOKEN, ids=token_ids)
+def test_a_token_known_by_its_shape_is_replaced_by_its_kind(kind, token):
+    assert f"see [REDACTED:{kind}] there" == redact(f"see {token} there")
+
+
+@pytest.mark.parametrize(("kind", "token"), EVERY_TOKEN, ids=token_ids)
+def test_a_token_is_found_in_a_quoted_script_with_escaped_line_ends(kind, token):
+    escaped = token.replace("\n", "\\n")
+    assert f'"a = 1\\n[REDACTED:{kind}]\\nb = 2"' == redact(f'"a = 1\\n{escaped}\\nb = 2"')
+
+
+@pytest.mark.parametrize(("kind", "before", "value", "after"), EVERY_ASSIGNMENT)
+def test_an_assigned_secret_is_masked_and_nothing_around_it(kind, before, value, after):
+    assert f"{before}[REDACTED:{kind}]{after}" == redact(before + value + after)
+
+
+@pytest.mark.parametrize("text", LEFT_ALONE)
+def test_code_ids_paths_and_placeholders_are_left_alone(text):
+    assert text == redact(text)
+
+
+def test_a_private_key_whose_end_is_missing_is_masked_up_to_its_last_line():
+    text = f"before\n{KEY_BEGIN.format('')}\n{BASE64_LINES}\nand then prose"
+    assert "before\n[REDACTED:private-key]\nand then prose" == redact(text)
+
+
+def test_the_private_lines_of_a_putty_key_are_masked():
+    text = f"PuTTY-User-Key-File-3: ssh-ed25519\nPrivate-Lines: 6\n{BASE64_LINES}\n!"
+    assert "PuTTY-User-Key-File-3: ssh-ed25519\nPrivate-Lines: 6\n[REDACTED:private-key]!" == redact(text)
+
+
+def test_two_keys_in_one_file_leave_the_text_between_them():
+    block = f"{KEY_BEGIN.format('')}\n{BASE64_LINES}\n{KEY_END.format('')}"
+    assert "[REDACTED:private-key] between [REDACTED:private-key]" == redact(f"{block} between {block}")
+
+
+def test_a_quoted_aws_secret_is_found_by_the_name_before_it():
+    text = f'aws_credentials(key="{made_up(40)}")'
+    assert 'aws_credentials(key="[REDACTED:aws-access-key]")' == redact(text)
+
+
+def test_a_discord_token_is_found_where_discord_is_spoken_of():
+    token = "M" + made_up(24) + "." + made_up(8)[:6] + "." + made_up(27)
+    assert "discord [REDACTED:discord-token]" == redact(f"discord {token}")
+
+
+def test_the_more_telling_kind_names_a_secret_that_is_known_twice():
+    for kind, token in EVERY_TOKEN:
+        if kind not in ("private-key", "jwt", "api-key"):
+            assert f"MY_API_KEY=[REDACTED:{kind}]" == redact(f"MY_API_KEY={token}")
+
+
+@pytest.mark.parametrize("token", ["ghp" + "_" + made_up(60), "AIza" + made_up(60), "npm" + "_" + made_up(50)])
+def test_a_token_that_is_longer_than_its_pattern_leaves_no_tail(token):
+    assert "a [REDACTED] b" == re.sub(":[a-z-]+", "", redact(f"a {token} b"))
+
+
+def test_a_secret_inside_a_longer_one_does_not_end_it():
+    value = "a1/" + "AKIA" + made_up(16, UPPER) + "/the-tail-of-it"
+    assert "Authorization: Bearer [REDACTED:authorization]\n" == redact(f"Authorization: Bearer {value}\n")
+
+
+def test_several_secrets_of_one_line_are_all_masked():
+    text = f"login -u anna --password=swordfish1 https://anna:sesame99@host {'ghp' + '_' + made_up(36)}"
+    expected = "login -u anna --password=[REDACTED:password] https://anna:[REDACTED:password-in-url]@host [REDACTED:github-token]"
+    assert expected == redact(text)
+
+
+def test_a_letter_whose_lower_case_is_two_characters_shifts_nothing():
+    assert "İİİ — PASSWORD=[REDACTED:password]" == redact("İİİ — PASSWORD=swordfish")
+
+
+def test_a_lone_surrogate_is_no_obstacle():
+    assert "\ud800 PASSWORD=[REDACTED:password]" == redact("\ud800 PASSWORD=swordfish")
+
+
+@given(any_token, plain_text, plain_text)
+def test_the_text_around_a_secret_survives(kind_and_token, before, after):
+    kind, token = kind_and_token
+    assert f"{before}\n[REDACTED:{kind}]\n{after}" == redact(f"{before}\n{token}\n{after}")
+
+
+pieces = st.one_of(
+    any_token.map(lambda row: row[1]),
+    st.sampled_from([before + value + after for _, before, value, after in EVERY_ASSIGNMENT]),
+    st.sampled_from(LEFT_ALONE),
+    st.sampled_from(
+        [
+            "[REDACTED:jwt]",
+            "[REDACTED:",
+            "]",
+            "token=",
+            "aws key '",
+            "password: ",
+            "://a:",
+            "@",
+            '"',
+            "'",
+            "\n",
+            " ",
+            "-",
+        ]
+    ),
+    st.text(max_size=12),
+)
+
+
+@given(st.lists(pieces, max_size=8).map("".join))
+def test_doing_it_again_changes_nothing(text):
+    once = redact(text)
+    assert once == redact(once)
+
+
+@given(
+    st.uuids(),
+    st.sampled_from(
+        ["{}", "session_id={}", "token {}", "resume {} now", '"sessionId": "{}"', "token={}", "12345678:{}"]
+    ),
+)
+def test_a_uuid_is_never_altered(identifier, form):
+    for text in (form.format(identifier), form.format(str(identifier).upper())):
+        assert text == redact(text)
+
+
+@given(
+    st.binary(), st.sampled_from(["{}", "commit {}", "sha256:{}", "token {}", '"token": "{}"', "key: {}", "{}-us-east"])
+)
+def test_a_commit_or_content_hash_is_never_altered(content, form):
+    for digest in (hashlib.sha1(content).hexdigest(), hashlib.sha256(content).hexdigest()):  # noqa: S324
+        assert form.format(digest) == redact(form.format(digest))
+
+
+def filled(piece: str) -> str:
+    return piece * (1_000_000 // len(piece))
+
+
+ADVERSARIAL = [
+    *(
+        "eyJ",
+        "eyJ-",
+        "eyJaaaaaaaa.",
+        "sk-",
+        "sk-a1",
+        "AKIA",
+        "AKIAAAAAAAAAAAAAAAAA-",
+        "://",
+        "://a:",
+        "://a:b",
+        "//:_authToken=",
+    ),
+    *("a", "A", "0", "-", "_", " ", "\n", "\\n", '"', "=", ":", "@", "\0", "é"),
+    *(
+        "token",
+        "token=",
+        'token="',
+        "token = ",
+        "token: a = ",
+        "--token ",
+        "password=token=",
+        "pwd:'",
+        "api_key",
+        "_key",
+    ),
+    *(
+        "xoxb-1-",
+        "1-",
+        "12345678:AA",
+        "AC0",
+        "M.",
+        "a-us1",
+        "ghp_",
+        "AccountKey=",
+        "aws key '",
+        "bearer ",
+        "authorization: ",
+    ),
+    *(
+        "-----",
+        KEY_BEGIN.format(""),
+        KEY_BEGIN.format("") + "\n",
+        "Private-Lines: 1\n",
+        "curl -u ",
+        "curl a:",
+        "[REDACTED:",
+        "[REDACTED:jwt]",
+    ),
+    *("softlayer key ", "discord MMMMMMMMMMMMMMMMMMMMMMMMMM.", "glpat-", "SG.", "AKC"),
+]
+
+
+@pytest.mark.parametrize("piece", ADVERSARIAL)
+def test_a_megabyte_made_to_backtrack_ends(piece):
+    for text in (filled(piece), piece + filled("a1"), piece + filled(" "), "token" + filled(piece) + "!"):
+        once = redact(text)
+        assert len(once) <= 20 * len(text)
+
+
+@pytest.mark.parametrize("token", [token for _, token in EVERY_TOKEN], ids=token_ids)
+def test_a_megabyte_of_tokens_is_masked_to_the_last(token):
+    assert token[-30:] not in redact(filled(token + ", "))
+    redact(filled(token))
+
+
+def test_the_pattern_library_is_imported_only_where_a_token_may_be():
+    script = (
+        "import sys; from indexer.redact import redact; redact('password = get_password() in ordinary text');"
+        "assert 'detect_secrets' not in sys.modules; redact('glpat' + '-' + 'k7Q2m9X4' * 3); assert 'detect_secrets' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,0 +1,237 @@
+"""Who may be found from where (F-070…F-076), and that the restriction comes before the cut."""
+
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from indexer.project import project_of
+from indexer.store.base import Scope
+from indexer.store.schema import immediate
+from indexer.store.sqlite import SqliteStore
+from tests.indexer.written import save, session_of, vector_of
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = SqliteStore(tmp_path / "index.db")
+    store.use_model("m", 16)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def code(tmp_path):
+    """Two repositories, worktrees of the first within and without, and folders without git."""
+    code = tmp_path / "code"
+    for name in ("repo", "repo-other", "elsewhere"):
+        (code / name / "src").mkdir(parents=True)
+    (tmp_path / "notes" / "sub").mkdir(parents=True)
+    for name in ("repo", "repo-other"):
+        git(code / name, "init", "-q")
+        git(code / name, "commit", "-q", "--allow-empty", "-m", "first")
+    git(code / "repo", "worktree", "add", "-q", ".worktrees/inside")
+    git(code / "repo", "worktree", "add", "-q", tmp_path / "notes/outside")
+    (code / "link").symlink_to(code / "repo")
+    return code
+
+
+def git(folder, *arguments):
+    subprocess.run(["git", *map(str, arguments)], cwd=folder, check=True, capture_output=True)
+
+
+def fill(store, *folders) -> None:
+    for number, folder in enumerate(folders):
+        save(store, session_of(f"needle number {number}", cwd=str(folder), session_id=str(folder), root_id=str(number)))
+    rows = store.waiting((), 1000)
+    store.add_vectors([(row, vector_of(text).tobytes()) for row, text in rows])
+
+
+def seen_from(store, folder, agents=("claude",), *, automated=False) -> set[str]:
+    """The directories of all that words, sessions' words and vectors find: they must agree."""
+    scope = store.scope(project_of(folder), agents, automated=automated)
+    chunks = {hit.row for hit in store.match_words("chunks", "needle", scope, 999)}
+    assert chunks == {hit.row for hit in store.nearest(vector_of("x").tobytes(), scope, 999)}
+    sessions = {hit.row for hit in store.match_words("sessions", "needle", scope, 999)}
+    assert sessions == {place.session for place in store.placements(chunks)}
+    return {row.cwd for row in store.sessions(sessions).values()}
+
+
+def test_a_repository_sees_all_its_folders_and_worktrees_and_nothing_else(store, code, tmp_path):
+    inside = [
+        code / "repo",
+        code / "repo/src",
+        code / "repo/.worktrees/inside/x",
+        tmp_path / "notes/outside",
+        code / "link/src",
+    ]
+    fill(
+        store,
+        *inside,
+        code / "repo-other",
+        code / "elsewhere",
+        code,
+        tmp_path / "notes",
+        "",
+        "relative/repo",
+        "C:\\repo",
+    )
+
+    for place in inside:
+        assert {str(folder) for folder in inside} == seen_from(store, place)
+    assert {str(code / "repo-other")} == seen_from(store, code / "repo-other")
+
+
+def test_outside_git_a_directory_sees_itself_and_below(store, code, tmp_path):
+    fill(store, tmp_path / "notes", tmp_path / "notes/sub", tmp_path / "notes-other", tmp_path, tmp_path / "note", "")
+
+    assert {str(tmp_path / "notes"), str(tmp_path / "notes/sub")} == seen_from(store, tmp_path / "notes")
+    assert {str(tmp_path / "notes/sub")} == seen_from(store, tmp_path / "notes/sub")
+
+
+def test_a_worktree_below_a_directory_without_git_is_seen_without_the_rest_of_its_repository(store, code, tmp_path):
+    fill(store, tmp_path / "notes/outside", code / "repo", tmp_path / "notes/sub")
+
+    assert {str(tmp_path / "notes/outside"), str(tmp_path / "notes/sub")} == seen_from(store, tmp_path / "notes")
+
+
+def test_such_a_worktree_is_not_crowded_out_by_its_repository(store, code, tmp_path):
+    fill(store, *(code / "repo" / f"d{number}" for number in range(40)), tmp_path / "notes/outside")
+    scope = store.scope(project_of(tmp_path / "notes"), ("claude",), automated=False)
+
+    for hits in (store.match_words("chunks", "needle", scope, 1), store.nearest(vector_of("x").tobytes(), scope, 1)):
+        places = store.placements([hit.row for hit in hits])
+        assert [str(tmp_path / "notes/outside")] == [
+            store.sessions([place.session])[place.session].cwd for place in places
+        ]
+    (hit,) = store.match_words("sessions", "needle", scope, 1)
+    assert str(tmp_path / "notes/outside") == store.sessions([hit.row])[hit.row].cwd
+
+
+def test_a_removed_folder_is_still_in_its_repository(store, code):
+    gone = code / "repo/.worktrees/gone"
+    fill(store, gone)
+
+    assert {str(gone)} == seen_from(store, code / "repo")
+
+
+def test_the_root_of_all_sees_all_that_has_a_directory(store, tmp_path):
+    fill(store, tmp_path / "a", "", "relative")
+
+    assert {str(tmp_path / "a")} == seen_from(store, "/")
+
+
+def test_a_nested_repository_is_inside_but_does_not_see_out(store, code):
+    (code / "repo/vendor/.git").mkdir(parents=True)
+    fill(store, code / "repo", code / "repo/vendor")
+
+    assert {str(code / "repo"), str(code / "repo/vendor")} == seen_from(store, code / "repo")
+    assert {str(code / "repo/vendor")} == seen_from(store, code / "repo/vendor")
+
+
+def test_a_folder_that_became_a_repository_sees_what_was_there_before(store, tmp_path):
+    fill(store, tmp_path / "new/src")
+    (tmp_path / "new/.git").mkdir(parents=True)
+
+    assert {str(tmp_path / "new/src")} == seen_from(store, tmp_path / "new")
+
+
+def test_an_agent_and_machines_are_seen_when_asked_for(store, tmp_path):
+    for number, (agent, origin) in enumerate(
+        [("claude", "person"), ("codex", "person"), ("claude", "automated"), ("claude", "subagent")]
+    ):
+        save(
+            store,
+            session_of(
+                "needle",
+                cwd=str(tmp_path),
+                agent=agent,
+                origin=origin,
+                session_id=f"{agent} {origin}",
+                root_id=str(number),
+            ),
+        )
+
+    def ids(agents, *, automated):
+        scope = store.scope(project_of(tmp_path), agents, automated=automated)
+        return {
+            row.session_id
+            for row in store.sessions(hit.row for hit in store.match_words("sessions", "needle", scope, 9)).values()
+        }
+
+    assert {"claude person"} == ids(["claude"], automated=False)
+    assert {"claude person", "codex person"} == ids(["claude", "codex"], automated=False)
+    assert {"claude person", "claude automated", "claude subagent"} == ids(["claude"], automated=True)
+    assert set() == ids([], automated=True)
+
+
+def test_words_of_the_restriction_are_no_words_of_the_conversation(store, tmp_path):
+    fill(store, tmp_path / "a", tmp_path / "b")
+    scope = store.scope(project_of(tmp_path / "a"), ("claude",), automated=False)
+
+    assert [] == store.match_words("chunks", '"p1"', scope, 9) + store.match_words("chunks", '"p2"', scope, 9)
+    assert [] == store.match_words("chunks", "", scope, 9) + store.match_words("chunks", "needle", Scope(), 9)
+
+
+def test_a_tiny_project_in_a_huge_index_loses_nothing(store, tmp_path):
+    folders = [tmp_path / "tiny" / str(number) for number in range(3)]
+    (tmp_path / "tiny/.git").mkdir(parents=True)
+    fill(store, *folders)
+    crowd(store, parts=40, rows=20_000)
+    scope = store.scope(project_of(tmp_path / "tiny"), ("claude",), automated=False)
+
+    for query in np.eye(16, dtype=np.float32):
+        assert 3 == len(store.nearest(query.tobytes(), scope, 3))
+    assert {str(folder) for folder in folders} == seen_from(store, tmp_path / "tiny")
+    assert (
+        3
+        == len(store.match_words("chunks", "needle", scope, 3))
+        == len(store.match_words("sessions", "needle", scope, 3))
+    )
+    assert 2003 == len(store.match_words("chunks", "needle", store.scope(None, ("claude",), automated=False), 2003))
+
+
+def test_the_nearest_are_the_nearest(store):
+    crowd(store, parts=7, rows=1500)
+    vectors = dict(store.db.execute("SELECT rowid, embedding FROM chunk_vectors").fetchall())
+    matrix = np.stack([np.frombuffer(blob, np.float32) for blob in vectors.values()])
+    query = vector_of("question")
+    best = [list(vectors)[index] for index in np.argsort(-(matrix @ query))[:50]]
+    hits = store.nearest(query.tobytes(), store.scope(None, ("claude",), automated=False), 50)
+
+    assert best == [hit.row for hit in hits]
+    assert np.allclose(sorted(matrix @ query)[:-51:-1], [hit.score for hit in hits], atol=1e-5)
+
+
+def test_in_many_projects_words_are_found_with_few_or_many_left_out(store):
+    crowd(store, parts=600, rows=1200)
+    everything = store.scope(None, ("claude",), automated=False)
+    for parts in (everything.parts[:1], everything.parts[:599], everything.parts[1:], everything.parts):
+        rows = {hit.row for hit in store.match_words("chunks", "needle OR other", Scope(parts), 5000)}
+        numbers = ", ".join(map(str, parts))
+        assert rows == {row for (row,) in store.db.execute(f"SELECT id FROM chunks WHERE part IN ({numbers})")}  # noqa: S608
+
+
+def crowd(store, parts: int, rows: int) -> None:
+    """Chunks of other projects, each with random words and a random vector."""
+    vectors = np.random.default_rng(7).normal(size=(rows, 16)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    with immediate(store.db):
+        for number in range(1000, 1000 + parts):
+            store.db.execute("INSERT INTO projects VALUES(?, ?, ?)", (number, f"/crowd/{number}", f"/crowd/{number}"))
+            store.db.execute("INSERT INTO parts VALUES(?, ?, 'claude', 0)", (number, number))
+        for number in range(rows):
+            row, part = 10_000 + number, 1000 + number % parts
+            text = "needle needle" if number % 10 == 0 else "other"
+            store.db.execute("INSERT INTO chunks VALUES(?, ?, ?, ?, 1)", (row, part, b"%d" % number, text))
+            store.db.execute("INSERT INTO chunk_words(rowid, part, text) VALUES(?, ?, ?)", (row, f"p{part}", text))
+            vector = vectors[number].tobytes()
+            store.db.execute("INSERT INTO chunk_vectors(rowid, part, embedding) VALUES(?, ?, ?)", (row, part, vector))
+
+
+def test_a_removed_repository_is_no_reason_to_fail(store, code):
+    fill(store, code / "repo/src")
+    shutil.rmtree(code / "repo")
+
+    assert set() == seen_from(store, code / "repo-other")

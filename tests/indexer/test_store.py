@@ -1,0 +1,341 @@
+"""What the index keeps of sessions, words and vectors, and what it lets go of."""
+
+import apsw
+import pytest
+
+from indexer.store import schema
+from indexer.store.base import Scope
+from indexer.store.schema import MIGRATIONS, NewerIndexError, immediate, migrate
+from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.model import BrokenLine
+from tests.indexer.written import reading_of, save, session_of, vector_of
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = SqliteStore(tmp_path / "index.db")
+    yield store
+    store.close()
+
+
+def everything(store) -> Scope:
+    return store.scope(None, ("claude", "codex"), automated=True)
+
+
+def embed(store, dimensions: int = 16) -> int:
+    rows = store.waiting((), 1000)
+    return store.add_vectors([(row, vector_of(text, dimensions).tobytes()) for row, text in rows])
+
+
+def found(store, word: str) -> tuple[int, int]:
+    """How many chunks and sessions have this word."""
+    return tuple(len(store.match_words(table, f'"{word}"', everything(store), 100)) for table in ("chunks", "sessions"))
+
+
+# -- form
+
+
+def tables(db) -> list:
+    return db.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY 1, 2").fetchall()
+
+
+def test_an_index_is_private(store):
+    save(store, session_of("hi"))
+
+    modes = {file.name: file.stat().st_mode & 0o777 for file in store.path.parent.iterdir()}
+    assert {"index.db": 0o600, "index.db-wal": 0o600, "index.db-shm": 0o600} == modes
+
+
+def later(db):
+    db.execute("ALTER TABLE sessions ADD COLUMN mood TEXT NOT NULL DEFAULT 'calm'")
+
+
+def test_the_original_form_and_an_empty_file_end_in_the_same_form(tmp_path, monkeypatch):
+    old = SqliteStore(tmp_path / "old.db")
+    save(old, session_of("keep this"))
+    old.close()
+    monkeypatch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, later))
+    old, new = SqliteStore(tmp_path / "old.db"), SqliteStore(tmp_path / "new.db")
+
+    assert tables(old.db) == tables(new.db)
+    assert [("s1", "calm")] == old.db.execute("SELECT session_id, mood FROM sessions").fetchall()
+    assert (1, 1) == found(old, "keep")
+    old.close()
+    new.close()
+
+
+def test_a_step_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
+    SqliteStore(tmp_path / "index.db").close()
+
+    def broken(db):
+        db.execute("CREATE TABLE half(x); INSERT INTO half VALUES(1)")
+        raise RuntimeError("power cut")
+
+    monkeypatch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, later, broken))
+    with pytest.raises(RuntimeError, match="power cut"):
+        SqliteStore(tmp_path / "index.db")
+    monkeypatch.undo()
+    store = SqliteStore(tmp_path / "index.db")
+
+    assert (len(MIGRATIONS),) == store.db.execute("PRAGMA user_version").fetchone()
+    assert not {"half"} & {name for _, name, _ in tables(store.db)}
+    assert "mood" not in str(tables(store.db))
+    store.close()
+
+
+def test_an_index_of_a_newer_form_is_refused(tmp_path):
+    store = SqliteStore(tmp_path / "index.db")
+    store.db.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    store.close()
+
+    with pytest.raises(NewerIndexError, match="newer smart-fork"):
+        SqliteStore(tmp_path / "index.db")
+
+
+def test_what_is_no_database_is_refused(tmp_path):
+    (tmp_path / "index.db").write_text("not a database at all" * 100)
+
+    with pytest.raises(apsw.NotADBError):
+        SqliteStore(tmp_path / "index.db")
+
+
+def test_a_commit_that_fails_leaves_no_open_transaction(store):
+    store.db.execute("CREATE TABLE child(parent REFERENCES chunks(id) DEFERRABLE INITIALLY DEFERRED)")
+    with pytest.raises(apsw.ConstraintError), immediate(store.db):
+        store.db.execute("INSERT INTO child VALUES(99)")
+
+    assert save(store, session_of("hi"))
+    migrate(store.db)
+
+
+# -- sessions
+
+
+def test_a_session_is_read_back_as_it_was_stored(store, tmp_path):
+    session = session_of("how", "so", cwd=str(tmp_path), title="A title", parent_id="p", git_branch="main")
+    save(store, session)
+    row = store.session("claude", "s1")
+
+    assert (session.cwd, "A title", "p", "main", 2, 1) == (
+        row.cwd,
+        row.title,
+        row.parent_id,
+        row.git_branch,
+        row.turns,
+        row.prompts,
+    )
+    assert (session.started, session.last_activity, "/logs/s1.jsonl", "") == (
+        row.started,
+        row.last_activity,
+        row.path,
+        row.repo_root,
+    )
+    assert store.session("codex", "s1") is None
+    assert [row] == store.find_sessions("S1") == store.family("t0") == list(store.sessions([row.row]).values())
+    assert [] == store.find_sessions("s2") + store.find_sessions("_1")
+
+
+def test_ids_are_found_in_either_case(store):
+    save(store, session_of("hi", session_id="AbC-1"))
+
+    assert ["AbC-1"] == [row.session_id for row in store.find_sessions("aBc")]
+
+
+def test_chunks_keep_their_order_and_place(store):
+    document = save(store, session_of("one " * 300, "two " * 300, "three", "four"))
+    places = store.placements_of(1)
+    texts = store.texts([place.chunk for place in places])
+
+    assert [one.text for one in document.chunks] == [texts[place.chunk] for place in places]
+    assert [(one.turn, one.message_id, one.exchange) for one in document.chunks] == [
+        (place.turn, place.message_id, place.exchange) for place in places
+    ]
+    assert {1: len(places)} == store.chunk_counts([1])
+    assert places == sorted(store.placements(texts), key=lambda place: place.position)
+
+
+def test_of_a_session_that_changed_nothing_old_can_be_found(store):
+    save(store, session_of("common", "answer", "obsolete"))
+    store.use_model("m", 16)
+    embed(store)
+    save(store, session_of("common", "answer", "current"))
+
+    assert (0, 0) == found(store, "obsolete")
+    assert (1, 1) == found(store, "current") == found(store, "common")
+    assert [] == store.db.execute("SELECT rowid FROM chunk_vectors EXCEPT SELECT id FROM chunks").fetchall()
+    assert [] == store.db.execute("SELECT id FROM chunks EXCEPT SELECT chunk FROM placements").fetchall()
+    assert [(1,)] == store.db.execute("SELECT count(*) FROM chunk_vectors").fetchall()
+
+
+def test_a_text_that_two_sessions_share_stays_while_one_has_it(store):
+    save(store, session_of("shared", "beginning", "mine"))
+    save(store, session_of("shared", "beginning", "yours", session_id="s2"))
+    assert 3 == store.counts().chunks  # the beginning is stored once
+    assert (1, 2) == found(store, "beginning")
+
+    save(store, session_of("other", "words"))
+    assert (1, 1) == found(store, "beginning")
+    save(store, session_of("other", "words", session_id="s2"))
+    assert (0, 0) == found(store, "beginning")
+
+
+def test_a_session_that_moves_to_another_project_leaves_nothing_in_the_first(store, tmp_path):
+    for name in ("here", "there"):
+        (tmp_path / name / ".git").mkdir(parents=True)
+        save(store, session_of("wanderer", cwd=str(tmp_path / name)))
+
+    from indexer.project import project_of
+
+    here, there = (store.scope(project_of(tmp_path / name), ["claude"], automated=False) for name in ("here", "there"))
+    assert [] == store.match_words("chunks", "wanderer", here, 9) + store.match_words("sessions", "wanderer", here, 9)
+    assert [1, 1] == [len(store.match_words(table, "wanderer", there, 9)) for table in ("chunks", "sessions")]
+
+
+def test_what_fails_before_it_is_visible_leaves_the_old_session(store):
+    save(store, session_of("old"))
+
+    def full():
+        raise OSError("disk full")
+
+    from indexer.pipeline import document_of
+
+    session = session_of("new", path="/logs/s1.jsonl")
+    with pytest.raises(OSError, match="disk full"):
+        store.save(reading_of(session, 2000), document_of(session)[0], full)
+
+    assert [(1, 1), (0, 0)] == [found(store, "old"), found(store, "new")]
+    assert 1000 == store.seen()["/logs/s1.jsonl"].size
+
+
+# -- several logs of one session (F-103)
+
+
+def staged(*texts, folder: str):
+    return session_of(*texts, path=f"/logs/{folder}/s1.jsonl")
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (0, 1, 2, 0, 1, 2)])
+def test_of_several_logs_of_a_session_the_same_one_wins_in_any_order(store, order):
+    logs = [staged("a", "b", folder="x"), staged("a", "b", "c", folder="y"), staged("a", "b", "c", folder="z")]
+    for index in order:
+        save(store, logs[index])
+
+    assert "/logs/y/s1.jsonl" == store.session("claude", "s1").path  # newest activity, equal size, first path
+    assert 1 == store.counts().sessions
+    assert 3 == store.counts().files
+
+
+def test_when_the_winner_goes_another_log_takes_its_place(store):
+    old, new = staged("early", folder="x"), staged("early", "ok", "late", folder="y")
+    save(store, new)
+    save(store, old)
+    store.forget_files(["/logs/y/s1.jsonl"])
+
+    assert "" == store.session("claude", "s1").path
+    assert (1, 1) == found(store, "late")  # findable until then
+    assert not store.seen()["/logs/x/s1.jsonl"].matches(reading_of(old).file, "1")
+    save(store, old)
+    assert "/logs/x/s1.jsonl" == store.session("claude", "s1").path
+    assert (0, 0) == found(store, "late")
+
+
+def test_when_the_winner_is_cut_the_better_log_is_read_again(store):
+    best, second = staged("a", "b", "c", folder="x"), staged("a", "b", folder="y")
+    save(store, best)
+    save(store, second)
+    cut = staged("cut", folder="x")
+    save(store, cut)
+
+    assert (1, 1) == found(store, "cut")
+    assert not store.seen()["/logs/y/s1.jsonl"].matches(reading_of(second).file, "1")
+    save(store, second)
+    assert ("/logs/y/s1.jsonl", (0, 0)) == (store.session("claude", "s1").path, found(store, "cut"))
+
+
+def test_when_a_loser_goes_nothing_changes(store):
+    save(store, staged("a", "b", folder="x"))
+    save(store, staged("a", folder="y"))
+    store.forget_files(["/logs/y/s1.jsonl", "/logs/never/seen.jsonl"])
+
+    assert "/logs/x/s1.jsonl" == store.session("claude", "s1").path
+    assert store.seen()["/logs/x/s1.jsonl"].mtime_ns == 1
+
+
+def test_a_log_that_holds_another_session_now_does_not_belong_to_the_first(store):
+    save(store, session_of("first", path="/logs/x.jsonl"))
+    save(store, session_of("second", session_id="s2", path="/logs/x.jsonl"))
+
+    assert ["", "/logs/x.jsonl"] == [store.session("claude", name).path for name in ("s1", "s2")]
+
+
+def test_broken_lines_are_added_up_while_a_log_grows(store):
+    session = session_of("hi")
+    one = (BrokenLine(session.source_path, 2, "torn"),)
+    store.save(reading_of(session, broken=one), None)
+    store.save(reading_of(session, 2000, broken=one, resumed=True), None)
+    store.save(reading_of(session, 2000, resumed=True), None)
+    assert (2, [("/logs/s1.jsonl", 2, '[[2, "torn"], [2, "torn"]]')]) == (
+        store.counts().broken_lines,
+        store.broken_logs(),
+    )
+
+    store.save(reading_of(session, broken=one), None)
+    assert 1 == store.counts().broken_lines  # read from the start again
+
+
+# -- vectors
+
+
+def test_the_same_beginning_in_two_projects_is_embedded_once(store, tmp_path):
+    for name in ("here", "there"):
+        save(store, session_of("shared", cwd=str(tmp_path / name), session_id=name))
+    store.use_model("m", 16)
+    (first, *_), vector = store.waiting((), 1), vector_of("shared").tobytes()
+
+    assert 2 == store.add_vectors([(first[0], vector)])
+    save(store, session_of("shared", cwd=str(tmp_path / "third"), session_id="third"))
+    assert [] == store.waiting((), 9)
+    assert [1.0] * 3 == pytest.approx([hit.score for hit in store.nearest(vector, everything(store), 9)])
+
+
+def test_a_chunk_that_went_meanwhile_is_passed_over_and_its_number_not_given_again(store):
+    store.use_model("m", 16)
+    save(store, session_of("stays", "", "goes"))
+    ((old, text),) = store.waiting((), 1)
+    save(store, session_of("stays"))
+    save(store, session_of("comes", session_id="s2", root_id="other"))
+
+    assert "User: goes" == text
+    assert 0 == store.add_vectors([(old, vector_of(text).tobytes())])
+    assert {"User: stays", "User: comes"} == {text for _, text in store.waiting((), 9)}
+
+
+def test_another_model_starts_from_nothing(store):
+    save(store, session_of("some text"))
+    assert not store.use_model("one", 16)
+    embed(store)
+    assert not store.use_model("one", 16)
+    assert 1 == store.counts().embedded
+
+    assert store.use_model("two", 8)
+    assert (0, "two", "8") == (store.counts().embedded, store.meta("model"), store.meta("dimensions"))
+    assert [] == store.nearest(vector_of("x", 8).tobytes(), everything(store), 9)
+    assert 1 == embed(store, 8)
+    with pytest.raises(apsw.SQLError):
+        store.nearest(vector_of("x", 16).tobytes(), everything(store), 9)
+
+
+def test_without_a_model_nothing_is_near(store):
+    save(store, session_of("some text"))
+
+    assert [] == store.nearest(vector_of("x").tobytes(), everything(store), 9)
+
+
+def test_the_current_project_waits_least(store, tmp_path):
+    for number in range(4):
+        save(store, session_of(f"n{number}", cwd=f"/p{number}", session_id=str(number), root_id=str(number)))
+    part = store.session("claude", "1").part
+
+    assert "User: n1" == store.texts([store.waiting((part,), 1)[0][0]]).popitem()[1]
+    assert "User: n3" == store.waiting((), 1)[0][1]
+    assert 4 == len(store.waiting((part,), 9))

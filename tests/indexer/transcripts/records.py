@@ -1,0 +1,134 @@
+"""Records as the agents write them, and logs made of them."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+
+from indexer.transcripts.base import ReadResult
+from indexer.transcripts.claude import ClaudeAdapter, slug
+from indexer.transcripts.codex import CodexAdapter
+from indexer.transcripts.model import Session
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+SESSION = "11111111-1111-4111-8111-111111111111"
+CWD = "/srv/shop"
+
+
+def id_of(number: int) -> str:
+    return str(uuid.UUID(int=number, version=4))
+
+
+def write(path: Path, *records: object, end: str = "\n") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(json.dumps(record) for record in records) + end, encoding="utf-8")
+    return path
+
+
+# Claude Code
+
+
+def claude_log(home: Path, *records: object, session: str = SESSION, cwd: str = CWD) -> Path:
+    return write(home / ".claude/projects" / slug(cwd) / f"{session}.jsonl", *records)
+
+
+def read_claude(path: Path) -> Session:
+    return said(ClaudeAdapter().read(path))
+
+
+def chained(kind: str, identity: str, parent: str | None, **more: object) -> dict[str, object]:
+    return {
+        "parentUuid": parent,
+        "isSidechain": False,
+        "userType": "external",
+        "cwd": CWD,
+        "sessionId": SESSION,
+        "version": "2.1.197",
+        "gitBranch": "main",
+        "type": kind,
+        "uuid": identity,
+        "timestamp": "2026-07-01T10:00:00.000Z",
+    } | more
+
+
+def user(identity: str, parent: str | None, content: object, **more: object) -> dict[str, object]:
+    return chained("user", identity, parent, message={"role": "user", "content": content}, **more)
+
+
+def result(identity: str, parent: str, call: str, content: object = "ok", **more: object) -> dict[str, object]:
+    return user(identity, parent, [{"type": "tool_result", "tool_use_id": call, "content": content} | more])
+
+
+def assistant(
+    identity: str, parent: str | None, *blocks: object, message: str = "", **more: object
+) -> dict[str, object]:
+    content = [{"type": "text", "text": block} if isinstance(block, str) else block for block in blocks]
+    body = {"id": message or f"msg_{identity}", "role": "assistant", "model": "claude", "content": content}
+    return chained("assistant", identity, parent, message=body, **more)
+
+
+def use(call: str, name: str, **given: object) -> dict[str, object]:
+    return {"type": "tool_use", "id": call, "name": name, "input": given}
+
+
+# Codex
+
+
+def codex_path(home: Path, session: str, folder: str = "sessions/2026/07/01") -> Path:
+    return home / ".codex" / folder / f"rollout-2026-07-01T10-00-00-{session}.jsonl"
+
+
+def codex_log(home: Path, session: str, *records: object, folder: str = "sessions/2026/07/01") -> Path:
+    return write(codex_path(home, session, folder), *records)
+
+
+def read_codex(path: Path) -> Session:
+    return said(CodexAdapter().read(path))
+
+
+def enveloped(kind: str, ordinal: int | None = None, **payload: object) -> dict[str, object]:
+    number = {} if ordinal is None else {"ordinal": ordinal}
+    return {"timestamp": "2026-07-01T10:00:00.000Z", **number, "type": kind, "payload": payload}
+
+
+def meta(session: str, ordinal: int | None = None, **more: object) -> dict[str, object]:
+    about = {"id": session, "cwd": CWD, "cli_version": "0.169.0", "originator": "codex-tui", "source": "cli"}
+    return enveloped("session_meta", ordinal, **(about | more))
+
+
+def item(kind: str, ordinal: int | None = None, **payload: object) -> dict[str, object]:
+    return enveloped("response_item", ordinal, type=kind, **payload)
+
+
+def message(role: str, text: str, ordinal: int | None = None, **more: object) -> dict[str, object]:
+    kind = "output_text" if role == "assistant" else "input_text"
+    return item("message", ordinal, role=role, content=[{"type": kind, "text": text}], **more)
+
+
+def event(kind: str, **payload: object) -> dict[str, object]:
+    return enveloped("event_msg", type=kind, **payload)
+
+
+# What was read
+
+
+def said(result: ReadResult) -> Session:
+    assert result.session is not None, result.skipped
+    return result.session
+
+
+def prompts(session: Session) -> list[str]:
+    return [turn.text for turn in session.turns if turn.prompt]
+
+
+def texts(session: Session) -> list[str]:
+    return [turn.text for turn in session.turns if turn.text]
+
+
+def actions(session: Session) -> list[str]:
+    return [call.action for turn in session.turns for call in turn.tool_calls]
+
+
+def notes(session: Session) -> list[str]:
+    return [result.note for turn in session.turns for result in turn.tool_results]

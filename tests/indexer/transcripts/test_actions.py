@@ -1,0 +1,189 @@
+"""One line for what a tool did, and the names of code that it saw."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexer.transcripts.actions import describe, describe_raw, error_note, failure_of, is_ours, runs_ours
+from indexer.transcripts.symbols import MAX_SYMBOLS, add_symbols, add_symbols_of
+
+PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n*** Add File: b/c.py\n+z\n*** End Patch"
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+NAMES = st.sampled_from(["Bash", "Edit", "Read", "Grep", "apply_patch", "shell", "Task", "str_replace_editor", "other"])
+KEYS = st.sampled_from(["command", "cmd", "file_path", "path", "pattern", "query", "input", "patch", "description"])
+
+
+def symbols(text: str) -> list[str]:
+    known: dict[str, None] = {}
+    add_symbols(text, known)
+    return list(known)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "line"),
+    [
+        ("Bash", {"command": "pytest -q  \n tests"}, "run pytest -q tests"),
+        ("shell", {"command": ["bash", "-lc", "ls -l | wc"]}, "run ls -l | wc"),
+        ("shell", {"command": ["git", "status"]}, "run git status"),
+        ("exec_command", {"cmd": "cargo test"}, "run cargo test"),
+        ("some_mcp_tool", {"command": "make"}, "run make"),
+        ("Edit", {"file_path": "/srv/a.py", "old_string": "x"}, "edit /srv/a.py"),
+        ("NotebookEdit", {"notebook_path": "n.ipynb"}, "edit n.ipynb"),
+        ("str_replace_editor", {"command": "create", "path": "a.py"}, "edit a.py"),
+        ("str_replace_editor", {"command": "view", "path": "a.py"}, "read a.py"),
+        ("Read", {"file_path": "/srv/a.py"}, "read /srv/a.py"),
+        ("Grep", {"pattern": "def x", "path": "src"}, "search def x src"),
+        ("apply_patch", {"input": PATCH}, "edit a.py, b/c.py"),
+        ("shell", {"command": ["apply_patch", PATCH]}, "edit a.py, b/c.py"),
+        ("apply_patch", {"command": ["apply_patch", PATCH]}, "edit a.py, b/c.py"),
+        ("Task", {"description": "find callers", "prompt": "long"}, "Task find callers"),
+        ("WebFetch", {"url": "https://example.org"}, "WebFetch https://example.org"),
+        ("TodoWrite", {"todos": []}, ""),
+        ("unknown", {}, ""),
+    ],
+)
+def test_an_action_is_one_line(name, arguments, line):
+    assert describe(name, arguments) == line
+
+
+def test_a_long_action_is_cut_with_an_ellipsis():
+    line = describe("Bash", {"command": "x" * 5000})
+
+    assert len(line) == 240
+    assert line.endswith("…")
+
+
+@pytest.mark.parametrize(("text", "line"), [(PATCH, "edit a.py, b/c.py"), ("print(1)", "run print(1)"), ("", "")])
+def test_a_call_with_one_text_is_a_patch_or_a_script(text, line):
+    assert describe_raw("exec", text) == line
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace"),
+    [
+        ("mcp__smart-fork__smart_fork", ""),
+        ("mcp__smart_fork__list_sessions", ""),
+        ("smart_fork", "mcp__smart_fork"),
+        ("read_session", "mcp__smart-fork"),
+        ("mcp__plugin_x_smart-fork__read_session", ""),
+    ],
+)
+def test_our_own_tools_are_known_in_all_spellings(name, namespace):
+    assert is_ours(name, namespace)
+    assert describe(name, {"query": "x"}) == "" or namespace
+
+
+def test_other_tools_are_not_ours():
+    assert not is_ours("mcp__github__fork_repo", "mcp__github")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "smart-fork find 'retry'",
+        ".venv/bin/smart-fork find x",
+        "cd /srv/shop && smart-fork find x | head",
+        "uvx smart-fork find x",
+        "uv run smart-fork fork 60309e1e",
+        "A=1 smart-fork list",
+        "python3 -m smart_fork find x",
+        ["bash", "-lc", "smart-fork find x"],
+    ],
+)
+def test_a_shell_that_runs_us_answers_with_our_own_words(command):
+    assert runs_ours({"command": command})
+    assert describe("Bash", {"command": command}) == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cd ~/src/smart-fork && pytest -q",
+        "git clone https://example.org/smart-fork",
+        "grep -r smart-fork docs",
+        "ls smart-fork/docs",
+    ],
+)
+def test_a_folder_of_our_name_is_somebody_s_work(command):
+    assert not runs_ours({"command": command})
+    assert describe("Bash", {"command": command}).startswith("run ")
+
+
+@pytest.mark.parametrize(
+    ("output", "note"),
+    [
+        ("Exit code 2\nE   assert 1 == 2", "exit 2: E assert 1 == 2"),
+        ("Exit code: 1\nWall time: 0.1 seconds\nOutput:\nerror: no such file", "exit 1: error: no such file"),
+        ("Command: sh -c 'x\nExit code: 9'\nChunk ID: 1\nProcess exited with code 7\nOutput:\nboom\n", "exit 7: boom"),
+        ("Process exited with code 1\nOutput:\n", "exit 1"),
+        ("exit_code: 3\nbad", "exit 3: bad"),
+        ("<tool_use_error>File has not been read yet.</tool_use_error>", "File has not been read yet."),
+        ("", "failed"),
+        ("x" * 500, "x" * 199 + "…"),
+    ],
+)
+def test_a_failure_is_its_status_and_first_line(output, note):
+    assert error_note(output) == note
+
+
+@pytest.mark.parametrize(
+    ("output", "note"),
+    [
+        ("Exit code: 0\nWall time: 0.1 seconds\nOutput:\nProcess exited with code 3", ""),
+        ("Wall time: 1 seconds\nOutput:\n{}", ""),
+        ("the log says:\nExit code: 1", ""),
+        ("Exit code: 1\nOutput:\nno", "exit 1: no"),
+        ("exec_command failed for `ls`: denied", "exec_command failed for `ls`: denied"),
+    ],
+)
+def test_a_codex_call_failed_only_if_its_own_header_says_so(output, note):
+    assert failure_of(output) == note
+
+
+@given(name=NAMES, arguments=st.dictionaries(KEYS, JSON, max_size=4))
+def test_any_arguments_are_one_line_or_none(name, arguments):
+    assert "\n" not in describe(name, arguments)
+    runs_ours(arguments)
+
+
+@given(st.text())
+def test_any_output_has_a_note_of_one_line(text):
+    assert 0 < len(error_note(text)) <= 200
+    assert "\n" not in error_note(text) + failure_of(text)
+
+
+def test_names_of_code_are_kept_in_the_order_in_which_they_came():
+    text = "getUserById(MAX_RETRY_COUNT) and getUserById again, plain words, HTTPServer2x, os, a_b"
+
+    assert symbols(text) == ["getUserById", "MAX_RETRY_COUNT", "HTTPServer2x"]
+
+
+def test_keys_and_digests_are_no_names():
+    assert symbols("sk_0123456789abcdef " + "a_" + "x" * 80) == []
+
+
+def test_a_session_keeps_no_more_names_than_it_may():
+    known: dict[str, None] = {}
+    for start in range(0, MAX_SYMBOLS + 1000, 700):
+        add_symbols(" ".join(f"name_{i:05}" for i in range(start, start + 700)), known)
+
+    assert len(known) == MAX_SYMBOLS
+    assert next(iter(known)) == "name_00000"
+
+
+def test_names_are_found_at_any_depth_of_arguments():
+    """The decoder allows deeper nesting than Python's stack."""
+    value: object = "deep_name"
+    for _ in range(5000):
+        value = [{"x": value}]
+    known: dict[str, None] = {}
+
+    add_symbols_of({"first": "first_name", "then": value}, known)
+
+    assert list(known) == ["first_name", "deep_name"]

@@ -1,0 +1,248 @@
+"""Whatever a log holds: no exception, and the agents' files stay as they are."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexer.transcripts.agents import AGENTS, adapter
+from indexer.transcripts.claude import ClaudeAdapter
+from indexer.transcripts.codex import CodexAdapter
+from indexer.transcripts.model import Session
+from tests.indexer.transcripts.records import (
+    FIXTURES,
+    SESSION,
+    claude_log,
+    codex_log,
+    id_of,
+    message,
+    meta,
+    texts,
+    user,
+)
+from tests.indexer.transcripts.test_resuming import CLAUDE, CODEX
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+RECORDS = {
+    "claude": [
+        *CLAUDE,
+        {"type": "summary", "summary": "x", "leafUuid": "u1"},
+        {"type": "ai-title", "aiTitle": "x"},
+        user("q", "u3", "x", forkedFrom={"sessionId": "y"}, origin={"kind": "human"}, teamName="t")
+        | {"type": "attachment", "attachment": {"type": "queued_command", "prompt": "x"}},
+    ],
+    "codex": [
+        meta(id_of(1), 0, forked_from_id=id_of(2), history_base={"thread_id": id_of(2), "end_ordinal_exclusive": 3}),
+        *CODEX[1:],
+        *(json.loads(line) for line in (FIXTURES / "codex/mcp-call.jsonl").read_text().splitlines()),
+    ],
+}
+
+
+def places(value: object, path: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
+    yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inner:
+        yield from places(one, (*path, key))
+
+
+def replaced(value: object, path: tuple[object, ...], new: object) -> object:
+    if not path:
+        return new
+    value = copy.copy(value)
+    value[path[0]] = replaced(value[path[0]], path[1:], new)
+    return value
+
+
+def storable(session: Session) -> None:
+    """Everything in it can be written as UTF-8, and every number fits a database."""
+    repr(session).encode()
+    for turn in session.turns:
+        turn.text.encode()
+        _ = turn.preview.encode()
+    for text in (session.title, session.cwd, session.session_id, session.root_id, *session.symbols):
+        text.encode()
+    assert 0 <= session.token_estimate < 2**63
+    assert session.exchanges()
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+@settings(max_examples=400)
+@given(data=st.data())
+def test_any_value_in_any_field_is_survived(tmp_path_factory, agent, data):
+    records = copy.deepcopy(RECORDS[agent])
+    for _ in range(data.draw(st.integers(1, 3))):
+        records = replaced(records, data.draw(st.sampled_from(list(places(records)))), data.draw(JSON))
+        if not isinstance(records, list):
+            records = [records]
+    path = tmp_path_factory.mktemp("any") / f"rollout-2026-07-01T10-00-00-{id_of(1)}.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+
+    outcome = adapter(agent).read(path)
+    adapter(agent).glance(path)
+
+    if outcome.session is not None:
+        storable(outcome.session)
+    assert adapter(agent).read(path, outcome.checkpoint).session == outcome.session
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+@given(data=st.binary(max_size=300))
+def test_any_bytes_are_survived(tmp_path_factory, agent, data):
+    path = tmp_path_factory.mktemp("any") / "log.jsonl"
+    path.write_bytes(data)
+
+    assert adapter(agent).read(path).bytes_read <= len(data)
+
+
+ODD = [
+    (b"half \\ud83d surrogate", "half ? surrogate"),
+    (b"not \xff UTF-8", "not ? UTF-8"),
+    (b"a raw \0 byte", "a raw \0 byte"),
+    (b"an escaped \\u0000", "an escaped \0"),
+    ("ä€😀".encode(), "ä€😀"),
+]
+
+
+@pytest.mark.parametrize(("raw", "text"), ODD, ids=[text for _, text in ODD])
+def test_odd_bytes_in_a_prompt_become_text_that_can_be_stored(home, raw, text):
+    asked = [
+        claude_log(home, user("u1", None, "PROMPT")),
+        codex_log(home, id_of(1), meta(id_of(1)), message("user", "PROMPT")),
+    ]
+    for path, reader in zip(asked, AGENTS, strict=True):
+        path.write_bytes(path.read_bytes().replace(b"PROMPT", raw))
+        outcome = reader.read(path)
+
+        assert outcome.broken == ()
+        assert outcome.session is not None
+        assert texts(outcome.session) == [text]
+        storable(outcome.session)
+
+
+@pytest.mark.parametrize("depth", [100, 900, 1000, 1020, 5000])
+def test_deep_nesting_is_survived(home, depth):
+    deep = '{"x":' * depth + '"deep_name"' + "}" * depth
+    call = {"type": "tool_use", "id": "t", "name": "Task", "input": {"description": "x", "deep": "DEEP"}}
+    answer = user("a1", "u1", "") | {"type": "assistant", "message": {"id": "m", "content": [call]}}
+    asked = [
+        claude_log(home, user("u1", None, "one"), answer),
+        codex_log(
+            home,
+            id_of(1),
+            meta(id_of(1)),
+            message("user", "one"),
+            {"type": "function_call", "name": "x", "arguments": "DEEP"},
+        ),
+    ]
+    for path, reader in zip(asked, AGENTS, strict=True):
+        arguments = json.dumps(deep) if reader.name == "codex" else deep
+        path.write_text(path.read_text().replace('"DEEP"', arguments))
+        outcome = reader.read(path)
+
+        assert outcome.session is not None
+        assert texts(outcome.session) == ["one"]
+
+
+def test_what_is_no_log_in_the_tree_is_passed_over(home):
+    """Unreadable, endless and circular things do not stop the others; reading one by name is an `OSError` at once."""
+    good = [
+        claude_log(home, user("u1", None, "one")),
+        codex_log(home, id_of(1), meta(id_of(1)), message("user", "one")),
+    ]
+    for path, reader in zip(good, AGENTS, strict=True):
+        folder = path.parent
+        odd = [folder / f"{path.stem[:-1]}{character}.jsonl" for character in "abcd"]
+        os.mkfifo(odd[0])
+        odd[1].mkdir()
+        odd[2].symlink_to(odd[2].name)
+        odd[3].symlink_to("missing")
+        (folder / "loop").symlink_to(folder)
+
+        assert [file.path for file in reader.discover()] == [path]
+        for one in odd:
+            with pytest.raises(OSError):
+                reader.read(one)
+            with pytest.raises(OSError):
+                reader.glance(one)
+            assert reader.locate(reader.id_of(one)) == ()
+
+
+def test_what_may_not_be_read_is_an_error_for_itself_alone(home):
+    good = [
+        claude_log(home, user("u1", None, "one")),
+        codex_log(home, id_of(1), meta(id_of(1)), message("user", "one")),
+    ]
+    if os.geteuid() == 0:
+        pytest.skip("root may read everything")
+    for path, reader in zip(good, AGENTS, strict=True):
+        locked = path.parent.parent / "locked"
+        locked.mkdir()
+        locked.chmod(0)
+        assert [file.path for file in reader.discover()] == [path]
+        assert reader.locate(reader.id_of(path)) == (path,)
+        locked.chmod(0o700)
+
+        path.chmod(0)
+        assert [file.path for file in reader.discover()] == [path]
+        with pytest.raises(PermissionError):
+            reader.read(path)
+
+
+def test_a_folder_that_cannot_be_listed_hides_nothing_else(home, monkeypatch):
+    """The same as root sees it."""
+    good = claude_log(home, user("u1", None, "one"))
+    locked = claude_log(home, user("u1", None, "one"), cwd="/srv/locked")
+    scandir = os.scandir
+
+    def refusing(folder: Path) -> object:
+        if Path(folder) == locked.parent:
+            raise PermissionError(folder)
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+
+    assert [file.path for file in ClaudeAdapter().discover()] == [good]
+    assert ClaudeAdapter().locate(SESSION) == (good,)
+
+
+def test_without_the_agents_there_is_nothing(home):
+    """F-182, D8: a missing directory is no error."""
+    assert [list(reader.discover()) for reader in AGENTS] == [[], []]
+    assert [reader.locate(SESSION) for reader in AGENTS] == [(), ()]
+
+
+def test_reading_changes_nothing(home):
+    """X-004: bytes and times of the agents' files stay as they are, and nothing appears beside them."""
+    claude_log(home, *CLAUDE)
+    codex_log(home, id_of(1), *CODEX)
+
+    def tree() -> dict[str, tuple[int, bytes]]:
+        files = [path for path in home.rglob("*") if path.is_file()]
+        return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+    before = tree()
+    for reader in (ClaudeAdapter(), CodexAdapter()):
+        for file in reader.discover():
+            outcome = reader.read(file.path)
+            reader.read(file.path, outcome.checkpoint)
+            reader.read(file.path, keep_raw=True)
+            reader.glance(file.path)
+            reader.locate(reader.id_of(file.path))
+
+    assert before == tree()

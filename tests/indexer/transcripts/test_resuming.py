@@ -1,0 +1,194 @@
+"""A log that has only grown is read from where reading stopped, and gives the same session as reading it at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexer.transcripts.base import AgentAdapter, Checkpoint
+from indexer.transcripts.claude import ClaudeAdapter
+from indexer.transcripts.codex import CodexAdapter
+from tests.indexer.transcripts.records import (
+    SESSION,
+    assistant,
+    chained,
+    codex_path,
+    enveloped,
+    event,
+    id_of,
+    item,
+    message,
+    meta,
+    result,
+    use,
+    user,
+)  # fmt: skip
+
+ONE = id_of(1)
+CLAUDE = [
+    {"type": "custom-title", "customTitle": "Uploader"},
+    user("u1", None, "one", promptSource="sdk"),
+    chained("progress", "p1", "u1", data={}),
+    chained("progress", "p2", "p1", data={}),
+    assistant("a1", "p2", "first", use("t1", "Bash", command="ls some_name"), message="m"),
+    assistant("a2", "a1", use("t2", "mcp__smart-fork__smart_fork", intent="x"), message="m"),
+    result("r1", "a1", "t1", "other_name"),
+    result("r2", "a2", "t2", "our_answer"),
+    chained("system", "c1", None, subtype="compact_boundary", logicalParentUuid="r2"),
+    user("u2", "c1", "abandoned"),
+    user("u3", "c1", "two"),
+]
+CODEX = [
+    meta(ONE, 0, git={"branch": "main"}),
+    message("user", "one"),
+    event("user_message", message="one"),
+    item("function_call", call_id="c1", name="smart_fork", namespace="mcp__smart_fork", arguments="{}"),
+    item("function_call_output", call_id="c1", output="our_answer"),
+    message("assistant", "first"),
+    enveloped("compacted", message=""),
+    message("user", "two"),
+    event("user_message", message="two"),
+    event("thread_rolled_back", num_turns=1),
+    message("user", "three"),
+]
+AGENTS = [
+    (ClaudeAdapter(), f".claude/projects/-srv-shop/{SESSION}.jsonl", CLAUDE),
+    (CodexAdapter(), str(codex_path(Path(), ONE)), CODEX),
+]
+
+
+@pytest.fixture(params=AGENTS, ids=lambda case: case[0].name)
+def case(request, home) -> tuple[AgentAdapter, Path, bytes]:
+    reader, name, records = request.param
+    path = home / name
+    path.parent.mkdir(parents=True)
+    return reader, path, "".join(json.dumps(record) + "\n" for record in records).encode()
+
+
+def test_a_grown_log_is_read_from_the_offset_only(case):
+    reader, path, data = case
+    for cut in range(0, len(data) + 1, 37):
+        path.write_bytes(data[:cut])
+        before = reader.read(path)
+        path.write_bytes(data)
+
+        grown, whole = reader.read(path, before.checkpoint), reader.read(path)
+
+        assert grown.resumed
+        assert grown.bytes_read == len(data) - before.checkpoint.offset
+        assert grown.session == whole.session
+        assert grown.checkpoint.offset == whole.checkpoint.offset == len(data)
+
+
+def test_a_log_read_line_by_line_is_the_same_session(case):
+    reader, path, data = case
+    checkpoint, read = None, 0
+    for line in data.splitlines(keepends=True):
+        with path.open("ab") as file:
+            file.write(line)
+        outcome = reader.read(path, checkpoint)
+        checkpoint, read = outcome.checkpoint, read + outcome.bytes_read
+
+    assert read == len(data)
+    assert outcome.session == reader.read(path).session
+
+
+def test_an_unchanged_log_is_not_read_again(case):
+    reader, path, data = case
+    path.write_bytes(data)
+    first = reader.read(path)
+
+    again = reader.read(path, first.checkpoint)
+
+    assert (again.resumed, again.bytes_read, again.session) == (True, 0, first.session)
+
+
+@pytest.mark.parametrize("change", ["truncated", "head", "tail", "replaced", "emptied"])
+def test_a_log_that_is_not_what_was_read_is_read_anew(case, change):
+    reader, path, data = case
+    path.write_bytes(data)
+    before = reader.read(path).checkpoint
+    lines = data.splitlines(keepends=True)
+    path.write_bytes(
+        {
+            "truncated": b"".join(lines[:-2]),
+            "head": data.replace(b'"', b"'", 1) + b"\n" * 9,
+            "tail": b"".join([*lines[:-1], lines[-1].replace(b"t", b"T")]) + lines[-1],
+            "replaced": b"".join(lines[:2]) * 40,
+            "emptied": b"",
+        }[change]
+    )
+
+    outcome = reader.read(path, before)
+
+    assert not outcome.resumed
+    assert outcome.session == reader.read(path).session
+    assert outcome.bytes_read == path.stat().st_size
+
+
+def test_a_torn_last_line_is_read_when_it_is_complete(case):
+    reader, path, data = case
+    path.write_bytes(data[:-9])
+    before = reader.read(path)
+    assert before.checkpoint.offset == data[:-9].rindex(b"\n") + 1
+    assert before.broken == ()
+
+    path.write_bytes(data)
+    assert reader.read(path, before.checkpoint).session == reader.read(path).session
+
+
+def test_broken_lines_are_reported_with_path_and_number_once(case):
+    """F-156."""
+    reader, path, data = case
+    lines = data.splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:1], b"broken\n", *lines[1:]]))
+    before = reader.read(path)
+    assert [(one.path, one.number) for one in before.broken] == [(path, 2)]
+
+    with path.open("ab") as file:
+        file.write(b"{broken\n")
+    after = reader.read(path, before.checkpoint)
+    assert [(one.path, one.number) for one in after.broken] == [(path, len(lines) + 2)]
+
+
+@pytest.mark.parametrize("state", [b"", b"nonsense"])
+def test_a_state_that_cannot_be_used_means_reading_anew(case, state):
+    reader, path, data = case
+    path.write_bytes(data)
+    kept = reader.read(path).checkpoint
+
+    outcome = reader.read(path, Checkpoint(kept.offset, kept.lines, kept.probe, state))
+
+    assert (outcome.resumed, outcome.bytes_read) == (False, len(data))
+
+
+def test_raw_lines_are_kept_where_they_are_asked_for(case):
+    """E-002: verbatim; and the whole log is read for them."""
+    reader, path, data = case
+    path.write_bytes(data)
+    kept = reader.read(path).checkpoint
+
+    outcome = reader.read(path, kept, keep_raw=True)
+
+    assert outcome.session is not None
+    assert not outcome.resumed
+    assert {turn.raw for turn in outcome.session.turns} <= set(data.splitlines())
+
+
+@given(cuts=st.lists(st.integers(0, 6000), max_size=5).map(sorted))
+@pytest.mark.parametrize(("reader", "name", "records"), AGENTS, ids=["claude", "codex"])
+def test_a_log_read_in_any_parts_is_the_same_session(tmp_path_factory, reader, name, records, cuts):
+    path = tmp_path_factory.mktemp("home") / Path(name).parts[-2] / Path(name).name
+    path.parent.mkdir()
+    data = "".join(json.dumps(record) + "\n" for record in records).encode()
+    checkpoint = None
+    for cut in [*cuts, len(data)]:
+        path.write_bytes(data[:cut])
+        outcome = reader.read(path, checkpoint)
+        checkpoint = outcome.checkpoint
+
+    assert outcome.session == reader.read(path).session

@@ -1,0 +1,124 @@
+"""What is kept between two readings, and times and numbers of any form."""
+
+from __future__ import annotations
+
+import gzip
+from datetime import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexer.transcripts import state
+from indexer.transcripts.model import ToolCall, ToolResult, Turn
+from indexer.transcripts.state import count, is_path, pack, unpack, utc
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+TURNS = st.builds(
+    Turn,
+    id=TEXT,
+    parent_id=TEXT | st.none(),
+    role=st.sampled_from(["user", "assistant", "tool", "system"]),
+    timestamp=TEXT,
+    text=TEXT,
+    token_est=st.integers(0, 1 << 40),
+    tool_calls=st.lists(st.builds(ToolCall, TEXT, TEXT, TEXT), max_size=2).map(tuple),
+    tool_results=st.lists(st.builds(ToolResult, TEXT, st.booleans(), TEXT), max_size=2).map(tuple),
+    prompt=st.booleans(),
+    group=TEXT,
+)
+
+
+@given(facts=st.dictionaries(TEXT, TEXT | st.integers(0, 9) | st.booleans()), turns=st.lists(TURNS, max_size=5))
+def test_what_was_kept_comes_back(facts, turns):
+    assert (facts, turns) == unpack(pack(facts, turns))
+
+
+def test_more_turns_than_are_encoded_together_come_back():
+    turns = [Turn(str(number), None, "user", "") for number in range(2 * state._BATCH + 1)]
+
+    assert ({}, turns) == unpack(pack({}, turns))
+
+
+def test_a_state_of_another_version_is_not_used(monkeypatch):
+    kept = pack({"a": 1}, [])
+    monkeypatch.setattr(state, "READER_VERSION", state.READER_VERSION + 1)
+
+    assert unpack(kept) is None
+
+
+@pytest.mark.parametrize("cut", [0, 1, 9, 15, -9, -1])
+def test_a_damaged_state_is_not_used(cut):
+    kept = pack({"a": "text"}, [Turn("1", None, "user", "")])
+
+    assert unpack(kept[:cut]) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"null", b"[1]", b"[2, {}]\n[[1]]", b"[2, {}]\n7", b"x"])
+def test_a_state_of_another_shape_is_not_used(content):
+
+    assert unpack(gzip.compress(content)) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("2026-07-01T10:00:00.123Z", "2026-07-01T10:00:00.123Z"),
+        ("2026-07-01T10:00:00Z", "2026-07-01T10:00:00.000Z"),
+        ("2026-07-01T12:00:00.123456+02:00", "2026-07-01T10:00:00.123Z"),
+        ("2026-07-01T10:00:00", "2026-07-01T10:00:00.000Z"),
+        ("2026-07-01 10:00:00", "2026-07-01T10:00:00.000Z"),
+        (1782900000, "2026-07-01T10:00:00.000Z"),
+        (1782900000123, "2026-07-01T10:00:00.123Z"),
+        (1782900000.5, "2026-07-01T10:00:00.500Z"),
+    ],
+)
+def test_times_of_all_forms_are_compared_as_one(given, expected):
+    """F-146: with and without a zone, and numbers."""
+    assert utc(given) == expected
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "yesterday",
+        "2026-99-99T99:99:99.999Z",
+        "abcd-ef-ghTij:kl:mn.opqZ",
+        "[REDACTED_PHONE]",
+        None,
+        True,
+        [],
+        {},
+        float("nan"),
+        float("inf"),
+        10**400,
+        -(10**20),
+        "0001-01-01T00:00:00+23:59",
+    ],
+    ids=repr,
+)
+def test_what_is_no_time_is_no_time(given):
+    assert utc(given) == ""
+
+
+@given(st.text(max_size=30) | st.integers() | st.floats() | st.datetimes().map(str) | st.none())
+def test_any_value_is_a_time_in_utc_or_none(value):
+    found = utc(value)
+
+    assert found == "" or (found.endswith("Z") and len(found) == 24 and datetime.fromisoformat(found))
+    assert found == utc(found)
+
+
+@pytest.mark.parametrize("value", [None, True, -1, 0, 1.5, "7", 2**63, 2**64 - 1, [], {}], ids=repr)
+def test_what_is_no_number_of_things_counts_nothing(value):
+    assert count(value) == 0
+
+
+def test_numbers_of_things_count():
+    assert count(200_000) == 200_000
+
+
+def test_a_path_is_a_text_that_the_system_accepts():
+    assert is_path("/srv/a b/ä")
+    assert not any(map(is_path, ["", "/srv\0", None, 1, []]))

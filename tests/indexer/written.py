@@ -1,0 +1,191 @@
+"""What the tests of the index write: sessions as values, logs on disk, a fast embedder, and everything an index holds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import apsw
+import numpy as np
+
+from indexer.paths import claude_home, codex_home, index_root
+from indexer.pieces import Piece
+from indexer.pipeline import document_of
+from indexer.store.base import Document, Reading
+from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.base import Checkpoint, LogFile
+from indexer.transcripts.claude import slug
+from indexer.transcripts.model import Session, Turn
+
+START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def moment(minutes: int) -> str:
+    return (START + timedelta(minutes=minutes)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class HashEmbedder:
+    """Unit vectors that depend on the text alone. Counts what it was asked."""
+
+    def __init__(self, model: str = "hash", dimensions: int = 16) -> None:
+        self.model = model
+        self.dimensions = dimensions
+        self.embedded: list[str] = []
+
+    def embed(self, texts: Sequence[str]):
+        self.embedded += texts
+        return np.stack([vector_of(f"{self.model} {text}", self.dimensions) for text in texts])
+
+
+def vector_of(text: str, dimensions: int = 16):
+    seed = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
+    vector = np.random.default_rng(seed).normal(size=dimensions).astype(np.float32)
+    return vector / np.linalg.norm(vector)
+
+
+# -- sessions as values
+
+
+def session_of(*texts: str, session_id: str = "s1", cwd: str = "", path: str = "", **facts) -> Session:
+    """User and assistant in turn, beginning with the user."""
+    turns = tuple(
+        Turn(f"t{i}", None, "assistant" if i % 2 else "user", moment(i), text, prompt=not i % 2)
+        for i, text in enumerate(texts)
+    )
+    facts = {"agent": "claude", "root_id": "t0", "last_activity": moment(len(texts)), "started": moment(0)} | facts
+    return Session(
+        session_id=session_id, source_path=Path(path or f"/logs/{session_id}.jsonl"), turns=turns, cwd=cwd, **facts
+    )
+
+
+def reading_of(session: Session, size: int = 1000, **facts) -> Reading:
+    file = LogFile(session.agent, session.source_path, size, 1, 1)
+    return Reading(file, "1", Checkpoint(size, 3, "probe", b"state"), **facts)
+
+
+def save(store: SqliteStore, session: Session, size: int = 1000) -> Document:
+    document, _ = document_of(session)
+    store.save(reading_of(session, size), document)
+    return document
+
+
+def piece(text: str, exchange: int = 0, role: str = "assistant", turn: int = 0) -> Piece:
+    return Piece(role, text, turn, f"m{turn}", exchange)
+
+
+# -- logs on disk
+
+
+def claude_records(
+    session_id: str, cwd: str, texts: Sequence[str], first: int = 0, parent: str | None = None
+) -> list[dict]:
+    records = []
+    for number, text in enumerate(texts, first):
+        role = "assistant" if number % 2 else "user"
+        content = [{"type": "text", "text": text}] if number % 2 else text
+        identity = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{number} {text} {parent}"))
+        records.append({
+            "type": role, "uuid": identity, "parentUuid": parent, "sessionId": session_id, "cwd": cwd, "version": "2.1.0",
+            "timestamp": moment(number), "message": {"role": role, "content": content, "id": f"msg{number}", "model": "m"},
+        })  # fmt: skip
+        parent = identity
+    return records
+
+
+def claude_log(session_id: str, cwd: str, *texts: str, folder: str = "", tail: bytes = b"") -> Path:
+    path = claude_home() / "projects" / (folder or slug(cwd)) / f"{session_id}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(lines(claude_records(session_id, cwd, texts)) + tail)
+    return path
+
+
+def codex_log(session_id: str, cwd: str, *texts: str) -> Path:
+    path = codex_home() / "sessions/2026/01/02" / f"rollout-2026-01-02T03-04-05-{session_id}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    meta = {"id": session_id, "timestamp": moment(0), "cwd": cwd, "originator": "codex-tui", "cli_version": "0.100.0"}
+    records = [{"timestamp": moment(0), "type": "session_meta", "payload": meta}]
+    for number, text in enumerate(texts):
+        role, kind = ("assistant", "output_text") if number % 2 else ("user", "input_text")
+        payload = {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
+        records.append({"timestamp": moment(number), "type": "response_item", "payload": payload})
+    path.write_bytes(lines(records))
+    return path
+
+
+def lines(records: Sequence[dict]) -> bytes:
+    return b"".join(json.dumps(record).encode() + b"\n" for record in records)
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+    later = path.stat().st_mtime_ns + 1_000_000_000  # a file system may be too coarse to see it
+    os.utime(path, ns=(later, later))
+
+
+# -- everything an index holds
+
+
+def content(path: Path) -> dict:
+    """Everything that can be found in an index and its exports, without row numbers."""
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    db.enable_load_extension(enable=True)
+    from indexer.store.connection import vector_extension
+
+    db.load_extension(vector_extension())
+    session_names = (
+        "agent, session_id, path, cwd, resolved_cwd, repo_root, git_branch, title, version, started, last_activity, "
+        "origin, parent_id, root_id, turns, prompts, tokens, compactions"
+    )
+    chunk_of = dict(
+        db.execute(
+            "SELECT chunks.id, key || hex(hash) FROM chunks JOIN parts ON parts.id = part JOIN projects ON projects.id = project"
+        ).fetchall()
+    )
+    texts = [text for (text,) in db.execute("SELECT text FROM chunks")]
+    words = sorted({word for text in texts for word in text.lower().split() if word.isalnum()})
+    session_of_row = dict(db.execute("SELECT id, session_id FROM sessions").fetchall())
+    found = {
+        word: (
+            sorted(
+                chunk_of[row]
+                for (row,) in db.execute("SELECT rowid FROM chunk_words WHERE chunk_words MATCH ?", (f'"{word}"',))
+            ),
+            sorted(
+                session_of_row[row]
+                for (row,) in db.execute("SELECT rowid FROM session_words WHERE session_words MATCH ?", (f'"{word}"',))
+            ),
+        )
+        for word in words
+    }
+    vectors = {}
+    if db.execute("SELECT 1 FROM meta WHERE key = 'model'").fetchone():
+        vectors = {
+            chunk_of[row]: np.frombuffer(blob, dtype=np.float32)
+            for row, blob in db.execute("SELECT rowid, embedding FROM chunk_vectors")
+        }
+    return {
+        "sessions": db.execute(f"SELECT {session_names} FROM sessions ORDER BY agent, session_id").fetchall(),  # noqa: S608
+        "placements": db.execute(
+            "SELECT session_id, position, hash, text, turn, message_id, role, exchange FROM placements "
+            "JOIN sessions ON sessions.id = session JOIN chunks ON chunks.id = chunk ORDER BY session_id, position"
+        ).fetchall(),
+        "chunks": sorted(chunk_of.values()),
+        "logs": db.execute(
+            "SELECT path, size, mtime_ns, version, offset, lines, probe, skipped, broken FROM files ORDER BY path"
+        ).fetchall(),
+        "words": found,
+        "vectors": vectors,
+        "exports": {
+            str(file.relative_to(index_root())): file.read_bytes() for file in index_root().rglob("*") if file.is_file()
+        },
+    }
+
+
+def same_vectors(one: dict, other: dict) -> bool:
+    return one.keys() == other.keys() and all(np.allclose(one[key], other[key], atol=1e-5) for key in one)

@@ -1,0 +1,259 @@
+"""The commands, in this process: what they print and where, and how they end."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.smart_fork.world import BrokenModel
+
+RETRY = "add retry with backoff to the uploader"
+DONE = "The uploader retries five times"
+
+
+@pytest.fixture
+def forked(monkeypatch) -> list[tuple]:
+    calls: list[tuple] = []
+
+    def fork_session(session: str, prompt: str | None = None, **more: object) -> dict:
+        calls.append((session, prompt, more))
+        return {
+            "session_name": "w", "worker_id": "claude-1", "terminal_id": "@1", "resume_session_id": session,
+            "new_session_id": None, "command": "claude --resume x", "cwd": "/x", "place": "tmux", "log": "/x/log",
+            "attach": "tmux attach", "warnings": ["mind the gap"],
+        }  # fmt: skip
+
+    monkeypatch.setattr("smart_fork.launch.fork_session", fork_session)
+    return calls
+
+
+class TestFind:
+    def test_results_for_a_person(self, run, world, shop):
+        knows = world.claude(shop, RETRY, DONE)
+
+        done = run("find", RETRY)
+
+        assert done.code == 0
+        assert f"smart-fork fork {knows[:8]}" in done.out
+        assert "│ User: add retry with backoff" in done.out
+        assert "message 0" in done.out
+        assert done.err == ""
+
+    def test_json_is_all_there_is_on_stdout(self, run, world, shop):
+        knows = world.codex(shop, RETRY, DONE)
+
+        done = run("find", RETRY, "--json", "--agent", "codex", "--limit", "1", "--no-snippets")
+
+        answer = json.loads(done.out)
+        assert [hit["session_id"] for hit in answer["results"]] == [knows]
+        assert "snippet" not in answer["results"][0]
+        assert done.err == ""
+
+    def test_three_only_where_there_is_no_session_at_all(self, run, world, shop):
+        world.claude(world.repository("elsewhere"), RETRY, DONE)
+        assert run("find", RETRY).code == 3
+        assert run("find", RETRY, "--all-projects").code == 0
+        world.claude(shop, RETRY, DONE)
+        assert run("find", RETRY, "--min-score", "1").code == 0
+        assert run("find", RETRY, "--agent", "codex").code == 3
+
+    def test_what_is_missing_is_said_with_who_completes_it(self, run, world, shop, monkeypatch):
+        monkeypatch.setattr("smart_fork.background.configured_embedder", BrokenModel)
+        world.claude(shop, RETRY, DONE)
+
+        done = run("find", RETRY)
+
+        assert done.code == 0
+        assert "Searched by lexical only: vector search failed" in done.err
+        assert "not complete yet: 0 of 1 passages" in done.err
+        assert "`smart-fork index run` completes it" in done.err
+
+    def test_the_rest_is_left_to_a_process_in_the_background(self, run, world, shop, monkeypatch):
+        started = []
+        monkeypatch.setattr("smart_fork.background.configured_embedder", BrokenModel)
+        monkeypatch.setattr(
+            "smart_fork.processes.SystemProcesses.start", lambda _, argv, **more: started.append((argv, more))
+        )
+        monkeypatch.delenv("SMART_FORK_BACKGROUND")
+        world.claude(shop, RETRY, DONE)
+
+        done = run("find", RETRY)
+
+        assert "being done in the background" in done.err
+        assert started[0][0][-4:] == ["smart_fork", "index", "run", "--if-idle"]
+        assert started[0][1]["log"] == world.home / ".smart-fork/logs/index.log"
+
+    def test_without_an_index_the_recent_sessions_and_the_next_steps(self, run, world, shop, monkeypatch):
+        monkeypatch.setenv("SMART_FORK_INDEXING", "false")
+        assert run("find", RETRY).code == 3
+        knows = world.claude(shop, RETRY, DONE)
+
+        done = run("find", RETRY)
+
+        assert done.code == 1
+        assert knows in done.out
+        assert "  1. Run `smart-fork index run`" in done.err
+        assert json.loads(run("find", RETRY, "--json").out)["error"] == "index_not_available"
+
+    def test_indexing_switched_off_is_said(self, run, world, shop, monkeypatch):
+        world.claude(shop, RETRY, DONE)
+        run("find", RETRY)
+        monkeypatch.setenv("SMART_FORK_INDEXING", "false")
+
+        assert "newer than the index was not searched" in run("find", RETRY).err
+
+    @pytest.mark.parametrize("intent", ["--help", "-rf /", "--json", "-"])
+    def test_an_intent_with_a_dash_goes_after_two_dashes(self, run, world, shop, intent):
+        world.claude(shop, intent, DONE)
+
+        done = run("find", "--json", "--", intent)
+
+        assert json.loads(done.out)["query"] == intent
+
+    def test_nothing_steers_the_terminal(self, run, world, shop):
+        folder = shop / "\x1b]0;owned\x07"
+        folder.mkdir()
+        session_id = world.claude(folder, "\x1b[31mretry\x9b0m", "\x1b[2J done", gitBranch="\x1b[5m")
+        (world.home / "bin/claude").unlink()
+
+        for words in (["find", "retry"], ["list", "-A"], ["show", session_id], ["index", "status"]):
+            done = run(*words)
+            assert done.code == 0, done
+            assert not {"\x1b", "\x07", "\x9b"} & set(done.out + done.err)
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("words", "code", "text"),
+        [
+            (["find"], 2, "intent"),
+            (["find", " "], 2, "intent is required"),
+            (["find", "x", "--limit", "0"], 2, "limit must be at least 1"),
+            (["find", "x", "--limit", "many"], 2, "--limit"),
+            (["find", "x", "--min-score", "nan"], 2, "min_score must be a finite number"),
+            (["find", "x", "--agent", "gemini"], 2, "gemini"),
+            (["find", "x", "--project", "/no/such"], 2, "project_path does not exist: /no/such"),
+            (["find", "x", "--colour"], 2, "--colour"),
+            (["list", "--limit", "0"], 2, "limit"),
+            (["show", "short"], 2, "too short"),
+            (["show", "12345678"], 3, "Session not found: 12345678"),
+            (["fork", "12345678", "--at", "²"], 2, "not a message number"),
+            (["fork", "12345678"], 3, "Session not found"),
+        ],
+    )
+    def test_each_has_its_code_its_text_and_pure_json(self, run, words, code, text):
+        plain, as_json = run(*words), run(*words, "--json")
+
+        assert plain.code == as_json.code == code
+        assert plain.out == ""
+        assert text in plain.err
+        assert text in json.loads(as_json.out)["error"]
+
+    def test_a_damaged_index_says_what_to_do(self, run, world):
+        state = world.home / ".smart-fork"
+        state.mkdir()
+        (state / "index.db").write_bytes(b"this is no database" * 100)
+
+        for words in (["index", "status"], ["index", "run"]):
+            done = run(*words, "--json")
+            assert done.code == 1
+            assert "Delete" in json.loads(done.out)["hint"]
+
+    def test_what_nobody_thought_of_is_one_line(self, run, monkeypatch):
+        monkeypatch.setattr("smart_fork.listing.list_recent", lambda *_, **__: 1 / 0)
+
+        done = run("list", "--json")
+
+        assert done.code == 1
+        assert "ZeroDivisionError" in json.loads(done.out)["error"]
+        assert "Traceback" not in done.err
+        assert "Traceback" in run("--verbose", "list").err
+
+    def test_an_interrupted_command_ends_as_one(self, run, monkeypatch):
+        def interrupt(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("smart_fork.listing.list_recent", interrupt)
+
+        assert run("list").code == 130
+
+
+class TestListAndShow:
+    def test_a_list_for_a_person(self, run, world, shop):
+        session_id = world.codex(shop, "one", "1")
+        world.claude(world.repository("elsewhere"), "two", "2")
+
+        assert run("list").out.split()[:2] == [session_id[:13], "codex"]
+        assert len(run("list", "--all-projects").out.splitlines()) == 2
+        assert "No sessions here. --all-projects looks everywhere." in run("list", "--agent", "claude").err
+
+    def test_a_conversation_and_a_part_of_it(self, run, world, shop):
+        session_id = world.claude(shop, *"abcdefgh")
+
+        assert "## 7 · assistant" in run("show", session_id[:8]).out
+        part = run("show", session_id, "--at", "4", "-C", "1").out
+        assert [f"## {number} ·" in part for number in range(8)] == [
+            False,
+            False,
+            False,
+            True,
+            True,
+            True,
+            False,
+            False,
+        ]
+        assert [
+            one["number"] for one in json.loads(run("show", session_id, "--json", "--at", "0").out)["messages"]
+        ] == [0, 1, 2, 3]
+
+    def test_what_is_left_of_a_deleted_log(self, run, world, shop):
+        session_id = world.claude(shop, RETRY, DONE)
+        run("index", "run")
+        world.log_of(session_id).unlink()
+
+        assert DONE in run("show", session_id).out
+        assert DONE in json.loads(run("show", session_id, "--json").out)["markdown"]
+
+
+class TestFork:
+    def test_everything_reaches_the_library_as_it_was_typed(self, run, forked, monkeypatch):
+        monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", "asking")
+        done = run(
+            "fork",
+            "60309e1e",
+            "--at",
+            "4",
+            "--worktree-name",
+            "api",
+            "--in",
+            "process",
+            "--cwd",
+            "/x",
+            "--name",
+            "n",
+            "--",
+            "--fix; it",
+        )
+
+        assert forked == [
+            (
+                "60309e1e",
+                "--fix; it",
+                {
+                    "at": 4, "worktree": "api", "place": "process", "cwd": "/x", "name": "n", "dry_run": False,
+                    "caller_session_id": "asking",
+                },
+            )
+        ]  # fmt: skip
+        assert done.code == 0
+        assert "Forked 60309e1e as (id not known yet)" in done.out
+        assert "watch it: tmux attach" in done.out
+        assert done.err == "note: mind the gap\n"
+
+    def test_a_dry_run_prints_the_command_alone(self, run, forked):
+        assert run("fork", "60309e1e", "--dry-run").out == "claude --resume x\n"
+
+    def test_json(self, run, forked):
+        assert json.loads(run("fork", "60309e1e", "-w", "--json").out)["worker_id"] == "claude-1"
+        assert forked[0][2]["worktree"] is True

@@ -1,0 +1,84 @@
+"""The installed program, as a shell runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = {"anyio", "apsw", "mcp", "numpy", "sentence_transformers", "torch"}
+
+
+def run(*words: str, **env: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "smart_fork", *words], capture_output=True, check=False, env=os.environ | env
+    )
+
+
+@pytest.mark.parametrize("words", [["--help"], ["find", "--help"], ["index", "--help"], ["mcp", "-h"], ["--version"]])
+def test_help_imports_nothing_heavy(words):
+    code = (
+        f"import sys; sys.argv = ['smart-fork', *{words!r}]\nfrom smart_fork.cli import main\n"
+        "try: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert set() == HEAVY & set(done.stderr.split())
+    assert done.stdout
+
+
+def test_it_completes_in_shells():
+    assert b"--install-completion" in run("--help", COLUMNS="200").stdout
+    assert b"complete" in run("--show-completion", "bash").stdout
+    asked = {"_SMART_FORK_COMPLETE": "complete_bash", "COMP_WORDS": "smart-fork fi", "COMP_CWORD": "1"}
+    program = Path(sys.executable).with_name("smart-fork")
+    if not program.exists():
+        pytest.skip("smart-fork is not installed beside this Python")
+    assert b"find" in subprocess.run([program], capture_output=True, check=True, env=os.environ | asked).stdout.split()
+
+
+@pytest.mark.parametrize("words", [["list"], ["list", "--json"], ["--help"], ["index", "path"]])
+def test_a_reader_that_has_seen_enough_ends_it_quietly(world, shop, words):
+    world.claude(shop, "one", "1")
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing) as nobody_reads:
+        done = subprocess.run(
+            [sys.executable, "-m", "smart_fork", *words],
+            stdout=nobody_reads,
+            stderr=subprocess.PIPE,
+            cwd=shop,
+            check=False,
+        )
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_file_names_that_are_no_text_are_printed_all_the_same(world):
+    folder = os.fsencode(world.repository("shop")) + b"/\xff"
+    Path(os.fsdecode(folder)).mkdir()
+
+    done = run("find", "x", "--json", "--project", os.fsdecode(folder))
+
+    assert done.returncode == 3
+    assert os.fsencode(json.loads(done.stdout)["project_path"]) == folder
+
+
+def test_the_real_model_finds_by_meaning(world, shop):
+    knows = world.claude(
+        shop, "When the transfer breaks off, try again a few times and wait longer each time", "It does now"
+    )
+    world.claude(shop, "Paint the logo of the shop blue", "It is blue now")
+
+    assert run("index", "run").returncode == 0
+    done = run("find", "retry failed uploads with exponential backoff", "--json", "--project", str(shop))
+
+    answer = json.loads(done.stdout)
+    assert done.returncode == 0, done.stderr
+    assert answer["search_mode"] == "hybrid"
+    assert answer["results"][0]["session_id"] == knows
+    assert done.stderr == b""

@@ -1,0 +1,39 @@
+"""Running a command in this process."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+
+import pytest
+
+from smart_fork.cli import main
+from tests.smart_fork.world import WordsModel
+
+__all__ = ["command_model", "run"]
+
+
+@pytest.fixture
+def command_model(monkeypatch):
+    """The commands use the model that needs no weights."""
+    for name in ("smart_fork.background", "smart_fork.doctor", "indexer.models"):
+        monkeypatch.setattr(f"{name}.configured_embedder", WordsModel)
+    for name in ("indexer", "smart_fork"):  # the program sets their logs up for itself
+        monkeypatch.setattr(logging.getLogger(name), "handlers", [])
+        monkeypatch.setattr(logging.getLogger(name), "level", logging.NOTSET)
+
+
+@pytest.fixture
+def run(capsys, monkeypatch, shop, command_model):
+    """Run a command in the repository; gives its exit code, stdout and stderr."""
+    monkeypatch.chdir(shop)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def command(*words: str) -> SimpleNamespace:
+        monkeypatch.setattr("sys.argv", ["smart-fork", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return SimpleNamespace(code=ended.value.code, out=said.out, err=said.err)
+
+    return command

@@ -1,0 +1,90 @@
+"""Sessions, repositories, programs and places for the tests of finding and forking."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import uuid
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+from smart_fork.staging import folder_of
+from tests.smart_fork.forks import SESSION, codex_path, codex_records, said, text, write_log
+from tests.smart_fork.world import shop, world
+
+__all__ = ["shop", "world"]  # fixtures, defined beside what they are made of
+
+
+@pytest.fixture
+def repo(home: Path) -> Path:
+    """A git repository with one commit."""
+    folder = home / "shop"
+    folder.mkdir()
+    (folder / "README.md").write_text("# shop\n")
+    for words in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "First"]):
+        subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture
+def claude_session(home: Path, repo: Path) -> Path:
+    """A session of Claude Code in `repo`: two exchanges, the first with a tool call, beside attachments and an abandoned turn."""
+    records = [
+        {"type": "mode", "mode": "normal", "sessionId": SESSION},
+        said("u1", None, "user", "add retry", cwd=str(repo)),
+        {
+            "type": "attachment",
+            "uuid": "x1",
+            "parentUuid": "u1",
+            "attachment": {"type": "skill_listing"},
+            "sessionId": SESSION,
+        },
+        said("a1", "x1", "assistant", [{"type": "thinking", "thinking": "hm", "signature": "sig=="}], cwd=str(repo)),
+        said("a2", "a1", "assistant", text("I look"), cwd=str(repo)),
+        said("a3", "a2", "assistant", [{"type": "tool_use", "id": "t1", "name": "Read", "input": {}}], cwd=str(repo)),
+        said("s1", None, "user", "sub-agent", isSidechain=True),
+        said("r1", "a3", "user", [{"type": "tool_result", "tool_use_id": "t1", "content": "ok"}], cwd=str(repo)),
+        said("a4", "r1", "assistant", text("Retry is there"), cwd=str(repo)),
+        said("dead", "a4", "user", "abandoned", cwd=str(repo)),
+        said("u2", "a4", "user", "and the docs", cwd=str(repo)),
+        said("a5", "u2", "assistant", text("Docs are there"), cwd=str(repo)),
+    ]
+    return write_log(folder_of(repo) / f"{SESSION}.jsonl", records)
+
+
+@pytest.fixture
+def codex_session(home: Path, repo: Path) -> Path:
+    """A session of Codex in `repo`: two finished turns."""
+    return write_log(codex_path(home, SESSION), codex_records(SESSION, repo, ["add retry", "and the docs"]))
+
+
+@pytest.fixture
+def programs(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with files named claude and codex, which is PATH's first."""
+    folder = home / "bin"
+    folder.mkdir()
+    for name in ("claude", "codex"):
+        (folder / name).write_text("#!/bin/sh\nexit 1\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    return folder
+
+
+@pytest.fixture
+def private_tmux(monkeypatch: pytest.MonkeyPatch):
+    """A tmux server of this test's own, ended with it. Call it to run a tmux command."""
+    if not which("tmux"):
+        pytest.skip("tmux is not installed")
+    socket = f"smart-fork-test-{uuid.uuid4().hex[:12]}"
+    monkeypatch.setenv("SMART_FORK_TMUX_SOCKET", socket)
+    # Its first session keeps it alive, and reads no settings of whoever runs the suite.
+    command = ["tmux", "-L", socket, "-f", os.devnull]
+    subprocess.run([*command, "new-session", "-d", "-s", "first", "sleep 600"], check=True, capture_output=True)
+
+    def tmux(*words: str) -> str:
+        return subprocess.run([*command, *words], check=True, capture_output=True, text=True).stdout
+
+    yield tmux
+    subprocess.run([*command, "kill-server"], check=False, capture_output=True)

@@ -1,0 +1,74 @@
+"""Who calls, by what the real clients say of themselves."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from smart_fork.caller import Caller, identify
+
+CALL = "toolu_01ABCDEFGHIJ"
+
+
+def test_claude_code_by_its_environment(shop):
+    env = {"CLAUDE_CODE_SESSION_ID": "s1", "CLAUDE_PROJECT_DIR": str(shop)}
+
+    assert identify("claude-code", {}, (), env, Path("/")) == Caller("claude", "s1", str(shop))
+
+
+def test_after_clear_the_call_itself_says_in_which_session_it_stands(world, shop):
+    old, new = world.claude(shop, "one", "1"), world.claude(shop, "two", CALL)
+    env = {"CLAUDE_CODE_SESSION_ID": old}
+
+    caller = identify("claude-code", {"claudecode/toolUseId": CALL}, (shop.as_uri(),), env, Path("/"))
+
+    assert caller == Caller("claude", new, str(shop))
+
+
+@pytest.mark.parametrize("call", ["", "t", "toolu_unknown_anywhere", 7, None])
+def test_a_call_that_is_nowhere_leaves_the_environment(world, shop, call):
+    world.claude(shop, "one t", "1")
+    env = {"CLAUDE_CODE_SESSION_ID": "s1"}
+
+    assert identify("claude-code", {"claudecode/toolUseId": call}, (), env, shop).session_id == "s1"
+
+
+def test_a_fifo_among_the_logs_is_not_waited_for(world, shop):
+    session_id = world.claude(shop, "one", CALL)
+    os.mkfifo(world.log_of(session_id).with_name("newest.jsonl"))
+
+    assert identify("claude-code", {"claudecode/toolUseId": CALL}, (), {}, shop).session_id == session_id
+
+
+def test_codex_by_what_each_call_carries(shop):
+    """Under its daemon neither the environment nor the working directory tells anything."""
+    meta = {"threadId": "t1", "sessionId": "s1", "x-codex-turn-metadata": {"workspaces": {"/gone": {}, str(shop): {}}}}
+
+    assert identify("codex-mcp-client", meta, (), {}, Path("/")) == Caller("codex", "t1", str(shop))
+    assert identify("codex-mcp-client", {"sessionId": "s1"}, (), {}, shop) == Caller("codex", "s1", str(shop))
+
+
+@pytest.mark.parametrize(
+    "meta", [{"threadId": 7}, {"x-codex-turn-metadata": "text"}, {"x-codex-turn-metadata": {"workspaces": ["a"]}}]
+)
+def test_odd_data_is_no_caller(shop, meta):
+    assert identify("codex-mcp-client", meta, (), {}, shop) == Caller("codex", None, str(shop))
+
+
+@pytest.mark.parametrize(
+    "root", ["https://example.com/x", "file:///no/such", "file://[", "file:///nul%00byte", "relative"]
+)
+def test_a_root_that_is_no_folder_is_passed_over(shop, root):
+    assert identify("claude-code", {}, (root,), {}, shop).project == str(shop)
+
+
+def test_a_root_may_have_blanks(world):
+    folder = world.repository("my shop ü")
+
+    assert identify("x", {}, (folder.as_uri(),), {}, Path("/")).project == str(folder)
+
+
+def test_the_root_of_the_disk_is_no_project():
+    assert identify(None, {}, (), {}, Path("/")) == Caller(None, None, None)

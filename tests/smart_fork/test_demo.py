@@ -1,0 +1,274 @@
+import itertools
+import json
+import stat
+import subprocess
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from indexer.project import project_of
+from indexer.redact import redact
+from indexer.transcripts.claude import ClaudeAdapter, slug
+from indexer.transcripts.codex import CodexAdapter
+from smart_fork.demo import harbor, parcel, run_git, write_demo_home
+from smart_fork.demo.clock import Clock, ordered_id, random_id, stamp
+from smart_fork.errors import ProgramFailed, ProgramMissing
+
+NOW = datetime(2026, 3, 9, 17, 30, tzinfo=UTC)
+SCRIPTED = parcel.SESSIONS + harbor.SESSIONS
+
+
+@pytest.fixture
+def demo(home, monkeypatch):
+    written = write_demo_home(home / "demo", now=NOW)
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(written.home / ".claude"))
+    monkeypatch.setenv("CODEX_HOME", str(written.home / ".codex"))
+    return written
+
+
+@pytest.fixture
+def sessions(demo):
+    """Every session that a reader finds, by the name of its script."""
+    by_prompt = {}
+    for adapter in (ClaudeAdapter(), CodexAdapter()):
+        for file in adapter.discover():
+            result = adapter.read(file.path)
+            assert () == result.broken
+            assert result.session is not None, result.skipped
+            prompts = [turn.text for turn in result.session.turns if turn.prompt]
+            by_prompt[prompts[-1]] = result.session
+    return {scripted.name: by_prompt[scripted.asked[-1].prompt] for scripted in SCRIPTED}
+
+
+def records_of(session):
+    return [json.loads(line) for line in session.source_path.read_text("utf-8").splitlines()]
+
+
+def git(folder, *arguments):
+    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_every_scripted_session_is_read_and_nothing_else(demo, sessions):
+    found = [file.path for adapter in (ClaudeAdapter(), CodexAdapter()) for file in adapter.discover()]
+    assert sorted(found) == sorted(session.source_path for session in sessions.values())
+    assert [6, 4] == [sum(s.agent == agent for s in sessions.values()) for agent in ("claude", "codex")]
+
+
+def test_two_repositories_are_real_ones_with_a_commit_and_nothing_to_commit(demo):
+    assert ["parcel", "harbor"] == [folder.name for folder in demo.repositories]
+    for folder in demo.repositories:
+        assert project_of(folder).git
+        assert "main" == git(folder, "branch", "--show-current")
+        assert 1 == len(git(folder, "log", "--oneline").splitlines())
+        assert "" == git(folder, "status", "--porcelain")
+
+
+def test_each_session_is_of_a_repository_and_says_so_in_its_folders_name(demo, sessions):
+    folders = {folder.name: str(folder) for folder in demo.repositories}
+    for scripted in SCRIPTED:
+        session = sessions[scripted.name]
+        assert folders[scripted.repository] == session.cwd
+        assert scripted.branch == session.git_branch
+        if session.agent == "claude":
+            assert slug(session.cwd) == session.source_path.parent.name
+
+
+def test_the_expected_answer_is_a_session_of_the_project_in_other_words(demo, sessions):
+    answer = sessions["retries"]
+    assert demo.expected_session_id == answer.session_id
+    assert str(demo.project) == answer.cwd
+    said = " ".join(turn.text for turn in answer.turns).lower()
+    for word in ("downloader", "survive", "shaky", "network"):
+        assert word in demo.intent
+        assert word not in said
+
+
+def test_what_was_asked_said_and_done_is_what_the_script_says(sessions):
+    for scripted in SCRIPTED:
+        if scripted.fork_of:
+            continue
+        session = sessions[scripted.name]
+        expected = [asked.prompt for asked in scripted.asked if not asked.rewound]
+        assert expected == [turn.text for turn in session.turns if turn.prompt]
+        assert any(turn.tool_calls for turn in session.turns)
+        assert len(expected) >= 1 if scripted.automated else 3 <= len(expected) <= 8
+    failed = {
+        name for name, session in sessions.items() if any(r.is_error for t in session.turns for r in t.tool_results)
+    }
+    assert {"retries", "spreadsheet", "settings", "flaky-login", "leak", "ci-cache", "migration"} <= failed
+
+
+def test_every_answer_is_finished_so_that_it_can_be_gone_on_with(sessions):
+    for session in sessions.values():
+        turn = session.turns[-1]
+        assert "assistant" == turn.role
+        assert turn.text
+
+
+def test_actions_are_told_by_file_command_and_exit_status(sessions):
+    for name, edit, run, note in (
+        ("retries", "parcel/retry.py", "run pytest -q tests/test_retry.py", "exit 1: F.."),
+        (
+            "migration",
+            "edit db/migrate.ts",
+            "run npm run migrate -- --dry-run",
+            "exit 1: ERROR: CREATE INDEX CONCURRENTLY",
+        ),
+    ):
+        turns = sessions[name].turns
+        actions = [call.action for turn in turns for call in turn.tool_calls]
+        assert any(action.startswith("edit ") and action.endswith(edit.removeprefix("edit ")) for action in actions)
+        assert run in actions
+        assert any(result.note.startswith(note) for turn in turns for result in turn.tool_results)
+
+
+def test_every_call_has_its_result(sessions):
+    for session in sessions.values():
+        calls = [call.id for turn in session.turns for call in turn.tool_calls]
+        assert len(calls) == len(set(calls))
+        assert calls == [result.tool_use_id for turn in session.turns for result in turn.tool_results]
+
+
+def test_what_was_taken_back_is_in_the_log_but_not_in_the_conversation(sessions):
+    session = sessions["flaky-login"]
+    [taken_back] = [asked.prompt for asked in harbor.FLAKY_LOGIN.asked if asked.rewound]
+    assert taken_back in [record["message"]["content"] for record in records_of(session) if record["type"] == "user"]
+    assert taken_back not in [turn.text for turn in session.turns]
+
+
+def test_a_claude_fork_shares_its_parents_records_but_for_the_session_id(sessions):
+    parent, fork = (records_of(sessions[name]) for name in ("spreadsheet", "spreadsheet-fork"))
+    inherited = [record for record in parent if "uuid" in record]
+    taken_over = [record for record in fork if "uuid" in record][: len(inherited)]
+    own = sessions["spreadsheet-fork"].session_id
+    assert own != sessions["spreadsheet"].session_id
+    assert [record | {"sessionId": own} for record in inherited] == taken_over
+    assert not any("forkedFrom" in record for record in fork)
+    assert sessions["spreadsheet"].root_id == sessions["spreadsheet-fork"].root_id
+    assert len(sessions["spreadsheet"].turns) < len(sessions["spreadsheet-fork"].turns)
+
+
+def test_a_codex_fork_holds_only_what_came_after_and_is_read_with_its_parent(sessions):
+    parent, fork = sessions["settings"], sessions["settings-fork"]
+    before, after = records_of(parent), records_of(fork)
+    assert list(range(len(before))) == [record["ordinal"] for record in before]
+    assert list(range(len(before), len(before) + len(after))) == [record["ordinal"] for record in after]
+    base = after[0]["payload"]["history_base"]
+    assert parent.source_path.stat().st_size == base["end_byte_offset"]
+    assert (parent.session_id, parent.session_id) == (fork.parent_id, base["thread_id"])
+    asked = [asked.prompt for scripted in (parcel.SETTINGS, parcel.SETTINGS_FORK) for asked in scripted.asked]
+    assert asked == [turn.text for turn in fork.turns if turn.prompt]
+    assert parent.root_id == fork.root_id
+
+
+def test_codex_sessions_that_share_nothing_have_the_older_form(sessions):
+    for name in ("ci-cache", "migration"):
+        records = records_of(sessions[name])
+        assert not any("ordinal" in record for record in records)
+        kinds = [record["payload"].get("type") for record in records if record["type"] == "event_msg"]
+        assert {"user_message", "agent_message", "token_count", "task_complete"} <= set(kinds)
+
+
+def test_the_sub_agents_file_lies_beside_its_session_and_is_not_one(demo, sessions):
+    leak = sessions["leak"]
+    [file] = (leak.source_path.with_suffix("") / "subagents").iterdir()
+    records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    assert file.name == f"agent-{records[0]['agentId']}.jsonl"
+    assert all(record["isSidechain"] and record["sessionId"] == leak.session_id for record in records)
+    assert ClaudeAdapter().read(file).session is None
+
+
+def test_only_the_automated_session_was_not_started_by_a_person(sessions):
+    assert {"review"} == {name for name, session in sessions.items() if session.origin != "person"}
+    assert {"sdk-cli"} == {record["entrypoint"] for record in records_of(sessions["review"]) if "entrypoint" in record}
+
+
+def test_claude_records_form_one_chain_to_the_leaf(sessions):
+    for session in sessions.values():
+        if session.agent == "codex":
+            continue
+        records = records_of(session)
+        chained = [record for record in records if "uuid" in record]
+        known = {record["uuid"] for record in chained}
+        assert len(chained) == len(known)
+        assert [None] == [record["parentUuid"] for record in chained if record["parentUuid"] not in known]
+        assert records[-1]["leafUuid"] == chained[-1]["uuid"]
+        assert {session.session_id} == {record["sessionId"] for record in records if "sessionId" in record}
+
+
+def test_dates_are_recent_in_order_and_those_of_the_files(sessions):
+    for scripted in SCRIPTED:
+        session = sessions[scripted.name]
+        last = datetime.fromisoformat(session.last_activity)
+        assert NOW - timedelta(days=21) < datetime.fromisoformat(session.started) <= last < NOW
+        assert abs(session.source_path.stat().st_mtime - last.timestamp()) < 1
+        stamps = [record["timestamp"] for record in records_of(session) if "timestamp" in record]
+        assert sorted(stamps) == stamps
+
+
+def test_logs_are_for_their_owner_alone(sessions):
+    assert {0o600} == {stat.S_IMODE(session.source_path.stat().st_mode) for session in sessions.values()}
+
+
+def test_the_same_now_gives_the_same_home(demo, home):
+    def contents(folder):
+        return {path.name: path.read_text("utf-8") for path in folder.rglob("*.jsonl")}
+
+    def nowhere(arguments, _):
+        return "0" * 40 if arguments[0] == "rev-parse" else ""
+
+    first, second = (write_demo_home(home / "x", now=NOW, git=nowhere) for _ in range(2))
+    assert first == second
+    assert contents(demo.home).keys() == contents(first.home).keys()
+    once = contents(first.home)
+    write_demo_home(home / "x", now=NOW, git=nowhere)
+    assert once == contents(first.home)
+
+
+def test_without_a_date_the_sessions_are_of_the_last_weeks(home):
+    written = write_demo_home(home / "demo", git=lambda *_: "")
+    newest = max(path.stat().st_mtime for path in written.home.rglob("*.jsonl"))
+    assert 0 < datetime.now(UTC).timestamp() - newest < 3 * 24 * 3600
+
+
+def test_nothing_in_the_demo_looks_like_a_secret(demo):
+    for path in demo.home.rglob("*.jsonl"):
+        text = path.read_text("utf-8")
+        assert text == redact(text)
+
+
+def test_git_is_deaf_to_the_settings_of_whoever_runs_it(home, monkeypatch):
+    (home / ".gitconfig").write_text("[commit]\n\tgpgsign = true\n[init]\n\tdefaultBranch = odd\n")
+    monkeypatch.delenv("GIT_CONFIG_GLOBAL")
+    monkeypatch.setenv("GIT_DIR", str(home / "elsewhere"))
+    written = write_demo_home(home / "demo", now=NOW)
+    assert all((folder / ".git").is_dir() for folder in written.repositories)
+    assert not (home / "elsewhere").exists()
+
+
+def test_a_git_that_fails_or_is_missing_says_so(home, monkeypatch):
+    with pytest.raises(ProgramFailed, match="git rev-parse failed"):
+        run_git(["rev-parse", "--verify", "nothing"], home)
+    monkeypatch.setenv("PATH", str(home / "nothing"))
+    with pytest.raises(ProgramMissing):
+        run_git(["--version"], home)
+
+
+def test_ids_have_the_agents_forms_and_depend_on_their_names_alone():
+    assert 4 == uuid.UUID(random_id("a", 1)).version
+    assert random_id("a", 1) == random_id("a", 1) != random_id("a", 2)
+    early, late = ordered_id(NOW, "a"), ordered_id(NOW + timedelta(milliseconds=1), "a")
+    assert 7 == uuid.UUID(early).version
+    assert uuid.RFC_4122 == uuid.UUID(early).variant
+    assert early < late
+    assert int(NOW.timestamp() * 1000) == uuid.UUID(early).int >> 80
+
+
+def test_a_clock_only_goes_forward():
+    clock = Clock(NOW)
+    ticks = [clock.tick() for _ in range(50)]
+    assert all(timedelta(seconds=3) <= b - a < timedelta(seconds=21) for a, b in itertools.pairwise([NOW, *ticks]))
+    clock.pause()
+    assert clock.now - ticks[-1] >= timedelta(minutes=2)
+    assert "2026-03-09T17:30:00.000Z" == stamp(NOW)

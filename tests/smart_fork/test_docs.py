@@ -1,0 +1,160 @@
+"""What is documented is there, and what is there is documented."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from smart_fork import answers
+from smart_fork.cli import app
+from smart_fork.finding import Engine, Request, find
+from smart_fork.launch import ForkedSession
+from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.smart_fork.world import World
+
+ROOT = Path(__file__).resolve().parents[2]
+RETRY = "add retry with backoff to the uploader"
+
+
+def documented() -> dict[str, tuple[set[str], set[str]]]:
+    """For each heading of docs/json.md the keys that are always there, and those that may be."""
+    tables: dict[str, tuple[set[str], set[str]]] = {}
+    for part in re.split(r"^##+ ", (ROOT / "docs/json.md").read_text(), flags=re.MULTILINE)[1:]:
+        rows = re.findall(r"^\| `(\w+)`(\??) \|", part, re.MULTILINE)
+        tables[part.splitlines()[0]] = {key for key, may in rows if not may}, {key for key, may in rows if may}
+    return tables
+
+
+def assert_documented(heading: str, value: dict[str, Any]) -> None:
+    always, sometimes = documented()[heading]
+    assert always <= set(value) <= always | sometimes, heading
+
+
+def test_json_of_a_search(world: World, shop):
+    world.claude(shop, RETRY, "done")
+    (world.home / "bin/claude").unlink()
+    answer = world.find(RETRY, shop)
+
+    assert_documented("find and smart_fork", answer)
+    assert_documented("index", answer["index"])
+    assert_documented("results", answer["results"][0])
+    assert_documented("match", answer["results"][0]["match"])
+    assert_documented("lineage", answer["results"][0]["lineage"])
+
+
+def test_json_of_a_search_that_fails(world: World, shop, monkeypatch):
+    world.claude(shop, RETRY, "done")
+    world.find(RETRY, shop)
+    monkeypatch.setenv("SMART_FORK_INDEXING", "0")
+    assert_documented("index", world.find(RETRY, shop)["index"])
+    monkeypatch.setenv("SMART_FORK_HOME", "/dev/null/x")
+
+    answer = find(Request(RETRY, project_path=str(shop)), Engine(world.model))
+
+    assert_documented("index_not_available", answer)
+    assert_documented("sessions", answer["fallback_sessions"][0])
+
+
+def test_json_of_the_commands(run, world, shop):  # noqa: F811
+    session_id = world.claude(shop, RETRY, "done")
+    with world.log_of(session_id).open("a") as file:
+        file.write("{broken\n")
+
+    def out(*words: str) -> Any:
+        return json.loads(run(*words, "--json").out)
+
+    assert_documented("index run", report := out("index", "run"))
+    assert_documented("broken_logs", report["broken_logs"][0])
+    assert_documented("index status and index_status", status := out("index", "status"))
+    assert_documented("broken_logs", status["broken_logs"][0])
+    assert_documented("index path", out("index", "path"))
+    assert_documented("list and list_sessions", out("list"))
+    assert_documented("show and read_session", shown := out("show", session_id))
+    assert_documented("messages", shown["messages"][0])
+    assert_documented("doctor", checked := out("doctor"))
+    assert_documented("checks", checked["checks"][0])
+    assert_documented("errors", out("show", "12345678"))
+    world.log_of(session_id).unlink()
+    assert_documented("show and read_session", out("show", session_id))
+
+
+@pytest.mark.parametrize(
+    ("headings", "shape"),
+    [
+        (["find and smart_fork", "index_not_available"], answers.Found),
+        (["results"], answers.Result),
+        (["match"], answers.Match),
+        (["lineage"], answers.Lineage),
+        (["index"], answers.IndexState),
+        (["sessions"], answers.RecentSession),
+        (["forked_session"], answers.Forked),
+        (["list and list_sessions"], answers.Recent),
+        (["show and read_session"], answers.Conversation),
+        (["messages"], answers.Message),
+        (["index status and index_status"], answers.Status),
+        (["broken_logs"], answers.BrokenLog),
+    ],
+)
+def test_the_output_schemas_are_what_is_documented(headings, shape):
+    keys = [documented()[heading] for heading in headings]
+
+    assert set(shape.__annotations__) == set().union(*(always | sometimes for always, sometimes in keys))
+
+
+def test_a_fork_is_documented():
+    always, sometimes = documented()["forked_session"]
+
+    assert set(ForkedSession.__dataclass_fields__) == always
+    assert sometimes == {"forked_index"}
+
+
+def commands() -> dict[str, Any]:
+    group: Any = typer.main.get_command(app)
+    index = group.commands["index"]
+    return {
+        **{name: command for name, command in group.commands.items() if name != "index"},
+        **{f"index {name}": command for name, command in index.commands.items()},
+    }
+
+
+@pytest.mark.parametrize("name", sorted(commands()))
+def test_every_command_and_option_is_documented(name):
+    text = (ROOT / "docs/using.md").read_text()
+    section = text.split(f"\n## {name.split()[0]}\n")[1].split("\n## ")[0]
+    options = {option for one in commands()[name].params for option in one.opts if option.startswith("-")}
+
+    assert f"smart-fork {name}" in section
+    assert commands()[name].help
+    for option in options - {"--json", "--help", "-h"}:
+        assert f"`{option}`" in section, option
+
+
+def test_the_options_of_the_program_itself_are_documented():
+    text = (ROOT / "docs/using.md").read_text()
+    group: Any = typer.main.get_command(app)
+
+    assert [] == [option for one in group.params for option in one.opts if option not in text]
+
+
+def test_every_environment_variable_of_ours_is_documented_and_read():
+    source = "".join(path.read_text() for name in ("indexer", "smart_fork") for path in (ROOT / name).rglob("*.py"))
+    text = (ROOT / "docs/using.md").read_text()
+
+    assert set(re.findall(r"SMART_FORK_[A-Z_]+", source)) == set(re.findall(r"SMART_FORK_[A-Z_]+", text))
+    assert [] == [
+        name for name in re.findall(r"^\| `((?:CLAUDE|CODEX)_\w+)`", text, re.MULTILINE) if name not in source
+    ]
+
+
+def test_the_lists_of_commands_are_complete():
+    readme = (ROOT / "README.md").read_text()
+    tops = {name.split()[0] for name in commands()}
+
+    assert [] == [
+        name for name in sorted(tops - {"demo"}) if f"smart-fork {name}" not in readme and f"`{name} " not in readme
+    ]

@@ -1,0 +1,115 @@
+"""Each part is checked by using it, and each failure names the next step."""
+
+from __future__ import annotations
+
+import pytest
+
+from indexer.paths import index_db
+from smart_fork.doctor import Check, healthy, run_checks
+from tests.smart_fork.world import BrokenModel, add_program
+
+
+def checks(world, model=None) -> dict[str, Check]:
+    found = run_checks(model or world.model)
+    for check in found:
+        assert check.ok or check.next_step, check
+    return {check.name: check for check in found}
+
+
+@pytest.fixture
+def settled(world, shop):
+    """A world in which everything works."""
+    (world.home / ".smart-fork").mkdir(mode=0o700)
+    world.claude(shop, "add retry to the uploader", "done")
+    world.codex(shop, "rename the logo", "done")
+    world.find("retry", shop)
+    add_program(world.home / "bin", "codex", "  fork  Fork\n  exec  Run")
+    return world
+
+
+def test_all_is_well(settled):
+    found = checks(settled)
+
+    assert healthy(list(found.values()))
+    assert set(found) >= {
+        "state folder",
+        "claude sessions",
+        "codex sessions",
+        "index",
+        "model",
+        "search",
+        "claude program",
+        "tmux",
+    }
+    assert found["claude sessions"].detail.startswith("1 logs")
+    assert found["search"].detail.startswith("hybrid, ")
+    assert "forks, also without a terminal" in found["codex program"].detail
+
+
+def test_an_empty_home_lacks_nothing_that_has_to_be_there(world):
+    found = checks(world)
+
+    assert healthy(list(found.values()))
+    assert "CLAUDE_CONFIG_DIR" in found["claude sessions"].next_step
+    assert found["search"].next_step == "Run `smart-fork index run`."
+
+
+def test_a_damaged_index(settled):
+    data = bytearray(index_db().read_bytes())
+    data[100:4000] = b"\xff" * 3900
+    index_db().write_bytes(data)
+    for name in ("-wal", "-shm"):
+        index_db().with_name(f"index.db{name}").unlink(missing_ok=True)
+
+    found = checks(settled)
+
+    assert not found["index"].ok
+    assert "Delete" in found["index"].next_step
+    assert found["search"].next_step == "Mend the index first."
+    assert not healthy(list(found.values()))
+
+
+def test_a_model_that_cannot_be_loaded(settled):
+    found = checks(settled, BrokenModel())
+
+    assert not found["model"].ok
+    assert not found["search"].ok
+    assert "lexical" in found["search"].detail
+    assert "SMART_FORK_MODEL" in found["model"].next_step
+
+
+def test_missing_programs_are_told_and_do_not_fail(settled):
+    (settled.home / "bin/claude").unlink()
+    add_program(settled.home / "bin", "codex", "nothing")
+
+    found = checks(settled)
+
+    assert "Install Claude Code" in found["claude program"].next_step
+    assert "Update it" in found["codex program"].next_step
+    assert healthy(list(found.values()))
+
+
+def test_without_tmux(settled, monkeypatch):
+    monkeypatch.setenv("PATH", str(settled.home / "bin"))
+
+    assert "Install tmux" in checks(settled)["tmux"].next_step
+
+
+def test_a_state_folder_that_others_can_read_or_nobody_can_write(settled, monkeypatch):
+    (settled.home / ".smart-fork").chmod(0o755)
+    assert "chmod 700" in checks(settled)["state folder"].next_step
+
+    (settled.home / "file").write_text("")
+    monkeypatch.setenv("SMART_FORK_HOME", str(settled.home / "file/state"))
+    found = checks(settled)
+    assert "SMART_FORK_HOME" in found["state folder"].next_step
+    assert "SMART_FORK_HOME" in found["index"].next_step
+
+
+def test_a_check_that_breaks_does_not_stop_the_others(settled, monkeypatch):
+    monkeypatch.setattr("smart_fork.doctor.state_home", lambda: 1 / 0)
+
+    found = checks(settled)
+
+    assert "ZeroDivisionError" in found["state folder"].detail
+    assert found["index"].ok

@@ -1,0 +1,129 @@
+"""The one seam to other programs, with real ones."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing
+from smart_fork.processes import SystemProcesses
+from tests.smart_fork.forks import eventually, python
+
+HOSTILE = ["--help", "$(touch pwned)", "`touch pwned`", "; touch pwned", "a\nb", "'\"\\", "ü😀", ""]
+
+
+@pytest.fixture
+def processes() -> SystemProcesses:
+    return SystemProcesses()
+
+
+def test_a_program_gets_its_arguments_input_directory_and_environment_and_nothing_else(processes, tmp_path):
+    """F-104."""
+    code = "import os,sys; print([sys.argv[1:], sys.stdin.read(), os.getcwd(), os.environ.get('A'), os.environ.get('HOME')])"
+
+    done = processes.run(python(code, *HOSTILE), cwd=tmp_path, env={"A": "1"}, timeout=30, input=b"in")
+
+    assert [HOSTILE, "in", str(tmp_path), "1", None] == eval(done.text)  # noqa: S307
+    assert [] == list(tmp_path.iterdir())
+    assert done.ok
+
+
+def test_a_failure_is_an_answer_with_what_the_program_said(processes):
+    done = processes.run(python("import sys; sys.exit('no such thing')"), timeout=30)
+
+    assert (1, False, "no such thing") == (done.returncode, done.ok, done.complaint)
+
+
+def test_a_missing_program_is_named(processes):
+    with pytest.raises(ProgramMissing, match="no-such-program is not installed"):
+        processes.run(["no-such-program"], timeout=1)
+    with pytest.raises(ProgramMissing):
+        processes.replace(["no-such-program"], cwd=Path.cwd(), env={"PATH": os.environ["PATH"]})
+
+
+def test_a_missing_directory_is_not_taken_for_a_missing_program(processes, tmp_path):
+    gone = tmp_path / "gone"
+    with pytest.raises(NotFound, match="gone"):
+        processes.run(["true"], cwd=gone, timeout=1)
+    with pytest.raises(NotFound, match="gone"):
+        processes.start(["true"], cwd=gone, env={}, log=tmp_path / "log")
+    with pytest.raises(NotFound, match="gone"):
+        processes.replace(["true"], cwd=gone, env={})
+
+
+def test_what_cannot_be_started_is_a_failure_of_that_program(processes, tmp_path):
+    with pytest.raises(ProgramFailed, match="cannot be started"):
+        processes.run(["true", "x" * 10_000_000], timeout=1)
+    with pytest.raises(ProgramFailed, match="cannot be started"):
+        processes.run(["true", "a\0b"], timeout=1)
+
+
+def test_a_program_that_is_late_is_ended_with_everything_it_started(processes, tmp_path):
+    pid_file = tmp_path / "pid"
+    with pytest.raises(ProgramFailed, match="did not answer within 1 seconds"):
+        processes.run(["sh", "-c", f"sleep 600 & echo $! >{pid_file}; wait"], timeout=1)
+
+    grandchild = int(pid_file.read_text())
+    eventually(lambda: not running(grandchild))
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_started_program_is_detached_and_writes_into_a_private_file(processes, tmp_path):
+    log = tmp_path / "log"
+    code = "import os,sys; print(os.getsid(0) == os.getpid(), repr(sys.stdin.read())); print('bad', file=sys.stderr)"
+
+    pid = processes.start(python(code), cwd=tmp_path, env={}, log=log)
+
+    eventually(lambda: not processes.alive(pid))
+    assert {"True ''", "bad"} == set(log.read_text().splitlines())
+    assert 0o600 == stat.S_IMODE(log.stat().st_mode)
+
+
+def test_a_running_program_is_alive_and_an_ended_one_is_not(processes, tmp_path):
+    code = "import os; os.read(os.open('fifo', os.O_RDONLY), 1)"
+    os.mkfifo(tmp_path / "fifo")
+    pid = processes.start(python(code), cwd=tmp_path, env={}, log=tmp_path / "log")
+
+    assert processes.alive(pid)
+    with (tmp_path / "fifo").open("wb") as fifo:
+        fifo.write(b"x")
+    eventually(lambda: not processes.alive(pid))
+    assert processes.alive(1)
+
+
+def test_a_log_is_never_written_through_a_link(processes, tmp_path):
+    """X-002."""
+    (tmp_path / "precious").write_text("mine")
+    (tmp_path / "log").symlink_to(tmp_path / "precious")
+
+    with pytest.raises(ProgramFailed):
+        processes.start(["true"], cwd=tmp_path, env={}, log=tmp_path / "log")
+
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+def test_replacing_becomes_the_program(tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from smart_fork.processes import SystemProcesses\n"
+        "SystemProcesses().replace(sys.argv[2:], cwd=Path(sys.argv[1]), env={'A': '1'})"
+    )
+    inner = python("import os,sys; print(os.getcwd(), os.environ['A'], sys.argv[1])", "$(x)")
+    root = Path(__file__).resolve().parents[2]
+    env = os.environ | {"PYTHONPATH": str(root)}
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path), *inner], env=env, capture_output=True, text=True, check=True
+    )
+
+    assert f"{tmp_path} 1 $(x)\n" == done.stdout

@@ -1,0 +1,67 @@
+"""What the search does that the answers of `find` do not show."""
+
+from __future__ import annotations
+
+import pytest
+
+from smart_fork.found import Query
+from smart_fork.opening import opened
+from smart_fork.search import search
+from tests.smart_fork.world import WordsModel
+
+RETRY = "add retry with backoff to the uploader"
+
+
+@pytest.fixture
+def store(world, shop):
+    for number in range(3):
+        world.claude(shop, f"{RETRY} {number}", "done")
+    world.find(RETRY, shop)
+    with opened() as found:
+        yield found
+
+
+def ask(store, intent: str, embed=None, **more: object):
+    model = WordsModel()
+    scope = store.scope(None, ["claude", "codex"], automated=False)
+    return search(
+        store,
+        Query(intent, scope, 5, everywhere=True, **more),
+        embed or (lambda text: model.embed([text])[0].tobytes()),
+    )
+
+
+def test_the_text_is_embedded_once_however_many_ways_are_tried(store):
+    calls = []
+
+    def fail(text: str) -> bytes:
+        calls.append(text)
+        raise RuntimeError
+
+    found = ask(store, RETRY, fail)
+
+    assert calls == [RETRY]
+    assert found.mode == "lexical"
+    assert found.error == "vector search failed: RuntimeError"
+    assert found.fallback_used
+
+
+def test_a_question_without_words_is_answered_by_meaning(store):
+    assert len(ask(store, "🚀").hits) == 3
+
+
+def test_hidden_sessions_are_left_out(store):
+    hidden = {hit.session.session_id for hit in ask(store, RETRY).hits[:2]}
+
+    assert len(ask(store, RETRY, hidden=frozenset(hidden)).hits) == 1
+
+
+def test_a_session_without_a_directory_is_dropped_and_counted(store, world, shop):
+    lost = "UPDATE sessions SET cwd = '' WHERE id = (SELECT min(id) FROM sessions)"
+    store.db.execute(lost)
+    scope = store.scope(None, ["claude"], automated=False)
+    model = WordsModel()
+
+    found = search(store, Query(RETRY, scope, 5), lambda text: model.embed([text])[0].tobytes())
+
+    assert (len(found.hits), found.dropped) == (2, 1)

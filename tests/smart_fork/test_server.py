@@ -1,0 +1,335 @@
+"""The MCP server, as a client sees it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp import Client
+
+from smart_fork import answers
+from smart_fork.server import MAX_BROKEN, _progress, create_server
+from tests.smart_fork.client import answer, refusal
+from tests.smart_fork.world import BrokenModel, WordsModel, World
+
+RETRY = "add retry with backoff to the uploader"
+DONE = "The uploader in upload.py retries five times with exponential backoff"
+TOOLS = {"smart_fork", "list_sessions", "read_session", "index_status"}
+
+
+@pytest.fixture(autouse=True)
+def _in_the_project(shop: Path, monkeypatch):
+    monkeypatch.chdir(shop)
+
+
+@pytest.fixture
+def launched(monkeypatch) -> list[tuple]:
+    """What would have been forked."""
+    calls: list[tuple] = []
+
+    def fork_session(session_id: str, prompt: str | None = None, **more: object) -> dict:
+        calls.append((session_id, prompt, more))
+        return {
+            "session_name": "claude-1", "worker_id": "claude-1", "terminal_id": None, "resume_session_id": session_id,
+            "new_session_id": "new", "command": "claude", "cwd": more["cwd"], "place": "process", "log": None, "attach": "",
+            "warnings": [],
+        }  # fmt: skip
+
+    monkeypatch.setattr("smart_fork.launch.fork_session", fork_session)
+    return calls
+
+
+class TestWhatIsOffered:
+    def tools(self, world: World) -> dict[str, types.Tool]:
+        async def ask() -> list[types.Tool]:
+            async with Client(create_server(world.model)) as session:
+                return (await session.list_tools()).tools
+
+        return {tool.name: tool for tool in anyio.run(ask)}
+
+    def test_the_parameters_and_defaults_of_the_main_tool(self, world):
+        """F-001."""
+        schema = self.tools(world)["smart_fork"].input_schema
+        defaults = {name: about.get("default", "required") for name, about in schema["properties"].items()}
+
+        assert list(defaults.items())[:9] == [
+            ("intent", "required"), ("agent_type", "claude"), ("limit", 5), ("project_path", None), ("collection", None),
+            ("min_score", None), ("include_snippets", True), ("auto_fork", False), ("fork_index", None),
+        ]  # fmt: skip
+        assert set(defaults) - {"intent"} >= {"fork_session_id", "prompt", "run_in", "at", "worktree"}
+        assert schema["required"] == ["intent"]
+
+    def test_every_tool_says_what_it_is_for_and_whether_it_only_reads(self, world):
+        tools = self.tools(world)
+
+        assert set(tools) == TOOLS
+        for name, tool in tools.items():
+            assert len(tool.description) > 60
+            assert tool.title
+            assert tool.annotations.read_only_hint is (name != "smart_fork")
+            assert tool.annotations.destructive_hint is False
+            assert tool.output_schema["properties"]
+            assert tool.input_schema["additionalProperties"] is False
+            for parameter in tool.input_schema["properties"].values():
+                assert parameter["description"]
+
+    def test_what_a_model_has_to_read_before_it_asks_is_short(self, world):
+        assert (
+            sum(len(tool.description) + len(json.dumps(tool.input_schema)) for tool in self.tools(world).values())
+            < 9000
+        )
+
+
+class TestAnswers:
+    def test_found(self, world, shop):
+        knows = world.claude(shop, RETRY, DONE)
+
+        found = answer(world, intent=RETRY)
+
+        assert found["results"][0]["session_id"] == knows
+        assert found == world.find(RETRY, shop, agent_type="claude")
+
+    def test_not_available(self, world, shop, monkeypatch):
+        """D11: a state of the world is an answer."""
+        knows = world.codex(shop, RETRY, DONE)
+        monkeypatch.setenv("SMART_FORK_INDEXING", "0")
+
+        found = answer(world, intent=RETRY, agent_type="codex")
+
+        assert set(found) == {"error", "message", "next_steps", "fallback_sessions"}
+        assert found["fallback_sessions"][0]["session_id"] == knows
+
+    def test_nothing_to_fork_is_an_answer_with_the_results(self, world, shop):
+        """F-091, F-092."""
+        world.claude(shop, RETRY, DONE)
+        (world.home / "bin/claude").unlink()
+
+        found = answer(world, intent=RETRY, auto_fork=True)
+
+        assert found["error"] == "No forkable sessions found"
+        assert "claude was not found" in found["hint"]
+        assert found["count"] == 1
+
+    def test_forked(self, world, shop, launched):
+        """F-082, F-090."""
+        world.claude(shop, "paint the logo", "painted")
+        knows = world.claude(shop, RETRY, DONE)
+
+        found = answer(
+            world, intent=RETRY, fork_index=0, auto_fork=True, prompt='{"json": ["kept"]}', at=1, worktree="true"
+        )
+
+        assert launched == [
+            (
+                knows,
+                '{"json": ["kept"]}',
+                {"at": 1, "worktree": True, "place": None, "cwd": str(shop), "caller_session_id": None},
+            )
+        ]
+        assert found["forked_session"]["resume_session_id"] == knows
+        assert found["forked_session"]["forked_index"] == 0
+
+    def test_without_a_prompt_the_fork_gets_the_whole_intent(self, world, shop, launched):
+        world.claude(shop, RETRY, DONE)
+        intent = RETRY + " please" * 2000
+
+        answer(world, intent=intent, auto_fork=True)
+
+        assert launched[0][1] == intent
+
+    def test_every_shape_says_all_that_the_library_says(self, world, shop):
+        """A key that the output schema lacks would be dropped silently."""
+        log = world.log_of(world.claude(shop, RETRY, DONE))
+        with log.open("a") as file:
+            file.write("{broken\n" * 3)
+        found = world.find(RETRY, shop, agent_type="claude") | {"count": 1}
+        assert answer(world, intent=RETRY) == found
+        from smart_fork.status import index_status
+
+        assert answer(world, "index_status") == index_status()
+        assert answer(world, "index_status")["broken_logs"][0]["lines"] == 3
+
+    def test_a_damaged_index_has_a_status_too(self, world):
+        state = world.home / ".smart-fork"
+        state.mkdir()
+        (state / "index.db").write_bytes(b"this is no database" * 100)
+
+        found = answer(world, "index_status")
+
+        assert found["error"] == "index_not_available"
+        assert "Delete" in found["next_steps"][0]
+
+    def test_many_broken_logs_are_not_all_told_to_a_model(self, world, shop):
+        for _ in range(MAX_BROKEN + 2):
+            log = world.log_of(world.claude(shop, RETRY, DONE))
+            log.write_text(log.read_text() + "{broken\n")
+        world.find(RETRY, shop)
+
+        assert len(answer(world, "index_status")["broken_logs"]) == MAX_BROKEN
+
+    def test_recent_sessions_without_the_callers(self, world, shop):
+        older, newer = world.claude(shop, RETRY, DONE), world.codex(shop, "other", "done")
+        asking = world.codex(shop, "who knows", "asking")
+        world.claude(world.repository("elsewhere"), RETRY, DONE)
+
+        found = answer(world, "list_sessions", client="codex-mcp-client", meta={"threadId": asking}, limit=None)
+
+        assert [one["session_id"] for one in found["sessions"]] == [newer, older]
+        assert found["count"] == 2
+        assert not (world.home / ".smart-fork").exists()
+        assert len(answer(world, "list_sessions", limit=1)["sessions"]) == 1
+
+
+class TestMistakes:
+    """D11: a caller's mistake is a tool error with the required text."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "text"),
+        [
+            ({"intent": " "}, "intent is required"),
+            ({"intent": "x", "agent_type": "gpt"}, "agent_type must be 'claude', 'codex', or 'both'"),
+            ({"intent": "x", "limit": 0}, "limit must be at least 1"),
+            ({"intent": "x", "fork_index": -1}, "fork_index must be non-negative"),
+            ({"intent": "x", "at": -1}, "at must be non-negative"),
+            ({"intent": "x", "min_score": "nan"}, "min_score must be a finite number"),
+            ({"intent": "x", "min_score": "high"}, "min_score"),
+            ({"intent": "x", "run_in": "moon"}, "run_in"),
+            ({"intent": "x", "project_path": "/no/such"}, "project_path does not exist: /no/such"),
+            (
+                {"intent": "x", "agent": "codex", "limits": 3},
+                "unknown parameter: agent, limits. Known: intent, agent_type,",
+            ),
+        ],
+    )
+    def test_a_wrong_call(self, world, arguments, text):
+        assert text in refusal(world, **arguments)
+        assert not (world.home / ".smart-fork").exists()
+
+    def test_unknown_parameters_of_the_other_tools(self, world):
+        assert "Known: none" in refusal(world, "index_status", verbose=True)
+        assert "unknown parameter: n" in refusal(world, "list_sessions", n=1)
+        assert "limit must be at least 1" in refusal(world, "list_sessions", limit=-1)
+
+    def test_explicit_nulls_are_defaults(self, world, shop):
+        """F-007."""
+        world.codex(shop, RETRY, DONE)
+        names = (
+            "agent_type",
+            "limit",
+            "project_path",
+            "collection",
+            "min_score",
+            "include_snippets",
+            "auto_fork",
+            "at",
+        )
+        more = ("fork_index", "fork_session_id", "prompt", "run_in", "worktree")
+
+        found = answer(world, client="codex-mcp-client", intent=RETRY, **dict.fromkeys(names + more))
+
+        assert found["agent_type"] == "codex"
+        assert found["results"][0]["snippet"]
+
+
+class Gate(WordsModel):
+    """A model that answers when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered, self.open = threading.Event(), threading.Event()
+
+    def embed(self, texts: Any) -> Any:
+        self.entered.set()
+        self.open.wait()
+        return super().embed(texts)
+
+
+def test_other_requests_are_answered_while_a_search_runs(world, shop):
+    """F-034."""
+    world.claude(shop, RETRY, DONE)
+    gate = Gate()
+
+    async def talk() -> None:
+        async with Client(create_server(gate)) as session, anyio.create_task_group() as tasks:
+            found = []
+
+            async def search() -> None:
+                found.append(await session.call_tool("smart_fork", {"intent": RETRY}))
+
+            tasks.start_soon(search)
+            await anyio.to_thread.run_sync(gate.entered.wait)
+            assert len((await session.list_tools()).tools) == 4
+            assert not (await session.call_tool("list_sessions", {})).is_error
+            assert found == []
+            gate.open.set()
+        assert found[0].structured_content["search_mode"] == "hybrid"
+
+    anyio.run(talk)
+
+
+def test_while_the_model_is_loading_words_answer(world, shop, monkeypatch):
+    monkeypatch.setattr("smart_fork.server.MODEL_SECONDS", 0.0)
+    knows = world.claude(shop, RETRY, DONE)
+    gate = Gate()
+    try:
+        found = answer(world, model=gate, intent=RETRY)
+    finally:
+        gate.open.set()
+
+    assert [hit["session_id"] for hit in found["results"]] == [knows]
+    assert found["search_mode"] == "lexical"
+    assert not found["index"]["complete"]
+
+
+def test_a_broken_model_does_not_break_the_server(world, shop):
+    world.claude(shop, RETRY, DONE)
+
+    assert answer(world, model=BrokenModel(), intent=RETRY)["search_mode"] == "lexical"
+
+
+def test_progress_is_told_in_numbers_that_grow(world, shop, monkeypatch):
+    monkeypatch.setattr("smart_fork.server.PROGRESS_SECONDS", 0.0)
+    for number in range(5):
+        world.claude(shop, f"{RETRY} {number}", DONE)
+    told: list[tuple] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, total, message))
+
+    answer(world, progress=note, intent=RETRY)
+
+    numbers = [progress for progress, _, _ in told]
+    assert numbers == sorted(set(numbers))
+    assert {message.split()[0] for _, _, message in told} == {"reading", "embedding"}
+    assert all(progress <= total for progress, total, _ in told)
+
+
+def test_the_answers_are_declared_key_by_key():
+    assert set(answers.Found.__annotations__) >= {"results", "fallback_sessions", "forked_session", "error", "hint"}
+
+
+def test_progress_of_a_second_stage_goes_on_where_the_first_ended(monkeypatch):
+    monkeypatch.setattr("smart_fork.server.PROGRESS_SECONDS", 0.0)
+    told = []
+    monkeypatch.setattr("anyio.from_thread.run", lambda _function, *values: told.append(values))
+
+    class Asked:
+        report_progress: Callable = print
+
+    report = _progress(Asked())
+    for stage, done, total in [
+        ("reading", 0, 2),
+        ("reading", 2, 2),
+        ("embedding", 1, 9),
+        ("embedding", 1, 9),
+        ("embedding", 9, 9),
+    ]:
+        report(stage, done, total)
+
+    assert [values[:2] for values in told] == [(0, 2), (2, 2), (3, 11), (11, 11)]

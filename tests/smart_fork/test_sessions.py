@@ -1,0 +1,136 @@
+"""A session by its id, and its conversation."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+
+from smart_fork import sessions
+from smart_fork.errors import NotFound, Usage
+from smart_fork.registry import Registry
+
+FIRST = "11111111-aaaa-4000-8000-000000000001"
+SECOND = "11111111-bbbb-4000-8000-000000000002"
+
+
+def test_a_full_id_a_prefix_in_any_case_and_a_workers_id(world, shop):
+    world.claude(shop, "one", "1", session_id=FIRST)
+    world.codex(shop, "two", "2", session_id=SECOND)
+    with Registry() as registry:
+        worker = registry.add("codex", source_session_id=FIRST, session_id=SECOND, place="process", cwd=shop)
+
+    assert sessions.locate(FIRST).path == world.log_of(FIRST)
+    assert sessions.locate(" 11111111-AAAA ").session_id == FIRST
+    assert sessions.locate(SECOND[:13]).agent == "codex"
+    assert sessions.locate(worker.id).session_id == SECOND
+
+
+@pytest.mark.parametrize(
+    ("reference", "error", "text"),
+    [
+        ("1111", Usage, "too short"),
+        ("11111111", Usage, "ambiguous"),
+        ("22222222", NotFound, "Session not found: 22222222"),
+        ("../../../../etc/passwd", NotFound, "Session not found"),
+        ("\x1b[31m-and-more", NotFound, "not found: [31m-and-more"),
+        ("claude-1234567890123", NotFound, "Session not found"),
+    ],
+)
+def test_what_cannot_be_meant_is_said(world, shop, reference, error, text):
+    world.claude(shop, "one", "1", session_id=FIRST)
+    world.claude(shop, "two", "2", session_id=SECOND)
+
+    with pytest.raises(error, match=re.escape(text)):
+        sessions.locate(reference)
+
+
+def test_a_copy_without_a_conversation_does_not_hide_the_session(world, shop):
+    """F-100: several files of one id; the newest is not always the one."""
+    world.claude(shop, "one", "1", session_id=FIRST)
+    real = world.log_of(FIRST)
+    junk = real.parent.parent / "-elsewhere" / real.name
+    junk.parent.mkdir()
+    junk.write_text('{"type": "mode"}\n', encoding="utf-8")
+    later = real.stat().st_mtime + 60
+    os.utime(junk, (later, later))
+
+    located = sessions.locate(FIRST)
+
+    assert junk == located.path
+    assert real == sessions.read(located).source_path
+
+
+def test_nothing_is_made_by_looking(world, shop):
+    world.claude(shop, "one", "1", session_id=FIRST)
+    with pytest.raises(NotFound):
+        sessions.locate("claude-1234567890123")
+
+    assert not (world.home / ".smart-fork").exists()
+
+
+def test_messages_around_one_and_from_one_on(world, shop):
+    world.claude(shop, *"abcdefg", session_id=FIRST)
+    session = sessions.read(sessions.locate(FIRST))
+
+    def said(*args, **more):
+        chosen, next_at = sessions.messages(session, *args, **more)
+        return "".join(message["text"] for message in chosen), next_at
+
+    assert said() == ("abcdefg", None)
+    assert said(3, before=1, after=1) == ("cde", None)
+    assert said(0, before=5, after=0) == ("a", None)
+    assert said(5, before=0) == ("fg", None)
+    assert said(2, characters=2) == ("cd", 4)
+    with pytest.raises(NotFound, match="No message 7"):
+        said(7)
+    with pytest.raises(NotFound):
+        said(-1)
+
+
+def test_secrets_and_escapes_are_not_shown(world, shop):
+    world.claude(shop, "the key is \x1b[2Jhttps://me:hunter2secret@example.com/x", "ok", session_id=FIRST)
+    session = sessions.read(sessions.locate(FIRST))
+
+    text = sessions.as_markdown(session, sessions.messages(session)[0])
+
+    assert "hunter2secret" not in text
+    assert "\x1b" not in text
+
+
+def test_a_deleted_log_leaves_the_export(world, shop):
+    world.claude(shop, "one", "the answer", session_id=FIRST)
+    world.find("one", shop)
+    world.log_of(FIRST).unlink()
+
+    located = sessions.locate(FIRST)
+
+    assert located.path is None
+    assert "the answer" in sessions.exported(located)
+    with pytest.raises(NotFound, match="deleted"):
+        sessions.read(located)
+
+
+def test_an_export_that_is_another_sessions_is_not_shown(world, shop):
+    world.claude(shop, "one", "1", session_id=FIRST)
+    world.find("one", shop)
+    world.log_of(FIRST).unlink()
+    export = next((world.home / ".smart-fork/index").glob("*/*.md"))
+
+    export.write_text(export.read_text().replace(FIRST, SECOND))
+    with pytest.raises(NotFound, match="is not the export"):
+        sessions.exported(sessions.locate(FIRST))
+    export.unlink()
+    with pytest.raises(NotFound, match="Neither log nor export"):
+        sessions.exported(sessions.locate(FIRST))
+
+
+def test_a_log_without_a_conversation_is_an_error(world, shop):
+    path = world.write_claude(FIRST, shop, [{"type": "mode", "mode": "normal"}])
+
+    with pytest.raises(NotFound, match="No conversation"):
+        sessions.read(sessions.locate(FIRST))
+    path.unlink()
+    with pytest.raises(NotFound, match="cannot be read"):
+        sessions.read(sessions.Located("claude", FIRST, path))

@@ -1,0 +1,123 @@
+"""The MCP server as a process on stdin and stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RETRY = "add retry with backoff to the uploader"
+DONE = "The uploader in upload.py retries five times with exponential backoff"
+HEAVY = {"apscheduler", "apsw", "filelock", "numpy", "sentence_transformers", "torch", "transformers"}
+
+
+@pytest.fixture(autouse=True)
+def _in_the_project(shop: Path, monkeypatch):
+    monkeypatch.chdir(shop)
+
+
+def start(*code: str, **env: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", "\n".join(code)]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | env
+    )
+
+
+def say(server: subprocess.Popen[str], method: str, number: int | None = None, **params: object) -> None:
+    message = {"jsonrpc": "2.0", "method": method, "params": params} | ({} if number is None else {"id": number})
+    server.stdin.write(json.dumps(message) + "\n")
+    server.stdin.flush()
+
+
+def hear(server: subprocess.Popen[str], number: int) -> dict:
+    while line := server.stdout.readline():
+        message = json.loads(line)
+        assert message["jsonrpc"] == "2.0"
+        if message.get("id") == number:
+            return message
+    raise AssertionError(server.stderr.read())
+
+
+def greet(server: subprocess.Popen[str]) -> None:
+    info = {"name": "claude-code", "version": "1"}
+    say(server, "initialize", 1, protocolVersion="2025-06-18", capabilities={}, clientInfo=info)
+    hear(server, 1)
+    say(server, "notifications/initialized")
+
+
+SERVE = "from smart_fork.server import run_stdio; run_stdio()"
+#: An embedder in place of the real one, before it is imported by anybody.
+REPLACE = "import indexer.models as e; from tests.smart_fork.world import WordsModel"
+
+
+@pytest.fixture
+def environment(monkeypatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
+
+
+def test_tools_are_listed_before_anything_heavy_is_imported(environment):
+    """D13."""
+    code = (
+        "import anyio, sys; from mcp import Client; from smart_fork.server import create_server\n"
+        "async def talk():\n"
+        "    async with Client(create_server()) as session: print(len((await session.list_tools()).tools), *sys.modules)\n"
+        "anyio.run(talk)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    number, *modules = done.stdout.split()
+
+    assert number == "4"
+    assert set() == HEAVY & set(modules)
+
+
+def test_only_the_protocol_is_on_stdout_whatever_a_library_prints(world, shop, environment):
+    """X-005."""
+    world.claude(shop, RETRY, DONE)
+    server = start(
+        REPLACE,
+        "import os, subprocess",
+        "class Loud(WordsModel):",
+        "    def embed(self, texts):",
+        "        print('Loading weights…', flush=True)",
+        "        os.write(1, b'Batches: 100%\\n')",
+        "        subprocess.run(['echo', 'from a child'])",
+        "        return super().embed(texts)",
+        "e.configured_embedder = Loud",
+        SERVE,
+    )
+    greet(server)
+    say(server, "tools/call", 2, name="smart_fork", arguments={"intent": RETRY})
+
+    assert hear(server, 2)["result"]["structuredContent"]["search_mode"] == "hybrid"
+    out, err = server.communicate(timeout=60)
+    assert out == ""
+    assert err.count("Batches") == err.count("from a child") > 0
+    assert server.returncode == 0
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_it_ends_when_stdin_closes_even_while_the_model_is_loading(world, shop, environment, busy):
+    world.claude(shop, RETRY, DONE)
+    server = start(
+        REPLACE,
+        "import sys, threading",
+        "class Stuck(WordsModel):",
+        "    def embed(self, texts):",
+        "        print('stuck', file=sys.stderr, flush=True)",
+        "        threading.Event().wait()",
+        "e.configured_embedder = Stuck",
+        SERVE,
+    )
+    greet(server)
+    if busy:
+        say(server, "tools/call", 2, name="smart_fork", arguments={"intent": RETRY})
+        assert "stuck" in server.stderr.readline()
+    server.stdin.close()
+
+    assert server.wait(timeout=60) == 0
+    server.stdout.close()
+    server.stderr.close()

@@ -1,0 +1,175 @@
+"""A small world to search: repositories, sessions of both agents as they write them, and a model that needs no weights."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from indexer.embedding import ModelUnavailableError
+from indexer.transcripts.claude import slug
+from smart_fork.finding import Engine, Request, find
+
+DIMENSIONS = 32
+
+
+class WordsModel:
+    """An `Embedder`: texts with the same words are near each other."""
+
+    model = "words"
+    dimensions = DIMENSIONS
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        self.asked += texts
+        vectors = np.full((len(texts), DIMENSIONS), 1e-3, np.float32)
+        for row, text in enumerate(texts):
+            for word in re.findall(r"\w+", text.lower()):
+                vectors[row, hashlib.blake2b(word.encode(), digest_size=1).digest()[0] % DIMENSIONS] += 1
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+class BrokenModel(WordsModel):
+    """A model that cannot be loaded."""
+
+    @property
+    def dimensions(self) -> int:
+        raise ModelUnavailableError("no weights")
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        self.asked += texts
+        raise ModelUnavailableError("no weights")
+
+
+@dataclass
+class World:
+    """One home. Every session is later than the one before."""
+
+    home: Path
+    model: WordsModel = field(default_factory=WordsModel)
+    _minutes: int = 0
+
+    def repository(self, name: str) -> Path:
+        folder = self.home / name
+        folder.mkdir(parents=True)
+        git(folder, "init", "-q", "-b", "main")
+        git(folder, "commit", "-q", "--allow-empty", "-m", "First")
+        return folder
+
+    def claude(self, cwd: Path | str, *said: str, session_id: str = "", **more: object) -> str:
+        """A session of Claude Code: prompts and answers in turns. Returns its id."""
+        session_id = session_id or str(uuid.uuid4())
+        self.write_claude(session_id, cwd, self.claude_records(session_id, cwd, *said, **more))
+        return session_id
+
+    def claude_records(self, session_id: str, cwd: Path | str, *said: str, **more: object) -> list[dict]:
+        records: list[dict] = []
+        for number, words in enumerate(said):
+            kind = "assistant" if number % 2 else "user"
+            records.append({
+                "type": kind, "uuid": str(uuid.uuid4()), "parentUuid": records[-1]["uuid"] if records else None,
+                "sessionId": session_id, "cwd": str(cwd), "gitBranch": "main", "version": "2.1.197", "isSidechain": False,
+                "timestamp": self.now(), "entrypoint": "cli", "userType": "external",
+                **({"origin": {"kind": "human"}, "promptSource": "typed"} if kind == "user" else {}),
+                "message": {"role": kind, "content": words if kind == "user" else [{"type": "text", "text": words}]},
+                **more,
+            })  # fmt: skip
+        return records
+
+    def fork_claude(self, parent: str, cwd: Path | str, *said: str) -> str:
+        """A fork as ``--fork-session`` writes it: the same records under a new session id, then its own."""
+        old = [json.loads(line) for line in self.log_of(parent).read_text().splitlines()]
+        session_id = str(uuid.uuid4())
+        own = self.claude_records(session_id, cwd, *said)
+        own[0]["parentUuid"] = old[-1]["uuid"]
+        self.write_claude(session_id, cwd, [record | {"sessionId": session_id} for record in old] + own)
+        return session_id
+
+    def write_claude(self, session_id: str, cwd: Path | str, records: list[dict], mode: str = "w") -> Path:
+        path = self.home / ".claude/projects" / slug(str(cwd)) / f"{session_id}.jsonl"
+        return self._write(path, records, mode)
+
+    def codex(self, cwd: Path | str, *said: str, session_id: str = "", **meta: object) -> str:
+        """A session of Codex, as 0.169 writes it. Returns its id."""
+        session_id = session_id or str(uuid.uuid4())
+        items: list[tuple[str, dict]] = [("session_meta", {
+            "id": session_id, "session_id": session_id, "cwd": str(cwd), "originator": "codex-tui", "source": "vscode",
+            "thread_source": "user", "cli_version": "0.169.0", "history_mode": "paginated", "git": {"branch": "main"}, **meta,
+        })]  # fmt: skip
+        for number, words in enumerate(said):
+            role, kind = ("assistant", "output_text") if number % 2 else ("user", "input_text")
+            kinds = {"content_item_kinds": ["unknown" if number % 2 else "user.text"]}
+            items.append(("response_item", {
+                "type": "message", "role": role, "content": [{"type": kind, "text": words}],
+                "internal_chat_message_metadata_passthrough": kinds,
+            }))  # fmt: skip
+        records = [
+            {"timestamp": self.now(), "ordinal": number, "type": kind, "payload": payload}
+            for number, (kind, payload) in enumerate(items)
+        ]
+        name = f"rollout-2026-01-01T00-00-{self._minutes % 60:02}-{session_id}.jsonl"
+        self._write(self.home / ".codex/sessions/2026/01/01" / name, records, "w")
+        return session_id
+
+    def log_of(self, session_id: str) -> Path:
+        return next(self.home.glob(f".c*/**/*{session_id}.jsonl"))
+
+    def now(self) -> str:
+        self._minutes += 1
+        return f"2026-01-{1 + self._minutes // 1440:02}T{self._minutes // 60 % 24:02}:{self._minutes % 60:02}:00.000Z"
+
+    def find(self, intent: str, project: Path | str, **more: object) -> dict:
+        """The library's answer, with this world's model."""
+        request = Request(intent, project_path=str(project), **({"agent_type": "both"} | more))
+        return find(request, Engine(self.model))
+
+    def ids(self, intent: str, project: Path | str, **more: object) -> list[str]:
+        return [hit["session_id"] for hit in self.find(intent, project, **more)["results"]]
+
+    def _write(self, path: Path, records: list[dict], mode: str) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open(mode) as file:
+            file.writelines(json.dumps(record) + "\n" for record in records)
+        self._minutes += 1
+        os.utime(path, (1.8e9 + 60 * self._minutes,) * 2)
+        return path
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
+
+
+def add_program(folder: Path, name: str, says: str) -> Path:
+    """A program that answers everything with `says`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\ncat <<'END'\n{says}\nEND\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def world(home: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """An empty world with both agents' programs, which can fork, and nothing left behind in the background."""
+    add_program(home / "bin", "claude", "  --fork-session  Fork")
+    add_program(home / "bin", "codex", "Commands:\n  fork  Fork\n  exec  Run")
+    monkeypatch.setenv("PATH", f"{home / 'bin'}{os.pathsep}/usr/bin:/bin")
+    monkeypatch.setenv("SMART_FORK_BACKGROUND", "0")
+    return World(home)
+
+
+@pytest.fixture
+def shop(world: World) -> Path:
+    """A repository."""
+    return world.repository("shop")

@@ -1,0 +1,158 @@
+"""The repository's own rules."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import json
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("indexer", "smart_fork")
+MODULES = sorted(p for folder in (*PACKAGES, "benchmarks", "tests") for p in (ROOT / folder).rglob("*.py"))
+VAGUE = {"common", "helper", "helpers", "manager", "misc", "util", "utils"}
+HEAVY = {"apscheduler", "mcp", "sentence_transformers", "torch", "transformers"}
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def files_of_the_project() -> list[Path]:
+    git = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    if git.returncode != 0:
+        pytest.skip("not a git checkout")
+    paths = [ROOT / os.fsdecode(name) for name in git.stdout.split(b"\0") if name]
+    return [path for path in paths if path.is_file()]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=relative)
+def test_a_module_is_read_in_one_sitting(module):
+    assert len(module.read_text().splitlines()) <= 500
+
+
+@pytest.mark.parametrize("module", MODULES, ids=relative)
+def test_a_name_says_what_a_thing_does(module):
+    classes = [node.name for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.ClassDef)]
+    words = [word.lower() for name in classes for word in re.findall(r"[A-Z]?[a-z]+", name)]
+    for part in module.relative_to(ROOT).with_suffix("").parts:
+        words += part.split("_")
+
+    assert set() == VAGUE & set(words)
+
+
+def test_every_public_name_exists():
+    package = importlib.import_module("smart_fork")
+    names = getattr(package, "__all__", [])
+
+    assert [] == [name for name in names if not hasattr(package, name)]
+    assert len(set(names)) == len(names)
+
+
+def test_the_changelog_begins_with_the_version_of_the_package():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    newest = re.search(r"^## \[([^]]+)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+    assert newest
+    assert newest[1] == version
+
+
+def test_every_dependency_is_pinned():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = project["dependencies"] + project["optional-dependencies"]["dev"]
+    pins = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
+
+    assert [] == [need for need in wanted if re.split(r"[^\w-]", need)[0].lower() not in pins]
+
+
+def test_no_file_names_the_machine_it_was_written_on():
+    places = {str(ROOT), pwd.getpwuid(os.getuid()).pw_dir} - {"/"}
+    machine = re.compile("|".join(rf"(?<![\w.]){re.escape(place)}(?![\w.-])" for place in places).encode())
+
+    assert [] == [relative(path) for path in files_of_the_project() if machine.search(path.read_bytes())]
+
+
+@pytest.mark.parametrize("module", ["indexer", "smart_fork", "smart_fork.cli"])
+def test_starting_loads_nothing_heavy(module):
+    """D13: a model, a server or a scheduler is imported by whoever uses it."""
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"{module} does not exist yet")
+    script = f"import sys, {module}; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert set() == HEAVY & set(run.stdout.split())
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch) -> Path:
+    """A checkout whose installed `smart-fork` prints its arguments and exits with $EXIT."""
+    for name in ("INTENT", "PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    command = tmp_path / ".venv/bin/smart-fork"
+    command.parent.mkdir(parents=True)
+    command.write_text(
+        f"#!{sys.executable}\nimport json, os, sys\nprint(json.dumps(sys.argv[1:]))\n"
+        "sys.exit(int(os.environ.get('EXIT', 0)) if sys.argv[1] == 'find' else 0)\n"
+    )
+    command.chmod(0o755)
+    (tmp_path / ".venv/.installed").touch()
+    return tmp_path
+
+
+def make_run(checkout: Path, *variables: str, **env: str) -> list[list[str]]:
+    command = ["make", "run", *variables]
+    run = subprocess.run(command, cwd=checkout, env=os.environ | env, capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+HOSTILE = [
+    "--help",
+    'it\'s "quoted"',
+    "$HOME $(id) ${x} $$",
+    "`id`; id | id & id",
+    "two\nlines",
+    "fix #12 100% \\",
+    "äöü",
+]
+
+
+@pytest.mark.parametrize("intent", HOSTILE)
+def test_make_run_passes_an_intent_on_as_it_was_typed(checkout, intent):
+    expected = [["find", "--project", ".", "--", intent]]
+
+    assert expected == make_run(checkout, f"INTENT={intent}")
+    assert expected == make_run(checkout, INTENT=intent)
+
+
+def test_make_run_passes_the_project_on(checkout):
+    assert [["find", "--project", "a b/$x", "--", "retry"]] == make_run(checkout, "INTENT=retry", "PROJECT=a b/$x")
+
+
+def test_make_run_without_an_intent_shows_the_demo(checkout):
+    assert [["demo"]] == make_run(checkout)
+
+
+def test_make_run_shows_the_demo_where_there_is_no_session(checkout):
+    assert ["demo"] == make_run(checkout, "INTENT=retry", EXIT="3")[-1]
+
+
+def test_make_run_reports_an_error_as_an_error(checkout):
+    with pytest.raises(subprocess.CalledProcessError):
+        make_run(checkout, "INTENT=retry", EXIT="1")
