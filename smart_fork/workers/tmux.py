@@ -65,15 +65,18 @@ class TmuxPlace:
     def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
         """See `Place.ended`."""
         target = ["-t", started.terminal_id or ""]
-        state = _run(processes, env, "display-message", "-p", *target, "#{pane_id} #{pane_dead}")
-        if not state.ok or not state.text.startswith("%"):
+        state = _run(processes, env, "display-message", "-p", *target, "#{pane_id} #{pane_dead} #{pane_dead_status}")
+        pane, dead, status = [*state.text.split(), "", "", ""][:3]
+        if not state.ok or not pane.startswith("%"):
             return "Its window was closed."
-        if not state.text.endswith(" 1"):
+        if dead != "1":
             return None
         # tmux moves everything up by a line for its own "Pane is dead".
         screen = _run(processes, env, "capture-pane", "-p", "-S", "-20", *target)
         lines = [line.rstrip() for line in screen.text.splitlines() if line.strip()]
-        return "\n".join(line for line in lines[-20:] if not line.startswith("Pane is dead"))
+        words = "\n".join(line for line in lines[-20:] if not line.startswith("Pane is dead"))
+        # tmux drops what a program wrote if it sees the program's end before it reads the terminal.
+        return words or (f"It ended with status {status}." if status else "It ended.")
 
     def _open(self, session: str, window: Sequence[str], processes: Processes, env: Mapping[str, str]) -> Completed:
         # In one message, so that the window is told to stay before the command in it can have ended.
