@@ -6,10 +6,13 @@ from typing_extensions import TypedDict
 
 
 class Match(TypedDict, total=False):
-    """Where in the session the answer stands, and why: the intent's words that are there, and the cosine similarity."""
+    """Where in the session the answer stands, what a fork there loads, and why: the intent's words, the similarity."""
 
     turn_index: int | None
     message_id: str | None
+    exchange: int | None
+    ends_at_message: int | None
+    token_estimate: int | None
     role: str | None
     words: list[str]
     similarity: float | None

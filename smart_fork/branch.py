@@ -40,15 +40,15 @@ class Branch:
 
 
 def message_at(session: Session, number: int) -> str:
-    """The id of message `number`, as ``show`` numbers them.
+    """The id of message `number`, as ``show`` numbers them; where something was done, of the next that was said.
 
     Raises:
         NotFound: there is no such message.
     """
-    numbers = [index for index, _turn in session.messages]
-    if number not in numbers:
+    said = next((turn for index, turn in session.messages if 0 <= number <= index), None)
+    if said is None:
         raise NotFound(f"No message {number} in this session", f"smart-fork show {session.session_id} numbers them.")
-    return session.turns[number].id
+    return said.id
 
 
 def branch_point(session: Session, at: str) -> int:
@@ -60,22 +60,11 @@ def branch_point(session: Session, at: str) -> int:
     start = next((index for index, turn in enumerate(session.turns) if turn.id == at), None)
     if start is None:
         raise ForkRefused(f"Invalid or inactive branch point: {at}", "Take a message that smart-fork show lists.")
-    waiting: set[str] = set()
-    last = 0
-    spoken = [turn for turn in session.turns if turn.role != "system"]
-    following_of = dict(zip((turn.id for turn in spoken), (*spoken[1:], None), strict=True))
-    for index, turn in enumerate(session.turns):
-        if turn.prompt:  # what was interrupted and gone on from is not waited for any more
-            waiting.clear()
-        waiting.update(call.id for call in turn.tool_calls)
-        waiting.difference_update(result.tool_use_id for result in turn.tool_results)
-        following = following_of.get(turn.id)
-        finished = turn.role == "assistant" and bool(turn.text) and not turn.tool_calls and not waiting
-        if finished and (following is None or following.prompt):
-            if index >= start:
-                return index
-            last = index
-    hint = f"The last message that can be forked at is {session.turns[last].id}." if last else ""
+    points = session.branch_points()
+    for point in points:
+        if point >= start:
+            return point
+    hint = f"The last message that can be forked at is {session.turns[points[-1]].id}." if points else ""
     raise ForkRefused(f"Invalid or inactive branch point: {at}: the agent has not finished its answer", hint)
 
 

@@ -109,6 +109,9 @@ def _match(hit: Hit) -> dict[str, Any]:
     return {
         "turn_index": place.turn if place else None,
         "message_id": place.message_id if place else None,
+        "exchange": place.exchange + 1 if place else None,
+        "ends_at_message": place.ends if place else None,
+        "token_estimate": place.tokens if place else None,
         "role": place.role if place else None,
         "words": list(hit.words),
         "similarity": round(hit.near, 4) if hit.near is not None else None,

@@ -87,7 +87,10 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A chunk in a session: where it stands there."""
+    """A chunk in a session: where it stands there.
+
+    `ends` is the turn after which its exchange can be forked, `None` for the session's end; `tokens` what that loads.
+    """
 
     session: int
     position: int
@@ -96,6 +99,8 @@ class Placement:
     message_id: str
     role: str
     exchange: int
+    ends: int | None
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ _SESSION = (
     "id, agent, session_id, part, path, cwd, resolved_cwd, repo_root, git_branch, title, version, started, "
     "last_activity, origin, parent_id, root_id, turns, prompts, tokens, compactions"
 )
-_PLACEMENT = "session, position, chunk, turn, message_id, role, exchange"
+_PLACEMENT = "session, position, chunk, turn, message_id, role, exchange, ends, tokens"
 #: Sessions at or below a resolved directory; `0` is the character after `/`.
 _BELOW = (
     "resolved_cwd <> '' AND (resolved_cwd = :below OR (resolved_cwd > :below || '/' AND resolved_cwd < :below || '0'))"

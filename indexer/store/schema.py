@@ -64,6 +64,8 @@ def m001_sessions_and_chunks(db: apsw.Connection) -> None:
             session INTEGER NOT NULL REFERENCES sessions(id), position INTEGER NOT NULL,
             chunk INTEGER NOT NULL REFERENCES chunks(id),
             turn INTEGER NOT NULL, message_id TEXT NOT NULL, role TEXT NOT NULL, exchange INTEGER NOT NULL,
+            ends INTEGER,                  -- the turn to fork after; NULL for the session's end
+            tokens INTEGER NOT NULL,       -- what a fork there loads
             PRIMARY KEY(session, position)
         ) WITHOUT ROWID;
         CREATE INDEX placements_chunk ON placements(chunk);

@@ -142,14 +142,12 @@ class SqliteStore(StoreReading):
     def _place_chunks(self, row: int, part: int, document: Document) -> None:
         before = {chunk for (chunk,) in self.db.execute("SELECT chunk FROM placements WHERE session = ?", (row,))}
         ids = [self._chunk_id(part, chunk.hash, chunk.text) for chunk in document.chunks]
+        rows = [
+            (row, position, id_, chunk.turn, chunk.message_id, chunk.role, chunk.exchange, *fork)
+            for position, (id_, chunk, fork) in enumerate(zip(ids, document.chunks, _forks(document), strict=True))
+        ]
         self.db.execute("DELETE FROM placements WHERE session = ?", (row,))
-        self.db.executemany(
-            "INSERT INTO placements VALUES(?, ?, ?, ?, ?, ?, ?)",
-            (
-                (row, position, id_, chunk.turn, chunk.message_id, chunk.role, chunk.exchange)
-                for position, (id_, chunk) in enumerate(zip(ids, document.chunks, strict=True))
-            ),
-        )
+        self.db.executemany("INSERT INTO placements VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         self._drop_orphans(before.difference(ids))
 
     def _chunk_id(self, part: int, digest: bytes, text: str) -> int:
@@ -259,3 +257,10 @@ class SqliteStore(StoreReading):
                     self.db.execute("UPDATE chunks SET embedded = 1 WHERE id = ?", (twin,))
                 stored += len(same)
         return stored
+
+
+def _forks(document: Document) -> list[tuple[int | None, int]]:
+    """For each chunk, after which turn its exchange can be forked, and how many tokens that loads."""
+    ends, loads = document.session.ends(), document.session.loads()
+    points = [ends[chunk.turn] for chunk in document.chunks]
+    return [(end, loads[-1 if end is None else end]) for end in points]

@@ -156,8 +156,8 @@ class _Fold:
         message = record.get("message")
         if kind == "assistant" and isinstance(message, dict):
             text, calls = self._assistant(message)
-            self._note_usage(message)
-            return self._make(record, identity, raw, "assistant", text, calls=calls, group=str(message.get("id") or ""))
+            group, loaded = str(message.get("id") or ""), _loaded(message)
+            return self._make(record, identity, raw, "assistant", text, calls=calls, group=group, loaded=loaded)
         if kind == "user" and isinstance(message, dict):
             return self._user(record, message, identity, raw)
         if kind == "attachment" and isinstance(record.get("attachment"), dict):
@@ -173,7 +173,8 @@ class _Fold:
         content = message.get("content")
         results = self._results(content)
         if record.get("isMeta") is True or record.get("isCompactSummary") is True:
-            return self._make(record, identity, raw, "system", "", results=results)
+            left = estimate_tokens(_text(content)) if record.get("isCompactSummary") is True else 0
+            return self._make(record, identity, raw, "system", "", results=results, loaded=left)
         text = strip_boilerplate(_text(content))
         prompt = bool(text) and not results
         if prompt and (by := _typed_by(record)):
@@ -184,12 +185,13 @@ class _Fold:
     def _make(
         self, record: dict[str, Any], identity: str, raw: bytes, role: Any, text: str, *,
         calls: tuple[ToolCall, ...] = (), results: tuple[ToolResult, ...] = (), prompt: bool = False, group: str = "",
+        loaded: int = 0,
     ) -> Turn:  # fmt: skip
         return Turn(
             id=identity, parent_id=_parent(record), role=role,
             timestamp=utc(record.get("timestamp")), text=text, token_est=estimate_tokens(text, len(calls)),
             tool_calls=calls, tool_results=results, prompt=prompt, group=intern(group),
-            raw=raw if self.keep_raw else b"",
+            raw=raw if self.keep_raw else b"", loaded=loaded,
         )  # fmt: skip
 
     def _assistant(self, message: dict[str, Any]) -> tuple[str, tuple[ToolCall, ...]]:
@@ -225,13 +227,6 @@ class _Fold:
             results.append(ToolResult(identity, failed, note))
         return tuple(results)
 
-    def _note_usage(self, message: dict[str, Any]) -> None:
-        usage = message.get("usage")
-        if isinstance(usage, dict) and message.get("model") != "<synthetic>":
-            names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
-            if total := sum(count(usage.get(name)) for name in names):
-                self.facts["tokens"] = total
-
     def session(self) -> tuple[Session | None, str]:
         facts = self.facts
         turns = self.chain.active()
@@ -254,7 +249,6 @@ class _Fold:
             origin=self._origin(),
             parent_id=facts.get("parent"),
             root_id=turns[0].id,
-            token_estimate=facts.get("tokens") or sum(turn.token_est for turn in turns),
             compactions=facts.get("compactions", 0),
             symbols=tuple(self.symbols),
         ), ""
@@ -304,6 +298,15 @@ def _typed_by(record: dict[str, Any]) -> Literal["by_hand", "by_program", ""]:
     if isinstance(source, str):
         return "by_program" if source == "sdk" else "by_hand"
     return "by_program" if str(record.get("entrypoint") or "").startswith("sdk") else "by_hand"
+
+
+def _loaded(message: dict[str, Any]) -> int:
+    """What the model had in its context when it had said this."""
+    usage = message.get("usage")
+    if not isinstance(usage, dict) or message.get("model") == "<synthetic>":
+        return 0
+    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+    return sum(count(usage.get(name)) for name in names)
 
 
 def _text(content: object) -> str:

@@ -264,8 +264,11 @@ class _Fold:
 
     def _tokens(self, info: object) -> None:
         usage = info.get("last_token_usage") if isinstance(info, dict) else None
-        if isinstance(usage, dict) and (total := count(usage.get("total_tokens"))):
-            self.facts["tokens"] = total
+        total = count(usage.get("total_tokens")) if isinstance(usage, dict) else 0
+        for back, turn in enumerate(reversed(self.turns[-2:]), start=1):
+            # What was said stands there twice, and either copy may be the one that counts.
+            if total and not turn.prompt and turn.text == self.turns[-1].text:
+                self.turns[-back] = replace(turn, loaded=total)
 
     def _add(
         self, identity: str, role: Role, moment: str, raw: bytes, text: str = "", *,
@@ -298,7 +301,6 @@ class _Fold:
             origin=self.origin(),
             parent_id=facts.get("parent"),
             root_id=self.root_id(),
-            token_estimate=facts.get("tokens") or sum(turn.token_est for turn in turns),
             compactions=facts.get("compactions", 0),
             symbols=tuple(self.symbols),
         ), ""

@@ -6,7 +6,9 @@ and everything the agent did until the next.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -41,8 +43,9 @@ class Turn:
     """One record of a session (E-001).
 
     `text` is what was said, without injected boilerplate. `prompt` is true for a person's own words. `token_est` is
-    about characters / 4 (E-004). Records of one message of the model share `group`. `raw` is the verbatim line without
-    its newline, only where the reader was asked to keep it.
+    about characters / 4 (E-004). `loaded` is how many tokens the agent says it had in its context after this turn, 0
+    where it says nothing. Records of one message of the model share `group`. `raw` is the verbatim line without its
+    newline, only where the reader was asked to keep it.
     """
 
     id: str
@@ -56,6 +59,7 @@ class Turn:
     prompt: bool = False
     group: str = ""
     raw: bytes = b""
+    loaded: int = 0
 
     @property
     def preview(self) -> str:
@@ -89,8 +93,7 @@ class Session:
     """One conversation: its active chain of turns, oldest first, and what its records say about it.
 
     `root_id` names the family: sessions that share a beginning share it. `parent_id` is the session it was forked from,
-    where that is recorded. `symbols` are names of code that its tools were given or gave back. `token_estimate`
-    is what resuming it would load (since the last compaction).
+    where that is recorded. `symbols` are names of code that its tools were given or gave back.
     Times are ISO 8601 in UTC with ``Z``, or empty.
     """
 
@@ -107,7 +110,6 @@ class Session:
     origin: Origin = "person"
     parent_id: str | None = None
     root_id: str = ""
-    token_estimate: int = 0
     compactions: int = 0
     symbols: tuple[str, ...] = ()
 
@@ -120,6 +122,43 @@ class Session:
         return tuple(
             Exchange(index, start, self.turns[start:end])
             for index, (start, end) in enumerate(zip(starts, ends, strict=True))
+        )
+
+    @property
+    def token_estimate(self) -> int:
+        """About how many tokens resuming it loads (since the last compaction)."""
+        return self.loads()[-1] if self.turns else 0
+
+    def loads(self) -> tuple[int, ...]:
+        """For each turn, about how many tokens going on after it loads: as last recorded, and what came since."""
+        total = 0
+        return tuple(total := turn.loaded or total + turn.token_est for turn in self.turns)
+
+    def branch_points(self) -> tuple[int, ...]:
+        """The turns after which the session can go on differently (B-074).
+
+        Nothing waits for a tool's answer there, and the agent has said its last word on what it was asked.
+        """
+        points = []
+        waiting: set[str] = set()
+        spoken = [i for i, turn in enumerate(self.turns) if turn.role != "system"]
+        following = dict(pairwise(spoken))
+        for index, turn in enumerate(self.turns):
+            if turn.prompt:  # what was interrupted and gone on from is not waited for any more
+                waiting.clear()
+            waiting.update(call.id for call in turn.tool_calls)
+            waiting.difference_update(result.tool_use_id for result in turn.tool_results)
+            finished = turn.role == "assistant" and bool(turn.text) and not turn.tool_calls and not waiting
+            if finished and (index not in following or self.turns[following[index]].prompt):
+                points.append(index)
+        return tuple(points)
+
+    def ends(self) -> tuple[int | None, ...]:
+        """For each turn, the branch point that ends what it belongs to; `None` where that is the session's own end."""
+        last_prompt = max((i for i, turn in enumerate(self.turns) if turn.prompt), default=0)
+        points = [point for point in self.branch_points() if point < last_prompt]
+        return tuple(
+            points[i] if (i := bisect_left(points, turn)) < len(points) else None for turn in range(len(self.turns))
         )
 
     @property

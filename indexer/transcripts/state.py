@@ -16,7 +16,7 @@ import orjson
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
 
 #: A reader whose fold changes raises this, so that kept states of the old form are not used.
-READER_VERSION = 2
+READER_VERSION = 3
 
 #: Turns encoded together: the state of a long log is never whole in memory as JSON.
 _BATCH = 1000
@@ -53,18 +53,18 @@ def turn_to_row(turn: Turn) -> list[Any]:
         turn.id, turn.parent_id, turn.role, turn.timestamp, turn.text, turn.token_est,
         [[call.id, call.name, call.action] for call in turn.tool_calls],
         [[result.tool_use_id, result.is_error, result.note] for result in turn.tool_results],
-        turn.prompt, turn.group,
+        turn.prompt, turn.group, turn.loaded,
     ]  # fmt: skip
 
 
 def turn_from_row(row: list[Any]) -> Turn:
     """The reverse of `turn_to_row`. Ids and names come up again and again: one copy of each is kept."""
-    id_, parent, role, timestamp, text, tokens, calls, results, prompt, group = row
+    id_, parent, role, timestamp, text, tokens, calls, results, prompt, group, loaded = row
     return Turn(
         intern(id_), None if parent is None else intern(parent), role, timestamp, text, tokens,
         tuple(ToolCall(intern(call), intern(name), action) for call, name, action in calls),
         tuple(ToolResult(intern(call), failed, note) for call, failed, note in results),
-        prompt, intern(group),
+        prompt, intern(group), loaded=loaded,
     )  # fmt: skip
 
 

@@ -10,6 +10,9 @@ import typer
 
 from smart_fork.cli.output import out, plain, print_json, progress_bar, say
 
+#: What a fork at the answer has to save, in tokens and as a share of the session, to be the one that is suggested.
+SAVED_TOKENS, SAVED_SHARE = 10_000, 0.3
+
 
 class AgentChoice(StrEnum):
     """Whose sessions."""
@@ -168,8 +171,11 @@ def _print_hit(hit: dict[str, Any]) -> None:
         (hit["last_activity"] or "")[:10],
         f"{hit['token_estimate']:,} tokens",
     ]
-    if hit["match"]["turn_index"] is not None:
-        about.append(f"message {hit['match']['turn_index']}")
+    match = hit["match"]
+    if match["turn_index"] is not None:
+        about.append(f"message {match['turn_index']}")
+    if match["ends_at_message"] is not None:
+        about.append(f"{match['token_estimate']:,} tokens up to the end of that exchange")
     if hit["lineage"]["family_size"] > 1:
         about.append(f"{hit['lineage']['family_size']} in its family")
     out.print(plain("    " + " · ".join(part for part in about if part), "cyan"))
@@ -178,8 +184,17 @@ def _print_hit(hit: dict[str, Any]) -> None:
     if hit.get("warning"):
         out.print(plain(f"    cannot be forked: {hit['warning']}", "yellow"))
     else:
-        out.print(plain(f"    smart-fork fork {short_id(hit['agent_type'], hit['session_id'])}"))
+        at = f" --at {match['ends_at_message']}" if _saves(hit["token_estimate"], match) else ""
+        out.print(plain(f"    smart-fork fork {short_id(hit['agent_type'], hit['session_id'])}{at}"))
     out.print()
+
+
+def _saves(whole: int, match: dict[str, Any]) -> bool:
+    """Whether a fork where the answer stands is so much cheaper that it is worth doing without what came later."""
+    if match["ends_at_message"] is None:
+        return False
+    saved = whole - match["token_estimate"]
+    return bool(saved > SAVED_TOKENS and saved > SAVED_SHARE * whole)
 
 
 def _print_fallback(answer: dict[str, Any]) -> None:

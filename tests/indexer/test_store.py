@@ -154,6 +154,15 @@ def test_chunks_keep_their_order_and_place(store):
     assert places == sorted(store.placements(texts), key=lambda place: place.position)
 
 
+def test_each_place_knows_where_its_exchange_ends_and_what_a_fork_there_loads(store):
+    session = session_of("one " * 300, "two " * 300, "x" * 40, "y" * 40)
+    save(store, session)
+
+    forks = {(place.exchange, place.ends, place.tokens) for place in store.placements_of(1)}
+    assert {(0, 1, 600), (1, None, 620)} == forks
+    assert session.token_estimate == 620
+
+
 def test_of_a_session_that_changed_nothing_old_can_be_found(store):
     save(store, session_of("common", "answer", "obsolete"))
     store.use_model("m", 16)

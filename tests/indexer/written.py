@@ -20,7 +20,7 @@ from indexer.store.base import Document, Reading
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.claude import slug
-from indexer.transcripts.model import Session, Turn
+from indexer.transcripts.model import Session, Turn, estimate_tokens
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -54,7 +54,7 @@ def vector_of(text: str, dimensions: int = 16):
 def session_of(*texts: str, session_id: str = "s1", cwd: str = "", path: str = "", **facts) -> Session:
     """User and assistant in turn, beginning with the user."""
     turns = tuple(
-        Turn(f"t{i}", None, "assistant" if i % 2 else "user", moment(i), text, prompt=not i % 2)
+        Turn(f"t{i}", None, "assistant" if i % 2 else "user", moment(i), text, estimate_tokens(text), prompt=not i % 2)
         for i, text in enumerate(texts)
     )
     facts = {"agent": "claude", "root_id": "t0", "last_activity": moment(len(texts)), "started": moment(0)} | facts
@@ -172,7 +172,7 @@ def content(path: Path) -> dict:
     return {
         "sessions": db.execute(f"SELECT {session_names} FROM sessions ORDER BY agent, session_id").fetchall(),  # noqa: S608
         "placements": db.execute(
-            "SELECT session_id, position, hash, text, turn, message_id, role, exchange FROM placements "
+            "SELECT session_id, position, hash, text, turn, message_id, role, exchange, ends, placements.tokens FROM placements "
             "JOIN sessions ON sessions.id = session JOIN chunks ON chunks.id = chunk ORDER BY session_id, position"
         ).fetchall(),
         "chunks": sorted(chunk_of.values()),

@@ -318,6 +318,8 @@ def test_messages_are_numbered_as_a_reader_sees_them(any_session):
     number, turn = session.messages[-1]
 
     assert turn.id == message_at(session, number)
+    done = next(index for index, turn in enumerate(session.turns) if turn.tool_calls)
+    assert message_at(session, done) == next(turn.id for index, turn in session.messages if index > done)
     for bad in (-1, 999):
         with pytest.raises(NotFound, match=f"No message {bad}"):
             message_at(session, bad)

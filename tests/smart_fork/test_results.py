@@ -41,3 +41,15 @@ def test_a_large_family_is_counted_and_not_listed(world, shop):
     assert lineage["family_size"] == MAX_NAMED + 4
     assert len(lineage["others"]) == MAX_NAMED
     assert len(lineage["forks"]) <= MAX_NAMED
+
+
+def test_a_result_says_which_exchange_answers_and_what_a_fork_there_loads(world, shop):
+    world.sized_claude(
+        shop, ("tidy up", "tidied", 20_000), ("add retry", "done", 50_000), ("new logo", "drawn", 90_000)
+    )
+
+    early, late = (world.find(intent, shop)["results"][0] for intent in ("add retry", "new logo"))
+
+    assert early["token_estimate"] == 90_000
+    assert [early["match"][key] for key in ("exchange", "ends_at_message", "token_estimate")] == [2, 3, 50_000]
+    assert [late["match"][key] for key in ("exchange", "ends_at_message", "token_estimate")] == [3, None, 90_000]

@@ -87,6 +87,15 @@ class World:
             })  # fmt: skip
         return records
 
+    def sized_claude(self, cwd: Path | str, *said: tuple[str, str, int]) -> str:
+        """A session of Claude Code of prompts, answers, and how many tokens it had in its context after each."""
+        session_id = str(uuid.uuid4())
+        records = self.claude_records(session_id, cwd, *(words for one in said for words in one[:2]))
+        for answer, (*_, tokens) in zip(records[1::2], said, strict=True):
+            answer["message"]["usage"] = {"input_tokens": tokens}
+        self.write_claude(session_id, cwd, records)
+        return session_id
+
     def fork_claude(self, parent: str, cwd: Path | str, *said: str) -> str:
         """A fork as ``--fork-session`` writes it: the same records under a new session id, then its own."""
         old = [json.loads(line) for line in self.log_of(parent).read_text().splitlines()]

@@ -40,6 +40,15 @@ class TestFind:
         assert "message 0" in done.out
         assert done.err == ""
 
+    @pytest.mark.parametrize(("whole", "suggested"), [(90_000, " --at 1\n"), (45_000, "\n"), (58_000, "\n")])
+    def test_a_fork_at_the_answer_is_suggested_where_it_saves_a_lot(self, run, world, shop, whole, suggested):
+        knows = world.sized_claude(shop, (RETRY, DONE, 44_000), ("new logo", "drawn", whole))
+
+        out = run("find", RETRY).out
+
+        assert f"smart-fork fork {knows[:8]}{suggested}" in out
+        assert "44,000 tokens up to the end of that exchange" in out
+
     def test_json_is_all_there_is_on_stdout(self, run, world, shop):
         knows = world.codex(shop, RETRY, DONE)
 
