@@ -49,7 +49,12 @@ def ask(
         all_projects=everywhere,
         caller_session_id=os.environ.get("CLAUDE_CODE_SESSION_ID"),
     )
-    return find(request, Engine(configured_embedder(), progress=progress, unfinished=index_in_background))
+    return find(request, engine(progress))
+
+
+def engine(progress: Progress | None = None) -> Engine:
+    """What answers for the command line."""
+    return Engine(configured_embedder(), progress=progress, unfinished=index_in_background)
 
 
 def allowed() -> bool:

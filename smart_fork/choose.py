@@ -7,6 +7,7 @@ from typing import Any
 
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.finding import Engine, Request, check, find
+from smart_fork.matching import MATCH, message_for
 
 log = logging.getLogger(__name__)
 
@@ -23,10 +24,10 @@ def find_and_fork(
     fork_session_id: str | None = None,
     prompt: str | None = None,
     run_in: str | None = None,
-    at: int | None = None,
+    at: int | str | None = None,
     worktree: str | bool | None = None,
 ) -> dict[str, Any]:
-    """`find`, and the fork that was asked for as ``forked_session``.
+    """`find`, and the fork that was asked for as ``forked_session``; with `at` ``"match"`` where its passage ends.
 
     A fork that fails leaves the results in the answer, with ``error`` and ``hint`` beside them (F-092).
 
@@ -36,7 +37,9 @@ def find_and_fork(
     check(request)
     if fork_index is not None and fork_index < 0:
         raise Usage("fork_index must be non-negative", "It counts from 0 into results.")
-    if at is not None and at < 0:
+    if isinstance(at, str) and at != MATCH:
+        raise Usage("at must be a number or 'match'", "It is the number of a message, as match.turn_index says it.")
+    if isinstance(at, int) and at < 0:
         raise Usage("at must be non-negative", "It is the number of a message, as match.turn_index says it.")
     if run_in is not None and run_in not in PLACES:
         raise Usage("run_in must be 'tmux', 'process', or 'iterm2'")
@@ -47,10 +50,11 @@ def find_and_fork(
         from smart_fork.launch import fork_session
 
         index, session_id = _chosen(answer.get("results", []), fork_index, fork_session_id)
+        place = {"at": at} if at != MATCH else {"through": _through(answer, index, session_id, request, engine)}
         forked = fork_session(
             session_id,
             prompt or request.intent,
-            at=at,
+            **place,
             worktree=worktree,
             place=run_in,
             cwd=request.project_path,  # it works in the project that was asked about
@@ -62,6 +66,14 @@ def find_and_fork(
         log.exception("the fork failed")
         return answer | {"error": f"The fork failed: {error}", "hint": "`smart-fork doctor` checks what forks need."}
     return answer | {"forked_session": forked | {"forked_index": index}}
+
+
+def _through(answer: dict[str, Any], index: int | None, session_id: str, request: Request, engine: Engine) -> str:
+    """The message that answers: the result's, or the one that is looked for in a session which is no result."""
+    from smart_fork import sessions
+
+    found = answer["results"][index]["match"]["message_id"] if index is not None else None
+    return str(found or message_for(sessions.read(sessions.locate(session_id)), request.intent, engine))
 
 
 def _chosen(results: list[dict[str, Any]], fork_index: int | None, session_id: str | None) -> tuple[int | None, str]:

@@ -17,7 +17,7 @@ from indexer.freshness import IndexBusyError, embed_first, read_changes
 from indexer.paths import state_home
 from indexer.pipeline import Progress
 from indexer.project import Project, project_of, resolve
-from indexer.store.base import SessionRow, Store
+from indexer.store.base import Scope, SessionRow, Store
 from indexer.transcripts.agents import AGENTS
 from indexer.transcripts.model import Agent
 from smart_fork import results
@@ -41,7 +41,10 @@ _SWITCHED_OFF = "Indexing is switched off (SMART_FORK_INDEXING=false)."
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked (F-001). `None` means the default everywhere, as MCP clients send it (F-007)."""
+    """What is asked (F-001). `None` means the default everywhere, as MCP clients send it (F-007).
+
+    `session_id`, with its `agent_type`, asks for the passage of that session alone.
+    """
 
     intent: str
     agent_type: str | None = None
@@ -53,6 +56,7 @@ class Request:
     include_automated: bool = False
     all_projects: bool = False
     caller_session_id: str | None = None
+    session_id: str | None = None
 
 
 @dataclass(slots=True)
@@ -171,9 +175,16 @@ def _refresh(store: Store, asked: _Asked, engine: Engine) -> tuple[int | None, s
     return left, ""
 
 
+def _scope(store: Store, asked: _Asked) -> Scope:
+    if (session_id := asked.request.session_id) is None:
+        return store.scope(asked.project, asked.agents, automated=asked.request.include_automated)
+    rows = [row for agent in asked.agents if (row := store.session(agent, session_id))]
+    return Scope((rows[0].part,), session=rows[0].row) if rows else Scope()
+
+
 def _embed_some(store: Store, asked: _Asked, engine: Engine) -> None:
     """Vectors for what is asked about, as far as time allows. Words answer without; the search then says why."""
-    scope = store.scope(asked.project, asked.agents, automated=asked.request.include_automated)
+    scope = _scope(store, asked)
     counts = store.counts(scope)
     current = store.meta("model") in ("", engine.embedder.model)
     if (counts.embedded == counts.chunks and current) or engine.embed_seconds <= 0:
@@ -189,7 +200,7 @@ def _embed_some(store: Store, asked: _Asked, engine: Engine) -> None:
 
 def _answer(store: Store, asked: _Asked, engine: Engine, left: int | None, problem: str) -> dict[str, Any]:
     request = asked.request
-    scope = store.scope(asked.project, asked.agents, automated=request.include_automated)
+    scope = _scope(store, asked)
     caller, hidden = _caller(store, request.caller_session_id)
     query = Query(asked.intent, scope, asked.limit, asked.project is None, request.min_score, caller, hidden)
     found = search(store, query, lambda text: _embed(store, engine.embedder, text))

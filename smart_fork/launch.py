@@ -16,7 +16,7 @@ import apsw
 from indexer.project import project_of, resolve
 from indexer.transcripts.agents import adapter as adapter_of
 from indexer.transcripts.base import AgentAdapter
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import Agent, Session
 from smart_fork import sessions
 from smart_fork.branch import branch_point, message_at, write_branch
 from smart_fork.confirmation import CONFIRM_SECONDS, Clock, SystemClock, World, confirm, one_at_a_time
@@ -72,6 +72,7 @@ def fork_session(
     prompt: str | None = None,
     *,
     at: int | None = None,
+    through: str | None = None,
     worktree: str | bool | None = None,
     place: str | None = None,
     cwd: str | None = None,
@@ -81,13 +82,19 @@ def fork_session(
 ) -> dict[str, Any]:
     """Fork the session that `reference` means (see `sessions.locate`), from message number `at` on, or from its end.
 
+    With the id of a message in `through`, at the end of what that is part of, which may be the session's end.
+
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
     """
     located = sessions.locate(reference)
     session = sessions.read(located)
     source = ForkSource(session.agent, session.session_id, session.source_path, session.cwd)
-    end = None if at is None else branch_point(session, message_at(session, at))
+    if through is not None:
+        end, note = _end_of(session, through)
+    else:
+        end = None if at is None else branch_point(session, message_at(session, at))
+        note = f"Forked after message {end}, where the agent had finished what message {at} is part of"
     forked = fork(
         source,
         prompt=prompt,
@@ -99,11 +106,22 @@ def fork_session(
         dry_run=dry_run,
         caller_session_id=caller_session_id,
     )
-    if end != at:
-        forked.warnings.insert(
-            0, f"Forked after message {end}, where the agent had finished what message {at} is part of"
-        )
+    if through is not None or end != at:
+        forked.warnings.insert(0, note)
     return forked.as_json()
+
+
+def _end_of(session: Session, message_id: str) -> tuple[int | None, str]:
+    """After which turn what that message is part of ends, `None` for the session's end; and that in words."""
+    turn = next((i for i, turn in enumerate(session.turns) if turn.id == message_id), None)
+    if turn is None:
+        hint = "The session has been rewound since it was searched; search again."
+        raise ForkRefused(f"Invalid or inactive branch point: {message_id}", hint)
+    end = session.ends()[turn]
+    starts = [exchange.start for exchange in session.exchanges()]
+    exchange = sum(start <= turn for start in starts)
+    where = "at the session's end" if end is None else f"after message {end}"
+    return end, f"Forked {where}: exchange {exchange} of {len(starts)} answers best"
 
 
 def fork(

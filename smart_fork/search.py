@@ -95,6 +95,8 @@ def _allowed(rows: Iterable[SessionRow], query: Query) -> tuple[dict[int, Sessio
     allowed: dict[int, SessionRow] = {}
     dropped = 0
     for row in rows:
+        if query.scope.session not in (None, row.row):  # another one with the same beginning
+            continue
         if query.scope.within and not (row.resolved_cwd and is_within(row.resolved_cwd, query.scope.within)):
             continue
         if not row.session_id or not (row.cwd or query.everywhere):

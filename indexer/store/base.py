@@ -105,10 +105,11 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which sessions may be found: those of these parts and, where `within` is given, at or below that directory."""
+    """Which sessions may be found: those of these parts; where given, at or below `within`, or one `session` alone."""
 
     parts: tuple[int, ...] = ()
     within: str = ""
+    session: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

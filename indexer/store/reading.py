@@ -23,11 +23,10 @@ _BELOW = (
     "resolved_cwd <> '' AND (resolved_cwd = :below OR (resolved_cwd > :below || '/' AND resolved_cwd < :below || '0'))"
 )
 _SESSIONS_BELOW = f"SELECT id FROM sessions WHERE {_BELOW}"  # noqa: S608 - constant
-_CHUNKS_BELOW = f"SELECT chunk FROM placements WHERE session IN ({_SESSIONS_BELOW})"  # noqa: S608 - constant
-#: BM25 weights by column; the first is the part, which only restricts. Last, which rows are below a directory.
+#: BM25 weights by column; the first is the part, which only restricts.
 _TABLES = {
-    "chunks": ("chunk_words", "0.0, 1.0", _CHUNKS_BELOW),
-    "sessions": ("session_words", "0.0, 2.0, 1.5, 1.0, 0.8, 0.3", _SESSIONS_BELOW),
+    "chunks": ("chunk_words", "0.0, 1.0"),
+    "sessions": ("session_words", "0.0, 2.0, 1.5, 1.0, 0.8, 0.3"),
 }
 
 
@@ -64,12 +63,11 @@ class StoreReading:
     def match_words(self, table: WordTable, query: str, scope: Scope, limit: int) -> list[Scored]:
         if not scope.parts or not query:
             return []
-        name, weights, rows_below = _TABLES[table]
-        within = f"AND rowid IN ({rows_below})" if scope.within else ""
+        name, weights = _TABLES[table]
         rows = self._all(
             f"SELECT rowid, -bm25({name}, {weights}) AS score FROM {name} "  # noqa: S608
-            f"WHERE {name} MATCH :words {within} ORDER BY score DESC, rowid LIMIT :limit",
-            {"words": self._restricted(query, scope.parts), "limit": limit, "below": scope.within.rstrip("/")},
+            f"WHERE {name} MATCH :words {_only(table, scope)} ORDER BY score DESC, rowid LIMIT :limit",
+            {"words": self._restricted(query, scope.parts), "limit": limit, **_named(scope)},
         )
         return [Scored(row, score) for row, score in rows]
 
@@ -83,12 +81,11 @@ class StoreReading:
     def nearest(self, vector: bytes, scope: Scope, limit: int) -> list[Scored]:
         if not self.meta("model"):
             return []
-        within = f"AND rowid IN ({_CHUNKS_BELOW})" if scope.within else ""
         sql = (
             "SELECT rowid, distance FROM chunk_vectors "  # noqa: S608
-            f"WHERE embedding MATCH :vector AND k = :k AND part = :part {within}"
+            f"WHERE embedding MATCH :vector AND k = :k AND part = :part {_only('chunks', scope)}"
         )
-        values = {"vector": vector, "k": min(limit, MAX_NEIGHBOURS), "below": scope.within.rstrip("/")}
+        values = {"vector": vector, "k": min(limit, MAX_NEIGHBOURS), **_named(scope)}
         found: list[Scored] = []
         for part in scope.parts:  # one partition at a time: the restriction comes before the cut
             rows = self._all(sql, values | {"part": part})
@@ -148,6 +145,19 @@ class StoreReading:
     def broken_logs(self) -> list[tuple[str, int, str]]:
         """Logs with lines that could not be decoded: path, how many, the first of them as JSON [[line, reason], …]."""
         return self._all("SELECT path, broken, broken_lines FROM files WHERE broken > 0 ORDER BY broken DESC, path")
+
+
+def _only(table: WordTable, scope: Scope) -> str:
+    """The condition that keeps rows of a table to the scope's directory or session."""
+    if scope.session is None and not scope.within:
+        return ""
+    sessions = _SESSIONS_BELOW if scope.session is None else "SELECT :session"
+    rows = sessions if table == "sessions" else f"SELECT chunk FROM placements WHERE session IN ({sessions})"  # noqa: S608
+    return f"AND rowid IN ({rows})"
+
+
+def _named(scope: Scope) -> dict[str, Any]:
+    return {"below": scope.within.rstrip("/"), "session": scope.session}
 
 
 def _numbers(ids: Iterable[int]) -> str:

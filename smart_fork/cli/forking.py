@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.output import out, plain, print_json, progress_bar, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import Usage
 
@@ -26,7 +26,11 @@ def fork(  # noqa: PLR0917 - typer's way
     session: Annotated[str, typer.Argument(help="A session id, or at least 8 characters of it.")],
     prompt: Annotated[str | None, typer.Argument(help="What the fork is to do.")] = None,
     at: Annotated[
-        str | None, typer.Option("--at", help="Fork at the message of this number (see `show`), not at the end.")
+        str | None,
+        typer.Option("--at", help="Fork at the message of this number (see `show`), or at the `match` for --intent."),
+    ] = None,
+    intent: Annotated[
+        str | None, typer.Option("--intent", help="What --at match looks for in the session; the prompt by default.")
     ] = None,
     worktree: Annotated[bool, typer.Option("--worktree", "-w", help="Run it in a new git worktree.")] = False,
     worktree_name: Annotated[
@@ -48,28 +52,44 @@ def fork(  # noqa: PLR0917 - typer's way
     """
     from smart_fork.launch import fork_session
 
-    forked = fork_session(
-        session,
-        prompt,
-        at=_number(at),
-        worktree=worktree_name or worktree or None,
-        place=place.value if place else None,
-        cwd=str(cwd) if cwd else None,
-        name=name,
-        dry_run=dry_run,
-        caller_session_id=os.environ.get("CLAUDE_CODE_SESSION_ID"),
-    )
+    how: dict[str, Any] = {
+        "worktree": worktree_name or worktree or None,
+        "place": place.value if place else None,
+        "cwd": str(cwd) if cwd else None,
+        "name": name,
+        "dry_run": dry_run,
+        "caller_session_id": os.environ.get("CLAUDE_CODE_SESSION_ID"),
+    }
+    if at == "match":
+        forked = _fork_at_match(session, prompt, intent, as_json=as_json, how=how)
+    elif intent is not None:
+        raise Usage("--intent is only for --at match", "Say what the fork is to do as its prompt.")
+    else:
+        forked = fork_session(session, prompt, at=_number(at), **how)
     if as_json:
         print_json(forked)
     else:
         _print_forked(forked, dry_run=dry_run)
 
 
+def _fork_at_match(
+    session: str, prompt: str | None, intent: str | None, *, as_json: bool, how: dict[str, Any]
+) -> dict[str, Any]:
+    from smart_fork.background import engine
+    from smart_fork.matching import fork_at_match
+
+    wanted = prompt if intent is None else intent
+    if not (wanted and wanted.strip()):
+        raise Usage("--at match needs an intent", 'Say what to look for in the session: --intent "…", or a prompt.')
+    with progress_bar(quiet=as_json) as progress:
+        return fork_at_match(session, wanted, engine(progress), prompt, **how)
+
+
 def _number(at: str | None) -> int | None:
     if at is None:
         return None
     if not (at.isascii() and at.isdigit()):
-        raise Usage(f"--at {at} is not a message number", "`smart-fork show ID` prints the numbers.")
+        raise Usage(f"--at {at} is not a message number", "`smart-fork show ID` prints the numbers; or say `match`.")
     return int(at)
 
 

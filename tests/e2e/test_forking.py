@@ -112,6 +112,15 @@ def test_a_fork_at_an_earlier_message_knows_nothing_of_what_came_later(
     assert_forked(equipped, agent, parent, fork, prompt, said_before=BEGINNING)
 
 
+def test_a_fork_at_the_match_ends_with_the_exchange_that_answers(equipped: Machine, agent: Protocol, parent: Log):
+    """F-107: what `find` is asked for, and not the prompt, says where."""
+    prompt = unlike_any_other(NEXT)
+
+    fork = run_fork(equipped, parent, prompt, "--at", "match", "--intent", ANSWER, "--in", "process")
+
+    assert_forked(equipped, agent, parent, fork, prompt, said_before=BEGINNING)
+
+
 def test_a_fork_into_another_repository_knows_the_conversation_and_works_there(
     equipped: Machine, agent: Protocol, parent: Log, project: Path
 ):
