@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
+
+T = TypeVar("T")
 
 DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 #: The weights of the packaged copy; anything else under that name is refused.
@@ -86,7 +88,7 @@ class SentenceTransformerEmbedder:
 
     def _load(self) -> SentenceTransformer:
         if self._loaded is None:
-            _hush()
+            hush()
             self._loaded = self._from_disk()
         return self._loaded
 
@@ -97,26 +99,36 @@ class SentenceTransformerEmbedder:
             raise ModelUnavailableError(
                 f"sentence-transformers cannot be imported ({error}); reinstall smart-fork"
             ) from error
-        path = packaged_model() if self._name == DEFAULT_MODEL else Path(self._name).expanduser()
-        if path is not None and path.is_dir():
-            try:
-                return SentenceTransformer(str(path), device="cpu", local_files_only=True)
-            except Exception as error:
-                raise ModelUnavailableError(f"the model in {path} cannot be loaded: {error}") from error
-        if self._name == DEFAULT_MODEL:
+        if self._name != DEFAULT_MODEL:
+            return load(SentenceTransformer, self._name)
+        path = packaged_model()
+        if path is None or not path.is_dir():
             raise ModelUnavailableError(
                 "the packaged model is missing; reinstall smart-fork, or set SMART_FORK_MODEL to a folder"
             )
+        return load(SentenceTransformer, str(path))
+
+
+def load(kind: Callable[..., T], name: str) -> T:
+    """A sentence-transformers model from a folder, or by its name: from the network only where it is not here yet.
+
+    Raises:
+        ModelUnavailableError: that is not possible.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir():
         try:
-            return SentenceTransformer(self._name, device="cpu", local_files_only=True)
-        except (OSError, ValueError):
-            pass  # not downloaded yet
-        try:
-            return SentenceTransformer(self._name, device="cpu")
+            return kind(str(folder), device="cpu", local_files_only=True)
         except Exception as error:
-            raise ModelUnavailableError(
-                f"the model {self._name} can be neither found nor downloaded: {error}"
-            ) from error
+            raise ModelUnavailableError(f"the model in {folder} cannot be loaded: {error}") from error
+    try:
+        return kind(name, device="cpu", local_files_only=True)
+    except (OSError, ValueError):
+        pass  # not downloaded yet
+    try:
+        return kind(name, device="cpu")
+    except Exception as error:
+        raise ModelUnavailableError(f"the model {name} can be neither found nor downloaded: {error}") from error
 
 
 def packaged_model() -> Path | None:
@@ -160,7 +172,7 @@ def _stamp(folder: Path) -> str:
     return hashlib.blake2b(repr(facts).encode("utf-8", "replace"), digest_size=6).hexdigest()
 
 
-def _hush() -> None:
+def hush() -> None:
     """Loading shows bars and warnings on the terminal; ours is the only progress that people should see."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")

@@ -48,9 +48,10 @@ def find(intent: str, *, project: str | None = None, limit: int = 5, agent: str 
     """
     from smart_fork.finding import Engine, Request
     from smart_fork.finding import find as answer
+    from smart_fork.rerank import configured_reranker
 
     request = Request(intent, agent_type=agent, limit=limit, project_path=project)
-    found = answer(request, Engine(_embedder()))
+    found = answer(request, Engine(_embedder(), rerank=configured_reranker()))
     if "results" not in found:
         raise IndexUnavailable(found["message"], found["next_steps"][0])
     results: list[dict[str, Any]] = found["results"]

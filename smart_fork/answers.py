@@ -105,6 +105,7 @@ class Found(TypedDict, total=False):
     search_mode: str
     fallback_used: bool
     search_error: str
+    rerank_error: str
     index: IndexState
     skipped: int
     results: list[Result]

@@ -17,6 +17,7 @@ from smart_fork.errors import SmartForkError
 from smart_fork.finding import Engine, Request, find
 from smart_fork.opening import opened
 from smart_fork.processes import SystemProcesses
+from smart_fork.rerank import configured_reranker
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,9 @@ def ask(
 
 def engine(progress: Progress | None = None) -> Engine:
     """What answers for the command line."""
-    return Engine(configured_embedder(), progress=progress, unfinished=index_in_background)
+    return Engine(
+        configured_embedder(), progress=progress, unfinished=index_in_background, rerank=configured_reranker()
+    )
 
 
 def allowed() -> bool:

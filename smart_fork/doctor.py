@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import sys
 import time
@@ -23,6 +24,7 @@ from smart_fork.found import Query
 from smart_fork.opening import opened, unavailable
 from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.programs import look_at
+from smart_fork.rerank import configured_reranker
 from smart_fork.search import search
 
 _VARIABLES: dict[Agent, str] = {"claude": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME"}
@@ -53,6 +55,7 @@ def run_checks(embedder: Embedder | None = None, processes: Processes | None = N
         "logs": _logs,
         "index": _database,
         "model": lambda: _model(embedder),
+        "reranker": _reranker,
         "search": lambda: _query(embedder),
         "programs": lambda: _programs(processes),
         "tmux": lambda: _tmux(processes),
@@ -135,6 +138,23 @@ def _model(embedder: Embedder) -> Iterator[Check]:
         detail=f"{embedder.model}, {embedder.dimensions} dimensions, alike {alike:.2f}, unlike {unlike:.2f}",
         next_step="" if ok else "This model does not tell meanings apart; choose another with SMART_FORK_MODEL.",
     )
+
+
+def _reranker() -> Iterator[Check]:
+    """Nothing, where none is configured."""
+    if (rerank := configured_reranker()) is None:
+        return
+    name = os.environ["SMART_FORK_RERANKER"]
+    try:
+        alike, unlike = rerank("retry a failed upload", ["try the upload again when it fails", "a cake recipe"])
+    except Exception as error:  # noqa: BLE001 - any model may be configured
+        step = "Unset SMART_FORK_RERANKER, or name another cross-encoder; results are as good as without meanwhile."
+        yield Check("reranker", ok=False, detail=str(error), next_step=step, optional=True)
+        return
+    ok = alike > unlike
+    step = "" if ok else "It does not tell answers from others; name another cross-encoder in SMART_FORK_RERANKER."
+    detail = f"{name}, alike {alike:.2f}, unlike {unlike:.2f}"
+    yield Check("reranker", ok=ok, detail=detail, next_step=step, optional=True)
 
 
 def _query(embedder: Embedder) -> Iterator[Check]:

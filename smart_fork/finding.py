@@ -28,6 +28,7 @@ from smart_fork.opening import opened
 from smart_fork.query import plain
 from smart_fork.recent import recent_sessions
 from smart_fork.registry import Registry
+from smart_fork.rerank import Rerank
 from smart_fork.search import search
 
 log = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class Request:
 
 @dataclass(slots=True)
 class Engine:
-    """What answers: the embedder and how long a question may wait. `progress` is told about long work.
+    """What answers: the embedder, a reranker, and how long a question may wait. `progress` is told about long work.
 
     `unfinished` is called where there is more to index than there was time for.
     """
@@ -72,6 +73,7 @@ class Engine:
     progress: Progress | None = None
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     unfinished: Callable[[], None] | None = None
+    rerank: Rerank | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +205,7 @@ def _answer(store: Store, asked: _Asked, engine: Engine, left: int | None, probl
     scope = _scope(store, asked)
     caller, hidden = _caller(store, request.caller_session_id)
     query = Query(asked.intent, scope, asked.limit, asked.project is None, request.min_score, caller, hidden)
-    found = search(store, query, lambda text: _embed(store, engine.embedder, text))
+    found = search(store, query, lambda text: _embed(store, engine.embedder, text), engine.rerank)
     include_snippets = request.include_snippets is not False
     problems = problems_of({hit.session.agent for hit in found.hits}, store, engine.environment)
     return {
@@ -216,6 +218,7 @@ def _answer(store: Store, asked: _Asked, engine: Engine, left: int | None, probl
         "search_mode": found.mode,
         "fallback_used": found.fallback_used,
         **({"search_error": found.error} if found.error else {}),
+        **({"rerank_error": found.rerank_error} if found.rerank_error else {}),
         "index": results.index_state(store.counts(scope), left, problem),
         **({"skipped": found.dropped} if found.dropped else {}),
         "results": results.results_of(found, include_snippets=include_snippets, problems=problems),

@@ -38,12 +38,16 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Hits, best first; how they were found; and what failed on the way. `dropped` had no id or directory (F-058)."""
+    """Hits, best first; how they were found; and what failed on the way. `dropped` had no id or directory (F-058).
+
+    `rerank_error` says why a reranker that is configured had no say.
+    """
 
     hits: tuple[Hit, ...]
     mode: Mode
     error: str = ""
     dropped: int = 0
+    rerank_error: str = ""
 
     @property
     def fallback_used(self) -> bool:

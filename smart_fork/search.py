@@ -11,6 +11,7 @@ from indexer.store.base import Placement, Scored, SessionRow, Store
 from smart_fork.found import Found, Hit, Mode, Query
 from smart_fork.query import fts_query, words_of
 from smart_fork.ranking import Evidence, scores
+from smart_fork.rerank import RERANKED, Rerank, SecondLook
 from smart_fork.snippets import matched_words
 
 #: The intent as a float32 vector, or an exception that says why not.
@@ -23,7 +24,7 @@ WORD_SESSIONS = 200
 COVERED_SESSIONS = 20
 
 
-def search(store: Store, query: Query, embed: Embed) -> Found:
+def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = None) -> Found:
     """Hybrid; where that fails vectors alone, then words alone; where all fail nothing, ``recent`` (F-021…F-026)."""
     if not query.scope.parts:  # there is nothing to search, which is no failure
         return Found((), "hybrid")
@@ -32,11 +33,12 @@ def search(store: Store, query: Query, embed: Embed) -> Found:
     modes: tuple[Mode, ...] = ("hybrid", "vector", "lexical")
     for mode in modes:
         try:
-            hits, dropped = _search(store, query, embed, mode)
+            look = SecondLook(rerank)
+            hits, dropped = _search(store, query, embed, mode, look)
         except Exception as failure:  # noqa: BLE001 - whatever one way of searching dies of, the next one may live
             error = f"{mode} search failed: {str(failure) or type(failure).__name__}"
         else:
-            return Found(hits, mode, error, dropped)
+            return Found(hits, mode, error, dropped, look.error)
     return Found((), "recent", error)
 
 
@@ -57,7 +59,7 @@ def _once(embed: Embed) -> Embed:
     return embed_once
 
 
-def _search(store: Store, query: Query, embed: Embed, mode: Mode) -> tuple[tuple[Hit, ...], int]:
+def _search(store: Store, query: Query, embed: Embed, mode: Mode, look: SecondLook) -> tuple[tuple[Hit, ...], int]:
     near: list[Scored] = []
     if mode != "lexical":
         near = store.nearest(embed(query.intent), query.scope, NEAREST_CHUNKS)
@@ -79,6 +81,10 @@ def _search(store: Store, query: Query, embed: Embed, mode: Mode) -> tuple[tuple
     for row, count in store.chunk_counts(evidence).items():
         evidence[row].chunks = count
     ranked = _one_a_family(scores(evidence), allowed)
+    if look.rerank:
+        chunk_of = {row: best[row][1].chunk for row, _ in ranked[:RERANKED] if row in best}
+        texts = store.texts(chunk_of.values())
+        ranked = look.at(query.intent, ranked, {row: texts.get(chunk, "") for row, chunk in chunk_of.items()})
     wanted = [(row, score) for row, score in ranked if query.min_score is None or score >= query.min_score]
     return _hits(store, wanted[: query.limit], allowed, best, query.intent), dropped
 

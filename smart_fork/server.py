@@ -198,6 +198,7 @@ class Tools:
     def _find_and_fork(self, request: Request, choice: Mapping[str, Any], caller: Caller, progress: Progress) -> Any:
         from smart_fork.choose import find_and_fork
         from smart_fork.finding import Engine
+        from smart_fork.rerank import configured_reranker
 
         engine = Engine(
             self._model(),
@@ -205,6 +206,7 @@ class Tools:
             embed_seconds=EMBED_SECONDS,
             progress=progress,
             unfinished=self._index_in_background,
+            rerank=configured_reranker(),
         )
         return find_and_fork(request, engine, caller_session_id=caller.session_id, **choice)
 

@@ -215,6 +215,8 @@ def _print_state(answer: dict[str, Any]) -> None:
         )
     if answer.get("search_error"):
         say(f"Searched by {answer['search_mode']} only: {answer['search_error']}")
+    if answer.get("rerank_error"):
+        say(f"Not reranked: {answer['rerank_error']}")
     if state.get("problem"):
         say(f"What is newer than the index was not searched. {state['problem']}")
     elif not state["complete"]:

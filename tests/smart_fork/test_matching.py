@@ -87,7 +87,9 @@ def test_words_find_it_where_the_model_fails(world, parent, agent, broken):
 
 @agents
 def test_nothing_is_started_where_nothing_answers(world, parent, played, agent):
-    with pytest.raises(NotFound, match=f"No passage of {parent} answers that: .*no session has been embedded") as refused:
+    with pytest.raises(
+        NotFound, match=f"No passage of {parent} answers that: .*no session has been embedded"
+    ) as refused:
         fork_at_match(parent, "zanzibar", Engine(BrokenModel()), place="process")
     assert "--intent" in refused.value.hint
     assert not played.started

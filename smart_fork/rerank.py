@@ -1,0 +1,105 @@
+"""A second look at the best results: a cross-encoder reads the intent together with each passage that answers it.
+
+It tells an answer from mere likeness better than two vectors do, but reads every passage anew for every question, so
+only a few are given to it. Nothing is imported or loaded unless one is configured.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from indexer.embedding import ModelUnavailableError, hush, load
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
+
+log = logging.getLogger(__name__)
+
+#: An intent and passages; for each of these how probably it answers, 0…1. Raises whatever keeps it from that.
+Rerank = Callable[[str, Sequence[str]], Sequence[float]]
+
+#: Results that are looked at again.
+RERANKED = 20
+#: What the reranker's word weighs beside all other evidence, of which it sees nothing.
+SHARE = 0.5
+
+
+def configured_reranker() -> Rerank | None:
+    """The reranker of ``SMART_FORK_RERANKER``, one for all questions of a process; `None` where that is not set."""
+    name = os.environ.get("SMART_FORK_RERANKER", "").strip()
+    return _reranker(name) if name else None
+
+
+@cache
+def _reranker(name: str) -> Rerank:
+    return CrossEncoderReranker(name)
+
+
+class CrossEncoderReranker:
+    """A sentence-transformers cross-encoder on the CPU, loaded when it is first asked. Threads take turns."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._loaded: CrossEncoder | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self, intent: str, texts: Sequence[str]) -> list[float]:
+        """As `Rerank`.
+
+        Raises:
+            ModelUnavailableError: it cannot be loaded, or gives no single score for a passage.
+        """
+        with self._lock:
+            model = self._load()
+            from torch.nn import Sigmoid
+
+            # Some are saved to give probabilities and some to give logits; asked like this, all give probabilities.
+            pairs = [(intent, text) for text in texts]
+            scores = model.predict(pairs, activation_fn=Sigmoid(), show_progress_bar=False)
+        if scores.shape != (len(texts),):
+            raise ModelUnavailableError(f"{self._name} is no reranker: it does not give one score for a passage")
+        return [float(score) for score in scores]
+
+    def _load(self) -> CrossEncoder:
+        if self._loaded is None:
+            hush()
+            try:
+                from sentence_transformers import CrossEncoder
+            except ImportError as error:
+                raise ModelUnavailableError(
+                    f"sentence-transformers cannot be imported ({error}); reinstall smart-fork"
+                ) from error
+            self._loaded = load(CrossEncoder, self._name)
+        return self._loaded
+
+
+@dataclass(slots=True)
+class SecondLook:
+    """Results in a better order, if there is a reranker and it works; otherwise as they are, `error` saying why."""
+
+    rerank: Rerank | None
+    error: str = ""
+
+    def at(self, intent: str, ranked: Sequence[tuple[int, float]], texts: Mapping[int, str]) -> list[tuple[int, float]]:
+        """`ranked` as (session, score), best first; `texts` are the passages that answer, by session."""
+        looked_at = [row for row, _ in ranked[:RERANKED] if texts.get(row)]
+        if self.rerank is None or not looked_at:
+            return list(ranked)
+        try:
+            chance = dict(zip(looked_at, self.rerank(intent, [texts[row] for row in looked_at]), strict=True))
+            if not all(map(math.isfinite, chance.values())):
+                raise ValueError("it gives no numbers")  # noqa: TRY301 - handled as whatever else it can fail of
+        except Exception as error:  # noqa: BLE001 - the model is the user's choice, and may fail in any way
+            self.error = str(error) or type(error).__name__
+            log.warning("not reranked: %s", self.error)
+            return list(ranked)
+        # What was not looked at counts as improbable, so that it stays behind what was.
+        mixed = [(row, (1 - SHARE) * score + SHARE * chance.get(row, 0.0)) for row, score in ranked]
+        return sorted(mixed, key=lambda one: -one[1])
