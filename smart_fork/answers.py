@@ -101,6 +101,7 @@ class Found(TypedDict, total=False):
     collections: list[str]
     project_path: str | None
     notice: str
+    language_notice: str
     count: int
     search_mode: str
     fallback_used: bool

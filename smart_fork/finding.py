@@ -12,7 +12,7 @@ from typing import Any
 
 import apsw
 
-from indexer.embedding import Embedder
+from indexer.embedding import DEFAULT_MODEL, Embedder
 from indexer.freshness import IndexBusyError, embed_first, read_changes
 from indexer.paths import state_home
 from indexer.pipeline import Progress
@@ -25,7 +25,7 @@ from smart_fork.abilities import problems_of
 from smart_fork.errors import IndexUnavailable, SmartForkError, Usage
 from smart_fork.found import Query
 from smart_fork.opening import opened
-from smart_fork.query import plain
+from smart_fork.query import is_mostly_not_latin, plain
 from smart_fork.recent import recent_sessions
 from smart_fork.registry import Registry
 from smart_fork.rerank import Rerank
@@ -37,6 +37,10 @@ DEFAULT_LIMIT, MAX_LIMIT = 5, 50
 #: How long a question waits for logs to be read, and for vectors of the current project.
 READ_SECONDS, EMBED_SECONDS = 20.0, 15.0
 _FALSE = ("0", "false", "no", "off")
+_ENGLISH = (
+    "The default model knows English and little of other scripts: meaning was hardly searched. Ask in English, or set "
+    "SMART_FORK_MODEL to a multilingual model (docs/using.md)."
+)
 _SWITCHED_OFF = "Indexing is switched off (SMART_FORK_INDEXING=false)."
 
 
@@ -214,6 +218,7 @@ def _answer(store: Store, asked: _Asked, engine: Engine, left: int | None, probl
         "collections": [results.COLLECTIONS[agent] for agent in asked.agents],
         "project_path": str(resolve(request.project_path or Path.cwd())) if asked.project else None,
         "notice": results.UNTRUSTED,
+        **({"language_notice": _ENGLISH} if _is_foreign(asked.intent, engine.embedder) else {}),
         "count": len(found.hits),
         "search_mode": found.mode,
         "fallback_used": found.fallback_used,
@@ -224,6 +229,11 @@ def _answer(store: Store, asked: _Asked, engine: Engine, left: int | None, probl
         "results": results.results_of(found, include_snippets=include_snippets, problems=problems),
         **({"fallback_sessions": _fallback(asked)} if found.mode == "recent" else {}),
     }
+
+
+def _is_foreign(intent: str, embedder: Embedder) -> bool:
+    """Whether the model is the default one, and the intent in a script that it was not made for."""
+    return embedder.model.partition("@")[0] == DEFAULT_MODEL and is_mostly_not_latin(intent)
 
 
 def _embed(store: Store, embedder: Embedder, text: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 #: What is asked in more characters than this is answered by its beginning.
 MAX_CHARACTERS = 4000
@@ -35,6 +36,13 @@ def words_of(text: str) -> tuple[str, ...]:
     words = list(dict.fromkeys(word.lower()[:MAX_WORD_CHARACTERS] for word in _WORD.findall(text)))
     telling = [word for word in words if word not in _STOP and (len(word) > 1 or not word.isascii())]
     return tuple((telling or words)[:MAX_WORDS])
+
+
+def is_mostly_not_latin(text: str) -> bool:
+    """Whether most letters of `text` are of another script than Latin; one without letters is not."""
+    letters = [char for char in text if char.isalpha()]
+    latin = sum(char.isascii() or unicodedata.name(char, "").startswith("LATIN") for char in letters)
+    return latin * 2 < len(letters)
 
 
 def fts_query(text: str) -> str:

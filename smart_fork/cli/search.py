@@ -215,6 +215,8 @@ def _print_state(answer: dict[str, Any]) -> None:
         )
     if answer.get("search_error"):
         say(f"Searched by {answer['search_mode']} only: {answer['search_error']}")
+    if answer.get("language_notice"):
+        say(answer["language_notice"])
     if answer.get("rerank_error"):
         say(f"Not reranked: {answer['rerank_error']}")
     if state.get("problem"):

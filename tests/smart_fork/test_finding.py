@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from indexer.embedding import DEFAULT_MODEL
 from smart_fork.errors import Usage
 from smart_fork.finding import Engine, Request, check, find
 from smart_fork.query import MAX_CHARACTERS
@@ -358,3 +359,17 @@ def test_automated_sessions_are_hidden_unless_asked_for(world, shop):
 
     assert world.ids(RETRY, shop) == []
     assert world.ids(RETRY, shop, include_automated=True) == [machine]
+
+
+class TestOtherScripts:
+    def test_it_is_said_where_the_default_model_hardly_helps(self, world, shop, monkeypatch):
+        world.claude(shop, "повторять загрузку", "готово")
+        monkeypatch.setattr(world.model, "model", f"{DEFAULT_MODEL}@1234", raising=False)
+
+        assert "SMART_FORK_MODEL" in world.find("повторять загрузку", shop)["language_notice"]
+        assert "language_notice" not in world.find("retry the upload", shop)
+
+    def test_another_model_may_know_it(self, world, shop):
+        world.claude(shop, "повторять загрузку", "готово")
+
+        assert "language_notice" not in world.find("повторять загрузку", shop)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from smart_fork.query import MAX_CHARACTERS, fts_query, plain, words_of
+from smart_fork.query import MAX_CHARACTERS, fts_query, is_mostly_not_latin, plain, words_of
 
 HOSTILE = [
     'say "hello" AND NOT world',
@@ -75,3 +75,20 @@ def test_an_intent_is_bounded_and_free_of_what_no_program_takes():
     assert plain(" a\0b \ud800 ") == "a b ?"
     assert len(plain("x" * 100_000)) == MAX_CHARACTERS
     assert len(fts_query("word" * 1000)) < 100
+
+
+@pytest.mark.parametrize(
+    ("text", "foreign"),
+    [
+        ("add retry to the uploader", False),
+        ("Füge Wiederholungen naïve Ünïcode hinzu", False),
+        ("повторять загрузку при ошибке", True),
+        ("上传失败时重试", True),
+        ("アップロードを retry する", True),
+        ("fix upload.py: ошибка", False),
+        ("", False),
+        ("🚀 123 ---", False),
+    ],
+)
+def test_a_question_is_in_the_script_of_most_of_its_letters(text, foreign):
+    assert is_mostly_not_latin(text) is foreign
