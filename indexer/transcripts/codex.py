@@ -274,10 +274,15 @@ class _Fold:
         self, identity: str, role: Role, moment: str, raw: bytes, text: str = "", *,
         calls: tuple[ToolCall, ...] = (), results: tuple[ToolResult, ...] = (), prompt: bool = False, group: str = "",
     ) -> None:  # fmt: skip
-        parent = self.turns[-1].id if self.turns else None
+        last = self.turns[-1] if self.turns else None
         tokens = estimate_tokens(text, len(calls))
         kept = raw if self.keep_raw else b""
-        self.turns.append(Turn(identity, parent, role, moment, text, tokens, calls, results, prompt, group, kept))
+        # Some versions count between the two copies of what was said.
+        loaded = last.loaded if last and text == last.text and not prompt else 0
+        parent = last.id if last else None
+        self.turns.append(
+            Turn(identity, parent, role, moment, text, tokens, calls, results, prompt, group, kept, loaded)
+        )
 
     def session(self) -> tuple[Session | None, str]:
         facts = self.facts

@@ -97,6 +97,14 @@ def test_codex_counts_behind_what_it_said_twice(home):
     assert session.loads() == (1, 30_000, 30_001, 12_000)
 
 
+def test_codex_may_count_between_the_two(home):
+    """Version 0.41."""
+    said = [event("agent_message", message="first"), told(30_000), message("assistant", "first")]
+    path = codex_log(home, id_of(1), meta(id_of(1)), event("user_message", message="one"), *said)
+
+    assert read_codex(path).loads() == (1, 30_000)
+
+
 def test_an_exchange_ends_with_the_last_word_on_it_and_the_last_one_with_the_session(home):
     session = read_claude(
         claude_log(
