@@ -47,7 +47,7 @@ class CrossEncoderReranker:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._loaded: CrossEncoder | None = None
+        self._loaded: CrossEncoder | ModelUnavailableError | None = None
         self._lock = threading.Lock()
 
     def __call__(self, intent: str, texts: Sequence[str]) -> list[float]:
@@ -71,13 +71,29 @@ class CrossEncoderReranker:
         if self._loaded is None:
             hush()
             try:
-                from sentence_transformers import CrossEncoder
-            except ImportError as error:
-                raise ModelUnavailableError(
-                    f"sentence-transformers cannot be imported ({error}); reinstall smart-fork"
-                ) from error
-            self._loaded = load(CrossEncoder, self._name)
+                self._loaded = _cross_encoder(self._name)
+            except ModelUnavailableError as error:  # no later question waits for the same
+                self._loaded = error
+        if isinstance(self._loaded, ModelUnavailableError):
+            raise self._loaded
         return self._loaded
+
+
+def _cross_encoder(name: str) -> CrossEncoder:
+    try:
+        from sentence_transformers import CrossEncoder
+    except ImportError as error:
+        raise ModelUnavailableError(f"sentence-transformers cannot be imported ({error})") from error
+    model: CrossEncoder = load(CrossEncoder, name)
+    if not _scores_pairs(model):
+        raise ModelUnavailableError(f"{name} is no reranker: it has not learned to score pairs of texts")
+    return model
+
+
+def _scores_pairs(model: CrossEncoder) -> bool:
+    """An embedding model loads as well, with a head that gives random numbers, others each time."""
+    architectures = (model.config and model.config.architectures) or ()
+    return len(model) > 1 or not architectures or any("SequenceClassification" in name for name in architectures)
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import smart_fork
+from indexer.embedding import ModelUnavailableError
 from smart_fork import rerank as module
 from smart_fork.background import engine
 from smart_fork.doctor import run_checks
@@ -115,7 +116,15 @@ def several(folder: Path) -> Path:
     return cross_encoder(folder, labels=3)
 
 
-@pytest.mark.parametrize("made", [(broken, "cannot be loaded"), (several, "is no reranker")])
+def untrained(folder: Path) -> Path:
+    config = cross_encoder(folder) / "config.json"
+    config.write_text(config.read_text().replace("BertForSequenceClassification", "BertModel"))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "made", [(broken, "cannot be loaded"), (several, "does not give one score"), (untrained, "has not learned")]
+)
 def test_one_that_does_not_work_is_told_and_the_order_stays(world, shop, two, tmp_path, made):
     make, said = made
     answer = ask(world, shop, CrossEncoderReranker(str(make(tmp_path))))
@@ -123,6 +132,16 @@ def test_one_that_does_not_work_is_told_and_the_order_stays(world, shop, two, tm
     assert [hit["session_id"] for hit in answer["results"]] == two
     assert said in answer["rerank_error"]
     assert (answer["search_mode"], answer["fallback_used"]) == ("hybrid", False)
+
+
+def test_one_that_cannot_be_loaded_is_not_loaded_again(tmp_path, monkeypatch):
+    rerank = CrossEncoderReranker(str(broken(tmp_path)))
+    with pytest.raises(ModelUnavailableError, match="cannot be loaded"):
+        rerank(RETRY, [FIRST])
+    monkeypatch.setattr(module, "load", lambda *_: pytest.fail("loaded again"))
+
+    with pytest.raises(ModelUnavailableError, match="cannot be loaded"):
+        rerank(RETRY, [FIRST])
 
 
 def test_a_person_is_told_too(run, two, tmp_path, monkeypatch):  # noqa: F811
