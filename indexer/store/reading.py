@@ -8,11 +8,10 @@ from typing import Any
 import apsw
 
 from indexer.project import Project, is_within
+from indexer.store import blocks
 from indexer.store.base import Counts, Placement, Scope, Scored, SessionRow, WordTable
 from indexer.transcripts.model import Agent
 
-#: sqlite-vec refuses more neighbours than this.
-MAX_NEIGHBOURS = 4096
 _SESSION = (
     "id, agent, session_id, part, path, cwd, resolved_cwd, repo_root, git_branch, title, version, started, "
     "last_activity, origin, parent_id, root_id, turns, prompts, tokens, compactions"
@@ -83,18 +82,14 @@ class StoreReading:
     def nearest(self, vector: bytes, scope: Scope, limit: int) -> list[Scored]:
         if not self.meta("model"):
             return []
-        within = f"AND rowid IN ({_CHUNKS_BELOW})" if scope.within else ""
-        sql = (
-            "SELECT rowid, distance FROM chunk_vectors "  # noqa: S608
-            f"WHERE embedding MATCH :vector AND k = :k AND part = :part {within}"
-        )
-        values = {"vector": vector, "k": min(limit, MAX_NEIGHBOURS), "below": scope.within.rstrip("/")}
-        found: list[Scored] = []
-        for part in scope.parts:  # one partition at a time: the restriction comes before the cut
-            rows = self._all(sql, values | {"part": part})
-            found += [Scored(row, 1.0 - distance) for row, distance in rows if distance is not None]
-        found.sort(key=lambda hit: (-hit.score, hit.row))
-        return found[:limit]
+        from indexer.store.scan import nearest
+
+        among = None
+        if scope.within:
+            below = self._all(_CHUNKS_BELOW, {"below": scope.within.rstrip("/")})
+            among = [chunk for (chunk,) in below]
+        found = nearest(blocks.read_blocks(self.db, scope.parts), vector, limit, among)
+        return [Scored(chunk, cosine) for chunk, cosine in found]
 
     def having_word(self, word: str, rows: Iterable[int]) -> tuple[int, set[int]]:
         match = "FROM session_words WHERE session_words MATCH ?"
@@ -140,7 +135,7 @@ class StoreReading:
         sessions = self._all(f"SELECT count(*) FROM sessions{where}")[0][0]  # noqa: S608
         # Two counts over indexes alone: the table itself holds all the text.
         chunks = self._all(f"SELECT count(*) FROM chunks{where}")[0][0]  # noqa: S608
-        waiting = self._all(f"SELECT count(*) FROM chunks {where or ' WHERE 1'} AND embedded = 0")[0][0]  # noqa: S608
+        waiting = self._all(f"SELECT count(*) FROM chunks {where or ' WHERE 1'} AND block = 0")[0][0]  # noqa: S608
         files, broken = self._all("SELECT count(*), coalesce(sum(broken), 0) FROM files")[0]
         skipped = self._all("SELECT skipped, count(*) FROM files WHERE skipped <> '' GROUP BY skipped ORDER BY 2 DESC")
         return Counts(sessions, chunks, chunks - waiting, files, dict(skipped), broken, self.meta("updated_at"))

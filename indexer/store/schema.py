@@ -76,7 +76,22 @@ def m001_sessions_and_chunks(db: apsw.Connection) -> None:
     )
 
 
-MIGRATIONS = (m001_sessions_and_chunks,)
+def m002_vectors_in_blocks(db: apsw.Connection) -> None:
+    """Vectors as an ordinary table, in bytes. Those of an older form are made again."""
+    db.execute(
+        """
+        CREATE TABLE vector_blocks(id INTEGER PRIMARY KEY, part INTEGER NOT NULL, records BLOB NOT NULL);
+        CREATE INDEX vector_blocks_part ON vector_blocks(part);
+
+        -- The block that holds a chunk's vector; 0 while it waits for one.
+        ALTER TABLE chunks RENAME COLUMN embedded TO block;
+        UPDATE chunks SET block = 0 WHERE block <> 0;
+        DELETE FROM meta WHERE key IN ('model', 'dimensions');
+        """
+    )
+
+
+MIGRATIONS = (m001_sessions_and_chunks, m002_vectors_in_blocks)
 
 
 def migrate(db: apsw.Connection) -> None:

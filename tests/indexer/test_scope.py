@@ -193,15 +193,14 @@ def test_a_tiny_project_in_a_huge_index_loses_nothing(store, tmp_path):
 
 
 def test_the_nearest_are_the_nearest(store):
-    crowd(store, parts=7, rows=1500)
-    vectors = dict(store.db.execute("SELECT rowid, embedding FROM chunk_vectors").fetchall())
-    matrix = np.stack([np.frombuffer(blob, np.float32) for blob in vectors.values()])
+    matrix = crowd(store, parts=7, rows=1500)
     query = vector_of("question")
-    best = [list(vectors)[index] for index in np.argsort(-(matrix @ query))[:50]]
+    best = {10_000 + int(row) for row in np.argsort(-(matrix @ query))[:50]}
     hits = store.nearest(query.tobytes(), store.scope(None, ("claude",), automated=False), 50)
 
-    assert best == [hit.row for hit in hits]
-    assert np.allclose(sorted(matrix @ query)[:-51:-1], [hit.score for hit in hits], atol=1e-5)
+    assert 48 <= len(best & {hit.row for hit in hits})  # neighbours as near as rounding may change places
+    assert np.allclose([hit.score for hit in hits], [matrix[hit.row - 10_000] @ query for hit in hits], atol=5e-3)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
 def test_in_many_projects_words_are_found_with_few_or_many_left_out(store):
@@ -213,8 +212,8 @@ def test_in_many_projects_words_are_found_with_few_or_many_left_out(store):
         assert rows == {row for (row,) in store.db.execute(f"SELECT id FROM chunks WHERE part IN ({numbers})")}  # noqa: S608
 
 
-def crowd(store, parts: int, rows: int) -> None:
-    """Chunks of other projects, each with random words and a random vector."""
+def crowd(store, parts: int, rows: int):
+    """Chunks of other projects from row 10,000 on, each with random words and a random vector; the vectors."""
     vectors = np.random.default_rng(7).normal(size=(rows, 16)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     with immediate(store.db):
@@ -224,10 +223,10 @@ def crowd(store, parts: int, rows: int) -> None:
         for number in range(rows):
             row, part = 10_000 + number, 1000 + number % parts
             text = "needle needle" if number % 10 == 0 else "other"
-            store.db.execute("INSERT INTO chunks VALUES(?, ?, ?, ?, 1)", (row, part, b"%d" % number, text))
+            store.db.execute("INSERT INTO chunks VALUES(?, ?, ?, ?, 0)", (row, part, b"%d" % number, text))
             store.db.execute("INSERT INTO chunk_words(rowid, part, text) VALUES(?, ?, ?)", (row, f"p{part}", text))
-            vector = vectors[number].tobytes()
-            store.db.execute("INSERT INTO chunk_vectors(rowid, part, embedding) VALUES(?, ?, ?)", (row, part, vector))
+    assert rows == store.add_vectors([(10_000 + number, vector.tobytes()) for number, vector in enumerate(vectors)])
+    return vectors
 
 
 def test_a_removed_repository_is_no_reason_to_fail(store, code):

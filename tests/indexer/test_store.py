@@ -8,7 +8,7 @@ from indexer.store.base import Scope
 from indexer.store.schema import MIGRATIONS, NewerIndexError, immediate, migrate
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.model import BrokenLine
-from tests.indexer.written import reading_of, save, session_of, vector_of
+from tests.indexer.written import reading_of, save, session_of, stored_vectors, vector_of
 
 
 @pytest.fixture
@@ -162,9 +162,8 @@ def test_of_a_session_that_changed_nothing_old_can_be_found(store):
 
     assert (0, 0) == found(store, "obsolete")
     assert (1, 1) == found(store, "current") == found(store, "common")
-    assert [] == store.db.execute("SELECT rowid FROM chunk_vectors EXCEPT SELECT id FROM chunks").fetchall()
     assert [] == store.db.execute("SELECT id FROM chunks EXCEPT SELECT chunk FROM placements").fetchall()
-    assert [(1,)] == store.db.execute("SELECT count(*) FROM chunk_vectors").fetchall()
+    assert 1 == len(stored_vectors(store.db))
 
 
 def test_a_text_that_two_sessions_share_stays_while_one_has_it(store):
@@ -295,7 +294,7 @@ def test_the_same_beginning_in_two_projects_is_embedded_once(store, tmp_path):
     assert 2 == store.add_vectors([(first[0], vector)])
     save(store, session_of("shared", cwd=str(tmp_path / "third"), session_id="third"))
     assert [] == store.waiting((), 9)
-    assert [1.0] * 3 == pytest.approx([hit.score for hit in store.nearest(vector, everything(store), 9)])
+    assert [1.0] * 3 == pytest.approx([hit.score for hit in store.nearest(vector, everything(store), 9)], abs=1e-3)
 
 
 def test_a_chunk_that_went_meanwhile_is_passed_over_and_its_number_not_given_again(store):
@@ -321,7 +320,7 @@ def test_another_model_starts_from_nothing(store):
     assert (0, "two", "8") == (store.counts().embedded, store.meta("model"), store.meta("dimensions"))
     assert [] == store.nearest(vector_of("x", 8).tobytes(), everything(store), 9)
     assert 1 == embed(store, 8)
-    with pytest.raises(apsw.SQLError):
+    with pytest.raises(ValueError):
         store.nearest(vector_of("x", 16).tobytes(), everything(store), 9)
 
 

@@ -17,6 +17,7 @@ from indexer.paths import claude_home, codex_home, index_root
 from indexer.pieces import Piece
 from indexer.pipeline import document_of
 from indexer.store.base import Document, Reading
+from indexer.store.blocks import records
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.claude import slug
@@ -134,10 +135,6 @@ def append(path: Path, data: bytes) -> None:
 def content(path: Path) -> dict:
     """Everything that can be found in an index and its exports, without row numbers."""
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    db.enable_load_extension(enable=True)
-    from indexer.store.connection import vector_extension
-
-    db.load_extension(vector_extension())
     session_names = (
         "agent, session_id, path, cwd, resolved_cwd, repo_root, git_branch, title, version, started, last_activity, "
         "origin, parent_id, root_id, turns, prompts, tokens, compactions"
@@ -166,8 +163,8 @@ def content(path: Path) -> dict:
     vectors = {}
     if db.execute("SELECT 1 FROM meta WHERE key = 'model'").fetchone():
         vectors = {
-            chunk_of[row]: np.frombuffer(blob, dtype=np.float32)
-            for row, blob in db.execute("SELECT rowid, embedding FROM chunk_vectors")
+            chunk_of[row]: np.frombuffer(vector, np.float32, 1) * np.frombuffer(vector, np.int8, offset=4)
+            for row, vector in stored_vectors(db)
         }
     return {
         "sessions": db.execute(f"SELECT {session_names} FROM sessions ORDER BY agent, session_id").fetchall(),  # noqa: S608
@@ -185,6 +182,11 @@ def content(path: Path) -> dict:
             str(file.relative_to(index_root())): file.read_bytes() for file in index_root().rglob("*") if file.is_file()
         },
     }
+
+
+def stored_vectors(db: apsw.Connection) -> list[tuple[int, bytes]]:
+    """Every chunk with a vector, as often as it has one, and the vector as it is stored."""
+    return list(records(db, [block for (block,) in db.execute("SELECT id FROM vector_blocks")]))
 
 
 def same_vectors(one: dict, other: dict) -> bool:
