@@ -42,12 +42,12 @@ class LightEmbedder:
         Raises:
             ModelUnavailableError: the packaged model is missing or not the expected one.
         """
-        import numpy as np
+        from indexer.arrays import np
 
         return np.stack([self._embed(text) for text in texts]) if texts else np.empty((0, DIMENSIONS), np.float32)
 
     def _embed(self, text: str) -> Matrix:
-        import numpy as np
+        from indexer.arrays import np
 
         ids = self._tokenizer.encode(text).ids
         hidden = self._norm(self._inputs(ids), "embeddings.LayerNorm")
@@ -90,7 +90,7 @@ class LightEmbedder:
         return self._kept[name]
 
     def _inputs(self, ids: Sequence[int]) -> Matrix:
-        import numpy as np
+        from indexer.arrays import np
 
         vocabulary = self._weights.get_slice("embeddings.word_embeddings.weight")
         words = np.concatenate([vocabulary[one : one + 1] for one in ids])
@@ -105,7 +105,7 @@ class LightEmbedder:
         return self._norm(self._linear(inner, f"{name}.output.dense") + hidden, f"{name}.output.LayerNorm")
 
     def _attention(self, hidden: Matrix, name: str) -> Matrix:
-        import numpy as np
+        from indexer.arrays import np
 
         size = DIMENSIONS // HEADS
         query, key, value = (
@@ -123,7 +123,7 @@ class LightEmbedder:
         return result
 
     def _norm(self, hidden: Matrix, name: str) -> Matrix:
-        import numpy as np
+        from indexer.arrays import np
 
         centred = hidden - hidden.mean(axis=-1, keepdims=True)
         spread = np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + _NORM_EPSILON)
@@ -133,7 +133,7 @@ class LightEmbedder:
 
 def _gelu(x: Matrix) -> Matrix:
     """X · Φ(x), with the error function after Abramowitz and Stegun 7.1.26 (error below 1.5e-7)."""
-    import numpy as np
+    from indexer.arrays import np
 
     z = np.abs(x) / math.sqrt(2)
     t = 1 / (1 + 0.3275911 * z)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import apsw
 
@@ -41,7 +42,7 @@ def append(db: apsw.Connection, part: int, vectors: Mapping[int, bytes]) -> None
 def adopt(db: apsw.Connection, part: int, chunks: Sequence[int]) -> None:
     """Give those of these chunks that wait the vector of the same text in another part, where there is one."""
     marks = ", ".join(str(int(chunk)) for chunk in chunks)
-    twins = db.execute(
+    twins: list[Any] = db.execute(
         "SELECT chunks.id, twin.id, twin.block FROM chunks "  # noqa: S608 - integers
         "JOIN chunks AS twin ON twin.hash = chunks.hash AND twin.block <> 0 "
         f"WHERE chunks.id IN ({marks}) AND chunks.block = 0"

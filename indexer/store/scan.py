@@ -8,9 +8,12 @@ as fast as one of float32 vectors that are in memory already, and nothing is los
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+from indexer.arrays import np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 STEPS = 127
 
