@@ -1,8 +1,8 @@
 """An index of any size, written by the store itself: made-up sessions of many repositories, and their vectors.
 
-The words follow Zipf's law with English function words in front. One repository has 17 % of the chunks, the others 0.8 %
-or less. The vectors are as near to each other as those of real sessions: cosine 0.2 between any two, 0.33 in a session,
-0.75 to the nearest.
+The words follow Zipf's law with English function words in front. One repository has 17 % of the chunks, the others
+0.8 % or less. The vectors are about as near to each other as those of real sessions: cosine 0.2 between any two, 0.7 to
+the nearest.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ DIMENSIONS = 384
 REPOSITORIES = 200
 CHUNKS_A_SESSION, CHUNK_WORDS = 27, 90
 SENTENCE_WORDS, SENTENCES = 10, 40_000
-_FUNCTION_WORDS = """the to and a of in is it for that this with on be not as we if so but from by an or are was can will
-    have has at i you do use when which then now all there no should only more also into than out after""".split()
-_SYLLABLES = "ba co di fu ga he jo ka li mo nu pa re si to va we xi yo za".split()
+_FUNCTION_WORDS = (
+    "the to and a of in is it for that this with on be not as we if so but from by an or are was can will have has at "
+    "i you do use when which then now all there no should only more also into than out after"
+)
+_SYLLABLES = "ba co di fu ga he jo ka li mo nu pa re si to va we xi yo za"
 #: What two vectors have in common: all of them, those of a repository, of a session, and of a topic.
 _COMMON, _REPOSITORY, _SESSION, _TOPIC = 0.2, 0.03, 0.1, 0.4
 
@@ -121,8 +123,8 @@ def _repository(folder: Path) -> Project:
 
 
 def _sentences(random: np.random.Generator) -> list[str]:
-    invented = ["".join(word) for word in itertools.product(_SYLLABLES, repeat=3)]
-    words = _FUNCTION_WORDS + invented + [f"{one}_{number}" for number, one in enumerate(invented)]
+    invented = ["".join(word) for word in itertools.product(_SYLLABLES.split(), repeat=3)]
+    words = _FUNCTION_WORDS.split() + invented + [f"{one}_{number}" for number, one in enumerate(invented)]
     chance = 1 / np.arange(2, len(words) + 2)
     picked = random.choice(len(words), (SENTENCES, SENTENCE_WORDS), p=chance / chance.sum())
     return [" ".join([words[one] for one in row]) + "." for row in picked.tolist()]

@@ -20,12 +20,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from _synthetic import SyntheticIndex
 from rich.console import Console
 from rich.table import Table
 from serving import Client
 
+from indexer.arrays import np
 from indexer.light import LightEmbedder
 from indexer.project import Project
 from indexer.store.sqlite import SqliteStore
@@ -167,8 +167,10 @@ def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
 
 def _show(figures: dict[str, Any]) -> None:
     table = Table(title="Searching, warm: milliseconds, p50 (p95)")
-    for name in ("chunks", "embedding", "in a repository", "x embedding", "in all", "exact scan", "nearest 50", "x scan",
-                 "recall@50", "bytes a vector"):  # fmt: skip
+    for name in (
+        "chunks", "embedding", "in a repository", "x embedding", "in all", "exact scan", "nearest 50", "x scan",
+        "recall@50", "bytes a vector",
+    ):  # fmt: skip
         table.add_column(name, justify="right")
     for one in figures["sizes"]:
         embedding, scoped, everywhere, scan, near = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from indexer.chunks import Chunk
 from indexer.project import Project
@@ -59,8 +59,7 @@ class SeenFile:
         return (self.size, self.mtime_ns, self.inode, self.version) == (file.size, file.mtime_ns, file.inode, version)
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRow:
+class SessionRow(NamedTuple):
     """A stored session. `path` is empty when the agent has deleted the log."""
 
     row: int
@@ -85,8 +84,7 @@ class SessionRow:
     compactions: int
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """A chunk in a session: where it stands there."""
 
     session: int
@@ -106,8 +104,7 @@ class Scope:
     within: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
+class Scored(NamedTuple):
     """A row and its score; higher is better."""
 
     row: int

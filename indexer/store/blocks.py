@@ -13,7 +13,8 @@ import apsw
 
 #: Vectors a block. More are read a little faster, fewer are written sooner when one comes or goes.
 BLOCK = 512
-_NUMBER = 8  # bytes of a chunk's number
+#: Bytes of a chunk's number and of the length of its vector's steps.
+_NUMBER, _STEP = 8, 4
 
 
 def read_blocks(db: apsw.Connection, parts: Iterable[int]) -> Iterator[bytes]:
@@ -21,6 +22,13 @@ def read_blocks(db: apsw.Connection, parts: Iterable[int]) -> Iterator[bytes]:
     within = ", ".join(str(int(part)) for part in parts)
     for (stored,) in db.execute(f"SELECT records FROM vector_blocks WHERE part IN ({within})"):  # noqa: S608
         yield stored
+
+
+def count(db: apsw.Connection, parts: Iterable[int] | None = None) -> int:
+    """How many vectors there are, or are of these parts. Only the lengths of the blocks are read."""
+    where = "" if parts is None else f" WHERE part IN ({', '.join(str(int(part)) for part in parts)})"
+    size = db.execute(f"SELECT sum(length(records)) FROM vector_blocks{where}").get  # noqa: S608 - integers
+    return int(size) // _record_size(db) if size else 0
 
 
 def append(db: apsw.Connection, part: int, vectors: Mapping[int, bytes]) -> None:
@@ -71,11 +79,12 @@ def remove(db: apsw.Connection, chunks: Sequence[int]) -> None:
 
 def records(db: apsw.Connection, blocks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
     """The chunks of these blocks with their coded vectors."""
+    size = _record_size(db)
     for block in blocks:
-        stored, dimensions = db.execute(
-            "SELECT records, (SELECT value FROM meta WHERE key = 'dimensions') FROM vector_blocks WHERE id = ?", (block,)
-        ).fetchone() or (b"", 0)
-        size = _NUMBER + 4 + int(dimensions)
+        stored = db.execute("SELECT records FROM vector_blocks WHERE id = ?", (block,)).get or b""
         for start in range(0, len(stored), size):
-            chunk = int.from_bytes(stored[start : start + _NUMBER], "little")
-            yield chunk, stored[start + _NUMBER : start + size]
+            yield int.from_bytes(stored[start : start + _NUMBER], "little"), stored[start + _NUMBER : start + size]
+
+
+def _record_size(db: apsw.Connection) -> int:
+    return _NUMBER + _STEP + int(db.execute("SELECT value FROM meta WHERE key = 'dimensions'").get or 0)

@@ -94,22 +94,22 @@ class StoreReading:
     def having_word(self, word: str, rows: Iterable[int]) -> tuple[int, set[int]]:
         match = "FROM session_words WHERE session_words MATCH ?"
         count = self._all(f"SELECT count(*) {match}", (word,))[0][0]
-        having = self._all(f"SELECT rowid {match} AND rowid IN ({_numbers(rows)})", (word,))
+        # With its sign the number is no key to look up: one walk through the word's rows, not one for each row.
+        having = self._all(f"SELECT rowid {match} AND +rowid IN ({_numbers(rows)})", (word,))
         return count, {row for (row,) in having}
 
     def chunk_counts(self, sessions: Iterable[int]) -> dict[int, int]:
-        within = _numbers(sessions)
-        return dict(
-            self._all(f"SELECT session, count(*) FROM placements WHERE session IN ({within}) GROUP BY session")  # noqa: S608
-        )
+        last = "SELECT max(position) FROM placements WHERE session = id"  # positions are counted from 0 without gaps
+        counts = self._all(f"SELECT id, 1 + ({last}) AS chunks FROM sessions WHERE id IN ({_numbers(sessions)})")  # noqa: S608
+        return {session: chunks for session, chunks in counts if chunks}
 
     def placements(self, chunks: Iterable[int]) -> list[Placement]:
         sql = f"SELECT {_PLACEMENT} FROM placements WHERE chunk IN ({_numbers(chunks)}) ORDER BY session, position"  # noqa: S608
-        return [Placement(*row) for row in self._all(sql)]
+        return [Placement._make(row) for row in self._all(sql)]
 
     def placements_of(self, session: int) -> list[Placement]:
         sql = f"SELECT {_PLACEMENT} FROM placements WHERE session = ? ORDER BY position"  # noqa: S608
-        return [Placement(*row) for row in self._all(sql, (session,))]
+        return [Placement._make(row) for row in self._all(sql, (session,))]
 
     def texts(self, chunks: Iterable[int]) -> dict[int, str]:
         return dict(self._all(f"SELECT id, text FROM chunks WHERE id IN ({_numbers(chunks)})"))  # noqa: S608
@@ -128,17 +128,17 @@ class StoreReading:
         return self._sessions("root_id = ? ORDER BY started, session_id", (root_id,))
 
     def _sessions(self, condition: str, values: Sequence[Any]) -> list[SessionRow]:
-        return [SessionRow(*row) for row in self._all(f"SELECT {_SESSION} FROM sessions WHERE {condition}", values)]  # noqa: S608
+        rows = self._all(f"SELECT {_SESSION} FROM sessions WHERE {condition}", values)  # noqa: S608
+        return [SessionRow._make(row) for row in rows]
 
     def counts(self, scope: Scope | None = None) -> Counts:
         where = f" WHERE part IN ({_numbers(scope.parts)})" if scope is not None else ""
         sessions = self._all(f"SELECT count(*) FROM sessions{where}")[0][0]  # noqa: S608
-        # Two counts over indexes alone: the table itself holds all the text.
-        chunks = self._all(f"SELECT count(*) FROM chunks{where}")[0][0]  # noqa: S608
+        embedded = blocks.count(self.db, scope.parts if scope is not None else None)
         waiting = self._all(f"SELECT count(*) FROM chunks {where or ' WHERE 1'} AND block = 0")[0][0]  # noqa: S608
         files, broken = self._all("SELECT count(*), coalesce(sum(broken), 0) FROM files")[0]
         skipped = self._all("SELECT skipped, count(*) FROM files WHERE skipped <> '' GROUP BY skipped ORDER BY 2 DESC")
-        return Counts(sessions, chunks, chunks - waiting, files, dict(skipped), broken, self.meta("updated_at"))
+        return Counts(sessions, embedded + waiting, embedded, files, dict(skipped), broken, self.meta("updated_at"))
 
     def broken_logs(self) -> list[tuple[str, int, str]]:
         """Logs with lines that could not be decoded: path, how many, the first of them as JSON [[line, reason], …]."""

@@ -168,8 +168,13 @@ class SqliteStore(StoreReading):
         placed = "SELECT 1 FROM placements WHERE chunk = ? LIMIT 1"
         orphans = [id_ for id_ in candidates if not self.db.execute(placed, (id_,)).fetchone()]
         blocks.remove(self.db, orphans)
-        for table, key in (("chunk_words", "rowid"), ("chunks", "id")):
-            self.db.executemany(f"DELETE FROM {table} WHERE {key} = ?", [(id_,) for id_ in orphans])  # noqa: S608
+        for id_ in orphans:
+            self.db.execute(
+                "INSERT INTO chunk_words(chunk_words, rowid, part, text) "
+                "SELECT 'delete', id, 'p' || part, text FROM chunks WHERE id = ?",
+                (id_,),
+            )
+            self.db.execute("DELETE FROM chunks WHERE id = ?", (id_,))
 
     def _write_file(self, reading: Reading, session: int | None, rank: str) -> None:
         file, after = reading.file, reading.checkpoint
@@ -234,9 +239,7 @@ class SqliteStore(StoreReading):
         from indexer.store.scan import coded
 
         of_part: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
-        waiting = (
-            "SELECT id, part FROM chunks WHERE hash = (SELECT hash FROM chunks WHERE id = ?) AND block = 0"
-        )
+        waiting = "SELECT id, part FROM chunks WHERE hash = (SELECT hash FROM chunks WHERE id = ?) AND block = 0"
         with immediate(self.db):
             for (id_, _), vector in zip(vectors, coded([vector for _, vector in vectors]), strict=True):
                 for twin, part in self.db.execute(waiting, (id_,)):
