@@ -8,9 +8,8 @@ import pytest
 
 from indexer.project import project_of
 from indexer.store.base import Scope
-from indexer.store.schema import immediate
 from indexer.store.sqlite import SqliteStore
-from tests.indexer.written import save, session_of, vector_of
+from tests.indexer.written import crowd, save, session_of, vector_of
 
 
 @pytest.fixture
@@ -210,23 +209,6 @@ def test_in_many_projects_words_are_found_with_few_or_many_left_out(store):
         rows = {hit.row for hit in store.match_words("chunks", "needle OR other", Scope(parts), 5000)}
         numbers = ", ".join(map(str, parts))
         assert rows == {row for (row,) in store.db.execute(f"SELECT id FROM chunks WHERE part IN ({numbers})")}  # noqa: S608
-
-
-def crowd(store, parts: int, rows: int):
-    """Chunks of other projects from row 10,000 on, each with random words and a random vector; the vectors."""
-    vectors = np.random.default_rng(7).normal(size=(rows, 16)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    with immediate(store.db):
-        for number in range(1000, 1000 + parts):
-            store.db.execute("INSERT INTO projects VALUES(?, ?, ?)", (number, f"/crowd/{number}", f"/crowd/{number}"))
-            store.db.execute("INSERT INTO parts VALUES(?, ?, 'claude', 0)", (number, number))
-        for number in range(rows):
-            row, part = 10_000 + number, 1000 + number % parts
-            text = "needle needle" if number % 10 == 0 else "other"
-            store.db.execute("INSERT INTO chunks VALUES(?, ?, ?, ?, 0)", (row, part, b"%d" % number, text))
-            store.db.execute("INSERT INTO chunk_words(rowid, part, text) VALUES(?, ?, ?)", (row, f"p{part}", text))
-    assert rows == store.add_vectors([(10_000 + number, vector.tobytes()) for number, vector in enumerate(vectors)])
-    return vectors
 
 
 def test_a_removed_repository_is_no_reason_to_fail(store, code):

@@ -64,6 +64,32 @@ def test_the_original_form_and_an_empty_file_end_in_the_same_form(tmp_path, monk
     new.close()
 
 
+def test_of_an_index_of_the_first_form_the_words_stay_and_the_vectors_are_made_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(schema, "MIGRATIONS", MIGRATIONS[:1])
+    SqliteStore(tmp_path / "index.db").close()
+    old = apsw.Connection(str(tmp_path / "index.db"))
+    old.execute(
+        "INSERT INTO meta VALUES('model', 'm'), ('dimensions', '16'); INSERT INTO projects VALUES(1, '/p', '/p');"
+        "INSERT INTO parts VALUES(1, 1, 'claude', 0); INSERT INTO chunks VALUES(7, 1, x'00', 'keep this', 1);"
+        "INSERT INTO chunk_words(rowid, part, text) VALUES(7, 'p1', 'keep this')"
+    )
+    old.close()
+    monkeypatch.undo()
+    store = SqliteStore(tmp_path / "index.db")
+
+    assert [7] == [hit.row for hit in store.match_words("chunks", "keep", everything(store), 9)]
+    assert ("", [], 0, 1) == (
+        store.meta("model"), store.nearest(vector_of("x").tobytes(), everything(store), 9),
+        store.counts().embedded, store.counts().chunks,
+    )  # fmt: skip
+    store.use_model("m", 16)
+    assert (1, [7]) == (
+        embed(store),
+        [hit.row for hit in store.nearest(vector_of("x").tobytes(), everything(store), 9)],
+    )
+    store.close()
+
+
 def test_a_step_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
     SqliteStore(tmp_path / "index.db").close()
 

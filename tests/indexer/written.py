@@ -18,6 +18,7 @@ from indexer.pieces import Piece
 from indexer.pipeline import document_of
 from indexer.store.base import Document, Reading
 from indexer.store.blocks import records
+from indexer.store.schema import immediate
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.claude import slug
@@ -73,6 +74,23 @@ def save(store: SqliteStore, session: Session, size: int = 1000) -> Document:
     document, _ = document_of(session)
     store.save(reading_of(session, size), document)
     return document
+
+
+def crowd(store, parts: int, rows: int):
+    """Chunks of other projects from row 10,000 on, each with random words and a random vector; the vectors."""
+    vectors = np.random.default_rng(7).normal(size=(rows, 16)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    with immediate(store.db):
+        for number in range(1000, 1000 + parts):
+            store.db.execute("INSERT INTO projects VALUES(?, ?, ?)", (number, f"/crowd/{number}", f"/crowd/{number}"))
+            store.db.execute("INSERT INTO parts VALUES(?, ?, 'claude', 0)", (number, number))
+        for number in range(rows):
+            row, part = 10_000 + number, 1000 + number % parts
+            text = "needle needle" if number % 10 == 0 else "other"
+            store.db.execute("INSERT INTO chunks VALUES(?, ?, ?, ?, 0)", (row, part, b"%d" % number, text))
+            store.db.execute("INSERT INTO chunk_words(rowid, part, text) VALUES(?, ?, ?)", (row, f"p{part}", text))
+    assert rows == store.add_vectors([(10_000 + number, vector.tobytes()) for number, vector in enumerate(vectors)])
+    return vectors
 
 
 def piece(text: str, exchange: int = 0, role: str = "assistant", turn: int = 0) -> Piece:
