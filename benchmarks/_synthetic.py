@@ -10,16 +10,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
+from indexer.arrays import np
 from indexer.chunks import Chunk
 from indexer.project import Project, project_of
 from indexer.store.base import Document, Reading, Words
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import Session, Turn
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 DIMENSIONS = 384
 REPOSITORIES = 200

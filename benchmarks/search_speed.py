@@ -166,22 +166,27 @@ def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def _show(figures: dict[str, Any]) -> None:
-    table = Table(title="Searching, warm: milliseconds, p50 (p95)")
-    for name in (
-        "chunks", "embedding", "in a repository", "x embedding", "in all", "exact scan", "nearest 50", "x scan",
-        "recall@50", "bytes a vector",
-    ):  # fmt: skip
-        table.add_column(name, justify="right")
-    for one in figures["sizes"]:
-        embedding, scoped, everywhere, scan, near = (
-            one[f"{name}_ms"] for name in ("embedding", "scoped", "global", "scan", "nearest")
-        )
-        table.add_row(
-            f"{one['chunks']:,}", _range(embedding), _range(scoped), f"{scoped['p50'] / embedding['p50']:.1f}",
-            _range(everywhere), _range(scan), _range(near), f"{near['p50'] / scan['p50']:.1f}", f"{one['recall']:.3f}",
-            f"{one['bytes_a_vector']:.0f}",
-        )  # fmt: skip
-    console = Console()
+    sizes = figures["sizes"]
+    table = Table("", *(f"{one['chunks']:,} chunks" for one in sizes), title="Searching, warm: p50 (p95)")
+    for name, label in (
+        ("embedding_ms", "embedding of the query"),
+        ("scoped_ms", "search in a repository"),
+        ("global_ms", "search in all"),
+        ("nearest_ms", f"of it the {NEIGHBOURS} nearest vectors"),
+        ("scan_ms", f"exact scan of float32 for {NEIGHBOURS}"),
+    ):
+        table.add_row(label, *(f"{one[name]['p50']:.1f} ({one[name]['p95']:.1f}) ms" for one in sizes))
+    for label, above, below in (
+        ("search in a repository / embedding", "scoped_ms", "embedding_ms"),
+        ("search in all / exact scan", "global_ms", "scan_ms"),
+        ("nearest vectors / exact scan", "nearest_ms", "scan_ms"),
+    ):
+        table.add_row(label, *(f"{one[above]['p50'] / one[below]['p50']:.2f}" for one in sizes))
+    table.add_row(f"recall@{NEIGHBOURS}", *(f"{one['recall']:.3f}" for one in sizes))
+    for name, label in (("bytes_a_vector", "bytes a vector"), ("bytes_a_chunk", "bytes a chunk, with words and text")):
+        table.add_row(label, *(f"{one[name]:,.0f}" for one in sizes))
+    table.add_row("built in", *(f"{one['build_s']:.0f} s" for one in sizes))
+    console = Console(soft_wrap=True)
     console.print(table)
     cold, memory = figures["cold"], figures["memory_mb"]
     console.print(
