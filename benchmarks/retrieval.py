@@ -18,7 +18,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -38,7 +38,7 @@ def main() -> None:
         laid_out = lay_out(arguments.corpus.resolve(), Path(folder))
         os.environ["HOME"] = str(laid_out / "home")
         os.environ["SMART_FORK_HOME"] = str((arguments.home or Path(folder) / "state").resolve())
-        figures = measure(laid_out)
+        figures = measure(opened(laid_out))
     show(figures)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
@@ -54,15 +54,28 @@ def lay_out(corpus: Path, folder: Path) -> Path:
     return folder / "corpus"
 
 
-def measure(laid_out: Path) -> dict[str, Any]:
-    """Ask every query in every mode, in scope and global."""
+class Labelled(NamedTuple):
+    """An index of the corpus, its labelled queries, and their vectors by text."""
+
+    store: Any
+    queries: list[dict[str, Any]]
+    vectors: dict[str, bytes]
+
+    def scope(self, project: str | None) -> Any:
+        """The scope of a project's directory, or everything."""
+        from indexer.project import project_of
+
+        place = project_of(project) if project is not None else None
+        return self.store.scope(place, ("claude", "codex"), automated=True)
+
+
+def opened(laid_out: Path) -> Labelled:
+    """The index, completed first where it is not."""
     from indexer.models import configured_embedder
     from indexer.paths import index_db
     from indexer.pipeline import Report, changed_logs, embed_waiting, read_logs
-    from indexer.project import project_of
     from indexer.store.sqlite import SqliteStore
     from indexer.transcripts.agents import AGENTS
-    from smart_fork import search
 
     store, embedder, report = SqliteStore(index_db()), configured_embedder(), Report()
     read_logs(store, changed_logs(store, AGENTS, report), report)
@@ -70,25 +83,31 @@ def measure(laid_out: Path) -> dict[str, Any]:
     queries = [json.loads(line) for line in (laid_out / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
     vectors = embedder.embed([query["query"] for query in queries])
     known = {query["query"]: vector.tobytes() for query, vector in zip(queries, vectors, strict=True)}
+    return Labelled(store, queries, known)
+
+
+def measure(labelled: Labelled) -> dict[str, Any]:
+    """Ask every query in every mode, in scope and global."""
+    from smart_fork import search
+    from smart_fork.found import Query
+    from smart_fork.rerank import SecondLook
+
     ranks: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     started = time.perf_counter()
-    for query in queries:
+    for query in labelled.queries:
         gold = {answer["session_id"] for answer in query["gold"]}
-        for place, project in (("scoped", project_of(query["project"])), ("global", None)):
-            scope = store.scope(project, ("claude", "codex"), automated=True)
+        for place, project in (("scoped", query["project"]), ("global", None)):
+            asked = Query(query["query"], labelled.scope(project), DEPTH, everywhere=project is None)
             for mode in MODES:
                 hits, _ = search._search(  # noqa: SLF001 - one mode at a time, without the chain
-                    store,
-                    search.Query(query["query"], scope, DEPTH, everywhere=project is None),
-                    known.__getitem__,
-                    mode,
+                    labelled.store, asked, labelled.vectors.__getitem__, mode, SecondLook(None)
                 )
                 rank = next((n for n, hit in enumerate(hits, 1) if gold & {row.session_id for row in hit.family}), 0)
                 for kind in ("all", query["kind"]):
                     ranks[f"{place} {mode}"][kind].append(rank)
-    seconds = (time.perf_counter() - started) / (len(queries) * 2 * len(MODES))
+    seconds = (time.perf_counter() - started) / (len(labelled.queries) * 2 * len(MODES))
     return {
-        "queries": len(queries),
+        "queries": len(labelled.queries),
         "seconds_a_search": round(seconds, 4),
         "figures": {way: {kind: _figures(values) for kind, values in kinds.items()} for way, kinds in ranks.items()},
     }

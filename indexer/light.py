@@ -8,7 +8,9 @@ where its speed matters, and for all other models.
 
 from __future__ import annotations
 
+import json
 import math
+import mmap
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -42,12 +44,12 @@ class LightEmbedder:
         Raises:
             ModelUnavailableError: the packaged model is missing or not the expected one.
         """
-        import numpy as np
+        from indexer.arrays import np
 
         return np.stack([self._embed(text) for text in texts]) if texts else np.empty((0, DIMENSIONS), np.float32)
 
     def _embed(self, text: str) -> Matrix:
-        import numpy as np
+        from indexer.arrays import np
 
         ids = self._tokenizer.encode(text).ids
         hidden = self._norm(self._inputs(ids), "embeddings.LayerNorm")
@@ -75,27 +77,15 @@ class LightEmbedder:
         return tokenizer
 
     @cached_property
-    def _weights(self) -> Any:
-        from safetensors import safe_open
-
-        return safe_open(str(self._folder / "model.safetensors"), framework="np")
-
-    @cached_property
-    def _kept(self) -> dict[str, Matrix]:
-        return {}
-
-    def _weight(self, name: str) -> Matrix:
-        if name not in self._kept:
-            self._kept[name] = self._weights.get_tensor(name)
-        return self._kept[name]
+    def _weights(self) -> _Tensors:
+        return _Tensors(self._folder / "model.safetensors")
 
     def _inputs(self, ids: Sequence[int]) -> Matrix:
-        import numpy as np
+        from indexer.arrays import np
 
-        vocabulary = self._weights.get_slice("embeddings.word_embeddings.weight")
-        words = np.concatenate([vocabulary[one : one + 1] for one in ids])
-        positions = self._weights.get_slice("embeddings.position_embeddings.weight")[: len(ids)]
-        sentence: Matrix = words + positions + self._weight("embeddings.token_type_embeddings.weight")[0]
+        words = self._weights["embeddings.word_embeddings.weight"][np.array(ids)]
+        positions = self._weights["embeddings.position_embeddings.weight"][: len(ids)]
+        sentence: Matrix = words + positions + self._weights["embeddings.token_type_embeddings.weight"][0]
         return sentence
 
     def _layer(self, hidden: Matrix, name: str) -> Matrix:
@@ -105,7 +95,7 @@ class LightEmbedder:
         return self._norm(self._linear(inner, f"{name}.output.dense") + hidden, f"{name}.output.LayerNorm")
 
     def _attention(self, hidden: Matrix, name: str) -> Matrix:
-        import numpy as np
+        from indexer.arrays import np
 
         size = DIMENSIONS // HEADS
         query, key, value = (
@@ -119,21 +109,40 @@ class LightEmbedder:
         return joined
 
     def _linear(self, hidden: Matrix, name: str) -> Matrix:
-        result: Matrix = hidden @ self._weight(f"{name}.weight").T + self._weight(f"{name}.bias")
+        result: Matrix = hidden @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
         return result
 
     def _norm(self, hidden: Matrix, name: str) -> Matrix:
-        import numpy as np
+        from indexer.arrays import np
 
         centred = hidden - hidden.mean(axis=-1, keepdims=True)
         spread = np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + _NORM_EPSILON)
-        result: Matrix = centred / spread * self._weight(f"{name}.weight") + self._weight(f"{name}.bias")
+        result: Matrix = centred / spread * self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
         return result
+
+
+class _Tensors:
+    """The tensors of a safetensors file, where they lie: nothing is copied, and only what is used is read."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("rb") as file:
+            header = int.from_bytes(file.read(8), "little")
+            self._tensors: dict[str, Any] = json.loads(file.read(header))
+            self._start = 8 + header
+            self._bytes = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def __getitem__(self, name: str) -> Matrix:
+        from indexer.arrays import np
+
+        tensor = self._tensors[name]
+        begin, end = tensor["data_offsets"]
+        values = np.frombuffer(self._bytes, np.dtype("<f4"), (end - begin) // 4, self._start + begin)
+        return values.reshape(tensor["shape"])
 
 
 def _gelu(x: Matrix) -> Matrix:
     """X · Φ(x), with the error function after Abramowitz and Stegun 7.1.26 (error below 1.5e-7)."""
-    import numpy as np
+    from indexer.arrays import np
 
     z = np.abs(x) / math.sqrt(2)
     t = 1 / (1 + 0.3275911 * z)

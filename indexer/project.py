@@ -46,8 +46,9 @@ def git_top(directory: Path) -> Path | None:
 
 
 def is_within(directory: str | Path, root: str | Path) -> bool:
-    """Whether resolved `directory` is `root` or below it; ``/repo-other`` is not in ``/repo`` (F-072)."""
-    return Path(directory).is_relative_to(root)
+    """Whether `directory` is `root` or below it, both resolved; ``/repo-other`` is not in ``/repo`` (F-072)."""
+    inner, outer = str(directory), str(root)
+    return inner == outer or inner.startswith(outer.rstrip("/") + "/")
 
 
 def _common_dir(top: Path) -> Path:

@@ -27,6 +27,15 @@ class Lineage(TypedDict, total=False):
     others: list[str]
 
 
+class Explanation(TypedDict, total=False):
+    """How a score came about: ``1 / (1 + exp(against - sum of the points))``; `reranked` is the score after that."""
+
+    points: dict[str, float]
+    against: float
+    score: float
+    reranked: float
+
+
 class Result(TypedDict, total=False):
     """One session."""
 
@@ -42,6 +51,7 @@ class Result(TypedDict, total=False):
     last_activity: str
     snippet: str
     match: Match
+    explain: Explanation
     turns: int
     token_estimate: int
     lineage: Lineage

@@ -32,6 +32,7 @@ def ask(
     min_score: float | None,
     snippets: bool,
     automated: bool,
+    explain: bool,
     progress: Progress | None,
 ) -> dict[str, Any]:
     """`find` for the command line. The session that the command is run in is not among the results.
@@ -48,6 +49,7 @@ def ask(
         include_snippets=snippets,
         include_automated=automated,
         all_projects=everywhere,
+        explain=explain,
         caller_session_id=os.environ.get("CLAUDE_CODE_SESSION_ID"),
     )
     return find(request, engine(progress))

@@ -62,6 +62,7 @@ class Request:
     all_projects: bool = False
     caller_session_id: str | None = None
     session_id: str | None = None
+    explain: bool = False
 
 
 @dataclass(slots=True)
@@ -210,7 +211,6 @@ def _answer(store: Store, asked: _Asked, engine: Engine, left: int | None, probl
     caller, hidden = _caller(store, request.caller_session_id)
     query = Query(asked.intent, scope, asked.limit, asked.project is None, request.min_score, caller, hidden)
     found = search(store, query, lambda text: _embed(store, engine.embedder, text), engine.rerank)
-    include_snippets = request.include_snippets is not False
     problems = problems_of({hit.session.agent for hit in found.hits}, store, engine.environment)
     return {
         "query": asked.intent,
@@ -226,7 +226,9 @@ def _answer(store: Store, asked: _Asked, engine: Engine, left: int | None, probl
         **({"rerank_error": found.rerank_error} if found.rerank_error else {}),
         "index": results.index_state(store.counts(scope), left, problem),
         **({"skipped": found.dropped} if found.dropped else {}),
-        "results": results.results_of(found, include_snippets=include_snippets, problems=problems),
+        "results": results.results_of(
+            found, include_snippets=request.include_snippets is not False, explain=request.explain, problems=problems
+        ),
         **({"fallback_sessions": _fallback(asked)} if found.mode == "recent" else {}),
     }
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from indexer.store.base import Placement, Scope, SessionRow
+from smart_fork.ranking import Score
 
 Mode = Literal["hybrid", "vector", "lexical", "recent"]
 
@@ -25,7 +26,10 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A session, its score, and the chunk that answers best with the words of the intent that it has."""
+    """A session, its score, and the chunk that answers best with the words of the intent that it has.
+
+    `why` is how the score came about, before any reranker.
+    """
 
     session: SessionRow
     score: float
@@ -34,6 +38,7 @@ class Hit:
     words: tuple[str, ...]
     near: float | None
     family: tuple[SessionRow, ...]
+    why: Score
 
 
 @dataclass(frozen=True, slots=True)

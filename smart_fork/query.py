@@ -45,11 +45,11 @@ def is_mostly_not_latin(text: str) -> bool:
     return latin * 2 < len(letters)
 
 
-def fts_query(text: str) -> str:
-    """An FTS5 query for any of the words; whole compounds (``src/upload.py``) count more. Empty for no words."""
+def terms_of(text: str) -> tuple[str, ...]:
+    """The words, and whole compounds (``src/upload.py``) as phrases, each quoted as FTS5 wants it."""
     phrases = dict.fromkeys(_phrase(compound) for compound in _COMPOUND.findall(text.lower()))
     compounds = [" ".join(phrase) for phrase in phrases if len(phrase) > 1][:MAX_WORDS]
-    return " OR ".join(f'"{term}"' for term in [*words_of(text), *compounds])
+    return tuple(dict.fromkeys(f'"{term}"' for term in (*words_of(text), *compounds)))
 
 
 def _phrase(compound: str) -> tuple[str, ...]:

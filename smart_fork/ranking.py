@@ -1,70 +1,151 @@
-"""From hits on chunks and sessions to one score a session. Pure.
+"""From evidence for sessions to the chance that each is the one that is meant. Pure.
 
-Words and meaning fail differently: a name is found by its word alone, a paraphrase by its meaning alone. So words
-count as much as the best session has of the query's rare words, and meaning is taken from the best chunks, from how
-the session began, and from the session as a whole. Measured with ``benchmarks/retrieval.py``.
+Words and meaning fail differently: a name is found by its word alone, a paraphrase by its meaning alone. Each part of
+the evidence gives points; a session's chance is the share of its points' weight among its rivals and one more: that
+none of them is meant. So a question that nothing here answers gets low scores, and 0.5 means as likely right as not.
+The points were fitted on labelled queries, half of them asked where no answer is (``benchmarks/tuning.py``).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
-#: Weights of the words of whole sessions, the words of chunks, the nearest chunks, the first chunk, and all chunks.
-SESSION_WORDS, CHUNK_WORDS, NEAREST, BEGINNING, WHOLE = 1.0, 1.0, 3.0, 1.0, 2.0
 #: How many chunks speak for a session, and how much of their say the best one has.
 BEST_CHUNKS, BEST_SHARE = 3, 0.6
+#: A cosine below this says nothing: whether a chunk is far away or very far is all the same.
+FAR = 0.15
+#: The best sessions among which the chance is shared, as when the points were fitted.
+RIVALS = 12
+
+
+class Parts(NamedTuple):
+    """What speaks for a session, in numbers or in points for them.
+
+    `session_words` and `passage_words` are BM25 of the session and of its best chunks beside the best session's, times
+    how much of the intent's words the best session (chunk) has; `title` is how much of them its title has; `nearest`
+    is the cosine of its best chunks, `whole` the mean of all its chunks.
+    """
+
+    session_words: float = 0.0
+    passage_words: float = 0.0
+    title: float = 0.0
+    nearest: float = 0.0
+    whole: float = 0.0
+
+
+class Weights(NamedTuple):
+    """What each part is worth, and how many points it takes to be as likely as no session at all."""
+
+    worth: Parts
+    nothing: float
+
+
+#: Where both were searched; for a session of which only the words, or only the vectors, are known.
+KNOWN: Mapping[Literal["both", "words", "meaning"], Weights] = {
+    "both": Weights(Parts(4.34, 3.99, 7.81, 8.47, 15.22), nothing=11.75),
+    "words": Weights(Parts(6.07, 6.89, 10.86), nothing=7.37),
+    "meaning": Weights(Parts(nearest=18.86, whole=9.69), nothing=11.48),
+}
 
 
 @dataclass(slots=True)
 class Evidence:
-    """What speaks for one session.
+    """What was found of one session.
 
-    `words` is its BM25 as a whole, `chunk_words` the BM25 of its chunks, `similar` the cosine of its chunks by
-    position, `chunks` how many it has, `coverage` (0…1) how much of the query's weight in words it contains.
+    `words` is its BM25 as a whole, `passages` the BM25 of its chunks, `title` how much of the intent's words its title
+    has (0…1), `similar` the cosine of its chunks by position, `chunks` how many it has.
     """
 
     words: float = 0.0
-    chunk_words: list[float] = field(default_factory=list)
+    passages: list[float] = field(default_factory=list)
+    title: float = 0.0
     similar: dict[int, float] = field(default_factory=dict)
     chunks: int = 1
-    coverage: float = 0.0
 
 
-def scores(evidence: Mapping[int, Evidence]) -> dict[int, float]:
-    """A score of 0…1 for each session, comparable within one query."""
-    best_words = max((one.words for one in evidence.values()), default=0.0) or 1.0
-    best_chunk = max((max(one.chunk_words, default=0.0) for one in evidence.values()), default=0.0) or 1.0
-    trust = max((one.coverage for one in evidence.values()), default=0.0)
-    floor = min((value for one in evidence.values() for value in one.similar.values()), default=0.0)
-    total = SESSION_WORDS + CHUNK_WORDS
-    if any(one.similar for one in evidence.values()):  # where meaning was not searched, words can earn the whole score
-        total += NEAREST + BEGINNING + WHOLE
+class Coverage(NamedTuple):
+    """How much of the intent's words (0…1, rare ones weighing more) the best session and the best chunk have."""
+
+    session: float = 0.0
+    chunk: float = 0.0
+
+
+class Weighed(NamedTuple):
+    """The points of a session by part, and how many it takes to be as likely as no session at all."""
+
+    points: Parts
+    nothing: float
+
+    @property
+    def lead(self) -> float:
+        """Points beyond those."""
+        return sum(self.points) - self.nothing
+
+
+class Score(NamedTuple):
+    """The chance (0…1) that a session is the one that is meant: ``1 / (1 + exp(against - sum(points)))``."""
+
+    chance: float
+    points: Parts
+    against: float
+
+
+def scores(
+    evidence: Mapping[int, Evidence], families: Mapping[int, str], coverage: Coverage, *, words: bool = True
+) -> dict[int, Score]:
+    """A score for each session. Members of one family are no rivals; `words` is whether words were searched."""
+    weighed = {
+        session: weigh(speaking, similar=bool(evidence[session].similar), words=words)
+        for session, speaking in parts(evidence, coverage).items()
+    }
+    best: dict[str, float] = {}
+    for session, one in weighed.items():
+        best[families[session]] = max(one.lead, best.get(families[session], -math.inf))
+    rivals = dict(sorted(best.items(), key=lambda item: -item[1])[:RIVALS])
+    found = {}
+    for session, one in weighed.items():
+        others = sum(math.exp(lead) for family, lead in rivals.items() if family != families[session])
+        against = one.nothing + math.log1p(others)
+        found[session] = Score(1 / (1 + math.exp(against - sum(one.points))), one.points, against)
+    return found
+
+
+def parts(evidence: Mapping[int, Evidence], coverage: Coverage) -> dict[int, Parts]:
+    """What speaks for each session, in comparable numbers."""
+    most_words = max((one.words for one in evidence.values()), default=0.0) or 1.0
+    passages = {session: _best(one.passages) for session, one in evidence.items()}
+    best_passage = max(passages.values(), default=0.0) or 1.0
     return {
-        session: _clip((_words(one, best_words, best_chunk) * trust + _meaning(one, floor)) / total)
+        session: Parts(
+            session_words=coverage.session * one.words / most_words,
+            passage_words=coverage.chunk * passages[session] / best_passage,
+            title=one.title,
+            nearest=max(0.0, _best(list(one.similar.values()))),
+            whole=_whole(one),
+        )
         for session, one in evidence.items()
     }
 
 
-def _words(one: Evidence, best_words: float, best_chunk: float) -> float:
-    return SESSION_WORDS * one.words / best_words + CHUNK_WORDS * _best(one.chunk_words) / best_chunk
+def weigh(speaking: Parts, *, similar: bool, words: bool) -> Weighed:
+    """The points of one session; `similar` is whether any of its vectors is known."""
+    known = KNOWN["meaning" if not words else "both" if similar else "words"]
+    given = (worth * value for worth, value in zip(known.worth, speaking, strict=True))
+    return Weighed(Parts(*given), known.nothing)
 
 
-def _meaning(one: Evidence, floor: float) -> float:
+def _whole(one: Evidence) -> float:
     if not one.similar:
         return 0.0
-    known = one.similar.values()
-    # Chunks that were not among the nearest are at most as near as the farthest of those.
-    whole = (sum(known) + max(0, one.chunks - len(one.similar)) * floor) / max(one.chunks, len(one.similar))
-    nearest = _best(list(known))
-    return NEAREST * max(0.0, nearest) + BEGINNING * max(0.0, one.similar.get(0, floor)) + WHOLE * max(0.0, whole)
+    known = [max(FAR, value) for value in one.similar.values()]
+    count = max(one.chunks, len(known))
+    return (sum(known) + FAR * (count - len(known))) / count
 
 
 def _best(values: Sequence[float]) -> float:
     """The best value with the support of the next; missing ones count nothing."""
     top = sorted(values, reverse=True)[:BEST_CHUNKS]
     return BEST_SHARE * top[0] + (1 - BEST_SHARE) * sum(top) / BEST_CHUNKS if top else 0.0
-
-
-def _clip(value: float) -> float:
-    return min(1.0, max(0.0, value))

@@ -26,11 +26,17 @@ ALL_SNIPPETS_CHARACTERS, MIN_SNIPPET_CHARACTERS = 10_000, 120
 MAX_NAMED = 10
 
 
-def results_of(found: Found, *, include_snippets: bool, problems: Mapping[Agent, str]) -> list[dict[str, Any]]:
+def results_of(
+    found: Found, *, include_snippets: bool, explain: bool = False, problems: Mapping[Agent, str]
+) -> list[dict[str, Any]]:
     """The `results` of an answer, ranked from 1. `problems` says what keeps each agent from forking, if anything."""
     room = ALL_SNIPPETS_CHARACTERS // max(1, len(found.hits))
     characters = min(SNIPPET_CHARACTERS, max(MIN_SNIPPET_CHARACTERS, room)) if include_snippets else 0
-    return [_result(rank, hit, characters, problems) for rank, hit in enumerate(found.hits, start=1)]
+    shown = [_result(rank, hit, characters, problems) for rank, hit in enumerate(found.hits, start=1)]
+    if explain:
+        for result, hit in zip(shown, found.hits, strict=True):
+            result["explain"] = _explain(hit)
+    return shown
 
 
 def index_state(counts: Counts, left: int | None, problem: str) -> dict[str, Any]:
@@ -115,6 +121,17 @@ def _match(hit: Hit) -> dict[str, Any]:
         "role": place.role if place else None,
         "words": list(hit.words),
         "similarity": round(hit.near, 4) if hit.near is not None else None,
+    }
+
+
+def _explain(hit: Hit) -> dict[str, Any]:
+    """How the score came about: 1 / (1 + exp(against - sum of the points)), then the reranker, if there is one."""
+    why = hit.why
+    return {
+        "points": {part: round(points, 2) for part, points in why.points._asdict().items()},
+        "against": round(why.against, 2),
+        "score": round(why.chance, 4),
+        **({"reranked": round(hit.score, 4)} if hit.score != why.chance else {}),
     }
 
 

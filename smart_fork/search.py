@@ -1,27 +1,19 @@
-"""Which sessions answer an intent: candidates by words and by meaning, one score a session, one hit a family."""
+"""Which sessions answer an intent: evidence by words and by meaning, one score a session, one hit a family."""
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from indexer.project import is_within
-from indexer.store.base import Placement, Scored, SessionRow, Store
+from indexer.store.base import SessionRow, Store
+from smart_fork.evidence import Gathered, gather
 from smart_fork.found import Found, Hit, Mode, Query
-from smart_fork.query import fts_query, words_of
-from smart_fork.ranking import Evidence, scores
+from smart_fork.query import words_of
+from smart_fork.ranking import Score, scores
 from smart_fork.rerank import RERANKED, Rerank, SecondLook
 from smart_fork.snippets import matched_words
 
 #: The intent as a float32 vector, or an exception that says why not.
 Embed = Callable[[str], bytes]
-
-NEAREST_CHUNKS = 2000
-WORD_CHUNKS = 400
-WORD_SESSIONS = 200
-#: Sessions looked at for how many of the query's words they have.
-COVERED_SESSIONS = 20
 
 
 def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = None) -> Found:
@@ -60,124 +52,44 @@ def _once(embed: Embed) -> Embed:
 
 
 def _search(store: Store, query: Query, embed: Embed, mode: Mode, look: SecondLook) -> tuple[tuple[Hit, ...], int]:
-    near: list[Scored] = []
-    if mode != "lexical":
-        near = store.nearest(embed(query.intent), query.scope, NEAREST_CHUNKS)
-    by_chunk: list[Scored] = []
-    by_session: list[Scored] = []
-    if mode != "vector":
-        words = fts_query(query.intent)
-        by_chunk = store.match_words("chunks", words, query.scope, WORD_CHUNKS)
-        by_session = store.match_words("sessions", words, query.scope, WORD_SESSIONS)
-    own = {place.chunk for place in store.placements_of(query.caller.row)} if query.caller else set[int]()
-    places = _by_chunk(store.placements({hit.row for hit in (*near, *by_chunk)} - own))
-    rows = store.sessions(
-        {place.session for group in places.values() for place in group} | {hit.row for hit in by_session}
-    )
-    allowed, dropped = _allowed(rows.values(), query)
-    evidence, best = _gather(near, by_chunk, by_session, places, allowed, query)
-    for row, covered in _coverage(store, query.intent, by_session, evidence).items():
-        evidence[row].coverage = covered
-    for row, count in store.chunk_counts(evidence).items():
-        evidence[row].chunks = count
-    ranked = _one_a_family(scores(evidence), allowed)
+    vector = embed(query.intent) if mode != "lexical" else None
+    found = gather(store, query, vector, words=mode != "vector")
+    family = {row: session.root_id or session.session_id for row, session in found.sessions.items()}
+    score = scores(found.evidence, family, found.coverage, words=mode != "vector")
+    ranked = _one_a_family(score, found.sessions, family)
     if look.rerank:
-        chunk_of = {row: best[row][1].chunk for row, _ in ranked[:RERANKED] if row in best}
+        chunk_of = {row: found.passages[row].place.chunk for row, _ in ranked[:RERANKED] if row in found.passages}
         texts = store.texts(chunk_of.values())
         ranked = look.at(query.intent, ranked, {row: texts.get(chunk, "") for row, chunk in chunk_of.items()})
-    wanted = [(row, score) for row, score in ranked if query.min_score is None or score >= query.min_score]
-    return _hits(store, wanted[: query.limit], allowed, best, query.intent), dropped
+    wanted = [(row, chance) for row, chance in ranked if query.min_score is None or chance >= query.min_score]
+    return _hits(store, wanted[: query.limit], found, score, query.intent), found.dropped
 
 
-def _by_chunk(placements: Iterable[Placement]) -> dict[int, list[Placement]]:
-    groups: defaultdict[int, list[Placement]] = defaultdict(list)
-    for place in placements:
-        groups[place.chunk].append(place)
-    return groups
-
-
-def _allowed(rows: Iterable[SessionRow], query: Query) -> tuple[dict[int, SessionRow], int]:
-    """Sessions that may be shown, never the caller; and how many had no id or directory (F-058, F-075)."""
-    allowed: dict[int, SessionRow] = {}
-    dropped = 0
-    for row in rows:
-        if query.scope.session not in (None, row.row):  # another one with the same beginning
-            continue
-        if query.scope.within and not (row.resolved_cwd and is_within(row.resolved_cwd, query.scope.within)):
-            continue
-        if not row.session_id or not (row.cwd or query.everywhere):
-            dropped += 1
-            continue
-        if row.session_id in query.hidden or (query.caller and row.row == query.caller.row):
-            continue
-        allowed[row.row] = row
-    return allowed, dropped
-
-
-def _gather(  # noqa: PLR0917 - all that is known
-    near: Sequence[Scored], by_chunk: Sequence[Scored], by_session: Sequence[Scored],
-    places: dict[int, list[Placement]], allowed: dict[int, SessionRow], query: Query,
-) -> tuple[dict[int, Evidence], dict[int, tuple[float, Placement, float | None]]]:  # fmt: skip
-    """The evidence for each session, and its best chunk as (strength, place, cosine)."""
-    evidence: defaultdict[int, Evidence] = defaultdict(Evidence)
-    best: dict[int, tuple[float, Placement, float | None]] = {}
-    cosine = {hit.row: hit.score for hit in near}
-    strongest = max((hit.score for hit in by_chunk), default=1.0) or 1.0
-    word_share = {hit.row: hit.score / strongest for hit in by_chunk}
-    for chunk, group in places.items():
-        strength = word_share.get(chunk, 0.0) + max(0.0, cosine.get(chunk, 0.0))
-        for place in group:
-            if place.session not in allowed:
-                continue
-            one = evidence[place.session]
-            if chunk in cosine:
-                one.similar[place.position] = cosine[chunk]
-            if chunk in word_share:
-                one.chunk_words.append(word_share[chunk])
-            if place.session not in best or strength > best[place.session][0]:
-                best[place.session] = (strength, place, cosine.get(chunk))
-    for hit in by_session:
-        # The words of a whole session include what a fork shares with its parent, which the caller knows already.
-        if hit.row in allowed and not (query.caller and allowed[hit.row].root_id == query.caller.root_id):
-            evidence[hit.row].words = hit.score
-    return evidence, best
-
-
-def _coverage(store: Store, intent: str, by_session: Sequence[Scored], evidence: Collection[int]) -> dict[int, float]:
-    """How much of the intent's words, rare ones weighing more, the best sessions have."""
-    rows = [hit.row for hit in by_session if hit.row in evidence][:COVERED_SESSIONS]
-    total = 0.0
-    covered = dict.fromkeys(rows, 0.0)
-    everything = max(1, store.counts().sessions)
-    for word in words_of(intent) if rows else ():
-        count, having = store.having_word(f'"{word}"', rows)
-        weight = math.log((everything - count + 0.5) / (count + 0.5) + 1)
-        total += weight
-        for row in having:
-            covered[row] += weight
-    return {row: value / total for row, value in covered.items()} if total else {}
-
-
-def _one_a_family(score: dict[int, float], rows: dict[int, SessionRow]) -> list[tuple[int, float]]:
+def _one_a_family(
+    score: Mapping[int, Score], rows: Mapping[int, SessionRow], family: Mapping[int, str]
+) -> list[tuple[int, float]]:
     """Best first, among equals the newest, then by id (F-038); the best member standing for its family."""
     order = sorted(score, key=lambda row: rows[row].session_id)
-    order.sort(key=lambda row: (score[row], rows[row].last_activity), reverse=True)
+    order.sort(key=lambda row: (score[row].chance, rows[row].last_activity), reverse=True)
     best: dict[str, tuple[int, float]] = {}
     for row in order:
-        best.setdefault(rows[row].root_id or rows[row].session_id, (row, score[row]))
+        best.setdefault(family[row], (row, score[row].chance))
     return list(best.values())
 
 
 def _hits(
-    store: Store, ranked: Sequence[tuple[int, float]], rows: dict[int, SessionRow],
-    best: dict[int, tuple[float, Placement, float | None]], intent: str,
-) -> tuple[Hit, ...]:  # fmt: skip
-    texts = store.texts({best[row][1].chunk for row, _ in ranked if row in best})
+    store: Store, ranked: Sequence[tuple[int, float]], found: Gathered, score: Mapping[int, Score], intent: str
+) -> tuple[Hit, ...]:
+    texts = store.texts({found.passages[row].place.chunk for row, _ in ranked if row in found.passages})
     asked = words_of(intent)
     hits = []
-    for row, score in ranked:
-        _, place, near = best.get(row, (0.0, None, None))
-        text = texts.get(place.chunk, "") if place else ""
-        family = tuple(store.family(rows[row].root_id))
-        hits.append(Hit(rows[row], score, place, text, matched_words(text, asked), near, family))
+    for row, chance in ranked:
+        session, passage = found.sessions[row], found.passages.get(row)
+        text = texts.get(passage.place.chunk, "") if passage else ""
+        hits.append(
+            Hit(
+                session, chance, passage.place if passage else None, text, matched_words(text, asked),
+                passage.similarity if passage else None, tuple(store.family(session.root_id)), score[row],
+            )
+        )  # fmt: skip
     return tuple(hits)

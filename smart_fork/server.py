@@ -86,6 +86,9 @@ class Tools:
         include_snippets: Annotated[  # noqa: FBT002
             bool | None, Field(description="Whether to quote the passage that matched.")
         ] = True,
+        explain: Annotated[  # noqa: FBT002
+            bool | None, Field(description="Whether to say how each score came about.")
+        ] = False,
         auto_fork: Annotated[  # noqa: FBT002
             bool | None, Field(description="Run a fork of the best result that can be forked, at once.")
         ] = False,
@@ -119,7 +122,8 @@ class Tools:
         """Find the past session of this repository that already knows how to do something; optionally run a fork of it.
 
         Searches what was said and done in earlier Claude Code and Codex sessions of the current repository (all its
-        worktrees), by meaning and by words. Call it before work that resembles something done before. Each result says
+        worktrees), by meaning and by words. Call it before work that resembles something done before. A score is the
+        chance that this session is the one that is meant: where all are low, nothing here fits. Each result says
         what matched (snippet, match), whether it can be forked (can_fork) and how many tokens a fork loads: of all of
         it (token_estimate), or with at='match' only up to the end of the exchange that answers (match.token_estimate).
         With auto_fork, fork_index or fork_session_id a fork starts: a new agent that knows everything that session knew
@@ -139,6 +143,7 @@ class Tools:
             collection=collection,
             min_score=min_score,
             include_snippets=include_snippets,
+            explain=explain is True,
             caller_session_id=caller.session_id,
         )
         choice = {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from indexer.chunks import Chunk
 from indexer.project import Project
@@ -59,8 +59,7 @@ class SeenFile:
         return (self.size, self.mtime_ns, self.inode, self.version) == (file.size, file.mtime_ns, file.inode, version)
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRow:
+class SessionRow(NamedTuple):
     """A stored session. `path` is empty when the agent has deleted the log."""
 
     row: int
@@ -85,8 +84,7 @@ class SessionRow:
     compactions: int
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """A chunk in a session: where it stands there.
 
     `ends` is the turn after which its exchange can be forked, `None` for the session's end; `tokens` what that loads.
@@ -112,8 +110,7 @@ class Scope:
     session: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Scored:
+class Scored(NamedTuple):
     """A row and its score; higher is better."""
 
     row: int
@@ -134,6 +131,19 @@ class Counts:
 
 
 WordTable = Literal["chunks", "sessions"]
+HavingTable = Literal["chunks", "sessions", "titles"]
+
+
+class Similarities(Protocol):
+    """The cosines (-1…1) of the chunks in scope to one question."""
+
+    def best(self, limit: int) -> list[Scored]:
+        """The nearest chunks, best first."""
+        ...
+
+    def of(self, chunks: Collection[int]) -> dict[int, float]:
+        """Those of these chunks that are in scope and have a vector."""
+        ...
 
 
 class Store(Protocol):
@@ -185,12 +195,16 @@ class Store(Protocol):
         """The best rows for an FTS5 query, by BM25. Rows are chunk ids or session rows."""
         ...
 
-    def nearest(self, vector: bytes, scope: Scope, limit: int) -> list[Scored]:
-        """The nearest chunks by cosine similarity (-1…1)."""
+    def similarities(self, vector: bytes, scope: Scope) -> Similarities:
+        """How similar every chunk in scope is to a float32 vector."""
         ...
 
-    def having_word(self, word: str, rows: Iterable[int]) -> tuple[int, set[int]]:
-        """How many sessions there are with this quoted word, and which of these `rows` have it."""
+    def sessions_with(self, term: str) -> int:
+        """How many sessions have this quoted word or phrase."""
+        ...
+
+    def having(self, table: HavingTable, term: str, rows: Iterable[int]) -> set[int]:
+        """Which of these rows (chunk ids, or sessions by their text or title) have this quoted word or phrase."""
         ...
 
     def chunk_counts(self, sessions: Iterable[int]) -> dict[int, int]:

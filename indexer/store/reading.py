@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
 from indexer.project import Project, is_within
-from indexer.store.base import Counts, Placement, Scope, Scored, SessionRow, WordTable
+from indexer.store import blocks
+from indexer.store.base import Counts, HavingTable, Placement, Scope, Scored, SessionRow, WordTable
 from indexer.transcripts.model import Agent
 
-#: sqlite-vec refuses more neighbours than this.
-MAX_NEIGHBOURS = 4096
+if TYPE_CHECKING:
+    from indexer.store.scan import Similarities
+
 _SESSION = (
     "id, agent, session_id, part, path, cwd, resolved_cwd, repo_root, git_branch, title, version, started, "
     "last_activity, origin, parent_id, root_id, turns, prompts, tokens, compactions"
@@ -28,6 +30,8 @@ _TABLES = {
     "chunks": ("chunk_words", "0.0, 1.0"),
     "sessions": ("session_words", "0.0, 2.0, 1.5, 1.0, 0.8, 0.3"),
 }
+#: Where a term is looked for, and the column filter that says so.
+_COLUMNS = {"chunks": ("chunk_words", ""), "sessions": ("session_words", ""), "titles": ("session_words", "title: ")}
 
 
 class StoreReading:
@@ -78,40 +82,38 @@ class StoreReading:
             return f"part: ({_tokens(parts)}) AND -part: ({query})"
         return f"(-part: ({query}))" + (f" NOT part: ({_tokens(others)})" if others else "")
 
-    def nearest(self, vector: bytes, scope: Scope, limit: int) -> list[Scored]:
-        if not self.meta("model"):
-            return []
-        sql = (
-            "SELECT rowid, distance FROM chunk_vectors "  # noqa: S608
-            f"WHERE embedding MATCH :vector AND k = :k AND part = :part {_only('chunks', scope)}"
-        )
-        values = {"vector": vector, "k": min(limit, MAX_NEIGHBOURS), **_named(scope)}
-        found: list[Scored] = []
-        for part in scope.parts:  # one partition at a time: the restriction comes before the cut
-            rows = self._all(sql, values | {"part": part})
-            found += [Scored(row, 1.0 - distance) for row, distance in rows if distance is not None]
-        found.sort(key=lambda hit: (-hit.score, hit.row))
-        return found[:limit]
+    def similarities(self, vector: bytes, scope: Scope) -> Similarities:
+        from indexer.store.scan import Similarities
 
-    def having_word(self, word: str, rows: Iterable[int]) -> tuple[int, set[int]]:
-        match = "FROM session_words WHERE session_words MATCH ?"
-        count = self._all(f"SELECT count(*) {match}", (word,))[0][0]
-        having = self._all(f"SELECT rowid {match} AND rowid IN ({_numbers(rows)})", (word,))
-        return count, {row for (row,) in having}
+        if not self.meta("model"):
+            return Similarities.none()
+        among = None
+        if within := _only("chunks", scope):
+            rows = self._all(f"SELECT rowid FROM chunks WHERE 1 {within}", _named(scope))  # noqa: S608
+            among = [chunk for (chunk,) in rows]
+        return Similarities.scanned(blocks.read_blocks(self.db, scope.parts), vector, among)
+
+    def sessions_with(self, term: str) -> int:
+        return int(self._all("SELECT count(*) FROM session_words WHERE session_words MATCH ?", (term,))[0][0])
+
+    def having(self, table: HavingTable, term: str, rows: Iterable[int]) -> set[int]:
+        name, column = _COLUMNS[table]
+        # With its sign the number is no key to look up: one walk through the term's rows, not one for each row.
+        sql = f"SELECT rowid FROM {name} WHERE {name} MATCH ? AND +rowid IN ({_numbers(rows)})"  # noqa: S608
+        return {row for (row,) in self._all(sql, (column + term,))}
 
     def chunk_counts(self, sessions: Iterable[int]) -> dict[int, int]:
-        within = _numbers(sessions)
-        return dict(
-            self._all(f"SELECT session, count(*) FROM placements WHERE session IN ({within}) GROUP BY session")  # noqa: S608
-        )
+        last = "SELECT max(position) FROM placements WHERE session = id"  # positions are counted from 0 without gaps
+        counts = self._all(f"SELECT id, 1 + ({last}) AS chunks FROM sessions WHERE id IN ({_numbers(sessions)})")  # noqa: S608
+        return {session: chunks for session, chunks in counts if chunks}
 
     def placements(self, chunks: Iterable[int]) -> list[Placement]:
         sql = f"SELECT {_PLACEMENT} FROM placements WHERE chunk IN ({_numbers(chunks)}) ORDER BY session, position"  # noqa: S608
-        return [Placement(*row) for row in self._all(sql)]
+        return [Placement._make(row) for row in self._all(sql)]
 
     def placements_of(self, session: int) -> list[Placement]:
         sql = f"SELECT {_PLACEMENT} FROM placements WHERE session = ? ORDER BY position"  # noqa: S608
-        return [Placement(*row) for row in self._all(sql, (session,))]
+        return [Placement._make(row) for row in self._all(sql, (session,))]
 
     def texts(self, chunks: Iterable[int]) -> dict[int, str]:
         return dict(self._all(f"SELECT id, text FROM chunks WHERE id IN ({_numbers(chunks)})"))  # noqa: S608
@@ -130,17 +132,17 @@ class StoreReading:
         return self._sessions("root_id = ? ORDER BY started, session_id", (root_id,))
 
     def _sessions(self, condition: str, values: Sequence[Any]) -> list[SessionRow]:
-        return [SessionRow(*row) for row in self._all(f"SELECT {_SESSION} FROM sessions WHERE {condition}", values)]  # noqa: S608
+        rows = self._all(f"SELECT {_SESSION} FROM sessions WHERE {condition}", values)  # noqa: S608
+        return [SessionRow._make(row) for row in rows]
 
     def counts(self, scope: Scope | None = None) -> Counts:
         where = f" WHERE part IN ({_numbers(scope.parts)})" if scope is not None else ""
         sessions = self._all(f"SELECT count(*) FROM sessions{where}")[0][0]  # noqa: S608
-        # Two counts over indexes alone: the table itself holds all the text.
-        chunks = self._all(f"SELECT count(*) FROM chunks{where}")[0][0]  # noqa: S608
-        waiting = self._all(f"SELECT count(*) FROM chunks {where or ' WHERE 1'} AND embedded = 0")[0][0]  # noqa: S608
+        embedded = blocks.count(self.db, scope.parts if scope is not None else None)
+        waiting = self._all(f"SELECT count(*) FROM chunks {where or ' WHERE 1'} AND block = 0")[0][0]  # noqa: S608
         files, broken = self._all("SELECT count(*), coalesce(sum(broken), 0) FROM files")[0]
         skipped = self._all("SELECT skipped, count(*) FROM files WHERE skipped <> '' GROUP BY skipped ORDER BY 2 DESC")
-        return Counts(sessions, chunks, chunks - waiting, files, dict(skipped), broken, self.meta("updated_at"))
+        return Counts(sessions, embedded + waiting, embedded, files, dict(skipped), broken, self.meta("updated_at"))
 
     def broken_logs(self) -> list[tuple[str, int, str]]:
         """Logs with lines that could not be decoded: path, how many, the first of them as JSON [[line, reason], …]."""

@@ -1,14 +1,16 @@
-"""The index in SQLite: apsw for a build that can load extensions everywhere, FTS5 for words, sqlite-vec for vectors."""
+"""The index in SQLite: apsw for a build with FTS5 everywhere, FTS5 for words, blocks of vectors for meaning."""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from indexer.project import Project
+from indexer.store import blocks
 from indexer.store.base import Document, Reading, SeenFile
 from indexer.store.connection import connect
 from indexer.store.reading import StoreReading
@@ -148,6 +150,7 @@ class SqliteStore(StoreReading):
         ]
         self.db.execute("DELETE FROM placements WHERE session = ?", (row,))
         self.db.executemany("INSERT INTO placements VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        blocks.adopt(self.db, part, [id_ for id_ in ids if id_ not in before])
         self._drop_orphans(before.difference(ids))
 
     def _chunk_id(self, part: int, digest: bytes, text: str) -> int:
@@ -157,24 +160,18 @@ class SqliteStore(StoreReading):
         self.db.execute("INSERT INTO chunks(part, hash, text) VALUES(?, ?, ?)", (part, digest, text))
         id_ = self.db.last_insert_rowid()
         self.db.execute("INSERT INTO chunk_words(rowid, part, text) VALUES(?, ?, ?)", (id_, f"p{part}", text))
-        twin = self.db.execute("SELECT id FROM chunks WHERE hash = ? AND embedded = 1", (digest,)).fetchone()
-        if twin:  # the same beginning in another project: its vector is known already
-            self.db.execute(
-                "INSERT INTO chunk_vectors(rowid, part, embedding) "
-                "SELECT ?, ?, embedding FROM chunk_vectors WHERE rowid = ?",
-                (id_, part, twin[0]),
-            )
-            self.db.execute("UPDATE chunks SET embedded = 1 WHERE id = ?", (id_,))
         return id_
 
     def _drop_orphans(self, candidates: Iterable[int]) -> None:
-        for id_ in candidates:
-            if self.db.execute("SELECT 1 FROM placements WHERE chunk = ? LIMIT 1", (id_,)).fetchone():
-                continue
-            (embedded,) = self.db.execute("SELECT embedded FROM chunks WHERE id = ?", (id_,)).fetchone() or (0,)
-            if embedded:
-                self.db.execute("DELETE FROM chunk_vectors WHERE rowid = ?", (id_,))
-            self.db.execute("DELETE FROM chunk_words WHERE rowid = ?", (id_,))
+        placed = "SELECT 1 FROM placements WHERE chunk = ? LIMIT 1"
+        orphans = [id_ for id_ in candidates if not self.db.execute(placed, (id_,)).fetchone()]
+        blocks.remove(self.db, orphans)
+        for id_ in orphans:
+            self.db.execute(
+                "INSERT INTO chunk_words(chunk_words, rowid, part, text) "
+                "SELECT 'delete', id, 'p' || part, text FROM chunks WHERE id = ?",
+                (id_,),
+            )
             self.db.execute("DELETE FROM chunks WHERE id = ?", (id_,))
 
     def _write_file(self, reading: Reading, session: int | None, rank: str) -> None:
@@ -220,14 +217,8 @@ class SqliteStore(StoreReading):
             before = self.meta("model")
             if before == model:
                 return False
-            if before:
-                self.db.execute("DROP TABLE chunk_vectors")
-            self.db.execute("UPDATE chunks SET embedded = 0 WHERE embedded")
-            # Small pages of vectors: a project with few chunks must not take the room of a thousand.
-            self.db.execute(
-                "CREATE VIRTUAL TABLE chunk_vectors USING vec0(part integer partition key, "
-                f"embedding float[{int(dimensions)}] distance_metric=cosine, chunk_size=128)"
-            )
+            self.db.execute("DELETE FROM vector_blocks")
+            self.db.execute("UPDATE chunks SET block = 0 WHERE block <> 0")
             self.set_meta("model", model)
             self.set_meta("dimensions", str(dimensions))
         return bool(before)
@@ -238,25 +229,22 @@ class SqliteStore(StoreReading):
         # Ids alone are sorted; the texts are fetched for the few that are wanted.
         return self._all(
             "SELECT id, text FROM chunks WHERE id IN (SELECT id FROM chunks INDEXED BY chunks_waiting "  # noqa: S608
-            f"WHERE embedded = 0 ORDER BY {first}id DESC LIMIT ?)",
+            f"WHERE block = 0 ORDER BY {first}id DESC LIMIT ?)",
             (limit,),
         )
 
     def add_vectors(self, vectors: Sequence[tuple[int, bytes]]) -> int:
-        stored = 0
+        from indexer.store.scan import coded
+
+        of_part: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
+        waiting = "SELECT id, part FROM chunks WHERE hash = (SELECT hash FROM chunks WHERE id = ?) AND block = 0"
         with immediate(self.db):
-            for id_, vector in vectors:
-                same = self.db.execute(
-                    "SELECT id, part FROM chunks WHERE hash = (SELECT hash FROM chunks WHERE id = ?) AND embedded = 0",
-                    (id_,),
-                ).fetchall()
-                for twin, part in same:
-                    self.db.execute(
-                        "INSERT INTO chunk_vectors(rowid, part, embedding) VALUES(?, ?, ?)", (twin, part, vector)
-                    )
-                    self.db.execute("UPDATE chunks SET embedded = 1 WHERE id = ?", (twin,))
-                stored += len(same)
-        return stored
+            for (id_, _), vector in zip(vectors, coded([vector for _, vector in vectors]), strict=True):
+                for twin, part in self.db.execute(waiting, (id_,)):
+                    of_part[part][twin] = vector
+            for part, group in of_part.items():
+                blocks.append(self.db, part, group)
+        return sum(map(len, of_part.values()))
 
 
 def _forks(document: Document) -> list[tuple[int | None, int]]:

@@ -42,6 +42,7 @@ def run_demo(*, keep: bool, as_json: bool) -> None:
                 min_score=None,
                 snippets=True,
                 automated=False,
+                explain=False,
                 progress=progress,
             )
         if as_json:

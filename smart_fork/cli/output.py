@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from smart_fork.errors import SmartForkError
@@ -62,6 +61,15 @@ class ProgressBar:
     """One bar a stage of long work, on stderr and only where a person looks; shown when there is something to do."""
 
     def __init__(self) -> None:
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            SpinnerColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
         self._bars = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),

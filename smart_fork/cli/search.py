@@ -12,6 +12,8 @@ from smart_fork.cli.output import out, plain, print_json, progress_bar, say
 
 #: What a fork at the answer has to save, in tokens and as a share of the session, to be the one that is suggested.
 SAVED_TOKENS, SAVED_SHARE = 10_000, 0.3
+#: The score from which a session is more likely the one that is meant than not.
+LIKELY = 0.5
 
 
 class AgentChoice(StrEnum):
@@ -43,6 +45,7 @@ def find(  # noqa: PLR0917 - typer's way
     ] = None,
     no_snippets: Annotated[bool, typer.Option("--no-snippets", help="Leave out the quotations.")] = False,
     automated: AutomatedOption = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Say how each score came about.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Find the past sessions that already know how.
@@ -61,6 +64,7 @@ def find(  # noqa: PLR0917 - typer's way
             min_score=min_score,
             snippets=not no_snippets,
             automated=automated,
+            explain=explain,
             progress=progress,
         )
     if as_json:
@@ -179,6 +183,8 @@ def _print_hit(hit: dict[str, Any]) -> None:
     if hit["lineage"]["family_size"] > 1:
         about.append(f"{hit['lineage']['family_size']} in its family")
     out.print(plain("    " + " · ".join(part for part in about if part), "cyan"))
+    if why := hit.get("explain"):
+        out.print(plain(f"    {_in_words(why)}", "magenta"))
     for line in (hit.get("snippet") or "").splitlines()[:4]:
         out.print(plain(f"    │ {line[:160]}", "dim"))
     if hit.get("warning"):
@@ -187,6 +193,12 @@ def _print_hit(hit: dict[str, Any]) -> None:
         at = f" --at {match['ends_at_message']}" if _saves(hit["token_estimate"], match) else ""
         out.print(plain(f"    smart-fork fork {short_id(hit['agent_type'], hit['session_id'])}{at}"))
     out.print()
+
+
+def _in_words(why: dict[str, Any]) -> str:
+    given = " + ".join(f"{points:.1f} {part.replace('_', ' ')}" for part, points in why["points"].items() if points)
+    reranked = f"; the reranker makes it {why['reranked']:.2f}" if "reranked" in why else ""
+    return f"{given or 'nothing'} for it, {why['against']:.1f} against it: {why['score']:.2f}{reranked}"
 
 
 def _saves(whole: int, match: dict[str, Any]) -> bool:
@@ -213,6 +225,8 @@ def _print_state(answer: dict[str, Any]) -> None:
             f"Nothing found in {state['sessions']} sessions."
             + ("" if everywhere else " --all-projects looks everywhere.")
         )
+    elif answer["results"][0]["score"] < LIKELY and answer["search_mode"] != "recent":
+        say("None of these is likely to be what you mean: their scores, the chance of that, are below 0.5.")
     if answer.get("search_error"):
         say(f"Searched by {answer['search_mode']} only: {answer['search_error']}")
     if answer.get("language_notice"):

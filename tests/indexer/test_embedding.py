@@ -93,6 +93,16 @@ def test_weights_that_were_tampered_with_are_refused(tmp_path, monkeypatch):
         SentenceTransformerEmbedder().embed(["hi"])
 
 
+def test_weights_are_read_again_only_when_the_file_has_changed(monkeypatch):
+    packaged_model()
+    monkeypatch.setattr(embedding.hashlib, "file_digest", lambda *_: pytest.fail("read again"))
+    assert packaged_model().is_dir()
+
+    monkeypatch.setattr(embedding, "DEFAULT_WEIGHTS_SHA256", "of a newer version")
+    with pytest.raises(pytest.fail.Exception):
+        packaged_model()
+
+
 def test_a_missing_package_or_folder_says_what_to_do(tmp_path, monkeypatch):
     package_in(tmp_path, monkeypatch)
     with pytest.raises(ModelUnavailableError, match="reinstall"):

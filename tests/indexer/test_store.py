@@ -8,7 +8,7 @@ from indexer.store.base import Scope
 from indexer.store.schema import MIGRATIONS, NewerIndexError, immediate, migrate
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.model import BrokenLine
-from tests.indexer.written import reading_of, save, session_of, vector_of
+from tests.indexer.written import reading_of, save, session_of, stored_vectors, vector_of
 
 
 @pytest.fixture
@@ -62,6 +62,32 @@ def test_the_original_form_and_an_empty_file_end_in_the_same_form(tmp_path, monk
     assert (1, 1) == found(old, "keep")
     old.close()
     new.close()
+
+
+def test_of_an_index_of_the_first_form_the_words_stay_and_the_vectors_are_made_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(schema, "MIGRATIONS", MIGRATIONS[:1])
+    SqliteStore(tmp_path / "index.db").close()
+    old = apsw.Connection(str(tmp_path / "index.db"))
+    old.execute(
+        "INSERT INTO meta VALUES('model', 'm'), ('dimensions', '16'); INSERT INTO projects VALUES(1, '/p', '/p');"
+        "INSERT INTO parts VALUES(1, 1, 'claude', 0); INSERT INTO chunks VALUES(7, 1, x'00', 'keep this', 1);"
+        "INSERT INTO chunk_words(rowid, part, text) VALUES(7, 'p1', 'keep this')"
+    )
+    old.close()
+    monkeypatch.undo()
+    store = SqliteStore(tmp_path / "index.db")
+
+    assert [7] == [hit.row for hit in store.match_words("chunks", "keep", everything(store), 9)]
+    assert ("", [], 0, 1) == (
+        store.meta("model"), store.similarities(vector_of("x").tobytes(), everything(store)).best(9),
+        store.counts().embedded, store.counts().chunks,
+    )  # fmt: skip
+    store.use_model("m", 16)
+    assert (1, [7]) == (
+        embed(store),
+        [hit.row for hit in store.similarities(vector_of("x").tobytes(), everything(store)).best(9)],
+    )
+    store.close()
 
 
 def test_a_step_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
@@ -171,9 +197,8 @@ def test_of_a_session_that_changed_nothing_old_can_be_found(store):
 
     assert (0, 0) == found(store, "obsolete")
     assert (1, 1) == found(store, "current") == found(store, "common")
-    assert [] == store.db.execute("SELECT rowid FROM chunk_vectors EXCEPT SELECT id FROM chunks").fetchall()
     assert [] == store.db.execute("SELECT id FROM chunks EXCEPT SELECT chunk FROM placements").fetchall()
-    assert [(1,)] == store.db.execute("SELECT count(*) FROM chunk_vectors").fetchall()
+    assert 1 == len(stored_vectors(store.db))
 
 
 def test_a_text_that_two_sessions_share_stays_while_one_has_it(store):
@@ -304,7 +329,9 @@ def test_the_same_beginning_in_two_projects_is_embedded_once(store, tmp_path):
     assert 2 == store.add_vectors([(first[0], vector)])
     save(store, session_of("shared", cwd=str(tmp_path / "third"), session_id="third"))
     assert [] == store.waiting((), 9)
-    assert [1.0] * 3 == pytest.approx([hit.score for hit in store.nearest(vector, everything(store), 9)])
+    assert [1.0] * 3 == pytest.approx(
+        [hit.score for hit in store.similarities(vector, everything(store)).best(9)], abs=1e-3
+    )
 
 
 def test_a_chunk_that_went_meanwhile_is_passed_over_and_its_number_not_given_again(store):
@@ -328,16 +355,16 @@ def test_another_model_starts_from_nothing(store):
 
     assert store.use_model("two", 8)
     assert (0, "two", "8") == (store.counts().embedded, store.meta("model"), store.meta("dimensions"))
-    assert [] == store.nearest(vector_of("x", 8).tobytes(), everything(store), 9)
+    assert [] == store.similarities(vector_of("x", 8).tobytes(), everything(store)).best(9)
     assert 1 == embed(store, 8)
-    with pytest.raises(apsw.SQLError):
-        store.nearest(vector_of("x", 16).tobytes(), everything(store), 9)
+    with pytest.raises(ValueError):
+        store.similarities(vector_of("x", 16).tobytes(), everything(store)).best(9)
 
 
 def test_without_a_model_nothing_is_near(store):
     save(store, session_of("some text"))
 
-    assert [] == store.nearest(vector_of("x").tobytes(), everything(store), 9)
+    assert [] == store.similarities(vector_of("x").tobytes(), everything(store)).best(9)
 
 
 def test_the_current_project_waits_least(store, tmp_path):

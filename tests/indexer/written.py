@@ -17,6 +17,8 @@ from indexer.paths import claude_home, codex_home, index_root
 from indexer.pieces import Piece
 from indexer.pipeline import document_of
 from indexer.store.base import Document, Reading
+from indexer.store.blocks import records
+from indexer.store.schema import immediate
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.claude import slug
@@ -72,6 +74,23 @@ def save(store: SqliteStore, session: Session, size: int = 1000) -> Document:
     document, _ = document_of(session)
     store.save(reading_of(session, size), document)
     return document
+
+
+def crowd(store, parts: int, rows: int):
+    """Chunks of other projects from row 10,000 on, each with random words and a random vector; the vectors."""
+    vectors = np.random.default_rng(7).normal(size=(rows, 16)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    with immediate(store.db):
+        for number in range(1000, 1000 + parts):
+            store.db.execute("INSERT INTO projects VALUES(?, ?, ?)", (number, f"/crowd/{number}", f"/crowd/{number}"))
+            store.db.execute("INSERT INTO parts VALUES(?, ?, 'claude', 0)", (number, number))
+        for number in range(rows):
+            row, part = 10_000 + number, 1000 + number % parts
+            text = "needle needle" if number % 10 == 0 else "other"
+            store.db.execute("INSERT INTO chunks VALUES(?, ?, ?, ?, 0)", (row, part, b"%d" % number, text))
+            store.db.execute("INSERT INTO chunk_words(rowid, part, text) VALUES(?, ?, ?)", (row, f"p{part}", text))
+    assert rows == store.add_vectors([(10_000 + number, vector.tobytes()) for number, vector in enumerate(vectors)])
+    return vectors
 
 
 def piece(text: str, exchange: int = 0, role: str = "assistant", turn: int = 0) -> Piece:
@@ -134,10 +153,6 @@ def append(path: Path, data: bytes) -> None:
 def content(path: Path) -> dict:
     """Everything that can be found in an index and its exports, without row numbers."""
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    db.enable_load_extension(enable=True)
-    from indexer.store.connection import vector_extension
-
-    db.load_extension(vector_extension())
     session_names = (
         "agent, session_id, path, cwd, resolved_cwd, repo_root, git_branch, title, version, started, last_activity, "
         "origin, parent_id, root_id, turns, prompts, tokens, compactions"
@@ -166,8 +181,8 @@ def content(path: Path) -> dict:
     vectors = {}
     if db.execute("SELECT 1 FROM meta WHERE key = 'model'").fetchone():
         vectors = {
-            chunk_of[row]: np.frombuffer(blob, dtype=np.float32)
-            for row, blob in db.execute("SELECT rowid, embedding FROM chunk_vectors")
+            chunk_of[row]: np.frombuffer(vector, np.float32, 1) * np.frombuffer(vector, np.int8, offset=4)
+            for row, vector in stored_vectors(db)
         }
     return {
         "sessions": db.execute(f"SELECT {session_names} FROM sessions ORDER BY agent, session_id").fetchall(),  # noqa: S608
@@ -185,6 +200,11 @@ def content(path: Path) -> dict:
             str(file.relative_to(index_root())): file.read_bytes() for file in index_root().rglob("*") if file.is_file()
         },
     }
+
+
+def stored_vectors(db: apsw.Connection) -> list[tuple[int, bytes]]:
+    """Every chunk with a vector, as often as it has one, and the vector as it is stored."""
+    return list(records(db, [block for (block,) in db.execute("SELECT id FROM vector_blocks")]))
 
 
 def same_vectors(one: dict, other: dict) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from smart_fork.query import MAX_CHARACTERS, fts_query, is_mostly_not_latin, plain, words_of
+from smart_fork.query import MAX_CHARACTERS, is_mostly_not_latin, plain, terms_of, words_of
 
 HOSTILE = [
     'say "hello" AND NOT world',
@@ -37,6 +37,10 @@ def index():
     return db
 
 
+def any_of(text):
+    return " OR ".join(terms_of(text))
+
+
 def matches(index, query: str) -> list[str]:
     return [
         part for (part,) in index.execute("SELECT part FROM t WHERE t MATCH ?", (f"part: (p1) AND -part: ({query})",))
@@ -48,7 +52,7 @@ def matches(index, query: str) -> list[str]:
 @example("a." * 50_000)
 @example("_" * 100_000)
 def test_any_text_is_a_query_that_sqlite_takes_and_that_stays_in_its_part(index, text):
-    query = fts_query(plain(text))
+    query = any_of(plain(text))
 
     if query:
         assert matches(index, query) in ([], ["p1"])
@@ -56,14 +60,14 @@ def test_any_text_is_a_query_that_sqlite_takes_and_that_stays_in_its_part(index,
 
 @given(st.text())
 def test_whatever_is_typed_stands_between_quotes(text):
-    terms = re.sub(r'"[\w ]+"', "T", fts_query(plain(text)))
+    terms = re.sub(r'"[\w ]+"', "T", any_of(plain(text)))
 
     assert re.fullmatch(r"(T( OR T)*)?", terms)
 
 
 def test_words_are_found_and_compounds_count_twice(index):
-    assert matches(index, fts_query("Upload")) == ["p1"]
-    assert fts_query("src/upload.py") == '"src" OR "upload" OR "py" OR "src upload py"'
+    assert matches(index, any_of("Upload")) == ["p1"]
+    assert any_of("src/upload.py") == '"src" OR "upload" OR "py" OR "src upload py"'
 
 
 def test_stop_words_are_left_out_unless_nothing_else_was_typed():
@@ -74,7 +78,7 @@ def test_stop_words_are_left_out_unless_nothing_else_was_typed():
 def test_an_intent_is_bounded_and_free_of_what_no_program_takes():
     assert plain(" a\0b \ud800 ") == "a b ?"
     assert len(plain("x" * 100_000)) == MAX_CHARACTERS
-    assert len(fts_query("word" * 1000)) < 100
+    assert len(any_of("word" * 1000)) < 100
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,207 @@
+"""How fast a search is in indexes of 10,000 to 500,000 chunks, beside what no search can do without.
+
+    python benchmarks/search_speed.py [--quick] [--json FILE]
+
+A warm search is compared with the embedding of its query and with an exact scan of float32 vectors in memory, a cold
+`smart-fork find` with a process that imports NumPy and apsw and asks the same index for the same words. Absolute times
+belong to the machine; the ratios are what to look at. --quick leaves out 500,000 chunks and most queries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from _synthetic import SyntheticIndex
+from rich.console import Console
+from rich.table import Table
+from serving import Client
+
+from indexer.arrays import np
+from indexer.light import LightEmbedder
+from indexer.project import Project
+from indexer.store.sqlite import SqliteStore
+from smart_fork.found import Query
+from smart_fork.query import terms_of
+from smart_fork.search import search
+
+SIZES, QUICK_SIZES, COLD_SIZE = (10_000, 100_000, 500_000), (10_000, 100_000), 50_000
+NEIGHBOURS = 50
+BASELINE = """
+import sys
+import apsw, numpy
+db = apsw.Connection(sys.argv[1], flags=apsw.SQLITE_OPEN_READONLY)
+found = db.execute("SELECT rowid, bm25(chunk_words, 0.0, 1.0) FROM chunk_words WHERE chunk_words MATCH ? "
+                   "ORDER BY 2 LIMIT 400", (sys.argv[2],)).fetchall()
+print(len(found))
+"""
+
+
+def main() -> None:
+    """Build, measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="without 500,000 chunks, in about a minute")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here as well")
+    arguments, _ = parser.parse_known_args()  # `make bench` gives all benchmarks the same arguments
+    sizes, queries = (QUICK_SIZES, 200) if arguments.quick else (SIZES, 1000)
+    figures: dict[str, Any] = {"sizes": []}
+    with tempfile.TemporaryDirectory(prefix="smart-fork-bench-") as name:
+        folder = Path(name)
+        embedder = LightEmbedder()
+        store = SqliteStore(folder / "state/index.db")
+        index = SyntheticIndex(store, folder / "code", sizes[-1], embedder.model)
+        for size in sorted({*sizes, COLD_SIZE}):
+            started = time.perf_counter()
+            index.grow(size)
+            built = time.perf_counter() - started
+            if size == COLD_SIZE:
+                figures["cold"] = _cold(index, store, folder)
+                figures["memory_mb"] = _memory(index, folder)
+            else:
+                figures["sizes"].append({"chunks": size, "build_s": built, **_warm(index, store, embedder, queries)})
+        store.close()
+    _show(figures)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+
+
+def _warm(index: SyntheticIndex, store: SqliteStore, embedder: LightEmbedder, count: int) -> dict[str, Any]:
+    """Searches in one process, each after the embedding of its query; every other one over all projects."""
+    times: dict[str, list[float]] = {name: [] for name in ("embedding", "scan", "scoped", "global", "nearest")}
+    recalls = []
+    for number, (intent, project, vector) in enumerate(index.queries(count)):
+        times["embedding"].append(_seconds(lambda intent=intent: embedder.embed([intent])))
+        place = None if number % 2 else project
+        times["global" if number % 2 else "scoped"].append(
+            _seconds(lambda place=place, intent=intent, vector=vector: _search(store, place, intent, vector))
+        )
+        if number % 10 == 1:
+            query = np.frombuffer(vector, np.float32)
+            everything = store.scope(None, ("claude",), automated=False)
+            times["scan"].append(_seconds(lambda query=query: _exact(index, query)))
+            times["nearest"].append(
+                _seconds(lambda vector=vector, scope=everything: store.similarities(vector, scope).best(NEIGHBOURS))
+            )
+            found = {hit.row for hit in store.similarities(vector, everything).best(NEIGHBOURS)}
+            recalls.append(len(found & _exact(index, query)) / NEIGHBOURS)
+    bytes_of_vectors = store.db.execute("SELECT sum(length(records)) FROM vector_blocks").get
+    return {
+        **{f"{name}_ms": _percentiles(values) for name, values in times.items()},
+        "recall": float(np.mean(recalls)),
+        "bytes_a_vector": bytes_of_vectors / index.chunks,
+        "bytes_a_chunk": store.path.stat().st_size / index.chunks,
+    }
+
+
+def _search(store: SqliteStore, project: Project | None, intent: str, vector: bytes) -> None:
+    scope = store.scope(project, ("claude",), automated=False)
+    found = search(store, Query(intent, scope, 5, project is None), lambda _: vector)
+    assert found.mode == "hybrid", found.error
+
+
+def _exact(index: SyntheticIndex, query: Any) -> set[int]:
+    """The nearest chunks in full precision."""
+    nearest = np.argpartition(-(index.vectors @ query), NEIGHBOURS)[:NEIGHBOURS]
+    return {row + 1 for row in nearest.tolist()}
+
+
+def _cold(index: SyntheticIndex, store: SqliteStore, folder: Path, runs: int = 7) -> dict[str, float]:
+    """Whole processes, ours and the baseline in turn; the first round only warms the caches."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for intent, project, _ in index.queries(runs + 1):
+        (part,) = store.scope(project, ("claude",), automated=False).parts
+        words = f"part: (p{part}) AND -part: ({' OR '.join(terms_of(intent))})"
+        ours = [sys.executable, "-m", "smart_fork", "find", "--json", "--project", project.root, "--", intent]
+        baseline = [sys.executable, "-c", BASELINE, str(store.path), words]
+        for seconds, command in zip(times, (ours, baseline), strict=True):
+            started = time.perf_counter()
+            done = subprocess.run(command, env=_environment(folder), check=True, capture_output=True, text=True)
+            seconds.append(time.perf_counter() - started)
+            if command is ours:
+                assert json.loads(done.stdout)["search_mode"] == "hybrid", done.stdout
+    ours_s, baseline_s = (float(np.median(seconds[1:])) for seconds in times)
+    return {"chunks": index.chunks, "find_s": ours_s, "baseline_s": baseline_s, "ratio": ours_s / baseline_s}
+
+
+def _memory(index: SyntheticIndex, folder: Path) -> dict[str, float]:
+    """Resident memory of the MCP server before and after its first search."""
+    ((intent, project, _),) = index.queries(1)
+    client = Client([sys.executable, "-m", "smart_fork", "mcp"], _environment(folder))
+    client.start()
+    client.request("tools/list")
+    before = client.resident()
+    asked = {"intent": intent, "project_path": project.root}
+    answer = client.request("tools/call", name="smart_fork", arguments=asked)["structuredContent"]
+    assert answer["search_mode"] == "hybrid", answer
+    after = client.resident()
+    client.close()
+    return {"chunks": index.chunks, "mcp_before": before, "mcp_after": after}
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """A home without logs, and the index that was built."""
+    kept = {key: value for key, value in os.environ.items() if key in ("PATH", "LANG", "VIRTUAL_ENV", "PYTHONPATH")}
+    home = folder / "home"
+    home.mkdir(exist_ok=True)
+    return kept | {"HOME": str(home), "SMART_FORK_HOME": str(folder / "state"), "SMART_FORK_BACKGROUND": "0"}
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
+    p50, p95 = np.percentile(np.array(seconds[1:] or seconds) * 1000, (50, 95)).tolist()
+    return {"p50": p50, "p95": p95}
+
+
+def _show(figures: dict[str, Any]) -> None:
+    sizes = figures["sizes"]
+    table = Table("", *(f"{one['chunks']:,} chunks" for one in sizes), title="Searching, warm: p50 (p95)")
+    for name, label in (
+        ("embedding_ms", "embedding of the query"),
+        ("scoped_ms", "search in a repository"),
+        ("global_ms", "search in all"),
+        ("nearest_ms", f"of it the {NEIGHBOURS} nearest vectors"),
+        ("scan_ms", f"exact scan of float32 for {NEIGHBOURS}"),
+    ):
+        table.add_row(label, *(f"{one[name]['p50']:.1f} ({one[name]['p95']:.1f}) ms" for one in sizes))
+    for label, above, below in (
+        ("search in a repository / embedding", "scoped_ms", "embedding_ms"),
+        ("search in all / exact scan", "global_ms", "scan_ms"),
+        ("nearest vectors / exact scan", "nearest_ms", "scan_ms"),
+    ):
+        table.add_row(label, *(f"{one[above]['p50'] / one[below]['p50']:.2f}" for one in sizes))
+    table.add_row(f"recall@{NEIGHBOURS}", *(f"{one['recall']:.3f}" for one in sizes))
+    for name, label in (("bytes_a_vector", "bytes a vector"), ("bytes_a_chunk", "bytes a chunk, with words and text")):
+        table.add_row(label, *(f"{one[name]:,.0f}" for one in sizes))
+    table.add_row("built in", *(f"{one['build_s']:.0f} s" for one in sizes))
+    console = Console(soft_wrap=True)
+    console.print(table)
+    cold, memory = figures["cold"], figures["memory_mb"]
+    console.print(
+        f"find, cold process, {cold['chunks']:,} chunks: {cold['find_s']:.2f} s; NumPy, apsw and the same words "
+        f"{cold['baseline_s']:.2f} s; ratio {cold['ratio']:.2f}"
+    )
+    console.print(
+        f"MCP server, {memory['chunks']:,} chunks: {memory['mcp_before']:.0f} MB resident before the first search, "
+        f"{memory['mcp_after']:.0f} MB after it"
+    )
+
+
+def _range(times: dict[str, float]) -> str:
+    return f"{times['p50']:.1f} ({times['p95']:.1f})"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,261 @@
+"""How the points in ``smart_fork/ranking.py`` were found, and what to expect of them on queries not seen yet.
+
+    python benchmarks/tuning.py CORPUS [--home DIR] [--quick] [--json FILE]
+
+CORPUS as for ``retrieval.py``. Each labelled query is asked in its project, everywhere, and in three projects that do
+not have the answer, where the right answer is "none". A conditional logit model with "none" as one more choice is
+fitted to what speaks for each session. It prints, from cross-validation (the queries of one session are never in two
+folds): hit rates with their spread over folds, each part left out, how well the scores are calibrated, and how
+often a question without an answer gets a score of 0.5 or more; last, the points fitted to all queries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from retrieval import Labelled, lay_out, opened
+from rich.console import Console
+from rich.table import Table
+from scipy.optimize import minimize
+
+FOLDS, FOREIGN, MIN_SESSIONS, SHOWN = 5, 3, 8, 5
+#: Keeps the points small where the queries say little.
+PENALTY = 2.0
+
+
+class Asked(NamedTuple):
+    """One query in one place: what speaks for each family (n, parts), and whether it is right (n)."""
+
+    query: int
+    place: str
+    parts: Any
+    right: Any
+
+
+def main() -> None:
+    """Fit, measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("--home", type=Path, help="the index is here (SMART_FORK_HOME), or is made here")
+    parser.add_argument("--quick", action="store_true", help="one division into folds instead of ten, no ablation")
+    parser.add_argument("--json", type=Path, help="write the figures here as well")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="smart-fork-bench-") as folder:
+        laid_out = lay_out(arguments.corpus.resolve(), Path(folder))
+        os.environ["HOME"] = str(laid_out / "home")
+        os.environ["SMART_FORK_HOME"] = str((arguments.home or Path(folder) / "state").resolve())
+        labelled = opened(laid_out)
+        figures = measure(labelled, quick=arguments.quick)
+    show(figures)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+
+
+def measure(labelled: Labelled, *, quick: bool) -> dict[str, Any]:
+    """Everything that is printed."""
+    from smart_fork.ranking import Parts
+
+    seeds = range(1 if quick else 10)
+    sessions = [min(answer["session_id"] for answer in query["gold"]) for query in labelled.queries]
+    figures: dict[str, Any] = {"queries": len(sessions), "parts": list(Parts._fields), "points": {}}
+    for known, used in (("both", (0, 1, 2, 3, 4)), ("words", (0, 1, 2)), ("meaning", (3, 4))):
+        asked = list(_asked(labelled, known))
+        weights = fit(_columns(asked, used))
+        figures["points"][known] = dict(
+            zip([*(Parts._fields[i] for i in used), "nothing"], weights.tolist(), strict=True)
+        )
+        figures[known] = cross_validated(_columns(asked, used), sessions, seeds)
+        if known == "both":
+            left_out = {} if quick else {name: tuple(set(used) - {i}) for i, name in enumerate(Parts._fields)}
+            figures["without"] = {
+                name: cross_validated(_columns(asked, others), sessions, seeds)["places"]
+                for name, others in left_out.items()
+            }
+    return figures
+
+
+def _asked(labelled: Labelled, known: str) -> Iterator[Asked]:
+    projects = sorted({query["project"] for query in labelled.queries})
+    scopes = {project: labelled.scope(project) for project in projects}
+    large = [project for project in projects if labelled.store.counts(scopes[project]).sessions >= MIN_SESSIONS]
+    choice = random.Random(0)
+    for number, query in enumerate(labelled.queries):
+        own = set(scopes[query["project"]].parts)
+        foreign = [project for project in large if not own & set(scopes[project].parts)]
+        places = [("scoped", scopes[query["project"]]), ("global", labelled.scope(None))]
+        places += [("foreign", scopes[project]) for project in choice.sample(foreign, min(FOREIGN, len(foreign)))]
+        for place, scope in places:
+            parts, right = _parts(labelled, query, scope, known)
+            if len(parts):
+                yield Asked(number, place, parts, right)
+
+
+def _parts(labelled: Labelled, query: Mapping[str, Any], scope: Any, known: str) -> tuple[Any, Any]:
+    """What speaks for the best member of each family, best first as it is ranked now, and which is right."""
+    from smart_fork.evidence import gather
+    from smart_fork.found import Query
+    from smart_fork.ranking import parts, scores
+
+    asked = Query(query["query"], scope, 1, everywhere=scope == labelled.scope(None))
+    vector = labelled.vectors[query["query"]] if known != "words" else None
+    found = gather(labelled.store, asked, vector, words=known != "meaning")
+    family = {row: session.root_id for row, session in found.sessions.items()}
+    score = scores(found.evidence, family, found.coverage, words=known != "meaning")
+    best: dict[str, int] = {}
+    for row in sorted(score, key=lambda row: -score[row].chance):
+        best.setdefault(family[row], row)
+    speaking = parts(found.evidence, found.coverage)
+    gold = {answer["session_id"] for answer in query["gold"]}
+    right = [any(member.session_id in gold for member in labelled.store.family(root)) for root in best]
+    return np.array([speaking[row] for row in best.values()], float), np.array(right, float)
+
+
+def _columns(asked: Sequence[Asked], used: Sequence[int]) -> list[Asked]:
+    return [one._replace(parts=one.parts[:, sorted(used)]) for one in asked]
+
+
+def fit(asked: Sequence[Asked]) -> Any:
+    """Points a part, and last those of "none", from the rivals of each question that has an answer or surely none."""
+    from smart_fork.ranking import RIVALS
+
+    rivals, right, weight = [], [], []
+    for one in asked:
+        chosen = np.append(one.right[:RIVALS], one.place == "foreign")
+        if chosen.any():
+            rivals.append(_with_none(one.parts[:RIVALS]))
+            right.append(chosen)
+            weight.append(1 / FOREIGN if one.place == "foreign" else 1 / 2)
+    starts = np.cumsum([0, *map(len, rivals[:-1])])
+    question = np.repeat(np.arange(len(rivals)), [len(one) for one in rivals])
+    features, chosen_all, weights = np.vstack(rivals), np.concatenate(right), np.array(weight)
+    scale = np.append(features[:, :-1].std(axis=0), 1.0)
+    penalty = np.append(np.full(features.shape[1] - 1, PENALTY), 0.01)
+
+    def loss(points: Any) -> tuple[float, Any]:
+        values = features / scale @ points
+        values = np.exp(values - np.maximum.reduceat(values, starts)[question])
+        chance = values / np.add.reduceat(values, starts)[question]
+        hit = np.add.reduceat(chance * chosen_all, starts)
+        slope = (chance - chance * chosen_all / hit[question]) * weights[question]
+        return (penalty * points**2).sum() / 2 - (
+            weights * np.log(hit)
+        ).sum(), penalty * points + slope @ features / scale
+
+    return minimize(loss, np.zeros(features.shape[1]), jac=True, method="L-BFGS-B").x / scale
+
+
+def _with_none(parts: Any) -> Any:
+    table = np.zeros((len(parts) + 1, parts.shape[1] + 1))
+    table[:-1, :-1], table[-1, -1] = parts, 1
+    return table
+
+
+def cross_validated(asked: Sequence[Asked], sessions: Sequence[str], seeds: Sequence[int]) -> dict[str, Any]:
+    """Hit rates by place and fold, and every shown score with whether it was right."""
+    ranks: dict[str, list[list[int]]] = {"scoped": [], "global": []}
+    shown: list[tuple[str, int, float, bool]] = []
+    for seed in seeds:
+        order = sorted(set(sessions))
+        random.Random(seed).shuffle(order)
+        fold = [order.index(session) % FOLDS for session in sessions]
+        for number in range(FOLDS):
+            weights = fit([one for one in asked if fold[one.query] != number])
+            now: dict[str, list[int]] = {
+                place: [0] * fold.count(number) for place in ranks
+            }  # a query whose project shows nothing is a miss
+            at = {query: i for i, query in enumerate(i for i, f in enumerate(fold) if f == number)}
+            for one in asked:
+                if fold[one.query] != number:
+                    continue
+                chance, order_now = _chances(one.parts, weights)
+                shown += [(one.place, i, float(chance[j]), bool(one.right[j])) for i, j in enumerate(order_now[:SHOWN])]
+                if one.place in now and one.right.any():
+                    now[one.place][at[one.query]] = 1 + int(np.flatnonzero(one.right[order_now])[0])
+            for place, values in now.items():
+                ranks[place].append(values)
+    return {"places": {place: _spread(folds) for place, folds in ranks.items()}, **_calibration(shown)}
+
+
+def _chances(parts: Any, weights: Any) -> tuple[Any, Any]:
+    from smart_fork.ranking import RIVALS
+
+    values = np.append(parts @ weights[:-1], weights[-1])
+    values = np.exp(values - values.max())
+    order = np.argsort(-values[:-1], kind="stable")
+    return values[:-1] / (values[order[:RIVALS]].sum() + values[-1]), order
+
+
+def _spread(folds: Sequence[Sequence[int]]) -> dict[str, Any]:
+    """Means over all queries and divisions, and the standard deviation between folds."""
+
+    def rates(ranks: Sequence[int]) -> tuple[float, float, float]:
+        count = len(ranks)
+        within = sum(0 < rank <= 5 for rank in ranks)
+        return sum(rank == 1 for rank in ranks) / count, within / count, sum(1 / rank for rank in ranks if rank) / count
+
+    mean = rates([rank for fold in folds for rank in fold])
+    deviation = np.std([rates(fold) for fold in folds], axis=0)
+    return {
+        name: {"mean": round(value, 3), "sd": round(float(sd), 3)}
+        for name, value, sd in zip(("hit@1", "hit@5", "mrr"), mean, deviation, strict=True)
+    }
+
+
+def _calibration(shown: Sequence[tuple[str, int, float, bool]]) -> dict[str, Any]:
+    chance, right = np.array([one[2] for one in shown]), np.array([one[3] for one in shown])
+    tenth = np.minimum((chance * 10).astype(int), 9)
+    table = [
+        {"score": round(float(chance[tenth == i].mean()), 3), "right": round(float(right[tenth == i].mean()), 3),
+         "share": round(float((tenth == i).mean()), 4)}
+        for i in range(10) if (tenth == i).any()
+    ]  # fmt: skip
+    first = {
+        place: [one for one in shown if one[0] == place and one[1] == 0] for place in ("scoped", "global", "foreign")
+    }
+    sure = {place: [one[3] for one in ones if one[2] >= 0.5] for place, ones in first.items()}
+    return {
+        "calibration": table,
+        "calibration_error": round(sum(abs(row["score"] - row["right"]) * row["share"] for row in table), 4),
+        "first_at_least_half": {
+            place: {"share": round(len(sure[place]) / max(1, len(first[place])), 3),
+                    "right": round(sum(sure[place]) / max(1, len(sure[place])), 3)}
+            for place in first
+        },
+    }  # fmt: skip
+
+
+def show(figures: Mapping[str, Any]) -> None:
+    """The figures as tables."""
+    console = Console(width=110)
+    table = Table(title=f"{figures['queries']} queries, cross-validated: mean (standard deviation between folds)")
+    for name in ("what", "where", "hit@1", "hit@5", "MRR"):
+        table.add_column(name)
+    rows = [(name, figures[name]["places"]) for name in ("both", "words", "meaning")]
+    rows += [(f"both, without {name}", places) for name, places in figures["without"].items()]
+    for name, places in rows:
+        for place, rates in places.items():
+            table.add_row(name, place, *(f"{rate['mean']:.3f} ({rate['sd']:.3f})" for rate in rates.values()))
+    console.print(table)
+    table = Table(title=f"calibration; mean error {figures['both']['calibration_error']}")
+    for name in ("score", "right", "share of the results"):
+        table.add_column(name)
+    for row in figures["both"]["calibration"]:
+        table.add_row(*(f"{value:.3f}" for value in row.values()))
+    console.print(table)
+    for place, first in figures["both"]["first_at_least_half"].items():
+        console.print(
+            f"{place}: first result at 0.5 or more in {first['share']:.1%} of the questions, right in {first['right']:.1%} of these"
+        )
+    console.print("points:", figures["points"])
+
+
+if __name__ == "__main__":
+    main()
