@@ -252,7 +252,8 @@ def show(figures: Mapping[str, Any]) -> None:
     console.print(table)
     for place, first in figures["both"]["first_at_least_half"].items():
         console.print(
-            f"{place}: first result at 0.5 or more in {first['share']:.1%} of the questions, right in {first['right']:.1%} of these"
+            f"{place}: first result at 0.5 or more in {first['share']:.1%} of the questions, "
+            f"right in {first['right']:.1%} of these"
         )
     console.print("points:", figures["points"])
 

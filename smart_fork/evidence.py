@@ -48,8 +48,9 @@ def gather(store: Store, query: Query, vector: bytes | None, *, words: bool) -> 
     similarities = store.similarities(vector, query.scope) if vector is not None else None
     near = similarities.best(NEAREST_CHUNKS) if similarities else []
     terms = terms_of(query.intent) if words else ()
-    by_chunk = store.match_words("chunks", " OR ".join(terms), query.scope, WORD_CHUNKS)
-    by_session = store.match_words("sessions", " OR ".join(terms), query.scope, WORD_SESSIONS)
+    any_term = " OR ".join(terms)
+    by_chunk = store.match_words("chunks", any_term, query.scope, WORD_CHUNKS) if terms else []
+    by_session = store.match_words("sessions", any_term, query.scope, WORD_SESSIONS) if terms else []
     own = {place.chunk for place in store.placements_of(query.caller.row)} if query.caller else set[int]()
     places = store.placements({hit.row for hit in (*near, *by_chunk)} - own)
     rows = store.sessions({place.session for place in places} | {hit.row for hit in by_session})

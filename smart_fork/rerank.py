@@ -27,7 +27,7 @@ Rerank = Callable[[str, Sequence[str]], Sequence[float]]
 
 #: Results that are looked at again.
 RERANKED = 20
-#: What the reranker's word weighs beside all other evidence, of which it sees nothing.
+#: What the reranker's word weighs beside all other evidence, of which it sees nothing, in log odds.
 SHARE = 0.5
 
 
@@ -116,6 +116,17 @@ class SecondLook:
             self.error = str(error) or type(error).__name__
             log.warning("not reranked: %s", self.error)
             return list(ranked)
-        # What was not looked at counts as improbable, so that it stays behind what was.
-        mixed = [(row, (1 - SHARE) * score + SHARE * chance.get(row, 0.0)) for row, score in ranked]
-        return sorted(mixed, key=lambda one: -one[1])
+        mixed = [(row, _mixed(score, chance[row])) for row, score in ranked if row in chance]
+        mixed.sort(key=lambda one: -one[1])
+        # What was not looked at stays behind what was.
+        return mixed + [(row, min(score, mixed[-1][1])) for row, score in ranked if row not in chance]
+
+
+def _mixed(score: float, chance: float) -> float:
+    """Between two chances, on the scale on which evidence adds up: a little doubt of what is sure changes little."""
+    return 1 / (1 + math.exp(-(1 - SHARE) * _log_odds(score) - SHARE * _log_odds(chance)))
+
+
+def _log_odds(chance: float) -> float:
+    chance = min(1 - 1e-9, max(1e-9, chance))
+    return math.log(chance / (1 - chance))

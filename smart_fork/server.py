@@ -86,9 +86,6 @@ class Tools:
         include_snippets: Annotated[  # noqa: FBT002
             bool | None, Field(description="Whether to quote the passage that matched.")
         ] = True,
-        explain: Annotated[  # noqa: FBT002
-            bool | None, Field(description="Whether to say how each score came about.")
-        ] = False,
         auto_fork: Annotated[  # noqa: FBT002
             bool | None, Field(description="Run a fork of the best result that can be forked, at once.")
         ] = False,
@@ -118,6 +115,9 @@ class Tools:
                 description="Run the fork in a new git worktree, so that it changes no file here: true, or its name."
             ),
         ] = None,
+        explain: Annotated[  # noqa: FBT002
+            bool | None, Field(description="Whether to say how each score came about.")
+        ] = False,
     ) -> answers.Found:
         """Find the past session of this repository that already knows how to do something; optionally run a fork of it.
 

@@ -9,7 +9,7 @@ import pytest
 
 from indexer.store import blocks
 from indexer.store.base import Scope
-from indexer.store.scan import coded, nearest
+from indexer.store.scan import Similarities, coded
 from indexer.store.sqlite import SqliteStore
 from tests.indexer.written import crowd, save, session_of, stored_vectors, vector_of
 
@@ -33,16 +33,18 @@ def test_a_vector_keeps_its_direction_whatever_its_length(dimensions):
     vectors[::2] *= 1000
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     for query in unit[:20]:
-        found = dict(nearest([block(vectors)], (query * 7).tobytes(), 200))
+        found = dict(Similarities.scanned([block(vectors)], (query * 7).tobytes()).best(200))
         assert np.allclose([found[row] for row in range(200)], unit @ query, atol=0.01)
 
 
 def test_a_vector_of_nothing_or_of_no_numbers_is_near_nothing():
     stored = [block([np.zeros(4), [np.nan, 0, 0, 0], [1, 0, 0, 0]])]
 
-    assert [(2, 1.0), (0, 0.0), (1, 0.0)] == nearest(stored, np.array([1, 0, 0, 0], np.float32).tobytes(), 9)
-    assert {0.0} == {score for _, score in nearest(stored, np.zeros(4, np.float32).tobytes(), 9)}
-    assert [] == coded([]) == nearest([], np.ones(4, np.float32).tobytes(), 9)
+    assert [(2, 1.0), (0, 0.0), (1, 0.0)] == Similarities.scanned(
+        stored, np.array([1, 0, 0, 0], np.float32).tobytes()
+    ).best(9)
+    assert {0.0} == {score for _, score in Similarities.scanned(stored, np.zeros(4, np.float32).tobytes()).best(9)}
+    assert [] == coded([]) == Similarities.scanned([], np.ones(4, np.float32).tobytes()).best(9)
 
 
 def test_of_fifty_nearest_in_full_precision_hardly_one_is_missed():
@@ -53,7 +55,7 @@ def test_of_fifty_nearest_in_full_precision_hardly_one_is_missed():
     stored, shared = [block(vectors)], []
     for query in vectors[:50]:
         best = set(np.argsort(-(vectors @ query))[:50].tolist())
-        shared.append(len(best & {row for row, _ in nearest(stored, query.tobytes(), 50)}) / 50)
+        shared.append(len(best & {row for row, _ in Similarities.scanned(stored, query.tobytes()).best(50)}) / 50)
 
     assert np.mean(shared) >= 0.98
 
@@ -63,7 +65,7 @@ def test_equals_come_in_the_order_of_their_numbers_wherever_they_stand():
     records = [same[start : start + len(same) // 4] for start in range(0, len(same), len(same) // 4)]
     query = np.array([1, 0], np.float32).tobytes()
 
-    assert [0, 1, 2] == [row for row, _ in nearest(reversed(records), query, 3)]
+    assert [0, 1, 2] == [row for row, _ in Similarities.scanned(reversed(records), query).best(3)]
 
 
 def test_as_many_are_found_as_are_asked_for(store):

@@ -1,50 +1,101 @@
-"""One score a session, from words and meaning."""
+"""The chance that a session is the one that is meant, from words and meaning."""
 
 from __future__ import annotations
 
+import math
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smart_fork.ranking import Evidence, scores
+from smart_fork.ranking import KNOWN, RIVALS, Coverage, Evidence, parts, scores
 
 shares = st.floats(0, 1)
 evidence = st.builds(
-    Evidence, words=st.floats(0, 50), chunk_words=st.lists(shares, max_size=4),
-    similar=st.dictionaries(st.integers(0, 5), st.floats(-1, 1), max_size=4), chunks=st.integers(1, 9), coverage=shares,
+    Evidence, words=st.floats(0, 50), passages=st.lists(st.floats(0, 50), max_size=4), title=shares,
+    similar=st.dictionaries(st.integers(0, 5), st.floats(-1, 1), max_size=4), chunks=st.integers(1, 9),
 )  # fmt: skip
+coverage = st.builds(Coverage, shares, shares)
+STRONG = Evidence(words=9, passages=[5.0], title=1.0, similar={0: 0.9}, chunks=1)
+WEAK = Evidence(words=1, similar={0: 0.2}, chunks=1)
+ALL = Coverage(1.0, 1.0)
 
 
-@given(st.dictionaries(st.integers(0, 9), evidence))
-def test_every_session_gets_a_score_between_0_and_1(found):
-    assert set(scores(found)) == set(found)
-    assert all(0 <= score <= 1 for score in scores(found).values())
+def chance_of(found, cover=ALL, families=None, **how):
+    rated = scores(found, families or {session: str(session) for session in found}, cover, **how)
+    return {session: score.chance for session, score in rated.items()}
+
+
+@given(st.dictionaries(st.integers(0, 9), evidence), coverage, st.booleans())
+def test_every_session_gets_a_chance_and_together_they_are_at_most_one(found, cover, words):
+    chances = chance_of(found, cover, words=words)
+
+    assert set(chances) == set(found)
+    assert all(0 <= chance <= 1 for chance in chances.values())
+    assert sum(chances.values()) <= 1 + 1e-9
+
+
+@given(st.dictionaries(st.integers(0, 9), evidence, min_size=1), coverage)
+def test_a_score_is_explained_by_its_points(found, cover):
+    for score in scores(found, dict.fromkeys(found, "one family"), cover).values():
+        assert score.chance == pytest.approx(1 / (1 + math.exp(score.against - sum(score.points))))
 
 
 def test_a_session_with_the_words_and_the_meaning_wins():
-    found = {
-        1: Evidence(words=9, chunk_words=[1.0], similar={0: 0.8}, chunks=1, coverage=1),
-        2: Evidence(words=9, chunk_words=[1.0], coverage=1),
-        3: Evidence(similar={0: 0.8}, chunks=1),
-    }
+    chances = chance_of(
+        {1: STRONG, 2: Evidence(words=9, passages=[5.0]), 3: Evidence(similar={0: 0.9}, chunks=1)},
+    )
 
-    assert max(scores(found), key=scores(found).__getitem__) == 1
+    assert max(chances, key=chances.__getitem__) == 1
+    assert chances[1] > 0.5
+
+
+def test_where_nothing_fits_all_chances_are_low():
+    assert max(chance_of(dict.fromkeys(range(20), WEAK), Coverage(0.1, 0.1)).values()) < 0.05
+
+
+def test_two_that_fit_equally_share_the_chance():
+    chances = chance_of({1: STRONG, 2: STRONG})
+
+    assert chances[1] == chances[2] == pytest.approx(0.5, abs=0.02)
+
+
+def test_members_of_one_family_are_no_rivals():
+    alone = chance_of({1: STRONG})
+
+    assert chance_of({1: STRONG, 2: STRONG}, families={1: "a", 2: "a"}) == {1: alone[1], 2: alone[1]}
+
+
+def test_a_great_number_of_unlikely_sessions_does_not_outweigh_a_likely_one():
+    crowd = dict.fromkeys(range(2, 20000), WEAK)
+
+    chances = chance_of({1: STRONG} | crowd)
+
+    assert chances[1] == pytest.approx(chance_of({1: STRONG} | dict(list(crowd.items())[: RIVALS - 1]))[1])
 
 
 def test_many_far_chunks_count_less_than_one_near_beginning():
-    near, far = Evidence(similar={0: 0.9}, chunks=1), Evidence(similar={7: 0.9, 8: 0.1}, chunks=40)
+    chances = chance_of({1: Evidence(similar={0: 0.9}, chunks=1), 2: Evidence(similar={7: 0.9, 8: 0.1}, chunks=40)})
 
-    found = scores({1: near, 2: far})
-
-    assert found[1] > found[2]
+    assert chances[1] > chances[2]
 
 
-def test_where_only_words_were_searched_they_can_earn_the_whole_score():
-    assert scores({1: Evidence(words=5, chunk_words=[1.0, 1.0, 1.0], coverage=1)}) == {1: 1.0}
+def test_how_far_a_far_chunk_is_makes_no_difference():
+    near = {0: 0.9, 1: 0.1}, {0: 0.9, 1: -1.0}
+
+    assert len({parts({1: Evidence(similar=similar, chunks=2)}, ALL)[1].whole for similar in near}) == 1
+
+
+def test_a_session_of_which_only_the_words_are_known_is_judged_by_them_alone():
+    words = Evidence(words=5, passages=[5.0] * 3, title=1.0)
+
+    assert chance_of({1: words})[1] > 0.95
+    assert sum(scores({1: words}, {1: "a"}, ALL)[1].points) == pytest.approx(sum(KNOWN["words"].worth))
 
 
 def test_words_that_say_little_about_the_question_count_little():
-    assert scores({1: Evidence(words=5, chunk_words=[1.0], coverage=0.1)})[1] < 0.2
+    assert chance_of({1: Evidence(words=5, passages=[1.0])}, Coverage(0.1, 0.1))[1] < 0.1
 
 
 def test_nothing_found_is_no_score():
-    assert scores({}) == {}
+    assert chance_of({}) == {}

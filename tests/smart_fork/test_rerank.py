@@ -62,7 +62,7 @@ def liking(folder: Path, better: str, worse: str) -> Path:
 
     one, other = map(logit, CrossEncoderReranker(str(cross_encoder(folder)))(RETRY, [better, worse]))
     model = BertForSequenceClassification.from_pretrained(folder)
-    steeper = 10 / (one - other)
+    steeper = 60 / (one - other)
     with torch.no_grad():
         model.classifier.weight.mul_(steeper)
         model.classifier.bias.sub_((one + other) / 2).mul_(steeper)

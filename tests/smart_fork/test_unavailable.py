@@ -43,7 +43,7 @@ class TestFallbacks:
 
     @pytest.mark.parametrize(
         ("broken", "mode"),
-        [({"match_words"}, "vector"), ({"nearest"}, "lexical"), ({"nearest", "match_words"}, "recent")],
+        [({"match_words"}, "vector"), ({"similarities"}, "lexical"), ({"similarities", "match_words"}, "recent")],
     )
     def test_each_way_of_searching_stands_in_for_the_one_before(self, world, shop, monkeypatch, broken, mode):
         knows = world.claude(shop, RETRY, DONE)
