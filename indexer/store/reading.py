@@ -84,6 +84,10 @@ class StoreReading:
             return []
         from indexer.store.scan import nearest
 
+        if len(vector) != 4 * int(self.meta("dimensions")):
+            raise ValueError(
+                f"the index has vectors of {self.meta('dimensions')} dimensions, not of {len(vector) // 4}"
+            )
         among = None
         if scope.within:
             below = self._all(_CHUNKS_BELOW, {"below": scope.within.rstrip("/")})

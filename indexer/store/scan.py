@@ -36,10 +36,7 @@ def nearest(
 ) -> list[tuple[int, float]]:
     """The chunks of these blocks (of those `among` alone, where given) with their cosine to a float32 vector.
 
-    Best first, of equals the lowest chunk first.
-
-    Raises:
-        ValueError: the vectors stored have another length.
+    Best first, of equals the lowest chunk first. All vectors must have the same length.
     """
     query = np.nan_to_num(np.frombuffer(vector, np.float32))
     query /= max(float(np.linalg.norm(query)), 1e-12)

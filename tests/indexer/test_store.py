@@ -346,7 +346,7 @@ def test_another_model_starts_from_nothing(store):
     assert (0, "two", "8") == (store.counts().embedded, store.meta("model"), store.meta("dimensions"))
     assert [] == store.nearest(vector_of("x", 8).tobytes(), everything(store), 9)
     assert 1 == embed(store, 8)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="8 dimensions, not of 16"):
         store.nearest(vector_of("x", 16).tobytes(), everything(store), 9)
 
 
