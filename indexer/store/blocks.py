@@ -32,10 +32,16 @@ def count(db: apsw.Connection, parts: Iterable[int] | None = None) -> int:
 
 
 def append(db: apsw.Connection, part: int, vectors: Mapping[int, bytes]) -> None:
-    """Keep coded vectors by chunk, in blocks of this part that have room, then in new ones."""
+    """Keep coded vectors by chunk, in blocks of this part that have room, then in new ones.
+
+    Raises:
+        ValueError: they are not of the length that the index has.
+    """
     waiting = list(vectors.items())
+    size = _record_size(db)
+    if any(_NUMBER + len(vector) != size for vector in vectors.values()):
+        raise ValueError("these are no vectors of the model that the index is embedded with")
     while waiting:
-        size = _NUMBER + len(waiting[0][1])
         block, stored = db.execute(
             "SELECT id, records FROM vector_blocks WHERE part = ? AND length(records) < ? LIMIT 1", (part, BLOCK * size)
         ).fetchone() or (None, b"")

@@ -87,6 +87,10 @@ class StoreReading:
 
         if not self.meta("model"):
             return Similarities.none()
+        if len(vector) != 4 * int(self.meta("dimensions")):
+            raise ValueError(
+                f"the index has vectors of {self.meta('dimensions')} dimensions, not of {len(vector) // 4}"
+            )
         among = None
         if within := _only("chunks", scope):
             rows = self._all(f"SELECT rowid FROM chunks WHERE 1 {within}", _named(scope))  # noqa: S608

@@ -45,11 +45,7 @@ class Similarities:
 
     @classmethod
     def scanned(cls, blocks: Iterable[bytes], vector: bytes, among: Sequence[int] | None = None) -> Similarities:
-        """Of the chunks in these blocks (of those `among` alone, where given) to a float32 vector.
-
-        Raises:
-            ValueError: the vectors stored have another length.
-        """
+        """Of the chunks in these blocks (of those `among` alone, where given) to a float32 vector of their length."""
         query = np.nan_to_num(np.frombuffer(vector, np.float32))
         query /= max(float(np.linalg.norm(query)), 1e-12)
         record = _record(len(query))

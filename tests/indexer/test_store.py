@@ -357,8 +357,8 @@ def test_another_model_starts_from_nothing(store):
     assert (0, "two", "8") == (store.counts().embedded, store.meta("model"), store.meta("dimensions"))
     assert [] == store.similarities(vector_of("x", 8).tobytes(), everything(store)).best(9)
     assert 1 == embed(store, 8)
-    with pytest.raises(ValueError):
-        store.similarities(vector_of("x", 16).tobytes(), everything(store)).best(9)
+    with pytest.raises(ValueError, match="8 dimensions, not of 16"):
+        store.similarities(vector_of("x", 16).tobytes(), everything(store))
 
 
 def test_without_a_model_nothing_is_near(store):

@@ -123,6 +123,18 @@ def test_two_new_chunks_of_one_text_get_one_vector_each(store, tmp_path):
     assert 2 == len(stored_vectors(store.db))
 
 
+def test_vectors_of_another_length_are_neither_kept_nor_compared(store):
+    crowd(store, parts=1, rows=11)  # as many bytes as 14 vectors of 10 dimensions
+    save(store, session_of("some text"))
+    ((row, _),) = store.waiting((), 9)
+
+    with pytest.raises(ValueError, match="no vectors of the model"):
+        store.add_vectors([(row, vector_of("x", 10).tobytes())])
+    with pytest.raises(ValueError, match="16 dimensions"):
+        store.nearest(vector_of("x", 10).tobytes(), Scope((1000,)), 9)
+    assert 11 == len(stored_vectors(store.db))
+
+
 def test_programs_that_are_started_do_not_inherit_the_number_of_threads():
     script = "import os, indexer.arrays; print(os.environ.get('OPENBLAS_NUM_THREADS'))"
     without = {key: value for key, value in os.environ.items() if key != "OPENBLAS_NUM_THREADS"}
