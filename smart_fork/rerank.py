@@ -29,6 +29,8 @@ Rerank = Callable[[str, Sequence[str]], Sequence[float]]
 RERANKED = 20
 #: What the reranker's word weighs beside all other evidence, of which it sees nothing, in log odds.
 SHARE = 0.5
+#: A score is never taken for surer than this, so that a reranker that is surer can overrule it.
+SUREST = 1e-3
 
 
 def configured_reranker() -> Rerank | None:
@@ -124,9 +126,9 @@ class SecondLook:
 
 def _mixed(score: float, chance: float) -> float:
     """Between two chances, on the scale on which evidence adds up: a little doubt of what is sure changes little."""
-    return 1 / (1 + math.exp(-(1 - SHARE) * _log_odds(score) - SHARE * _log_odds(chance)))
+    return 1 / (1 + math.exp(-(1 - SHARE) * _log_odds(score, SUREST) - SHARE * _log_odds(chance, SUREST**2)))
 
 
-def _log_odds(chance: float) -> float:
-    chance = min(1 - 1e-9, max(1e-9, chance))
+def _log_odds(chance: float, surest: float) -> float:
+    chance = min(1 - surest, max(surest, chance))
     return math.log(chance / (1 - chance))

@@ -131,7 +131,7 @@ def test_vectors_of_another_length_are_neither_kept_nor_compared(store):
     with pytest.raises(ValueError, match="no vectors of the model"):
         store.add_vectors([(row, vector_of("x", 10).tobytes())])
     with pytest.raises(ValueError, match="16 dimensions"):
-        store.nearest(vector_of("x", 10).tobytes(), Scope((1000,)), 9)
+        store.similarities(vector_of("x", 10).tobytes(), Scope((1000,)))
     assert 11 == len(stored_vectors(store.db))
 
 
