@@ -18,7 +18,7 @@ from indexer.transcripts.chain import Chain
 from indexer.transcripts.lines import Line, changed_at, first_lines, probe, regular_files, resume
 from indexer.transcripts.model import Agent, Origin, Session, ToolCall, ToolResult, Turn, estimate_tokens, shorten
 from indexer.transcripts.state import count, is_path, pack, utc
-from indexer.transcripts.symbols import add_symbols, add_symbols_of
+from indexer.transcripts.symbols import Symbols
 
 TITLE_CHARACTERS = 100
 #: Different working directories remembered a session.
@@ -105,7 +105,7 @@ class _Fold:
         self.keep_raw = keep_raw
         self.facts, turns = kept or ({}, [])
         self.chain = Chain(turns, self.facts.pop("links", None))
-        self.symbols: dict[str, None] = dict.fromkeys(self.facts.pop("symbols", ()))
+        self.symbols = Symbols(self.facts.pop("symbols", ()))
         self.ours: set[str] = set(self.facts.pop("ours", ()))
 
     def pack(self) -> bytes:
@@ -207,7 +207,7 @@ class _Fold:
             if is_ours(name) or runs_ours(arguments):
                 self.ours.add(identity)
             elif action:
-                add_symbols_of(arguments, self.symbols)
+                self.symbols.add_all(arguments)
             calls.append(ToolCall(identity, name, action))
         text = "" if message.get("model") == "<synthetic>" else _text(content).strip()
         return text, tuple(calls)
@@ -220,7 +220,7 @@ class _Fold:
             identity, failed, note = intern(str(block.get("tool_use_id") or "")), block.get("is_error") is True, ""
             if identity not in self.ours:
                 output = _text(block.get("content"))
-                add_symbols(output, self.symbols)
+                self.symbols.add(output)
                 note = error_note(output) if failed else ""
             results.append(ToolResult(identity, failed, note))
         return tuple(results)

@@ -19,7 +19,7 @@ from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.lines import Line, LineReader, changed_at, first_lines, probe, regular_files, resume
 from indexer.transcripts.model import Agent, Origin, Role, Session, ToolCall, ToolResult, Turn, estimate_tokens, shorten
 from indexer.transcripts.state import count, is_path, pack, utc
-from indexer.transcripts.symbols import MAX_SYMBOLS, add_symbols, add_symbols_of
+from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
 
 TITLE_CHARACTERS = 100
 #: Forks of forks are followed this far; deeper ones are read without their oldest part.
@@ -131,7 +131,7 @@ class _Fold:
         self.facts, turns = kept or ({}, [])
         own = self.facts.pop("inherited", 0)
         self.inherited, self.turns = turns[:own], turns[own:]
-        self.symbols: dict[str, None] = dict.fromkeys(self.facts.pop("symbols", ()))
+        self.symbols = Symbols(self.facts.pop("symbols", ()))
         self.ours: set[str] = set(self.facts.pop("ours", ()))
 
     def pack(self) -> bytes:
@@ -146,10 +146,10 @@ class _Fold:
         """Of a fork whose parent is gone, the parent: its siblings are still of one family."""
         return str(self.facts.get("root") or self.facts.get("parent") or self.own_id())
 
-    def inherit(self, turns: list[Turn], symbols: dict[str, None]) -> None:
+    def inherit(self, turns: list[Turn], symbols: Symbols) -> None:
         _roll_back(turns, self.facts.pop("rolled_back", 0))
         self.inherited = turns
-        self.symbols = dict.fromkeys(islice(chain(symbols, self.symbols), MAX_SYMBOLS))
+        self.symbols = Symbols(islice(chain(symbols, self.symbols), MAX_SYMBOLS))
 
     def all_turns(self) -> list[Turn]:
         return self.inherited + self.turns
@@ -220,13 +220,13 @@ class _Fold:
                 self.ours.add(call_id)
             else:
                 action = describe(name, arguments) if isinstance(arguments, dict) else describe_raw(name, arguments)
-                add_symbols_of(arguments, self.symbols)
+                self.symbols.add_all(arguments)
             self._add(identity, "assistant", moment, raw, calls=(ToolCall(call_id, name, action),))
         elif kind in ("function_call_output", "custom_tool_call_output", "tool_search_output"):
             note = ""
             if call_id not in self.ours:
                 text = _unwrapped(_text(item.get("output")))
-                add_symbols(text, self.symbols)
+                self.symbols.add(text)
                 note = failure_of(text)
             self._add(identity, "tool", moment, raw, results=(ToolResult(call_id, bool(note), note),))
 
