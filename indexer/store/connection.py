@@ -31,7 +31,8 @@ def connect(path: Path) -> apsw.Connection:
     db.enable_load_extension(enable=False)
     _write_ahead(db)
     db.execute(
-        "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY"
+        "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY; "
+        "PRAGMA wal_autocheckpoint = 4000"  # 16 MB: each time the disk is waited for
     )
     migrate(db)
     return db

@@ -17,13 +17,14 @@ from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.chain import Chain
 from indexer.transcripts.lines import Line, changed_at, first_lines, probe, regular_files, resume
 from indexer.transcripts.model import Agent, Origin, Session, ToolCall, ToolResult, Turn, estimate_tokens, shorten
-from indexer.transcripts.state import count, is_path, pack, utc
+from indexer.transcripts.state import count, is_path, pack, utc, worth_keeping
 from indexer.transcripts.symbols import Symbols
 
 TITLE_CHARACTERS = 100
 #: Different working directories remembered a session.
 MAX_CWDS = 50
 _SLUG_CHARACTERS = 200
+_USAGE = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
 #: Records that name the session, and the field that has the name.
 _TITLES = {"custom-title": "customTitle", "agent-name": "agentName", "ai-title": "aiTitle"}
 
@@ -48,7 +49,7 @@ class ClaudeAdapter:
         fold = _Fold(path, kept, keep_raw=keep_raw)
         for line in reader:
             fold.feed(line)
-        state = b"" if keep_raw else fold.pack()
+        state = b"" if keep_raw or not worth_keeping(reader.offset) else fold.pack()
         after = Checkpoint(reader.offset, reader.lines, probe(path, reader.offset), state)
         session, skipped = fold.session()
         return ReadResult(session, skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None)
@@ -103,6 +104,8 @@ class _Fold:
     def __init__(self, path: Path, kept: tuple[dict[str, Any], list[Turn]] | None, *, keep_raw: bool) -> None:
         self.path = path
         self.keep_raw = keep_raw
+        self._place: tuple[object, ...] = ()
+        self._moment = ""
         self.facts, turns = kept or ({}, [])
         self.chain = Chain(turns, self.facts.pop("links", None))
         self.symbols = Symbols(self.facts.pop("symbols", ()))
@@ -123,7 +126,7 @@ class _Fold:
             self.facts["sidechain"] = True
             return
         identity = intern(identity)
-        turn = self._turn(kind, record, identity, line.raw)
+        turn = self._turn(kind, record, identity, line)
         if turn is None:
             self.chain.link(identity, _parent(record))
         else:
@@ -131,17 +134,17 @@ class _Fold:
 
     def _note_facts(self, kind: object, record: dict[str, Any]) -> None:
         facts = self.facts
-        cwd = record.get("cwd")
-        if is_path(cwd) and cwd not in (known := facts.setdefault("cwds", [])) and len(known) < MAX_CWDS:
-            known.append(cwd)
-        if "first_session_id" not in facts and isinstance(record.get("sessionId"), str):
-            facts["first_session_id"] = record["sessionId"]
-        for key in ("gitBranch", "version", "teamName"):
-            if isinstance(value := record.get(key), str) and value:
-                facts[key] = value
-        if moment := utc(record.get("timestamp")):
-            facts["started"] = min(facts.get("started", moment), moment)
-            facts["last"] = max(facts.get("last", moment), moment)
+        get = record.get
+        place = (get("cwd"), get("sessionId"), get("gitBranch"), get("version"), get("teamName"))
+        if place != self._place:  # nearly all records say the same again
+            self._place = place
+            self._note_place(*place)
+        self._moment = moment = utc(get("timestamp"))
+        if moment:
+            if moment < facts.setdefault("started", moment):
+                facts["started"] = moment
+            if moment > facts.setdefault("last", moment):
+                facts["last"] = moment
         forked = record.get("forkedFrom")
         if "parent" not in facts and isinstance(forked, dict) and isinstance(forked.get("sessionId"), str):
             facts["parent"] = forked["sessionId"]
@@ -152,44 +155,55 @@ class _Fold:
             # Old versions put summaries of *other* sessions at the head of a file: the leaf tells whose it is.
             facts.setdefault("summaries", {})[str(record.get("leafUuid"))] = record["summary"]
 
-    def _turn(self, kind: object, record: dict[str, Any], identity: str, raw: bytes) -> Turn | None:
+    def _note_place(self, cwd: object, session_id: object, *named: object) -> None:
+        facts = self.facts
+        if is_path(cwd) and cwd not in (known := facts.setdefault("cwds", [])) and len(known) < MAX_CWDS:
+            known.append(cwd)
+        if isinstance(session_id, str):
+            facts.setdefault("first_session_id", session_id)
+        for key, value in zip(("gitBranch", "version", "teamName"), named, strict=True):
+            if isinstance(value, str) and value:
+                facts[key] = value
+
+    def _turn(self, kind: object, record: dict[str, Any], identity: str, line: Line) -> Turn | None:
         message = record.get("message")
         if kind == "assistant" and isinstance(message, dict):
             text, calls = self._assistant(message)
             self._note_usage(message)
-            return self._make(record, identity, raw, "assistant", text, calls=calls, group=str(message.get("id") or ""))
+            group = str(message.get("id") or "")
+            return self._make(record, identity, line, "assistant", text, calls=calls, group=group)
         if kind == "user" and isinstance(message, dict):
-            return self._user(record, message, identity, raw)
+            return self._user(record, message, identity, line)
         if kind == "attachment" and isinstance(record.get("attachment"), dict):
             attachment = record["attachment"]
             if attachment.get("type") == "queued_command":  # typed by the person while the agent worked
                 text = strip_boilerplate(_text(attachment.get("prompt")))
-                return self._make(record, identity, raw, "user", text, prompt=bool(text))
+                return self._make(record, identity, line, "user", text, prompt=bool(text))
         if kind == "system" and record.get("subtype") == "compact_boundary":
             self.facts["compactions"] = self.facts.get("compactions", 0) + 1
         return None
 
-    def _user(self, record: dict[str, Any], message: dict[str, Any], identity: str, raw: bytes) -> Turn:
+    def _user(self, record: dict[str, Any], message: dict[str, Any], identity: str, line: Line) -> Turn:
         content = message.get("content")
         results = self._results(content)
         if record.get("isMeta") is True or record.get("isCompactSummary") is True:
-            return self._make(record, identity, raw, "system", "", results=results)
+            return self._make(record, identity, line, "system", "", results=results)
         text = strip_boilerplate(_text(content))
         prompt = bool(text) and not results
         if prompt and (by := _typed_by(record)):
             self.facts[by] = True
         role = "tool" if results and not text else "user"
-        return self._make(record, identity, raw, role, text, results=results, prompt=prompt)
+        return self._make(record, identity, line, role, text, results=results, prompt=prompt)
 
     def _make(
-        self, record: dict[str, Any], identity: str, raw: bytes, role: Any, text: str, *,
+        self, record: dict[str, Any], identity: str, line: Line, role: Any, text: str, *,
         calls: tuple[ToolCall, ...] = (), results: tuple[ToolResult, ...] = (), prompt: bool = False, group: str = "",
     ) -> Turn:  # fmt: skip
         return Turn(
             id=identity, parent_id=_parent(record), role=role,
-            timestamp=utc(record.get("timestamp")), text=text, token_est=estimate_tokens(text, len(calls)),
+            timestamp=self._moment, text=text, token_est=estimate_tokens(text, len(calls)),
             tool_calls=calls, tool_results=results, prompt=prompt, group=intern(group),
-            raw=raw if self.keep_raw else b"",
+            raw=line.raw if self.keep_raw else b"",
         )  # fmt: skip
 
     def _assistant(self, message: dict[str, Any]) -> tuple[str, tuple[ToolCall, ...]]:
@@ -228,8 +242,7 @@ class _Fold:
     def _note_usage(self, message: dict[str, Any]) -> None:
         usage = message.get("usage")
         if isinstance(usage, dict) and message.get("model") != "<synthetic>":
-            names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
-            if total := sum(count(usage.get(name)) for name in names):
+            if total := sum(map(count, map(usage.get, _USAGE))):
                 self.facts["tokens"] = total
 
     def session(self) -> tuple[Session | None, str]:

@@ -18,7 +18,7 @@ from indexer.transcripts.base import Checkpoint, LogFile, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.lines import Line, LineReader, changed_at, first_lines, probe, regular_files, resume
 from indexer.transcripts.model import Agent, Origin, Role, Session, ToolCall, ToolResult, Turn, estimate_tokens, shorten
-from indexer.transcripts.state import count, is_path, pack, utc
+from indexer.transcripts.state import count, is_path, pack, utc, worth_keeping
 from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
 
 TITLE_CHARACTERS = 100
@@ -56,7 +56,9 @@ class CodexAdapter:
         for line in reader:
             fold.feed(line)
         self._inherit(fold, ())
-        state = b"" if keep_raw else fold.pack()
+        # What was inherited is kept: the parent may be gone when this log has grown.
+        keep = not keep_raw and (fold.inherited or worth_keeping(reader.offset))
+        state = fold.pack() if keep else b""
         after = Checkpoint(reader.offset, reader.lines, probe(path, reader.offset), state)
         session, skipped = fold.session()
         return ReadResult(session, skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None)
@@ -164,10 +166,14 @@ class _Fold:
                 return
         moment = utc(record.get("timestamp"))
         if moment:
-            self.facts["started"] = min(self.facts.get("started", moment), moment)
-            if kind != "session_meta":  # the only time in old versions
-                self.facts["last"] = max(self.facts.get("last", moment), moment)
+            facts = self.facts
+            if moment < facts.setdefault("started", moment):
+                facts["started"] = moment
+            # A header's is the only time in old versions.
+            if kind != "session_meta" and moment > facts.setdefault("last", moment):
+                facts["last"] = moment
         identity = str(_ordinal(line))
+        raw = line.raw if self.keep_raw else b""
         if kind == "session_meta":
             self._meta(payload)
         elif kind == "turn_context":
@@ -175,9 +181,9 @@ class _Fold:
         elif kind == "compacted":
             self.facts["compactions"] = self.facts.get("compactions", 0) + 1
         elif kind == "response_item":
-            self._item(payload, identity, moment, line.raw)
+            self._item(payload, identity, moment, raw)
         elif kind == "event_msg":
-            self._event(payload, identity, moment, line.raw)
+            self._event(payload, identity, moment, raw)
 
     def _meta(self, meta: dict[str, Any]) -> None:
         facts = self.facts
@@ -273,8 +279,7 @@ class _Fold:
     ) -> None:  # fmt: skip
         parent = self.turns[-1].id if self.turns else None
         tokens = estimate_tokens(text, len(calls))
-        kept = raw if self.keep_raw else b""
-        self.turns.append(Turn(identity, parent, role, moment, text, tokens, calls, results, prompt, group, kept))
+        self.turns.append(Turn(identity, parent, role, moment, text, tokens, calls, results, prompt, group, raw))
 
     def session(self) -> tuple[Session | None, str]:
         facts = self.facts

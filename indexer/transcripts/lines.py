@@ -8,9 +8,8 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import orjson
 
@@ -35,13 +34,17 @@ _DECODER = json.JSONDecoder(strict=False)
 _Objects = list[tuple[bytes, dict[str, Any]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One decoded JSON object and the bytes that it came from."""
 
     number: int
-    raw: bytes
+    source: bytes
     record: dict[str, Any]
+
+    @property
+    def raw(self) -> bytes:
+        """The verbatim bytes without the line's end."""
+        return self.source.rstrip(b"\r\n")
 
 
 class LineReader:
@@ -77,8 +80,8 @@ class LineReader:
                 number += 1
                 if reason and len(self.broken) < MAX_BROKEN:
                     self.broken.append(BrokenLine(self.path, self.lines, reason))
-                for verbatim, record in objects:
-                    yield Line(self.lines, verbatim, record)
+                for source, record in objects:
+                    yield Line(self.lines, source, record)
 
 
 def resume(path: Path, checkpoint: Checkpoint | None) -> tuple[LineReader, tuple[dict[str, Any], list[Turn]] | None]:
@@ -172,7 +175,7 @@ def decode_line(raw: bytes) -> tuple[_Objects, str]:
     except orjson.JSONDecodeError as error:
         return _repaired(raw, str(error)[:200])
     if isinstance(record, dict):
-        return [(raw.rstrip(b"\r\n"), record)], ""
+        return [(raw, record)], ""
     return [], f"a JSON {type(record).__name__}, not an object"
 
 

@@ -183,9 +183,7 @@ def test_only_the_beginning_of_a_text_is_looked_at():
 
 @given(st.lists(st.text(st.sampled_from("aZ_0 é-\n\0"), max_size=30)))
 def test_a_name_is_a_word_with_an_underscore_or_a_capital_inside(texts):
-    name = re.compile(
-        r"\b[A-Za-z][a-z0-9]*(?:_[A-Za-z0-9]|[A-Z][A-Za-z0-9]*(?:[a-z0-9]|_[A-Za-z0-9]))\w*", re.ASCII
-    )
+    name = re.compile(r"\b[A-Za-z][a-z0-9]*(?:_[A-Za-z0-9]|[A-Z][A-Za-z0-9]*(?:[a-z0-9]|_[A-Za-z0-9]))\w*", re.ASCII)
     found = dict.fromkeys(found for text in texts for found in name.findall(text))
 
     assert symbols(*texts) == [one for one in found if 6 <= len(one) <= 64 and one.count("0") <= 8]
