@@ -8,7 +8,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from indexer.transcripts import state
+from indexer.transcripts import lines
 
 #: Variables with these beginnings steer us, the agents, git, make or the terminal; the tests that need one set it.
 FOREIGN = (
@@ -67,4 +67,4 @@ def home(tmp_path_factory, monkeypatch) -> Path:
 @pytest.fixture
 def resume_short_logs(monkeypatch):
     """Logs of a few lines are gone on with as long ones are."""
-    monkeypatch.setattr(state, "RESUME_BYTES", 0)
+    monkeypatch.setattr(lines, "RESUME_BYTES", 0)

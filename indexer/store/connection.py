@@ -31,8 +31,8 @@ def connect(path: Path) -> apsw.Connection:
     db.enable_load_extension(enable=False)
     _write_ahead(db)
     db.execute(
-        "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY; "
-        "PRAGMA wal_autocheckpoint = 4000"  # 16 MB: each time the disk is waited for
+        "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -65536; "
+        "PRAGMA temp_store = MEMORY; PRAGMA wal_autocheckpoint = 4000"  # each one waits for the disk
     )
     migrate(db)
     return db

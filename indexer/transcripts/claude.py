@@ -17,7 +17,7 @@ from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.chain import Chain
 from indexer.transcripts.lines import Line, changed_at, first_lines, probe, regular_files, resume
 from indexer.transcripts.model import Agent, Origin, Session, ToolCall, ToolResult, Turn, estimate_tokens, shorten
-from indexer.transcripts.state import count, is_path, pack, utc, worth_keeping
+from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.symbols import Symbols
 
 TITLE_CHARACTERS = 100
@@ -49,7 +49,7 @@ class ClaudeAdapter:
         fold = _Fold(path, kept, keep_raw=keep_raw)
         for line in reader:
             fold.feed(line)
-        state = b"" if keep_raw or not worth_keeping(reader.offset) else fold.pack()
+        state = fold.pack() if reader.worth_resuming and not keep_raw else b""
         after = Checkpoint(reader.offset, reader.lines, probe(path, reader.offset), state)
         session, skipped = fold.session()
         return ReadResult(session, skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None)
@@ -241,9 +241,10 @@ class _Fold:
 
     def _note_usage(self, message: dict[str, Any]) -> None:
         usage = message.get("usage")
-        if isinstance(usage, dict) and message.get("model") != "<synthetic>":
-            if total := sum(map(count, map(usage.get, _USAGE))):
-                self.facts["tokens"] = total
+        if not isinstance(usage, dict) or message.get("model") == "<synthetic>":
+            return
+        if total := sum(map(count, map(usage.get, _USAGE))):
+            self.facts["tokens"] = total
 
     def session(self) -> tuple[Session | None, str]:
         facts = self.facts

@@ -18,7 +18,7 @@ from indexer.transcripts.base import Checkpoint, LogFile, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.lines import Line, LineReader, changed_at, first_lines, probe, regular_files, resume
 from indexer.transcripts.model import Agent, Origin, Role, Session, ToolCall, ToolResult, Turn, estimate_tokens, shorten
-from indexer.transcripts.state import count, is_path, pack, utc, worth_keeping
+from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
 
 TITLE_CHARACTERS = 100
@@ -57,8 +57,7 @@ class CodexAdapter:
             fold.feed(line)
         self._inherit(fold, ())
         # What was inherited is kept: the parent may be gone when this log has grown.
-        keep = not keep_raw and (fold.inherited or worth_keeping(reader.offset))
-        state = fold.pack() if keep else b""
+        state = fold.pack() if (fold.inherited or reader.worth_resuming) and not keep_raw else b""
         after = Checkpoint(reader.offset, reader.lines, probe(path, reader.offset), state)
         session, skipped = fold.session()
         return ReadResult(session, skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None)

@@ -24,6 +24,9 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 MAX_BROKEN = 10_000
 #: How many bytes before the checkpoint must be unchanged for a log to count as "only grown".
 PROBE_BYTES = 4096
+#: Logs shorter than this are read anew when they have grown, which takes a few hundredths of a second: what would be kept
+#: of all of them is a third of the index.
+RESUME_BYTES = 2 << 20
 #: How much of a log is read to list it.
 GLANCE_BYTES = 256 * 1024
 
@@ -55,10 +58,16 @@ class LineReader:
 
     def __init__(self, path: Path, offset: int = 0, lines: int = 0) -> None:
         self.path = path
+        self.start = offset
         self.offset = offset
         self.lines = lines
         self.broken: list[BrokenLine] = []
         self.bytes_read = 0
+
+    @property
+    def worth_resuming(self) -> bool:
+        """Whether what was read should be kept: it is much, or it has broken lines, to be reported once."""
+        return self.start > 0 or self.offset >= RESUME_BYTES or bool(self.broken)
 
     def __iter__(self) -> Iterator[Line]:
         with open_regular(self.path) as file:

@@ -18,18 +18,10 @@ from indexer.transcripts.model import ToolCall, ToolResult, Turn
 #: A reader whose fold changes raises this, so that kept states of the old form are not used.
 READER_VERSION = 2
 
-#: Logs shorter than this are read anew when they have grown, which takes a few hundredths of a second: what is kept of
-#: them would be a third of the index.
-RESUME_BYTES = 2 << 20
 #: Turns encoded together: the state of a long log is never whole in memory as JSON.
 _BATCH = 1000
 #: More tokens, messages or records than anything has: a larger number is no count, and would not fit the index.
 _MAX_COUNT = 1 << 40
-
-
-def worth_keeping(read: int) -> bool:
-    """Whether reading so many bytes again would take longer than keeping what they said is worth."""
-    return read >= RESUME_BYTES
 
 
 def pack(facts: Mapping[str, Any], turns: Iterable[Turn]) -> bytes:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.transcripts import state
+from indexer.transcripts import lines as reading
 from indexer.transcripts.base import AgentAdapter, Checkpoint
 from indexer.transcripts.claude import ClaudeAdapter
 from indexer.transcripts.codex import CodexAdapter
@@ -112,7 +112,7 @@ def test_an_unchanged_log_is_not_read_again(case):
 def test_a_short_log_that_has_grown_is_read_anew(case, monkeypatch):
     """What would have to be kept of all short logs is a third of the index."""
     reader, path, data = case
-    monkeypatch.setattr(state, "RESUME_BYTES", len(data))
+    monkeypatch.setattr(reading, "RESUME_BYTES", len(data))
     path.write_bytes(data[:-9])
     before = reader.read(path)
     path.write_bytes(data)
