@@ -11,13 +11,13 @@ from pathlib import Path
 
 from indexer import chunks, redact
 from indexer.embedding import Embedder
-from indexer.markdown import EXPORT_VERSION, export_path, to_markdown, write_export
+from indexer.markdown import EXPORT_VERSION, export_names, export_path, to_markdown, write_export
 from indexer.pieces import Piece, pieces_of
 from indexer.project import Project, project_of, resolve
 from indexer.store.base import Document, Reading, Scope, Store, Words
 from indexer.transcripts.agents import adapter
 from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile
-from indexer.transcripts.model import BrokenLine, Session, shorten
+from indexer.transcripts.model import Agent, BrokenLine, Session, shorten
 from indexer.transcripts.state import READER_VERSION
 
 log = logging.getLogger(__name__)
@@ -58,28 +58,27 @@ def changed_logs(store: Store, adapters: Iterable[AgentAdapter], report: Report)
 
     Logs that have gone are forgotten; one that is merely not in these adapters' homes has not.
     """
-    there = {str(file.path): file for agent in adapters for file in agent.discover()}
+    there = {file.location: file for agent in adapters for file in agent.discover()}
     seen = store.seen()
-    gone = [path for path in seen if path not in there and not os.path.exists(path)]  # noqa: PTH110 - False on any error
+    gone = [path for path in seen.keys() - there.keys() if not os.path.exists(path)]  # noqa: PTH110 - False on any error
     if gone:
         store.forget_files(gone)
         seen = store.seen()
-    same = {path for path, file in there.items() if path in seen and seen[path].matches(file, VERSION)}
-    same -= _without_export(store)
-    report.files, report.unchanged, report.removed = len(there), len(same), len(gone)
-    changed = [file for path, file in there.items() if path not in same]
-    return sorted(changed, key=lambda file: (-file.mtime_ns, str(file.path)))
+    missing = _without_export(store)
+    changed = [file for path, file in there.items() if seen.get(path) != (*file.stamp, VERSION) or path in missing]
+    report.files, report.unchanged, report.removed = len(there), len(there) - len(changed), len(gone)
+    return sorted(changed, key=lambda file: (-file.mtime_ns, file.location))
 
 
 def _without_export(store: Store) -> set[str]:
     """Logs whose session should have an export and has none. One listing a folder."""
-    exports: dict[str, set[str]] = {}
+    exports: dict[Agent, set[str]] = {}
     missing: set[str] = set()
     for agent, session_id, path in store.sources():
-        export = export_path(agent, session_id)
         if agent not in exports:
-            exports[agent] = {file.name for file in export.parent.iterdir()} if export.parent.is_dir() else set()
-        if export.name not in exports[agent]:
+            exports[agent] = export_names(agent)
+        # Nearly all ids are their export's name as they are.
+        if f"{session_id}.md" not in exports[agent] and export_path(agent, session_id).name not in exports[agent]:
             missing.add(path)
     return missing
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from indexer.chunks import Chunk
 from indexer.project import Project
@@ -46,8 +46,7 @@ class Reading:
     resumed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SeenFile:
+class SeenFile(NamedTuple):
     """What is known of a log: enough to tell by one `stat` whether it must be read again."""
 
     size: int
@@ -56,7 +55,7 @@ class SeenFile:
     version: str
 
     def matches(self, file: LogFile, version: str) -> bool:
-        return (self.size, self.mtime_ns, self.inode, self.version) == (file.size, file.mtime_ns, file.inode, version)
+        return self == (*file.stamp, version)
 
 
 @dataclass(frozen=True, slots=True)

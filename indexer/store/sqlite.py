@@ -41,7 +41,7 @@ class SqliteStore(StoreReading):
 
     def seen(self) -> dict[str, SeenFile]:
         rows = self.db.execute("SELECT path, size, mtime_ns, inode, version FROM files")
-        return {path: SeenFile(size, mtime, inode, version) for path, size, mtime, inode, version in rows}
+        return {row[0]: SeenFile._make(row[1:]) for row in rows}
 
     def checkpoint(self, path: str, version: str) -> Checkpoint | None:
         row = self.db.execute(

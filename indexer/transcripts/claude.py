@@ -68,9 +68,10 @@ class ClaudeAdapter:
         return ("claude", "--resume", session_id)
 
     def _logs(self, suffix: str) -> Iterator[LogFile]:
-        projects = self.home() / "projects"
+        projects = str(self.home() / "projects")
         for file in regular_files(projects, self.name, suffix, depth=1):
-            if not file.path.name.startswith("agent-") and file.path.parent != projects:
+            folder, _, name = file.location.rpartition("/")
+            if not name.startswith("agent-") and folder != projects:
                 yield file
 
 

@@ -80,7 +80,7 @@ class CodexAdapter:
     def _logs(self, suffix: str) -> Iterator[LogFile]:
         for folder in ("sessions", "archived_sessions"):
             for file in regular_files(self.home() / folder, self.name, suffix, depth=3):
-                if file.path.name.startswith("rollout-"):
+                if file.location.rpartition("/")[2].startswith("rollout-"):
                     yield file
 
     def _inherit(self, fold: _Fold, below: tuple[str, ...], *, turns: bool = True) -> None:
