@@ -25,9 +25,11 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A session ready to be stored."""
+    """A session ready to be stored: its turns are only counted, since their words are in the chunks."""
 
     session: Session
+    turns: int
+    prompts: int
     project: Project
     resolved_cwd: str
     chunks: tuple[Chunk, ...]
