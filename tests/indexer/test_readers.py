@@ -132,6 +132,16 @@ def test_no_child_outlives_the_reading(children, monkeypatch):
     store.close()
 
 
+def test_a_child_ends_when_its_input_does():
+    child = readers._Child("indexer.pipeline", "serve")
+    child.ask("nonsense")
+    assert child.answer() is None  # it met an error and goes on
+    child._process.stdin.close()
+
+    assert 0 == child._process.wait(60)
+    child._process.stdout.close()
+
+
 def test_little_to_read_and_a_single_core_need_no_children(monkeypatch):
     assert readers.children_for(readers.WORTH_BYTES - 1) == 0
     monkeypatch.setattr(readers.os, "sched_getaffinity", lambda _: {0}, raising=False)
