@@ -28,9 +28,10 @@ _CODE = "import sys; sys.path.insert(0, sys.argv[1]); from {module} import {func
 
 
 def children_for(size: int) -> int:
-    """How many children should read so many bytes."""
+    """How many children should read so many bytes: none where they would only take the cores from others' work."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, MOST) if cores > 1 and size >= WORTH_BYTES else 0
+    idle = round(cores - os.getloadavg()[0])
+    return min(idle, MOST) if idle > 1 and size >= WORTH_BYTES else 0
 
 
 def ahead(module: str, function: str, questions: Iterable[object], children: int) -> Generator[Any, None, None]:

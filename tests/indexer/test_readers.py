@@ -22,7 +22,12 @@ LOGS = 12
 def children(monkeypatch):
     monkeypatch.setattr(readers, "WORTH_BYTES", 1)
     monkeypatch.setattr(readers, "MOST", 2)
-    monkeypatch.setattr(readers.os, "sched_getaffinity", lambda _: {0, 1, 2}, raising=False)
+    cores(monkeypatch, 3)
+
+
+def cores(monkeypatch, number: int, busy: float = 0.0) -> None:
+    monkeypatch.setattr(readers.os, "sched_getaffinity", lambda _: set(range(number)), raising=False)
+    monkeypatch.setattr(readers.os, "getloadavg", lambda: (busy, 0.0, 0.0))
 
 
 def identity(number: int) -> str:
@@ -142,7 +147,11 @@ def test_a_child_ends_when_its_input_does():
     child._process.stdout.close()
 
 
-def test_little_to_read_and_a_single_core_need_no_children(monkeypatch):
+@pytest.mark.parametrize(
+    ("number", "busy", "expected"), [(1, 0.0, 0), (2, 0.1, 2), (2, 1.0, 0), (4, 1.2, 3), (64, 0.0, 3), (4, 9.0, 0)]
+)
+def test_children_take_the_idle_cores(monkeypatch, number, busy, expected):
+    cores(monkeypatch, number, busy)
+
+    assert expected == readers.children_for(readers.WORTH_BYTES)
     assert readers.children_for(readers.WORTH_BYTES - 1) == 0
-    monkeypatch.setattr(readers.os, "sched_getaffinity", lambda _: {0}, raising=False)
-    assert readers.children_for(sys.maxsize) == 0
