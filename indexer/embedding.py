@@ -77,13 +77,22 @@ class SentenceTransformerEmbedder:
     def dimensions(self) -> int:
         return int(self.embed(["how long?"]).shape[1])
 
+    @property
+    def precision(self) -> str:
+        """What several texts at once are embedded in.
+
+        By the processor's instructions and not by a trial: those say it for sure, and on a busy machine a trial that
+        could be relied on would take as long as loading the model, in every process.
+        """
+        return "bfloat16" if _has_bfloat16() else "float32"
+
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         with self._lock:
             model = self._load()
             import numpy as np
             import torch
 
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=len(texts) > 1 and _has_bfloat16()):
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=len(texts) > 1 and self.precision == "bfloat16"):
                 vectors = model.encode(
                     list(texts), batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False
                 )

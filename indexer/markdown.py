@@ -49,6 +49,14 @@ def export_path(agent: Agent, session_id: str) -> Path:
     return index_root() / agent / f"{safe}.md"
 
 
+def export_names(agent: Agent) -> set[str]:
+    """The names of all exports of an agent that there are."""
+    try:
+        return set(os.listdir(index_root() / agent))  # noqa: PTH208 - names alone, of thousands
+    except OSError:
+        return set()
+
+
 def write_export(path: Path, text: str) -> bool:
     """Write `text` atomically, private, as UTF-8 (F-157). An identical file is left alone; says whether it was written.
 

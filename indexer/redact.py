@@ -27,7 +27,7 @@ _START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
 _SEPARATORS = " \t\r\n=:\"'"
 _ESCAPED_LINE_ENDS = ("\\n", "\\r", "\\t")
 #: Every known token has this many characters of letters, digits, ``_`` and ``-`` on end.
-_RUN = 20
+_LONG_RUN = b"a" * 20
 _TOKEN_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
 _RUNS = bytes(ord("a") if byte in _TOKEN_BYTES else ord(" ") for byte in range(256))
 _DIGIT = re.compile(rb"[0-9]")
@@ -119,6 +119,10 @@ _LINE_RULES = (
     _own("password", "curl", r"curl\s[^\n\0]{0,200}?(?:-u|--user)[ =]?[\"']?[^\s:\"'\0]{1,64}:([^\s\"'\0:]{3,256}+)"),
 )
 
+#: Which literal calls for which rule.
+_TOKEN_ANCHORS = [(anchor, rule) for rule in _TOKEN_RULES for anchor in rule.anchors]
+_LINE_ANCHORS = [(anchor, rule) for rule in _LINE_RULES for anchor in rule.anchors]
+
 _PEM_EDGE = r"[A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
 _PEM_BODY_LIMIT = 32_768
 _PEM_BEGIN = re.compile(rf"-----BEGIN {_PEM_EDGE}")
@@ -157,20 +161,25 @@ def _masked(text: str, spans: list[_Span]) -> str:
     return "".join(pieces)
 
 
-def _spans(text: str) -> Iterator[_Span]:
+def _spans(text: str) -> list[_Span]:
     # One byte a character whatever the text: substring searches are fast, and positions are the text's own.
     plain = text.encode("ascii", "replace")
-    yield from _private_keys(text, plain)
-    if lines := _lines(plain, _run_starts(plain)):
-        candidates = b"\n".join(plain[start:end] for start, end in lines)
-        for rule in _TOKEN_RULES:
-            if any(anchor in candidates for anchor in rule.anchors):
-                yield from _matches(rule, text, lines)
-    for rule in _LINE_RULES:
-        for anchor in rule.anchors:
-            if anchor in plain:
-                yield from _matches(rule, text, _lines(plain, _positions(plain, anchor)))
-    yield from _assignments(text, plain.lower())
+    spans: list[_Span] = []
+    if b"PRIVATE KEY" in plain or b"Private-Lines:" in plain:
+        spans += _private_keys(text)
+    if _LONG_RUN in (runs := plain.translate(_RUNS)) and (lines := _lines(plain, _run_starts(plain, runs))):
+        candidates = b"\n".join([plain[start:end] for start, end in lines])
+        for anchor, rule in _TOKEN_ANCHORS:
+            if anchor in candidates:
+                spans += _matches(rule, text, lines)
+    for anchor, rule in _LINE_ANCHORS:
+        if anchor in plain:
+            spans += _matches(rule, text, _lines(plain, _positions(plain, anchor)))
+    lower = plain.lower()
+    for stem, kind in _STEMS.items():
+        if stem in lower:
+            spans += _assignments(text, lower, stem, kind)
+    return spans
 
 
 def _positions(plain: bytes, needle: bytes) -> Iterator[int]:
@@ -180,17 +189,15 @@ def _positions(plain: bytes, needle: bytes) -> Iterator[int]:
         position = plain.find(needle, position + len(needle))
 
 
-def _run_starts(plain: bytes) -> Iterator[int]:
-    """Where runs of token characters begin that are long enough for a token and have a digit."""
-    runs = plain.translate(_RUNS)
-    needle = b"a" * _RUN
-    position = runs.find(needle)
+def _run_starts(plain: bytes, runs: bytes) -> Iterator[int]:
+    """Where `runs` of token characters begin that are long enough for a token and have a digit."""
+    position = runs.find(_LONG_RUN)
     while position >= 0:
-        end = runs.find(b" ", position + _RUN)
+        end = runs.find(b" ", position + len(_LONG_RUN))
         end = len(runs) if end < 0 else end
         if _DIGIT.search(plain, position, end):
             yield position
-        position = runs.find(needle, end)
+        position = runs.find(_LONG_RUN, end)
 
 
 def _lines(plain: bytes, positions: Iterable[int]) -> list[tuple[int, int]]:
@@ -246,18 +253,16 @@ def _own_span(rule: _Rule, text: str, match: re.Match[str]) -> _Span | None:
     return _Span(match.start(group), _SHAPE, end, rule.kind)
 
 
-def _private_keys(text: str, plain: bytes) -> Iterator[_Span]:
+def _private_keys(text: str) -> Iterator[_Span]:
     """Whole PEM blocks, also with escaped line ends, and those whose end is cut off. A bare header is no secret."""
-    if b"PRIVATE KEY" in plain:
-        for begin in _PEM_BEGIN.finditer(text):
-            whole = _PEM_WHOLE.match(text, begin.end(), begin.end() + _PEM_BODY_LIMIT)
-            if whole and _BASE64_RUN.search(whole[1]):
-                yield _Span(begin.start(), _SHAPE, whole.end(), "private-key")
-            elif not whole and (cut := _PEM_CUT.match(text, begin.end())):
-                yield _Span(begin.start(), _SHAPE, cut.end(), "private-key")
-    if b"Private-Lines:" in plain:
-        for match in _PUTTY.finditer(text):
-            yield _Span(match.start(1), _SHAPE, match.end(1), "private-key")
+    for begin in _PEM_BEGIN.finditer(text):
+        whole = _PEM_WHOLE.match(text, begin.end(), begin.end() + _PEM_BODY_LIMIT)
+        if whole and _BASE64_RUN.search(whole[1]):
+            yield _Span(begin.start(), _SHAPE, whole.end(), "private-key")
+        elif not whole and (cut := _PEM_CUT.match(text, begin.end())):
+            yield _Span(begin.start(), _SHAPE, cut.end(), "private-key")
+    for match in _PUTTY.finditer(text):
+        yield _Span(match.start(1), _SHAPE, match.end(1), "private-key")
 
 
 def _token_end(text: str, end: int) -> int:
@@ -334,18 +339,18 @@ class _Value:
     form: str
 
 
-def _assignments(text: str, lower: bytes) -> Iterator[_Span]:
-    for stem, kind in _STEMS.items():
-        position = lower.find(stem)
-        while position >= 0:
-            end = position + len(stem)
-            if stem != b"key" or lower[max(0, position - 12) : position].rstrip(b"_-").endswith(_KEY_OWNERS):
-                match = _ASSIGNED.match(text, end)
-                if match:
-                    yield from _assigned(text, position, match, kind)
-                    # Names inside a very long value are not looked at: each would read the same characters again.
-                    end = match.end("value") if match.end("value") - match.start("value") > 256 else end
-            position = lower.find(stem, end)
+def _assignments(text: str, lower: bytes, stem: bytes, kind: str) -> Iterator[_Span]:
+    """The secrets that are assigned to names with `stem` in them."""
+    position = lower.find(stem)
+    while position >= 0:
+        end = position + len(stem)
+        if stem != b"key" or lower[max(0, position - 12) : position].rstrip(b"_-").endswith(_KEY_OWNERS):
+            match = _ASSIGNED.match(text, end)
+            if match:
+                yield from _assigned(text, position, match, kind)
+                # Names inside a very long value are not looked at: each would read the same characters again.
+                end = match.end("value") if match.end("value") - match.start("value") > 256 else end
+        position = lower.find(stem, end)
 
 
 def _assigned(text: str, stem: int, match: re.Match[str], kind: str) -> Iterator[_Span]:

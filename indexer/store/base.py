@@ -25,9 +25,11 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A session ready to be stored."""
+    """A session ready to be stored: its turns are only counted, since their words are in the chunks."""
 
     session: Session
+    turns: int
+    prompts: int
     project: Project
     resolved_cwd: str
     chunks: tuple[Chunk, ...]
@@ -46,8 +48,7 @@ class Reading:
     resumed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SeenFile:
+class SeenFile(NamedTuple):
     """What is known of a log: enough to tell by one `stat` whether it must be read again."""
 
     size: int
@@ -56,7 +57,7 @@ class SeenFile:
     version: str
 
     def matches(self, file: LogFile, version: str) -> bool:
-        return (self.size, self.mtime_ns, self.inode, self.version) == (file.size, file.mtime_ns, file.inode, version)
+        return self == (*file.stamp, version)
 
 
 class SessionRow(NamedTuple):

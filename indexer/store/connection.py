@@ -29,7 +29,8 @@ def connect(path: Path) -> apsw.Connection:
     db.set_busy_timeout(BUSY_MILLISECONDS)
     _write_ahead(db)
     db.execute(
-        "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY"
+        "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -65536; "
+        "PRAGMA temp_store = MEMORY; PRAGMA wal_autocheckpoint = 4000"  # each one waits for the disk
     )
     db.execute(f"PRAGMA mmap_size = {MAPPED_BYTES}").fetchall()
     migrate(db)

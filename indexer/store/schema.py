@@ -54,11 +54,10 @@ def m001_sessions_and_chunks(db: apsw.Connection) -> None:
             id INTEGER PRIMARY KEY AUTOINCREMENT,
             part INTEGER NOT NULL REFERENCES parts(id), hash BLOB NOT NULL, text TEXT NOT NULL,
             embedded INTEGER NOT NULL DEFAULT 0,
-            UNIQUE(part, hash)
+            UNIQUE(hash, part)
         );
         CREATE INDEX chunks_waiting ON chunks(part) WHERE embedded = 0;
         CREATE INDEX chunks_embedded ON chunks(part, embedded);
-        CREATE INDEX chunks_hash ON chunks(hash);
 
         CREATE TABLE placements(
             session INTEGER NOT NULL REFERENCES sessions(id), position INTEGER NOT NULL,

@@ -16,7 +16,6 @@ _SILENT = {
     "write_stdin", "update_plan", "wait", "EnterPlanMode", "view_image",
 }  # fmt: skip
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
-_OURS = re.compile(r"smart[-_]fork")
 #: Our command where a shell would run it: not a folder or a package of that name.
 _OUR_COMMAND = re.compile(
     r"(?:^|[;&|\n(`]|\b(?:uvx|run|exec|time|env|sudo)\s)\s*(?:\w+=\S*\s+)*"
@@ -32,12 +31,12 @@ _HEADER_CHARACTERS = 8000
 
 def is_ours(name: str, namespace: str = "") -> bool:
     """Whether a tool is smart-fork's own, whose calls and answers must never be found again."""
-    return bool(_OURS.search(name) or _OURS.search(namespace))
+    return _names_us(name) or _names_us(namespace)
 
 
 def runs_ours(arguments: object) -> bool:
     """Whether these are the arguments of a shell call that runs smart-fork: its output is our own answer again."""
-    return isinstance(arguments, Mapping) and bool(_OUR_COMMAND.search(_command(arguments)))
+    return isinstance(arguments, Mapping) and _is_our_command(_command(arguments))
 
 
 def describe(name: str, arguments: Mapping[str, Any]) -> str:
@@ -113,7 +112,15 @@ def _shell(arguments: Mapping[str, Any]) -> str:
     command = _command(arguments)
     if "*** Begin Patch" in command:
         return _patch(command)
-    return "" if _OUR_COMMAND.search(command) else _line(f"run {command}")
+    return "" if _is_our_command(command) else _line(f"run {command}")
+
+
+def _is_our_command(command: str) -> bool:
+    return _names_us(command) and _OUR_COMMAND.search(command) is not None
+
+
+def _names_us(text: str) -> bool:
+    return "smart-fork" in text or "smart_fork" in text
 
 
 def _command(arguments: Mapping[str, Any]) -> str:

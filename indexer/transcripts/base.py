@@ -5,20 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from indexer.transcripts.model import Agent, BrokenLine, Session
 
 
-@dataclass(frozen=True, slots=True)
-class LogFile:
-    """A session file as one `stat` saw it."""
+class LogFile(NamedTuple):
+    """A session file as one `stat` saw it. There are thousands, nearly all unchanged: nothing is made of them early."""
 
     agent: Agent
-    path: Path
+    location: str
     size: int
     mtime_ns: int
     inode: int
+
+    @property
+    def stamp(self) -> tuple[int, int, int]:
+        """Size, time and inode: what tells a log that has not changed."""
+        return self[2:]
+
+    @property
+    def path(self) -> Path:
+        """The `location` as a path."""
+        return Path(self.location)
 
 
 @dataclass(frozen=True, slots=True)

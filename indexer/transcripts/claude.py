@@ -18,12 +18,13 @@ from indexer.transcripts.chain import Chain
 from indexer.transcripts.lines import Line, changed_at, first_lines, probe, regular_files, resume
 from indexer.transcripts.model import Agent, Origin, Session, ToolCall, ToolResult, Turn, estimate_tokens, shorten
 from indexer.transcripts.state import count, is_path, pack, utc
-from indexer.transcripts.symbols import add_symbols, add_symbols_of
+from indexer.transcripts.symbols import Symbols
 
 TITLE_CHARACTERS = 100
 #: Different working directories remembered a session.
 MAX_CWDS = 50
 _SLUG_CHARACTERS = 200
+_USAGE = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
 #: Records that name the session, and the field that has the name.
 _TITLES = {"custom-title": "customTitle", "agent-name": "agentName", "ai-title": "aiTitle"}
 
@@ -48,7 +49,7 @@ class ClaudeAdapter:
         fold = _Fold(path, kept, keep_raw=keep_raw)
         for line in reader:
             fold.feed(line)
-        state = b"" if keep_raw else fold.pack()
+        state = fold.pack() if reader.worth_resuming and not keep_raw else b""
         after = Checkpoint(reader.offset, reader.lines, probe(path, reader.offset), state)
         session, skipped = fold.session()
         return ReadResult(session, skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None)
@@ -67,9 +68,10 @@ class ClaudeAdapter:
         return ("claude", "--resume", session_id)
 
     def _logs(self, suffix: str) -> Iterator[LogFile]:
-        projects = self.home() / "projects"
+        projects = str(self.home() / "projects")
         for file in regular_files(projects, self.name, suffix, depth=1):
-            if not file.path.name.startswith("agent-") and file.path.parent != projects:
+            folder, _, name = file.location.rpartition("/")
+            if not name.startswith("agent-") and folder != projects:
                 yield file
 
 
@@ -103,9 +105,11 @@ class _Fold:
     def __init__(self, path: Path, kept: tuple[dict[str, Any], list[Turn]] | None, *, keep_raw: bool) -> None:
         self.path = path
         self.keep_raw = keep_raw
+        self._place: tuple[object, ...] = ()
+        self._moment = ""
         self.facts, turns = kept or ({}, [])
         self.chain = Chain(turns, self.facts.pop("links", None))
-        self.symbols: dict[str, None] = dict.fromkeys(self.facts.pop("symbols", ()))
+        self.symbols = Symbols(self.facts.pop("symbols", ()))
         self.ours: set[str] = set(self.facts.pop("ours", ()))
 
     def pack(self) -> bytes:
@@ -123,7 +127,7 @@ class _Fold:
             self.facts["sidechain"] = True
             return
         identity = intern(identity)
-        turn = self._turn(kind, record, identity, line.raw)
+        turn = self._turn(kind, record, identity, line)
         if turn is None:
             self.chain.link(identity, _parent(record))
         else:
@@ -131,17 +135,17 @@ class _Fold:
 
     def _note_facts(self, kind: object, record: dict[str, Any]) -> None:
         facts = self.facts
-        cwd = record.get("cwd")
-        if is_path(cwd) and cwd not in (known := facts.setdefault("cwds", [])) and len(known) < MAX_CWDS:
-            known.append(cwd)
-        if "first_session_id" not in facts and isinstance(record.get("sessionId"), str):
-            facts["first_session_id"] = record["sessionId"]
-        for key in ("gitBranch", "version", "teamName"):
-            if isinstance(value := record.get(key), str) and value:
-                facts[key] = value
-        if moment := utc(record.get("timestamp")):
-            facts["started"] = min(facts.get("started", moment), moment)
-            facts["last"] = max(facts.get("last", moment), moment)
+        get = record.get
+        place = (get("cwd"), get("sessionId"), get("gitBranch"), get("version"), get("teamName"))
+        if place != self._place:  # nearly all records say the same again
+            self._place = place
+            self._note_place(*place)
+        self._moment = moment = utc(get("timestamp"))
+        if moment:
+            if moment < facts.setdefault("started", moment):
+                facts["started"] = moment
+            if moment > facts.setdefault("last", moment):
+                facts["last"] = moment
         forked = record.get("forkedFrom")
         if "parent" not in facts and isinstance(forked, dict) and isinstance(forked.get("sessionId"), str):
             facts["parent"] = forked["sessionId"]
@@ -152,46 +156,56 @@ class _Fold:
             # Old versions put summaries of *other* sessions at the head of a file: the leaf tells whose it is.
             facts.setdefault("summaries", {})[str(record.get("leafUuid"))] = record["summary"]
 
-    def _turn(self, kind: object, record: dict[str, Any], identity: str, raw: bytes) -> Turn | None:
+    def _note_place(self, cwd: object, session_id: object, *named: object) -> None:
+        facts = self.facts
+        if is_path(cwd) and cwd not in (known := facts.setdefault("cwds", [])) and len(known) < MAX_CWDS:
+            known.append(cwd)
+        if isinstance(session_id, str):
+            facts.setdefault("first_session_id", session_id)
+        for key, value in zip(("gitBranch", "version", "teamName"), named, strict=True):
+            if isinstance(value, str) and value:
+                facts[key] = value
+
+    def _turn(self, kind: object, record: dict[str, Any], identity: str, line: Line) -> Turn | None:
         message = record.get("message")
         if kind == "assistant" and isinstance(message, dict):
             text, calls = self._assistant(message)
             group, loaded = str(message.get("id") or ""), _loaded(message)
-            return self._make(record, identity, raw, "assistant", text, calls=calls, group=group, loaded=loaded)
+            return self._make(record, identity, line, "assistant", text, calls=calls, group=group, loaded=loaded)
         if kind == "user" and isinstance(message, dict):
-            return self._user(record, message, identity, raw)
+            return self._user(record, message, identity, line)
         if kind == "attachment" and isinstance(record.get("attachment"), dict):
             attachment = record["attachment"]
             if attachment.get("type") == "queued_command":  # typed by the person while the agent worked
                 text = strip_boilerplate(_text(attachment.get("prompt")))
-                return self._make(record, identity, raw, "user", text, prompt=bool(text))
+                return self._make(record, identity, line, "user", text, prompt=bool(text))
         if kind == "system" and record.get("subtype") == "compact_boundary":
             self.facts["compactions"] = self.facts.get("compactions", 0) + 1
         return None
 
-    def _user(self, record: dict[str, Any], message: dict[str, Any], identity: str, raw: bytes) -> Turn:
+    def _user(self, record: dict[str, Any], message: dict[str, Any], identity: str, line: Line) -> Turn:
         content = message.get("content")
         results = self._results(content)
         if record.get("isMeta") is True or record.get("isCompactSummary") is True:
             left = estimate_tokens(_text(content)) if record.get("isCompactSummary") is True else 0
-            return self._make(record, identity, raw, "system", "", results=results, loaded=left)
+            return self._make(record, identity, line, "system", "", results=results, loaded=left)
         text = strip_boilerplate(_text(content))
         prompt = bool(text) and not results
         if prompt and (by := _typed_by(record)):
             self.facts[by] = True
         role = "tool" if results and not text else "user"
-        return self._make(record, identity, raw, role, text, results=results, prompt=prompt)
+        return self._make(record, identity, line, role, text, results=results, prompt=prompt)
 
     def _make(
-        self, record: dict[str, Any], identity: str, raw: bytes, role: Any, text: str, *,
+        self, record: dict[str, Any], identity: str, line: Line, role: Any, text: str, *,
         calls: tuple[ToolCall, ...] = (), results: tuple[ToolResult, ...] = (), prompt: bool = False, group: str = "",
         loaded: int = 0,
     ) -> Turn:  # fmt: skip
         return Turn(
             id=identity, parent_id=_parent(record), role=role,
-            timestamp=utc(record.get("timestamp")), text=text, token_est=estimate_tokens(text, len(calls)),
+            timestamp=self._moment, text=text, token_est=estimate_tokens(text, len(calls)),
             tool_calls=calls, tool_results=results, prompt=prompt, group=intern(group),
-            raw=raw if self.keep_raw else b"", loaded=loaded,
+            raw=line.raw if self.keep_raw else b"", loaded=loaded,
         )  # fmt: skip
 
     def _assistant(self, message: dict[str, Any]) -> tuple[str, tuple[ToolCall, ...]]:
@@ -209,7 +223,7 @@ class _Fold:
             if is_ours(name) or runs_ours(arguments):
                 self.ours.add(identity)
             elif action:
-                add_symbols_of(arguments, self.symbols)
+                self.symbols.add_all(arguments)
             calls.append(ToolCall(identity, name, action))
         text = "" if message.get("model") == "<synthetic>" else _text(content).strip()
         return text, tuple(calls)
@@ -222,7 +236,7 @@ class _Fold:
             identity, failed, note = intern(str(block.get("tool_use_id") or "")), block.get("is_error") is True, ""
             if identity not in self.ours:
                 output = _text(block.get("content"))
-                add_symbols(output, self.symbols)
+                self.symbols.add(output)
                 note = error_note(output) if failed else ""
             results.append(ToolResult(identity, failed, note))
         return tuple(results)
@@ -305,8 +319,7 @@ def _loaded(message: dict[str, Any]) -> int:
     usage = message.get("usage")
     if not isinstance(usage, dict) or message.get("model") == "<synthetic>":
         return 0
-    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
-    return sum(count(usage.get(name)) for name in names)
+    return sum(map(count, map(usage.get, _USAGE)))
 
 
 def _text(content: object) -> str:

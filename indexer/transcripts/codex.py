@@ -19,7 +19,7 @@ from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.lines import Line, LineReader, changed_at, first_lines, probe, regular_files, resume
 from indexer.transcripts.model import Agent, Origin, Role, Session, ToolCall, ToolResult, Turn, estimate_tokens, shorten
 from indexer.transcripts.state import count, is_path, pack, utc
-from indexer.transcripts.symbols import MAX_SYMBOLS, add_symbols, add_symbols_of
+from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
 
 TITLE_CHARACTERS = 100
 #: Forks of forks are followed this far; deeper ones are read without their oldest part.
@@ -56,7 +56,8 @@ class CodexAdapter:
         for line in reader:
             fold.feed(line)
         self._inherit(fold, ())
-        state = b"" if keep_raw else fold.pack()
+        # What was inherited is kept: the parent may be gone when this log has grown.
+        state = fold.pack() if (fold.inherited or reader.worth_resuming) and not keep_raw else b""
         after = Checkpoint(reader.offset, reader.lines, probe(path, reader.offset), state)
         session, skipped = fold.session()
         return ReadResult(session, skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None)
@@ -79,7 +80,7 @@ class CodexAdapter:
     def _logs(self, suffix: str) -> Iterator[LogFile]:
         for folder in ("sessions", "archived_sessions"):
             for file in regular_files(self.home() / folder, self.name, suffix, depth=3):
-                if file.path.name.startswith("rollout-"):
+                if file.location.rpartition("/")[2].startswith("rollout-"):
                     yield file
 
     def _inherit(self, fold: _Fold, below: tuple[str, ...], *, turns: bool = True) -> None:
@@ -131,7 +132,7 @@ class _Fold:
         self.facts, turns = kept or ({}, [])
         own = self.facts.pop("inherited", 0)
         self.inherited, self.turns = turns[:own], turns[own:]
-        self.symbols: dict[str, None] = dict.fromkeys(self.facts.pop("symbols", ()))
+        self.symbols = Symbols(self.facts.pop("symbols", ()))
         self.ours: set[str] = set(self.facts.pop("ours", ()))
 
     def pack(self) -> bytes:
@@ -146,10 +147,10 @@ class _Fold:
         """Of a fork whose parent is gone, the parent: its siblings are still of one family."""
         return str(self.facts.get("root") or self.facts.get("parent") or self.own_id())
 
-    def inherit(self, turns: list[Turn], symbols: dict[str, None]) -> None:
+    def inherit(self, turns: list[Turn], symbols: Symbols) -> None:
         _roll_back(turns, self.facts.pop("rolled_back", 0))
         self.inherited = turns
-        self.symbols = dict.fromkeys(islice(chain(symbols, self.symbols), MAX_SYMBOLS))
+        self.symbols = Symbols(islice(chain(symbols, self.symbols), MAX_SYMBOLS))
 
     def all_turns(self) -> list[Turn]:
         return self.inherited + self.turns
@@ -164,10 +165,14 @@ class _Fold:
                 return
         moment = utc(record.get("timestamp"))
         if moment:
-            self.facts["started"] = min(self.facts.get("started", moment), moment)
-            if kind != "session_meta":  # the only time in old versions
-                self.facts["last"] = max(self.facts.get("last", moment), moment)
+            facts = self.facts
+            if moment < facts.setdefault("started", moment):
+                facts["started"] = moment
+            # A header's is the only time in old versions.
+            if kind != "session_meta" and moment > facts.setdefault("last", moment):
+                facts["last"] = moment
         identity = str(_ordinal(line))
+        raw = line.raw if self.keep_raw else b""
         if kind == "session_meta":
             self._meta(payload)
         elif kind == "turn_context":
@@ -175,9 +180,9 @@ class _Fold:
         elif kind == "compacted":
             self.facts["compactions"] = self.facts.get("compactions", 0) + 1
         elif kind == "response_item":
-            self._item(payload, identity, moment, line.raw)
+            self._item(payload, identity, moment, raw)
         elif kind == "event_msg":
-            self._event(payload, identity, moment, line.raw)
+            self._event(payload, identity, moment, raw)
 
     def _meta(self, meta: dict[str, Any]) -> None:
         facts = self.facts
@@ -220,13 +225,13 @@ class _Fold:
                 self.ours.add(call_id)
             else:
                 action = describe(name, arguments) if isinstance(arguments, dict) else describe_raw(name, arguments)
-                add_symbols_of(arguments, self.symbols)
+                self.symbols.add_all(arguments)
             self._add(identity, "assistant", moment, raw, calls=(ToolCall(call_id, name, action),))
         elif kind in ("function_call_output", "custom_tool_call_output", "tool_search_output"):
             note = ""
             if call_id not in self.ours:
                 text = _unwrapped(_text(item.get("output")))
-                add_symbols(text, self.symbols)
+                self.symbols.add(text)
                 note = failure_of(text)
             self._add(identity, "tool", moment, raw, results=(ToolResult(call_id, bool(note), note),))
 
@@ -276,12 +281,11 @@ class _Fold:
     ) -> None:  # fmt: skip
         last = self.turns[-1] if self.turns else None
         tokens = estimate_tokens(text, len(calls))
-        kept = raw if self.keep_raw else b""
         # Some versions count between the two copies of what was said.
         loaded = last.loaded if last and text == last.text and not prompt else 0
         parent = last.id if last else None
         self.turns.append(
-            Turn(identity, parent, role, moment, text, tokens, calls, results, prompt, group, kept, loaded)
+            Turn(identity, parent, role, moment, text, tokens, calls, results, prompt, group, raw, loaded)
         )
 
     def session(self) -> tuple[Session | None, str]:

@@ -8,9 +8,9 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import orjson
 
@@ -25,6 +25,9 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 MAX_BROKEN = 10_000
 #: How many bytes before the checkpoint must be unchanged for a log to count as "only grown".
 PROBE_BYTES = 4096
+#: Logs shorter than this are read anew when they have grown, which takes a few hundredths of a second: what would be
+#: kept of all of them is a third of the index.
+RESUME_BYTES = 2 << 20
 #: How much of a log is read to list it.
 GLANCE_BYTES = 256 * 1024
 
@@ -35,13 +38,17 @@ _DECODER = json.JSONDecoder(strict=False)
 _Objects = list[tuple[bytes, dict[str, Any]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One decoded JSON object and the bytes that it came from."""
 
     number: int
-    raw: bytes
+    source: bytes
     record: dict[str, Any]
+
+    @property
+    def raw(self) -> bytes:
+        """The verbatim bytes without the line's end."""
+        return self.source.rstrip(b"\r\n")
 
 
 class LineReader:
@@ -52,10 +59,16 @@ class LineReader:
 
     def __init__(self, path: Path, offset: int = 0, lines: int = 0) -> None:
         self.path = path
+        self.start = offset
         self.offset = offset
         self.lines = lines
         self.broken: list[BrokenLine] = []
         self.bytes_read = 0
+
+    @property
+    def worth_resuming(self) -> bool:
+        """Whether what was read should be kept: it is much, or it has broken lines, to be reported once."""
+        return self.start > 0 or self.offset >= RESUME_BYTES or bool(self.broken)
 
     def __iter__(self) -> Iterator[Line]:
         with open_regular(self.path) as file:
@@ -77,8 +90,8 @@ class LineReader:
                 number += 1
                 if reason and len(self.broken) < MAX_BROKEN:
                     self.broken.append(BrokenLine(self.path, self.lines, reason))
-                for verbatim, record in objects:
-                    yield Line(self.lines, verbatim, record)
+                for source, record in objects:
+                    yield Line(self.lines, source, record)
 
 
 def resume(path: Path, checkpoint: Checkpoint | None) -> tuple[LineReader, tuple[dict[str, Any], list[Turn]] | None]:
@@ -126,25 +139,31 @@ def only_grown(path: Path, checkpoint: Checkpoint) -> bool:
     return path.stat().st_size >= checkpoint.offset and probe(path, checkpoint.offset) == checkpoint.probe
 
 
-def regular_files(folder: Path, agent: Agent, suffix: str = ".jsonl", depth: int = 0) -> Iterator[LogFile]:
+def regular_files(folder: Path | str, agent: Agent, suffix: str = ".jsonl", depth: int = 0) -> list[LogFile]:
     """Regular files ending in `suffix` in `folder` and `depth` levels below, by name.
 
     Unreadable folders, links to folders and names that are not UTF-8 are passed over.
     """
+    found: list[LogFile] = []
+    _list(folder, agent, suffix, depth, found)
+    return found
+
+
+def _list(folder: Path | str, agent: Agent, suffix: str, depth: int, found: list[LogFile]) -> None:
     try:
         with os.scandir(folder) as listing:
-            entries = sorted(listing, key=lambda entry: entry.name)
+            entries = sorted(listing, key=attrgetter("name"))
     except OSError:
         return
     for entry in entries:
         try:
             if entry.is_dir(follow_symlinks=False):
                 if depth > 0:
-                    yield from regular_files(Path(entry.path), agent, suffix, depth - 1)
+                    _list(entry.path, agent, suffix, depth - 1, found)
             elif entry.name.endswith(suffix) and _is_text(entry.path):
                 info = entry.stat()
                 if stat.S_ISREG(info.st_mode):
-                    yield LogFile(agent, Path(entry.path), info.st_size, info.st_mtime_ns, info.st_ino)
+                    found.append(LogFile(agent, entry.path, info.st_size, info.st_mtime_ns, info.st_ino))
         except OSError:
             continue
 
@@ -172,7 +191,7 @@ def decode_line(raw: bytes) -> tuple[_Objects, str]:
     except orjson.JSONDecodeError as error:
         return _repaired(raw, str(error)[:200])
     if isinstance(record, dict):
-        return [(raw.rstrip(b"\r\n"), record)], ""
+        return [(raw, record)], ""
     return [], f"a JSON {type(record).__name__}, not an object"
 
 
@@ -207,7 +226,6 @@ def _end_of_gap(text: str, start: int) -> int:
 def _is_text(name: str) -> bool:
     """No agent writes a file name that is not UTF-8, and the index could not store it."""
     try:
-        name.encode()
+        return name.isascii() or bool(name.encode())
     except UnicodeEncodeError:
         return False
-    return True

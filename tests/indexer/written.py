@@ -66,7 +66,7 @@ def session_of(*texts: str, session_id: str = "s1", cwd: str = "", path: str = "
 
 
 def reading_of(session: Session, size: int = 1000, **facts) -> Reading:
-    file = LogFile(session.agent, session.source_path, size, 1, 1)
+    file = LogFile(session.agent, str(session.source_path), size, 1, 1)
     return Reading(file, "1", Checkpoint(size, 3, "probe", b"state"), **facts)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.transcripts.actions import describe, describe_raw, error_note, failure_of, is_ours, runs_ours
-from indexer.transcripts.symbols import MAX_SYMBOLS, add_symbols, add_symbols_of
+from indexer.transcripts.symbols import HEAD_CHARACTERS, MAX_SYMBOLS, Symbols
 
 PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n*** Add File: b/c.py\n+z\n*** End Patch"
 JSON = st.recursive(
@@ -19,10 +21,11 @@ NAMES = st.sampled_from(["Bash", "Edit", "Read", "Grep", "apply_patch", "shell",
 KEYS = st.sampled_from(["command", "cmd", "file_path", "path", "pattern", "query", "input", "patch", "description"])
 
 
-def symbols(text: str) -> list[str]:
-    known: dict[str, None] = {}
-    add_symbols(text, known)
-    return list(known)
+def symbols(*texts: str) -> list[str]:
+    found = Symbols()
+    for text in texts:
+        found.add(text)
+    return list(found)
 
 
 @pytest.mark.parametrize(
@@ -169,12 +172,22 @@ def test_keys_and_digests_are_no_names():
 
 
 def test_a_session_keeps_no_more_names_than_it_may():
-    known: dict[str, None] = {}
-    for start in range(0, MAX_SYMBOLS + 1000, 700):
-        add_symbols(" ".join(f"name_{i:05}" for i in range(start, start + 700)), known)
+    starts = range(0, MAX_SYMBOLS + 1000, 700)
+    known = symbols(*(" ".join(f"name_{i:05}" for i in range(start, start + 700)) for start in starts))
 
-    assert len(known) == MAX_SYMBOLS
-    assert next(iter(known)) == "name_00000"
+    assert known == [f"name_{i:05}" for i in range(MAX_SYMBOLS)]
+
+
+def test_only_the_beginning_of_a_text_is_looked_at():
+    assert symbols("first_name" + " " * HEAD_CHARACTERS + "too_late", "second_name") == ["first_name", "second_name"]
+
+
+@given(st.lists(st.text(st.sampled_from("aZ_0 é-\n\0"), max_size=30)))
+def test_a_name_is_a_word_with_an_underscore_or_a_capital_inside(texts):
+    name = re.compile(r"\b[A-Za-z][a-z0-9]*(?:_[A-Za-z0-9]|[A-Z][A-Za-z0-9]*(?:[a-z0-9]|_[A-Za-z0-9]))\w*", re.ASCII)
+    found = dict.fromkeys(found for text in texts for found in name.findall(text))
+
+    assert symbols(*texts) == [one for one in found if 6 <= len(one) <= 64 and one.count("0") <= 8]
 
 
 def test_names_are_found_at_any_depth_of_arguments():
@@ -182,8 +195,8 @@ def test_names_are_found_at_any_depth_of_arguments():
     value: object = "deep_name"
     for _ in range(5000):
         value = [{"x": value}]
-    known: dict[str, None] = {}
+    known = Symbols()
 
-    add_symbols_of({"first": "first_name", "then": value}, known)
+    known.add_all({"first": "first_name", "then": value})
 
     assert list(known) == ["first_name", "deep_name"]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from indexer.transcripts import lines as reading
 from indexer.transcripts.base import AgentAdapter, Checkpoint
 from indexer.transcripts.claude import ClaudeAdapter
 from indexer.transcripts.codex import CodexAdapter
@@ -28,6 +29,7 @@ from tests.indexer.transcripts.records import (
     user,
 )  # fmt: skip
 
+pytestmark = pytest.mark.usefixtures("resume_short_logs")
 ONE = id_of(1)
 CLAUDE = [
     {"type": "custom-title", "customTitle": "Uploader"},
@@ -107,6 +109,20 @@ def test_an_unchanged_log_is_not_read_again(case):
     assert (again.resumed, again.bytes_read, again.session) == (True, 0, first.session)
 
 
+def test_a_short_log_that_has_grown_is_read_anew(case, monkeypatch):
+    """What would have to be kept of all short logs is a third of the index."""
+    reader, path, data = case
+    monkeypatch.setattr(reading, "RESUME_BYTES", len(data))
+    path.write_bytes(data[:-9])
+    before = reader.read(path)
+    path.write_bytes(data)
+
+    grown = reader.read(path, before.checkpoint)
+
+    assert (before.checkpoint.state, grown.resumed, grown.bytes_read) == (b"", False, len(data))
+    assert reader.read(path, grown.checkpoint).resumed
+
+
 @pytest.mark.parametrize("change", ["truncated", "head", "tail", "replaced", "emptied"])
 def test_a_log_that_is_not_what_was_read_is_read_anew(case, change):
     reader, path, data = case
@@ -155,13 +171,13 @@ def test_broken_lines_are_reported_with_path_and_number_once(case):
     assert [(one.path, one.number) for one in after.broken] == [(path, len(lines) + 2)]
 
 
-@pytest.mark.parametrize("state", [b"", b"nonsense"])
-def test_a_state_that_cannot_be_used_means_reading_anew(case, state):
+@pytest.mark.parametrize("kept_state", [b"", b"nonsense"])
+def test_a_state_that_cannot_be_used_means_reading_anew(case, kept_state):
     reader, path, data = case
     path.write_bytes(data)
     kept = reader.read(path).checkpoint
 
-    outcome = reader.read(path, Checkpoint(kept.offset, kept.lines, kept.probe, state))
+    outcome = reader.read(path, Checkpoint(kept.offset, kept.lines, kept.probe, kept_state))
 
     assert (outcome.resumed, outcome.bytes_read) == (False, len(data))
 
