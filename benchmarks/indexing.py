@@ -67,15 +67,12 @@ def measure(sample: int) -> dict[str, Any]:
     paths = [file.path for agent in AGENTS for file in agent.discover()]
     megabytes = sum(path.stat().st_size for path in paths) / 1e6
     _only_decode(paths)  # from here on everybody finds the files in memory
-    decoding = _worked()
-    _only_decode(paths)
-    decoding = _worked() - decoding
     baseline = min(_seconds(lambda: _only_decode(paths)) for _ in range(BASELINE_RUNS))
 
     store = SqliteStore(index_db())
-    started, worked = time.perf_counter(), _worked()
+    started = time.perf_counter()
     report = complete(store, AGENTS, None, patience=0.0)
-    reading, worked = time.perf_counter() - started, _worked() - worked
+    reading = time.perf_counter() - started
     memory = _peak()
     # Both before and after, since other work on the machine comes and goes.
     baseline = min(baseline, *(_seconds(lambda: _only_decode(paths)) for _ in range(BASELINE_RUNS)))
@@ -90,8 +87,6 @@ def measure(sample: int) -> dict[str, Any]:
         "chunks": counts.chunks,
         "orjson_seconds": baseline,
         "reading_seconds": reading,
-        "orjson_cpu_seconds": decoding,
-        "reading_cpu_seconds": worked,
         "reading_peak_mb": memory,
         "tables_mb": _tables(store),
     }
@@ -108,7 +103,7 @@ def _tables(store: Any) -> dict[str, float]:
         "SELECT coalesce(tbl_name, name), sum(pgsize) / 1e6 FROM dbstat LEFT JOIN sqlite_schema USING (name) GROUP BY 1"
     )
     for name, size in rows:
-        table = next((whole for whole in ("chunk_words", "session_words", "chunk_vectors") if whole in name), name)
+        table = next((whole for whole in ("chunk_words", "session_words", "vector_blocks") if whole in name), name)
         sizes[table] = sizes.get(table, 0.0) + size
     return dict(sorted(sizes.items(), key=lambda item: -item[1]))
 
@@ -178,11 +173,6 @@ def _seconds(work: Any) -> float:
     return time.perf_counter() - started
 
 
-def _worked() -> float:
-    """Processor time of this process and of those that it has started and that have ended."""
-    return sum(os.times()[:4])
-
-
 def _peak() -> float:
     """The most memory that this process has had, in MB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -213,9 +203,6 @@ def _rows(figures: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     reading = figures["reading_seconds"]
     speed = f"{reading:.2f} s, {megabytes / reading:,.1f} MB/s"
     yield "logs to words and exports", speed, f"{baseline / reading:.3f} of decoding"
-    # Says more than the clock where the machine has other work.
-    decoding, worked = figures["orjson_cpu_seconds"], figures["reading_cpu_seconds"]
-    yield "  processor time, children's too", f"{worked:.2f} s", f"{decoding / worked:.3f} of decoding"
     yield "  peak memory", f"{figures['reading_peak_mb']:.0f} MB", ""
     listing, unchanged = figures["listing_seconds"], figures["unchanged_many_seconds"]
     yield f"listing {figures['many_logs']:,} small logs", f"{listing * 1e3:.1f} ms", ""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from indexer import chunks, readers, redact
+from indexer import chunks, redact
 from indexer.embedding import Embedder
 from indexer.markdown import EXPORT_VERSION, export_names, export_path, to_markdown, write_export
 from indexer.pieces import Piece, pieces_of
@@ -52,16 +51,6 @@ class Report:
     embedded: int = 0
     waiting: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A log ready to be stored: what reading it gave, and its session's export."""
-
-    reading: Reading
-    bytes_read: int
-    document: Document | None = None
-    markdown: str = ""
 
 
 def changed_logs(store: Store, adapters: Iterable[AgentAdapter], report: Report) -> list[LogFile]:
@@ -107,22 +96,21 @@ def read_logs(
     """
     started = time.perf_counter()
     done = 0
-    with closing(_prepared_ahead(store, files)) as prepared_logs:
-        for file, prepared in prepared_logs:
-            if done and deadline is not None and time.monotonic() >= deadline:
-                break
-            if progress:
-                progress("reading", done, len(files))
-            try:
-                _read_log(store, file, report, prepared)
-            except OSError as error:
-                report.failed[str(file.path)] = str(error)
-                log.warning("cannot read %s: %s", file.path, error)
-            except Exception as error:  # one odd log must never keep all others out of the index
-                report.failed[str(file.path)] = f"{type(error).__name__}: {error}"
-                log.exception("cannot index %s", file.path)
-                store.save(Reading(file, VERSION, _NOTHING, skipped="could not be indexed"), None)
-            done += 1
+    for number, file in enumerate(files):
+        if number and deadline is not None and time.monotonic() >= deadline:
+            break
+        if progress:
+            progress("reading", number, len(files))
+        try:
+            _read_log(store, file, report)
+        except OSError as error:
+            report.failed[str(file.path)] = str(error)
+            log.warning("cannot read %s: %s", file.path, error)
+        except Exception as error:  # one odd log must never keep all others out of the index
+            report.failed[str(file.path)] = f"{type(error).__name__}: {error}"
+            log.exception("cannot index %s", file.path)
+            store.save(Reading(file, VERSION, _NOTHING, skipped="could not be indexed"), None)
+        done += 1
     if progress:
         progress("reading", done, len(files))
     report.seconds["reading"] = report.seconds.get("reading", 0.0) + time.perf_counter() - started
@@ -165,65 +153,32 @@ def _waiting(store: Store) -> int:
     return counts.chunks - counts.embedded
 
 
-def _prepared_ahead(store: Store, files: Sequence[LogFile]) -> Generator[tuple[LogFile, Prepared | None], None, None]:
-    """The logs in order, where there is much to read with what children have made of them already."""
-    children = readers.children_for(sum(file.size for file in files))
-    questions = ((file, store.checkpoint(file.location, VERSION)) for file in files)
-    if not children:
-        yield from ((file, None) for file in files)
-        return
-    with closing(readers.ahead(__name__, "serve", questions, children)) as answers:
-        yield from zip(files, answers, strict=True)
-
-
-def serve() -> None:
-    """Prepare logs for another process."""
-    readers.serve(lambda question: prepare(*question))
-
-
-def prepare(
-    file: LogFile, checkpoint: Checkpoint | None, repo_root_of: Callable[[Session], str] | None = None
-) -> Prepared:
-    """Read a log and make of its session what is stored. `repo_root_of` knows where it was found before.
-
-    Raises:
-        OSError: the log cannot be read.
-    """
-    result = adapter(file.agent).read(file.path, checkpoint)
+def _read_log(store: Store, file: LogFile, report: Report) -> None:
+    result = adapter(file.agent).read(file.path, store.checkpoint(str(file.path), VERSION))
+    report.read += 1
+    report.resumed += result.resumed
+    report.bytes_read += result.bytes_read
+    report.broken_lines += len(result.broken)
+    _log_broken(result.broken)
     reading = Reading(file, VERSION, result.checkpoint, result.skipped, result.broken, result.resumed)
     if result.session is None:
-        return Prepared(reading, result.bytes_read)
-    document, pieces = document_of(result.session, repo_root_of(result.session) if repo_root_of else "")
-    markdown = to_markdown(result.session, pieces, document.project.root if document.project.git else "")
-    return Prepared(reading, result.bytes_read, document, markdown)
-
-
-def _read_log(store: Store, file: LogFile, report: Report, prepared: Prepared | None) -> None:
-    def repo_root_of(session: Session) -> str:
-        """The repository that this session was found in when it was read before."""
-        known = store.session(session.agent, session.session_id)
-        return known.repo_root if known and known.cwd == session.cwd else ""
-
-    document = prepared.document if prepared else None
-    if prepared is None or (document and not document.project.git and repo_root_of(document.session)):
-        prepared = prepare(file, store.checkpoint(file.location, VERSION), repo_root_of)
-        document = prepared.document
-    reading = prepared.reading
-    report.read += 1
-    report.resumed += reading.resumed
-    report.bytes_read += prepared.bytes_read
-    report.broken_lines += len(reading.broken)
-    _log_broken(reading.broken)
-    if document is None:
-        report.skipped[reading.skipped] = report.skipped.get(reading.skipped, 0) + 1
+        report.skipped[result.skipped] = report.skipped.get(result.skipped, 0) + 1
         store.save(reading, None)
         return
-    export = export_path(file.agent, document.session.session_id)
+    session = result.session
+    document, pieces = document_of(session, _repo_root_of(store, session))
 
-    def publish() -> None:
-        report.exported += write_export(export, prepared.markdown)
+    def export() -> None:
+        markdown = to_markdown(session, pieces, document.project.root if document.project.git else "")
+        report.exported += write_export(export_path(file.agent, session.session_id), markdown)
 
-    report.sessions += store.save(reading, document, publish)
+    report.sessions += store.save(reading, document, export)
+
+
+def _repo_root_of(store: Store, session: Session) -> str:
+    """The repository that this session was found in when it was read before."""
+    known = store.session(session.agent, session.session_id)
+    return known.repo_root if known and known.cwd == session.cwd else ""
 
 
 def document_of(session: Session, repo_root: str = "") -> tuple[Document, tuple[Piece, ...]]:
@@ -233,8 +188,7 @@ def document_of(session: Session, repo_root: str = "") -> tuple[Document, tuple[
     """
     pieces = pieces_of(session, redact.redact)
     resolved, project = _place_of(session.cwd, repo_root)
-    turns, prompts = len(session.turns), sum(turn.prompt for turn in session.turns)
-    session = replace(session, title=_title(session), turns=())
+    session = replace(session, title=_title(session))
     words = Words(
         title=session.title,
         asked="\n".join(piece.text for piece in pieces if piece.role == "user"),
@@ -242,7 +196,7 @@ def document_of(session: Session, repo_root: str = "") -> tuple[Document, tuple[
         actions="\n".join(piece.text for piece in pieces if piece.role == "action"),
         symbols=redact.redact(" ".join(session.symbols)),
     )
-    return Document(session, turns, prompts, project, resolved, chunks.chunk(pieces, session.root_id), words), pieces
+    return Document(session, project, resolved, chunks.chunk(pieces, session.root_id), words), pieces
 
 
 def _title(session: Session) -> str:

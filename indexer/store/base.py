@@ -25,11 +25,9 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A session ready to be stored: its turns are only counted, since their words are in the chunks."""
+    """A session ready to be stored."""
 
     session: Session
-    turns: int
-    prompts: int
     project: Project
     resolved_cwd: str
     chunks: tuple[Chunk, ...]

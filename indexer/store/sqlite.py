@@ -128,7 +128,7 @@ class SqliteStore(StoreReading):
             part, str(session.source_path), session.cwd, document.resolved_cwd,
             document.project.root if document.project.git else "", session.git_branch, session.title, session.version,
             session.started, session.last_activity, session.origin, session.parent_id, session.root_id,
-            document.turns, document.prompts, session.token_estimate, session.compactions,
+            len(session.turns), sum(turn.prompt for turn in session.turns), session.token_estimate, session.compactions,
         )  # fmt: skip
         settings = ", ".join(f"{name} = ?" for name in _SESSION_COLUMNS)
         self.db.execute(f"UPDATE sessions SET {settings} WHERE id = ?", (*values, row))  # noqa: S608 - constant names
