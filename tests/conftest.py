@@ -8,8 +8,6 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from indexer.transcripts import lines
-
 #: Variables with these beginnings steer us, the agents, git, make or the terminal; the tests that need one set it.
 FOREIGN = (
     "ANTHROPIC_",
@@ -62,9 +60,3 @@ def home(tmp_path_factory, monkeypatch) -> Path:
     folder = tmp_path_factory.mktemp("home")
     move_into(folder, monkeypatch)
     return folder
-
-
-@pytest.fixture
-def resume_short_logs(monkeypatch):
-    """Logs of a few lines are gone on with as long ones are."""
-    monkeypatch.setattr(lines, "RESUME_BYTES", 0)

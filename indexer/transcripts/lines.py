@@ -7,6 +7,7 @@ import json
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator
 from operator import attrgetter
 from pathlib import Path
@@ -25,9 +26,9 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 MAX_BROKEN = 10_000
 #: How many bytes before the checkpoint must be unchanged for a log to count as "only grown".
 PROBE_BYTES = 4096
-#: Logs shorter than this are read anew when they have grown, which takes a few hundredths of a second: what would be
-#: kept of all of them is a third of the index.
-RESUME_BYTES = 2 << 20
+#: Of logs shorter than this that nobody has written to for so long, nothing is kept to go on with: they hardly ever
+#: grow, reading one anew takes a few hundredths of a second, and the states of all of them are a third of the index.
+RESUME_BYTES, RESUME_SECONDS = 2 << 20, 7 * 86_400
 #: How much of a log is read to list it.
 GLANCE_BYTES = 256 * 1024
 
@@ -64,14 +65,17 @@ class LineReader:
         self.lines = lines
         self.broken: list[BrokenLine] = []
         self.bytes_read = 0
+        self._written = 0.0
 
     @property
     def worth_resuming(self) -> bool:
-        """Whether what was read should be kept: it is much, or it has broken lines, to be reported once."""
-        return self.start > 0 or self.offset >= RESUME_BYTES or bool(self.broken)
+        """Whether what was read should be kept: the log may grow, is long, or has broken lines, to be reported once."""
+        long = self.start > 0 or self.offset >= RESUME_BYTES or bool(self.broken)
+        return long or time.time() - self._written < RESUME_SECONDS
 
     def __iter__(self) -> Iterator[Line]:
         with open_regular(self.path) as file:
+            self._written = os.fstat(file.fileno()).st_mtime
             number = self.lines if _stands_within_a_line(file, self.offset) else self.lines + 1
             while raw := file.readline(MAX_LINE_BYTES):
                 size = len(raw)

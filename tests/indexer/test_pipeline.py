@@ -93,7 +93,6 @@ assert len(stats) == len(set(stats)) == 20, stats
     subprocess.run([sys.executable, "-c", script], check=True, cwd=root)
 
 
-@pytest.mark.usefixtures("resume_short_logs")
 def test_only_what_was_added_is_read_again(store):
     path = claude_log(ONE, "/work/a", "first", "answer")
     run(store)
@@ -266,7 +265,6 @@ def test_logs_that_are_merely_elsewhere_are_not_gone(store, monkeypatch, tmp_pat
     assert store.session("codex", TWO).path
 
 
-@pytest.mark.usefixtures("resume_short_logs")
 def test_a_staged_copy_is_no_second_session_and_takes_over_at_once_when_the_original_goes(store):
     original = claude_log(ONE, "/work/a", "first", "answer")
     copy = claude_log(ONE, "/work/a", "first", "answer", folder="-work-zzz")

@@ -18,8 +18,6 @@ from tests.indexer.transcripts.records import (
     texts,
 )  # fmt: skip
 
-pytestmark = pytest.mark.usefixtures("resume_short_logs")
-
 
 def exchange(text: str, ordinal: int) -> list[object]:
     return [message("user", text, ordinal), message("assistant", f"done {text}", ordinal + 1)]

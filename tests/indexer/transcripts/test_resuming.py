@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.transcripts import lines as reading
 from indexer.transcripts.base import AgentAdapter, Checkpoint
 from indexer.transcripts.claude import ClaudeAdapter
 from indexer.transcripts.codex import CodexAdapter
@@ -29,7 +29,6 @@ from tests.indexer.transcripts.records import (
     user,
 )  # fmt: skip
 
-pytestmark = pytest.mark.usefixtures("resume_short_logs")
 ONE = id_of(1)
 CLAUDE = [
     {"type": "custom-title", "customTitle": "Uploader"},
@@ -109,11 +108,11 @@ def test_an_unchanged_log_is_not_read_again(case):
     assert (again.resumed, again.bytes_read, again.session) == (True, 0, first.session)
 
 
-def test_a_short_log_that_has_grown_is_read_anew(case, monkeypatch):
+def test_a_short_log_that_grows_after_a_long_time_is_read_anew(case):
     """What would have to be kept of all short logs is a third of the index."""
     reader, path, data = case
-    monkeypatch.setattr(reading, "RESUME_BYTES", len(data))
     path.write_bytes(data[:-9])
+    os.utime(path, (0, 0))
     before = reader.read(path)
     path.write_bytes(data)
 
