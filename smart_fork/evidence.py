@@ -13,7 +13,7 @@ from smart_fork.found import Query
 from smart_fork.query import terms_of
 from smart_fork.ranking import Coverage, Evidence
 
-NEAREST_CHUNKS = 1000
+NEAREST_CHUNKS = 400
 WORD_CHUNKS = 400
 WORD_SESSIONS = 200
 #: The best sessions and chunks by their words, of which is asked how much of the intent they have.

@@ -8,6 +8,7 @@ The points were fitted on labelled queries, half of them asked where no answer i
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -104,10 +105,11 @@ def scores(
     best: dict[str, float] = {}
     for session, one in weighed.items():
         best[families[session]] = max(one.lead, best.get(families[session], -math.inf))
-    rivals = dict(sorted(best.items(), key=lambda item: -item[1])[:RIVALS])
+    rivals = {family: math.exp(best[family]) for family in heapq.nlargest(RIVALS, best, key=best.__getitem__)}
+    all_rivals = sum(rivals.values())
     found = {}
     for session, one in weighed.items():
-        others = sum(math.exp(lead) for family, lead in rivals.items() if family != families[session])
+        others = max(0.0, all_rivals - rivals.get(families[session], 0.0))
         against = one.nothing + math.log1p(others)
         found[session] = Score(1 / (1 + math.exp(against - sum(one.points))), one.points, against)
     return found
