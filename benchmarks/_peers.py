@@ -2,6 +2,9 @@
 
 Each is asked in the way that suits it best: a tool that understands sentences gets the sentence, one that takes FTS5
 syntax the telling words joined by OR, one that has only AND the words as a person would type them.
+
+Not compared, since after an installation by pip they cannot be asked from a script: claude-code-log (writes pages, does
+not search), aichat (its search is a Rust program of its own), claude-session-search (a web page), qmd (npm, Node 22).
 """
 
 from __future__ import annotations
@@ -81,7 +84,8 @@ def _in_project(question: Question, *option: str) -> Arguments:
 
 def _logs(question: Question, place: Place) -> Arguments:
     if question.project:  # Codex's logs are not kept by project
-        return [str(place.home / ".claude/projects" / question.slug)]
+        folder = place.home / ".claude/projects" / question.slug
+        return [str(folder if folder.is_dir() else place.state)]
     return [str(place.home / ".claude/projects"), str(place.home / ".codex/sessions")]
 
 

@@ -82,6 +82,7 @@ def main() -> None:
         figures = {
             "queries": len(bench.queries),
             "of_queries": len(queries),
+            "claude_queries": sum(any(one["agent"] == "claude" for one in query["gold"]) for query in bench.queries),
             "logs": sum(1 for _ in (laid_out / "home").rglob("*.jsonl")),
             "peers": [measure(peer, bench) for peer in PEERS],
         }
@@ -249,6 +250,12 @@ def rows(figures: dict[str, Any]) -> list[list[str]]:
 COLUMNS = ("tool", "index", "all: hit@1", "hit@5", "answer", "project: hit@1", "hit@5", "answer")
 
 
+def footnote(figures: dict[str, Any]) -> str:
+    """What the mark of some tools means."""
+    answerable = f"{figures['claude_queries']} of these {figures['queries']} queries"
+    return f"¹ reads Claude Code's logs only, which have the answer to {answerable}."
+
+
 def show(figures: dict[str, Any]) -> None:
     """The figures as a table."""
     asked = f"{figures['queries']} of {figures['of_queries']} labelled queries"
@@ -259,7 +266,9 @@ def show(figures: dict[str, Any]) -> None:
         table.add_row(*row)
     console = Console(width=140)
     console.print(table)
-    console.print("¹ reads Claude's logs only. Other tools: --install.")
+    console.print(footnote(figures))
+    if any(peer["status"] == "not installed" for peer in figures["peers"]):
+        console.print("--install --tools DIR installs the others.")
 
 
 if __name__ == "__main__":
