@@ -153,7 +153,8 @@ def peers(figures: dict[str, Any]) -> list[str]:
     return [
         f"{figures['logs']} logs; {figures['queries']} of {figures['of_queries']} labelled queries, asked everywhere",
         "and in their project, of each tool in the way that suits it best (`benchmarks/_peers.py`). An answer is the",
-        "median of whole processes.",
+        "median of whole processes. The weights of smart-fork's ranking were found with these queries; the other tools",
+        "have never seen them.",
         "",
         *table(COLUMNS, peers_rows(figures)),
         "",
