@@ -10,10 +10,10 @@ override INTENT := $(value INTENT)
 override PROJECT := $(value PROJECT)
 export INTENT PROJECT
 
-.PHONY: help run test check bench clean
+.PHONY: help run test check bench bench-report clean
 
 help: ## list these targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
 run: $(STAMP) ## the main job: INTENT="what you want to do" [PROJECT=dir]; without an intent, on example sessions
 	@if [ -z "$$INTENT" ]; then exec $(BIN)/smart-fork demo; fi; \
@@ -34,6 +34,18 @@ check: $(STAMP) ## imports, lint, format, types
 BENCH ?= [!_]*
 bench: $(STAMP) ## speed and retrieval quality; BENCH=retrieval for one of them, ARGS goes to it
 	@for script in benchmarks/$(BENCH).py; do echo "== $$script"; $(BIN)/python "$$script" $(ARGS) || exit; done
+
+# What was measured once is drawn again without being measured again; `make clean` forgets it.
+FIGURES := $(patsubst %,build/bench/%.json,retrieval search_speed serving indexing peers)
+bench-report: $(STAMP) $(FIGURES) ## docs/benchmarks.md with plots; what is not in build/bench yet is measured, on ARGS=corpus
+	@$(BIN)/python -c 'import matplotlib' 2>/dev/null || \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(BIN)/python benchmarks/_report.py
+
+build/bench/search_speed.json: override ARGS := # it makes its own data
+build/bench/%.json: | $(STAMP)
+	@mkdir -p $(@D)
+	$(BIN)/python benchmarks/$*.py $(ARGS) --json $@
 
 clean: ## remove .venv and whatever the tools left behind
 	rm -rf .venv build dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -1,6 +1,6 @@
 """Start of the MCP server and time of an answer, beside a bare MCP server measured in the same run.
 
-    python benchmarks/serving.py [CORPUS] [--runs N]
+    python benchmarks/serving.py [CORPUS] [--runs N] [--json FILE]
 
 Without CORPUS (see benchmarks/retrieval.py) the searches are timed on the demo's sessions.
 """
@@ -88,12 +88,15 @@ def main() -> None:
     parser.add_argument("corpus", type=Path, nargs="?")
     parser.add_argument("--home", type=Path, help="keep the index here (SMART_FORK_HOME)")
     parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--json", type=Path, help="write the figures here as well")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="smart-fork-bench-") as folder:
         environment, intent, project = _machine(arguments.corpus, arguments.home, Path(folder))
         ours = [sys.executable, "-m", "smart_fork", "mcp"]
-        _starts(ours, environment, arguments.runs)
-        _answers(ours, environment, intent, project, arguments.runs)
+        figures = _starts(ours, environment, arguments.runs)
+        figures |= _answers(ours, environment, intent, project, arguments.runs)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
 
 
 def _machine(corpus: Path | None, state: Path | None, folder: Path) -> tuple[dict[str, str], str, str]:
@@ -115,7 +118,7 @@ def _machine(corpus: Path | None, state: Path | None, folder: Path) -> tuple[dic
     return environment, intent, project
 
 
-def _starts(argv: list[str], environment: dict[str, str], runs: int) -> None:
+def _starts(argv: list[str], environment: dict[str, str], runs: int) -> dict[str, float]:
     commands = {"smart-fork mcp": argv, "a bare MCP server": [sys.executable, "-c", BARE]}
     measured: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
     for _ in range(runs + 1):  # the first round warms the caches
@@ -132,9 +135,10 @@ def _starts(argv: list[str], environment: dict[str, str], runs: int) -> None:
     for number, what, unit in ((0, "start to tools/list", "s"), (1, "resident then", "MB")):
         ratio = ours[number] / bare[number]
         print(f"{what}: smart-fork {ours[number]:.2f} {unit}, a bare MCP server {bare[number]:.2f}, ratio {ratio:.2f}")
+    return {"start_seconds": ours[0], "bare_start_seconds": bare[0], "start_mb": ours[1], "bare_start_mb": bare[1]}
 
 
-def _answers(argv: list[str], environment: dict[str, str], intent: str, project: str, runs: int) -> None:
+def _answers(argv: list[str], environment: dict[str, str], intent: str, project: str, runs: int) -> dict[str, float]:
     command = [sys.executable, "-m", "smart_fork", "find", intent, "--project", project, "--json"]
     cold = _median(lambda: subprocess.run(command, env=environment, check=True, capture_output=True), 3)
     print(f"find, cold process: {cold:.2f} s")
@@ -143,10 +147,13 @@ def _answers(argv: list[str], environment: dict[str, str], intent: str, project:
     arguments = {"intent": intent, "project_path": project, "agent_type": "both"}
     started = time.perf_counter()
     first = client.request("tools/call", name="smart_fork", arguments=arguments)["structuredContent"]["search_mode"]
-    print(f"smart_fork over MCP, first call: {time.perf_counter() - started:.2f} s ({first})")
+    first_seconds = time.perf_counter() - started
+    print(f"smart_fork over MCP, first call: {first_seconds:.2f} s ({first})")
     warm = _median(lambda: client.request("tools/call", name="smart_fork", arguments=arguments), runs)
-    print(f"smart_fork over MCP, warm: {warm * 1000:.0f} ms; resident {client.resident():.0f} MB")
+    resident = client.resident()
+    print(f"smart_fork over MCP, warm: {warm * 1000:.0f} ms; resident {resident:.0f} MB")
     client.close()
+    return {"cold_seconds": cold, "first_seconds": first_seconds, "warm_seconds": warm, "resident_mb": resident}
 
 
 def _median(work: Callable[[], Any], runs: int) -> float:

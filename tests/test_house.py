@@ -74,7 +74,7 @@ def test_the_changelog_begins_with_the_version_of_the_package():
 
 def test_every_dependency_is_pinned():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = project["dependencies"] + project["optional-dependencies"]["dev"]
+    wanted = [need for needs in (project["dependencies"], *project["optional-dependencies"].values()) for need in needs]
     pins = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
 
     assert [] == [need for need in wanted if re.split(r"[^\w-]", need)[0].lower() not in pins]

@@ -1,0 +1,171 @@
+"""What the benchmarks have written as JSON -> docs/benchmarks.md and its plots. `make bench-report` runs it.
+
+    python benchmarks/_report.py [FOLDER] [--into DOCS]
+
+FOLDER (build/bench) has one JSON a benchmark. Nothing is measured here: a section without its JSON says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from indexing import _rows as indexing_rows
+from peers import COLUMNS, footnote
+from peers import rows as peers_rows
+
+ROOT = Path(__file__).resolve().parent.parent
+#: Benchmark, heading, and what its plot shows.
+SECTIONS = {
+    "retrieval": ("Is the right session found?", "hit@1 and hit@5 by kind of query and way of searching"),
+    "search_speed": ("How long does a search take?", "time of a search against the size of the index"),
+    "serving": ("How long does a person or an agent wait?", ""),
+    "indexing": ("How fast is the index made?", "MB/s of reading and chunks/s of embedding"),
+    "peers": ("Beside other tools", "quality, time of an answer and time to index, by tool"),
+}
+
+Row = Sequence[str]
+
+
+def main() -> None:
+    """Read, draw, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?", default=ROOT / "build/bench")
+    parser.add_argument("--into", type=Path, default=ROOT / "docs")
+    arguments = parser.parse_args()
+    print(report(arguments.folder, arguments.into))
+
+
+def report(folder: Path, docs: Path) -> Path:
+    """Write ``benchmarks.md`` and ``benchmarks/*.png`` into `docs` from the JSON files in `folder`."""
+    import _charts
+
+    plots = docs / "benchmarks"
+    plots.mkdir(parents=True, exist_ok=True)
+    text = [
+        "# Benchmarks",
+        "",
+        f"Written by `make bench-report`. {os.cpu_count()} cores, {platform.system()}, {platform.machine()}, no GPU.",
+        "Absolute figures move between machines and with what else runs there; ratios, measured in one run, hardly do.",
+    ]
+    for name, (heading, picture) in SECTIONS.items():
+        text += ["", f"## {heading}", ""]
+        file, plot = folder / f"{name}.json", plots / f"{name}.png"
+        if not file.is_file():
+            plot.unlink(missing_ok=True)
+            text += [f"Not measured (`benchmarks/{name}.py`)."]
+            continue
+        figures = json.loads(file.read_text(encoding="utf-8"))
+        if picture:
+            getattr(_charts, f"draw_{name}")(figures, plot)
+            text += [f"![{picture}](benchmarks/{plot.name})", ""]
+        text += TABLES[name](figures)
+    page = docs / "benchmarks.md"
+    page.write_text("\n".join(text) + "\n", encoding="utf-8")
+    return page
+
+
+def table(header: Row, rows: Iterable[Row], *, right_from: int = 1) -> list[str]:
+    """A Markdown table; columns from `right_from` on are aligned to the right."""
+    rule = ["---" if number < right_from else "--:" for number in range(len(header))]
+    lines = ([cell.strip().replace("|", r"\|") for cell in row] for row in (header, rule, *rows))
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+def retrieval(figures: dict[str, Any]) -> list[str]:
+    """Hit rates."""
+    rows = [
+        [*way.split(), kind, f"{one['queries']}", *(f"{one[name]:.3f}" for name in ("hit@1", "hit@5", "mrr"))]
+        for way, kinds in figures["figures"].items()
+        for kind, one in sorted(kinds.items())
+    ]
+    return [
+        f"{figures['queries']} labelled queries, asked in their project (scoped) and everywhere (global).",
+        "",
+        *table(("scope", "mode", "kind", "queries", "hit@1", "hit@5", "MRR"), rows, right_from=3),
+    ]
+
+
+def search_speed(figures: dict[str, Any]) -> list[str]:
+    """Warm searches by size, with their ratios; then a cold process and the memory of the server."""
+    import _charts
+
+    sizes = figures.get("sizes", [])
+
+    def cells(key: str, cell: Callable[[Any], str]) -> list[str]:
+        return [cell(one[key]) if one.get(key) is not None else "" for one in sizes]
+
+    rows = [[label, *cells(key, _milliseconds)] for key, label in _charts.SEARCHES.items()]
+    for label, above, below in (
+        ("ratio: search in a repository / embedding", "scoped_ms", "embedding_ms"),
+        ("ratio: search in all / exact scan", "global_ms", "scan_ms"),
+        ("ratio: nearest vectors / exact scan", "nearest_ms", "scan_ms"),
+    ):
+        both = [(one.get(above), one.get(below)) for one in sizes]
+        rows.append([label, *(f"{up['p50'] / down['p50']:.2f}" if up and down else "" for up, down in both)])
+    rows += [
+        ["share of the truly nearest that are found", *cells("recall", "{:.3f}".format)],
+        ["bytes a vector", *cells("bytes_a_vector", "{:,.0f}".format)],
+        ["bytes a chunk, with words and text", *cells("bytes_a_chunk", "{:,.0f}".format)],
+    ]
+    header = ["p50 (p95)", *(f"{one['chunks']:,} chunks" for one in sizes)]
+    text = ["Synthetic indexes; one process, warm.", "", *table(header, (row for row in rows if any(row[1:])))]
+    if cold := figures.get("cold"):
+        told = f"A cold `smart-fork find` over {cold['chunks']:,} chunks takes {cold['find_s']:.2f} s"
+        text += ["", f"{told}: {cold['ratio']:.2f} times a process that loads NumPy and SQLite and asks for the words."]
+    if memory := figures.get("memory_mb"):
+        told = f"The MCP server over {memory['chunks']:,} chunks has {memory['mcp_before']:.0f} MB resident"
+        text += ["", f"{told} before its first search and {memory['mcp_after']:.0f} MB after it."]
+    return text
+
+
+def _milliseconds(times: dict[str, float]) -> str:
+    return f"{times['p50']:.1f} ({times['p95']:.1f}) ms" if "p95" in times else f"{times['p50']:.1f} ms"
+
+
+def serving(figures: dict[str, Any]) -> list[str]:
+    """Start, beside a bare server, and answers."""
+    rows = []
+    for label, key, unit in (("start to tools/list", "start_seconds", "s"), ("resident then", "start_mb", "MB")):
+        ours, bare = figures[key], figures[f"bare_{key}"]
+        rows.append([f"MCP server, {label}", f"{ours:.2f} {unit}", f"{bare:.2f} {unit}", f"{ours / bare:.2f}"])
+    rows += [
+        ["`smart-fork find`, cold process", f"{figures['cold_seconds']:.2f} s", "", ""],
+        ["MCP tool `smart_fork`, first call", f"{figures['first_seconds']:.2f} s", "", ""],
+        ["MCP tool `smart_fork`, warm", f"{figures['warm_seconds'] * 1e3:.0f} ms", "", ""],
+        ["resident after it", f"{figures['resident_mb']:.0f} MB", "", ""],
+    ]
+    return table(("", "smart-fork", "a bare MCP server", "ratio"), rows)
+
+
+def indexing(figures: dict[str, Any]) -> list[str]:
+    """As the benchmark itself prints it."""
+    return table(("", "", "ratio"), indexing_rows(figures))
+
+
+def peers(figures: dict[str, Any]) -> list[str]:
+    """As the benchmark itself prints it."""
+    return [
+        f"{figures['logs']} logs; {figures['queries']} of {figures['of_queries']} labelled queries, asked everywhere",
+        "and in their project, of each tool in the way that suits it best (`benchmarks/_peers.py`). An answer is the",
+        "median of whole processes. The weights of smart-fork's ranking were found with these queries; the other tools",
+        "have never seen them.",
+        "",
+        *table(COLUMNS, peers_rows(figures)),
+        "",
+        footnote(figures),
+    ]
+
+
+TABLES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
+    "retrieval": retrieval, "search_speed": search_speed, "serving": serving, "indexing": indexing, "peers": peers,
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""``smart-fork find`` without a model: words alone. A row of benchmarks/peers.py.
+
+python benchmarks/_words_only.py INTENT [PROJECT]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from smart_fork.finding import Engine, Request, find
+
+
+class NoModel:
+    """An embedder that is not there."""
+
+    model = ""
+    dimensions = 384
+
+    def embed(self, texts: Sequence[str]) -> NoReturn:
+        """Always fails."""
+        raise RuntimeError(f"no model for {len(texts)} texts")
+
+
+if __name__ == "__main__":
+    project = sys.argv[2] if len(sys.argv) > 2 else None
+    request = Request(
+        sys.argv[1], agent_type="both", project_path=project, all_projects=project is None, include_automated=True
+    )
+    answer = find(request, Engine(NoModel(), embed_seconds=0))
+    assert answer["search_mode"] == "lexical", answer["search_mode"]
+    print(json.dumps(answer))

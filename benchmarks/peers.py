@@ -1,0 +1,275 @@
+"""smart-fork beside other tools on the same logs: time to index, time of an answer (whole process), hit@1 and hit@5.
+
+    python benchmarks/peers.py CORPUS [--quick] [--queries N] [--home DIR | --vectors] [--tools DIR] [--install]
+                               [--json FILE]
+
+CORPUS as in benchmarks/retrieval.py. Tools are looked for in --tools and on PATH; --install puts the missing ones into
+--tools (or a temporary folder) with pip. A tool that writes gets a copy of the home. smart-fork searches by meaning
+only with --vectors, or where --home has an index with vectors already: making them takes minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from _peers import OURS_HYBRID, PEERS, Peer, Place, Question
+from retrieval import lay_out
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parent.parent
+QUERIES, QUICK_QUERIES = 40, 12
+INSTALL_SECONDS, INDEX_SECONDS, VECTORS_SECONDS, ANSWER_SECONDS = 300, 300, 1800, 30
+#: A tool that fails this often in a row is given up.
+PATIENCE = 3
+
+
+class PeerFailed(Exception):
+    """A tool did not do its work; the message says how."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all tools are measured with."""
+
+    laid_out: Path
+    queries: list[dict[str, Any]]
+    folder: Path
+    tools: Path
+    install: bool
+    vectors: bool
+    home: Path | None
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("--quick", action="store_true", help=f"ask {QUICK_QUERIES} queries only")
+    parser.add_argument("--queries", type=int, default=QUERIES, help=f"how many, evenly chosen ({QUERIES}); 0 is all")
+    parser.add_argument("--home", type=Path, help="the index with vectors is here, or is to be made here")
+    parser.add_argument("--vectors", action="store_true", help="make the vectors where they are missing")
+    parser.add_argument("--tools", type=Path, help="other tools are, or are to be installed, in this folder")
+    parser.add_argument("--install", action="store_true", help="install the tools that are missing (network)")
+    parser.add_argument("--json", type=Path, help="write the figures here as well")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="smart-fork-bench-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        laid_out = lay_out(arguments.corpus.resolve(), folder)
+        queries = [json.loads(line) for line in (laid_out / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
+        bench = Bench(
+            laid_out,
+            sample(queries, QUICK_QUERIES if arguments.quick else arguments.queries),
+            folder,
+            (arguments.tools or folder / "tools").resolve(),
+            arguments.install,
+            arguments.vectors,
+            arguments.home.resolve() if arguments.home else None,
+        )
+        figures = {
+            "queries": len(bench.queries),
+            "of_queries": len(queries),
+            "claude_queries": sum(any(one["agent"] == "claude" for one in query["gold"]) for query in bench.queries),
+            "logs": sum(1 for _ in (laid_out / "home").rglob("*.jsonl")),
+            "peers": [measure(peer, bench) for peer in PEERS],
+        }
+    show(figures)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+
+
+def sample(queries: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+    """`count` of them, evenly spread; all for 0."""
+    if not 0 < count < len(queries):
+        return queries
+    return [queries[number * len(queries) // count] for number in range(count)]
+
+
+def measure(peer: Peer, bench: Bench) -> dict[str, Any]:
+    """One row: the figures, or why there are none."""
+    print(peer.name, file=sys.stderr)
+    row: dict[str, Any] = {"name": peer.name, "claude_only": peer.claude_only, "status": ""}
+    if peer is OURS_HYBRID and not bench.vectors and not (bench.home and (bench.home / "index.db").exists()):
+        return row | {"status": "not asked for (--vectors, or --home with an index)"}
+    try:
+        program = find(peer, bench)
+        if program is None:
+            return row | {"status": "not installed"}
+        with tempfile.TemporaryDirectory(dir=bench.folder, ignore_cleanup_errors=True) as state:
+            return row | _measure(Running(peer, program, _place(peer, bench, Path(state))), bench)
+    except PeerFailed as failure:
+        return row | {"status": f"failed: {failure}"}
+
+
+def find(peer: Peer, bench: Bench) -> str | None:
+    """The program of `peer`, installed now if that was asked for."""
+    own = bench.tools / peer.program / "bin"
+    program = shutil.which(peer.program, path=f"{own}{os.pathsep}{os.environ.get('PATH', '')}")
+    if program or not (bench.install and peer.package):
+        return program
+    for command in (
+        [sys.executable, "-m", "venv", str(own.parent)],
+        [str(own / "pip"), "install", "--quiet", "--disable-pip-version-check", peer.package],
+    ):
+        run(command, dict(os.environ), bench.folder, INSTALL_SECONDS)
+    return shutil.which(peer.program, path=str(own))
+
+
+def _place(peer: Peer, bench: Bench, state: Path) -> Place:
+    home = bench.laid_out / "home"
+    if peer.package:
+        home = Path(shutil.copytree(home, state / "home", symlinks=True))
+    if peer is OURS_HYBRID and bench.home:
+        state = bench.home
+        state.mkdir(parents=True, exist_ok=True)
+    return Place(home, state)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A tool in its place."""
+
+    peer: Peer
+    program: str
+    place: Place
+
+    def run(self, arguments: Sequence[str], seconds: float) -> str:
+        """What it prints."""
+        kept = {key: value for key, value in os.environ.items() if key in ("PATH", "LANG", "TMPDIR")}
+        environment = kept | {"HOME": str(self.place.home), "PYTHONUTF8": "1"}
+        if not self.peer.package:
+            state = {"SMART_FORK_HOME": str(self.place.state), "SMART_FORK_BACKGROUND": "0"}
+            environment |= state | {"PYTHONPATH": str(ROOT)}
+        return run([self.program, *arguments], environment, self.place.state, seconds)
+
+    def ask(self, question: Question) -> list[str]:
+        """The sessions it names, best first, once each."""
+        printed = self.run(self.peer.ask(question, self.place), ANSWER_SECONDS)
+        return list(dict.fromkeys(self.peer.read(printed)))
+
+
+def _measure(running: Running, bench: Bench) -> dict[str, Any]:
+    peer = running.peer
+    figures: dict[str, Any] = {"index_seconds": None, "scoped": None}
+    try:
+        if peer.index and not (running.place.state / "index.db").exists():
+            started = time.perf_counter()
+            running.run(peer.index(running.place), VECTORS_SECONDS if peer is OURS_HYBRID else INDEX_SECONDS)
+            figures["index_seconds"] = round(time.perf_counter() - started, 2)
+        running.ask(Question("warm up", None))
+        figures["global"] = _asked(running, bench.queries, scoped=False)
+        figures["scoped"] = _asked(running, bench.queries, scoped=True) if peer.scoped else None
+    finally:
+        if peer.stop:
+            running.run(peer.stop, ANSWER_SECONDS)
+    return figures
+
+
+def _asked(running: Running, queries: list[dict[str, Any]], *, scoped: bool) -> dict[str, Any]:
+    ranks, seconds, in_a_row, failed = [], [], 0, 0
+    for query in queries:
+        started = time.perf_counter()
+        try:
+            sessions = running.ask(Question(query["query"], query["project"] if scoped else None))
+            in_a_row = 0
+        except PeerFailed:
+            sessions, failed, in_a_row = [], failed + 1, in_a_row + 1
+            if in_a_row == PATIENCE:
+                raise
+        seconds.append(time.perf_counter() - started)
+        ranks.append(rank(sessions, [answer["session_id"] for answer in query["gold"]]))
+    return {
+        "hit@1": round(sum(one == 1 for one in ranks) / len(ranks), 3),
+        "hit@5": round(sum(0 < one <= 5 for one in ranks) / len(ranks), 3),
+        "answer_seconds": round(statistics.median(seconds), 3),
+        "failed": failed,
+    }
+
+
+def rank(sessions: Sequence[str], gold: Sequence[str]) -> int:
+    """The place of the first right one, from 1; 0 where there is none. Tools may shorten ids."""
+    return next((n for n, shown in enumerate(sessions, 1) if any(one.startswith(shown) for one in gold)), 0)
+
+
+def run(command: Sequence[str], environment: dict[str, str], cwd: Path, seconds: float) -> str:
+    """What `command` prints. It and its children are ended after `seconds`.
+
+    Raises:
+        PeerFailed: it took too long, could not be started, or failed.
+    """
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=environment, cwd=cwd, start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise PeerFailed(str(error)) from error
+    try:
+        printed, complaint = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise PeerFailed(f"no answer after {seconds:.0f} s") from error
+    if process.returncode not in (0, 1):  # 1 is "nothing found" for grep and its kin
+        last = complaint.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
+        raise PeerFailed(f"exit {process.returncode}: {last[0][:80]}")
+    return printed.decode(errors="replace")
+
+
+def rows(figures: dict[str, Any]) -> list[list[str]]:
+    """The cells of the table."""
+    table = []
+    for peer in figures["peers"]:
+        name = peer["name"] + (" ¹" if peer["claude_only"] else "")
+        if peer["status"]:
+            table.append([name, peer["status"], *[""] * 6])
+            continue
+        cells = ["-" if peer["index_seconds"] is None else f"{peer['index_seconds']:.1f} s"]
+        for one in (peer["global"], peer["scoped"]):
+            if one is None:
+                cells += ["not offered", "", ""]
+            else:
+                cells += [f"{one['hit@1']:.2f}", f"{one['hit@5']:.2f}", f"{one['answer_seconds']:.2f} s"]
+        table.append([name, *cells])
+    return table
+
+
+COLUMNS = ("tool", "index", "all: hit@1", "hit@5", "answer", "project: hit@1", "hit@5", "answer")
+
+
+def footnote(figures: dict[str, Any]) -> str:
+    """What the mark of some tools means."""
+    answerable = f"{figures['claude_queries']} of these {figures['queries']} queries"
+    return f"¹ reads Claude Code's logs only, which have the answer to {answerable}."
+
+
+def show(figures: dict[str, Any]) -> None:
+    """The figures as a table."""
+    asked = f"{figures['queries']} of {figures['of_queries']} labelled queries"
+    table = Table(title=f"{figures['logs']} logs; {asked}; answers: median, whole process")
+    for number, name in enumerate(COLUMNS):
+        table.add_column(name, justify="right" if number else "left", overflow="fold")
+    for row in rows(figures):
+        table.add_row(*row)
+    console = Console(width=140)
+    console.print(table)
+    console.print(footnote(figures))
+    if any(peer["status"] == "not installed" for peer in figures["peers"]):
+        console.print("--install --tools DIR installs the others.")
+
+
+if __name__ == "__main__":
+    main()

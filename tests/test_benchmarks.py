@@ -1,0 +1,159 @@
+"""The benchmarks' own parts that decide what their figures mean, and the report that is drawn from them."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import struct
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
+
+RATES = {"queries": 4, "hit@1": 0.5, "hit@5": 0.75, "mrr": 0.6}
+ANSWERS = {"hit@1": 0.25, "hit@5": 0.5, "answer_seconds": 0.12, "failed": 0}
+EXAMPLES = {
+    "retrieval": {
+        "queries": 4,
+        "seconds_a_search": 0.01,
+        "figures": {
+            f"{scope} {mode}": {"all": RATES, "keyword": RATES}
+            for scope in ("scoped", "global")
+            for mode in ("lexical", "vector", "hybrid")
+        },
+    },
+    "search_speed": {
+        "sizes": [
+            {"chunks": size, "scoped_ms": {"p50": 1.5, "p95": 2}, "global_ms": {"p50": size / 5000}, "recall": 0.99}
+            for size in (10_000, 100_000)
+        ],
+        "memory_mb": {"chunks": 100_000, "mcp_before": 60, "mcp_after": 90},
+    },
+    "serving": {
+        "start_seconds": 0.1, "bare_start_seconds": 0.4, "start_mb": 30, "bare_start_mb": 60,
+        "cold_seconds": 0.5, "first_seconds": 0.3, "warm_seconds": 0.02, "resident_mb": 120,
+    },
+    "peers": {
+        "queries": 40,
+        "of_queries": 124,
+        "claude_queries": 31,
+        "logs": 12,
+        "peers": [
+            {"name": "smart-fork", "claude_only": False, "status": "", "index_seconds": 3.2,
+             "global": ANSWERS, "scoped": ANSWERS},
+            {"name": "grep | sort", "claude_only": True, "status": "", "index_seconds": None,
+             "global": ANSWERS, "scoped": None},
+            {"name": "absent", "claude_only": False, "status": "not installed"},
+        ],
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def benchmark(monkeypatch):
+    """A script of the folder, which is no package, as a module."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    before = set(sys.modules)
+    yield importlib.import_module
+    for name in set(sys.modules) - before:
+        if str(BENCHMARKS) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def report(benchmark) -> ModuleType:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed (the extra bench)")
+    return benchmark("_report")
+
+
+def write(folder: Path, names: tuple[str, ...] = tuple(EXAMPLES)) -> Path:
+    folder.mkdir()
+    for name in names:
+        (folder / f"{name}.json").write_text(json.dumps(EXAMPLES[name]))
+    return folder
+
+
+def size_of(png: Path) -> tuple[int, int]:
+    head = png.read_bytes()[:24]
+    assert head.startswith(b"\x89PNG")
+    return struct.unpack(">II", head[16:24])
+
+
+def test_the_report_has_a_table_and_a_plot_for_what_was_measured(report, tmp_path):
+    page = report.report(write(tmp_path / "json"), tmp_path / "docs").read_text()
+
+    assert "| scoped | hybrid | keyword | 4 | 0.500 | 0.750 | 0.600 |" in page
+    assert "| search in all | 2.0 ms | 20.0 ms |" in page
+    assert "| MCP server, start to tools/list | 0.10 s | 0.40 s | 0.25 |" in page
+    assert "| smart-fork | 3.2 s | 0.25 | 0.50 | 0.12 s | 0.25 | 0.50 | 0.12 s |" in page
+    assert "| absent | not installed |" in page
+    assert "31 of these 40 queries" in page
+    for name in ("retrieval", "search_speed", "peers"):
+        assert f"(benchmarks/{name}.png)" in page
+        assert min(size_of(tmp_path / f"docs/benchmarks/{name}.png")) > 200
+
+
+def test_the_report_says_what_was_not_measured(report, tmp_path):
+    report.report(write(tmp_path / "json"), tmp_path / "docs")
+    page = report.report(write(tmp_path / "less", ("serving",)), tmp_path / "docs").read_text()
+
+    assert "Not measured (`benchmarks/peers.py`)." in page
+    assert [] == list((tmp_path / "docs/benchmarks").iterdir()), "no plot of an older measurement is left"
+
+
+def test_the_plot_of_indexing_shows_what_is_known(report, benchmark, tmp_path):
+    known = {"megabytes": 200.0, "orjson_seconds": 1.0, "reading_seconds": 4.0, "chunks": 900}
+
+    benchmark("_charts").draw_indexing(known, tmp_path / "words.png")
+    benchmark("_charts").draw_indexing(known | {"embedding_seconds": 30.0}, tmp_path / "vectors.png")
+
+    assert size_of(tmp_path / "words.png")[0] < size_of(tmp_path / "vectors.png")[0]
+
+
+def test_a_cell_cannot_break_the_table(report, tmp_path):
+    page = report.report(write(tmp_path / "json"), tmp_path / "docs").read_text()
+
+    assert r"| grep \| sort ¹ | - | 0.25 | 0.50 | 0.12 s | not offered |" in page
+
+
+def test_a_tool_that_shortens_ids_is_understood(benchmark):
+    peers = benchmark("peers")
+
+    assert 2 == peers.rank(["00000000", "2cfdacb8-93"], ["2cfdacb8-9317-430f-8975-0709d2837d1c"])
+    assert 0 == peers.rank(["00000000"], ["2cfdacb8-9317-430f-8975-0709d2837d1c"])
+    assert 0 == peers.rank([], ["2cfdacb8-9317-430f-8975-0709d2837d1c"])
+
+
+def test_a_sample_of_queries_is_spread_evenly(benchmark):
+    queries = [{"n": number} for number in range(10)]
+
+    assert [0, 3, 6] == [query["n"] for query in benchmark("peers").sample(queries, 3)]
+    assert queries == benchmark("peers").sample(queries, 0)
+
+
+def test_grep_ranks_by_how_many_different_words_a_log_has(benchmark):
+    few, many = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
+    printed = f"/x/{few}.jsonl\nretry\nretry\nRetry\n\n/y/rollout-2026-{many}.jsonl\nretry\nupload\n"
+
+    assert [many, few] == benchmark("_peers").most_words(printed)
+
+
+def test_a_tool_that_hangs_is_ended_with_its_children(benchmark, tmp_path):
+    peers = benchmark("peers")
+    hangs = "import threading; threading.Event().wait()"
+    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hangs!r}])"
+
+    with pytest.raises(peers.PeerFailed, match="no answer"):
+        peers.run([sys.executable, "-c", script], {}, tmp_path, 0.2)
+
+
+def test_a_tool_that_fails_says_its_last_word(benchmark, tmp_path):
+    peers = benchmark("peers")
+
+    with pytest.raises(peers.PeerFailed, match="exit 7: no database"):
+        peers.run(
+            [sys.executable, "-c", "import sys; print('no database', file=sys.stderr); exit(7)"], {}, tmp_path, 60
+        )
