@@ -31,21 +31,32 @@ check: $(STAMP) ## imports, lint, format, types
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-BENCH ?= [!_]*
-bench: $(STAMP) ## speed and retrieval quality; BENCH=retrieval for one of them, ARGS goes to it
-	@for script in benchmarks/$(BENCH).py; do echo "== $$script"; $(BIN)/python "$$script" $(ARGS) || exit; done
+# Real logs with labelled queries (see benchmarks/retrieval.py). Without them only what makes its own data is measured.
+CORPUS ?= $(wildcard ../shared/corpus)
+LAID_OUT := $(if $(wildcard $(CORPUS)/lay_out.py),build/bench/corpus,$(CORPUS))
+STATE := build/bench/state
+INDEXED := $(if $(LAID_OUT),$(if $(QUICK),$(wildcard $(STATE)/index.db),yes))
+BENCH ?= search_speed serving $(if $(LAID_OUT),indexing) $(if $(INDEXED),retrieval tuning) $(if $(QUICK),,$(if $(LAID_OUT),peers))
+ARGS_search_speed := $(if $(QUICK),--quick)
+ARGS_serving := $(if $(INDEXED),$(LAID_OUT) --home $(STATE))
+ARGS_indexing := $(LAID_OUT) $(if $(QUICK),--no-vectors)
+ARGS_retrieval := $(LAID_OUT) --home $(STATE)
+ARGS_tuning := $(ARGS_retrieval) $(if $(QUICK),--quick)
+ARGS_peers := $(ARGS_retrieval)
 
-# What was measured once is drawn again without being measured again; `make clean` forgets it.
-FIGURES := $(patsubst %,build/bench/%.json,retrieval search_speed serving indexing peers)
-bench-report: $(STAMP) $(FIGURES) ## docs/benchmarks.md with plots; what is not in build/bench yet is measured, on ARGS=corpus
+bench: $(STAMP) $(LAID_OUT) ## speed and quality; QUICK=1 in two minutes, BENCH=retrieval for one, CORPUS=folder of labelled logs
+	@mkdir -p build/bench
+	@$(foreach name,$(BENCH),echo "== $(name)"; \
+		$(BIN)/python benchmarks/$(name).py $(ARGS_$(name)) $(ARGS) --json build/bench/$(name).json || exit;)
+
+build/bench/corpus:
+	@mkdir -p $(@D)
+	$(BIN)/python $(CORPUS)/lay_out.py $@
+
+bench-report: $(STAMP) ## docs/benchmarks.md with its plots, from what `make bench` has measured
 	@$(BIN)/python -c 'import matplotlib' 2>/dev/null || \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/_report.py
-
-build/bench/search_speed.json: override ARGS := # it makes its own data
-build/bench/%.json: | $(STAMP)
-	@mkdir -p $(@D)
-	$(BIN)/python benchmarks/$*.py $(ARGS) --json $@
 
 clean: ## remove .venv and whatever the tools left behind
 	rm -rf .venv build dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -59,6 +59,23 @@ def draw_retrieval(figures: dict[str, Any], path: Path) -> None:
         figure.savefig(path)
 
 
+def draw_tuning(figures: dict[str, Any], path: Path) -> None:
+    """How often results of a score are right, against the score; the larger the dot the more results."""
+    rows = figures["both"]["calibration"]
+    with rc_context(STYLE):
+        figure = Figure(figsize=(4.5, 4), layout="constrained")
+        axes = figure.subplots()
+        axes.plot([0, 1], [0, 1], "--", color=INK, label="as promised")
+        scores, right = [row["score"] for row in rows], [row["right"] for row in rows]
+        sizes = [20 + 180 * row["share"] for row in rows]
+        axes.plot(scores, right, "-", color=BLUE, alpha=0.5)
+        axes.scatter(scores, right, sizes, color=BLUE, label="measured, by tenths", zorder=3)
+        axes.set(xlabel="score", ylabel="share that is right", xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+        axes.grid()
+        axes.legend(loc="upper left", fontsize=9)
+        figure.savefig(path)
+
+
 def draw_search_speed(figures: dict[str, Any], path: Path) -> None:
     """Time against size: the median as a line, up to the 95th percentile as a band."""
     sizes = sorted(figures.get("sizes", []), key=lambda one: one["chunks"])

@@ -184,9 +184,9 @@ def _progress(stage: str, done: int, total: int) -> None:
         print(f"{stage} {done}/{total}", file=sys.stderr)
 
 
-def _rows(figures: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+def rows(figures: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """What is shown: label, figure, ratio."""
     baseline, megabytes = figures["orjson_seconds"], figures["megabytes"]
-
     yield "logs", f"{figures['logs']} ({megabytes:,.1f} MB)", ""
     yield "sessions", f"{figures['sessions']}", ""
     for reason, number in figures["skipped"].items():
@@ -222,7 +222,7 @@ def show(figures: dict[str, Any]) -> None:
     table.add_column("")
     table.add_column("", justify="right")
     table.add_column("ratio", justify="right")
-    for row in _rows(figures):
+    for row in rows(figures):
         table.add_row(*row)
     Console(width=100).print(table)
 

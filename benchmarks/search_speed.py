@@ -50,7 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="without 500,000 chunks, in about a minute")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here as well")
-    arguments, _ = parser.parse_known_args()  # `make bench` gives all benchmarks the same arguments
+    arguments = parser.parse_args()
     sizes, queries = (QUICK_SIZES, 200) if arguments.quick else (SIZES, 1000)
     figures: dict[str, Any] = {"sizes": []}
     with tempfile.TemporaryDirectory(prefix="smart-fork-bench-") as name:

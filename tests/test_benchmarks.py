@@ -15,6 +15,12 @@ BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 
 RATES = {"queries": 4, "hit@1": 0.5, "hit@5": 0.75, "mrr": 0.6}
 ANSWERS = {"hit@1": 0.25, "hit@5": 0.5, "answer_seconds": 0.12, "failed": 0}
+TUNED = {
+    "places": {"scoped": {name: {"mean": 0.8, "sd": 0.05} for name in ("hit@1", "hit@5", "mrr")}},
+    "calibration": [{"score": 0.1, "right": 0.2, "share": 0.75}, {"score": 0.9, "right": 0.8, "share": 0.25}],
+    "calibration_error": 0.1,
+    "first_at_least_half": {"scoped": {"share": 0.5, "right": 0.9}, "foreign": {"share": 0.0, "right": 0.0}},
+}
 EXAMPLES = {
     "retrieval": {
         "queries": 4,
@@ -24,6 +30,11 @@ EXAMPLES = {
             for scope in ("scoped", "global")
             for mode in ("lexical", "vector", "hybrid")
         },
+    },
+    "tuning": {
+        "queries": 4,
+        **dict.fromkeys(("both", "words", "meaning"), TUNED),
+        "without": {"title": TUNED["places"]},
     },
     "search_speed": {
         "sizes": [
