@@ -54,8 +54,6 @@ build/bench/corpus:
 	$(BIN)/python $(CORPUS)/lay_out.py $@
 
 bench-report: $(STAMP) ## docs/benchmarks.md with its plots, from what `make bench` has measured
-	@$(BIN)/python -c 'import matplotlib' 2>/dev/null || \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/_report.py
 
 clean: ## remove .venv and whatever the tools left behind

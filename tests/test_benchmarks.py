@@ -76,7 +76,6 @@ def benchmark(monkeypatch):
 
 @pytest.fixture
 def report(benchmark) -> ModuleType:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed (the extra bench)")
     return benchmark("_report")
 
 

@@ -38,9 +38,10 @@ def assert_documented(heading: str, value: dict[str, Any]) -> None:
 def test_json_of_a_search(world: World, shop):
     world.claude(shop, RETRY, "done")
     (world.home / "bin/claude").unlink()
-    answer = world.find(RETRY, shop)
+    answer = world.find(RETRY, shop, explain=True)
 
     assert_documented("find and smart_fork", answer)
+    assert_documented("explain", answer["results"][0]["explain"])
     assert_documented("index", answer["index"])
     assert_documented("results", answer["results"][0])
     assert_documented("match", answer["results"][0]["match"])

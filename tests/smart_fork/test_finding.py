@@ -123,6 +123,27 @@ def test_min_score_leaves_out_what_is_below_it(world, shop):
     assert world.find(RETRY, shop, min_score=1.0)["results"] == []
 
 
+def test_a_score_is_explained_on_request(world, shop):
+    world.claude(shop, RETRY, DONE)
+    world.claude(shop, "rename the colours of the theme", "done")
+
+    results = world.find(RETRY, shop, explain=True)["results"]
+
+    for result in results:
+        why = result["explain"]
+        assert why["score"] == result["score"]
+        assert why["score"] == pytest.approx(1 / (1 + math.exp(why["against"] - sum(why["points"].values()))), abs=0.02)
+    assert results[0]["explain"]["points"]["title"] > 0
+    assert "explain" not in world.find(RETRY, shop)["results"][0]
+
+
+def test_where_nothing_fits_no_score_reaches_one_half(world, shop):
+    for number in range(5):
+        world.claude(shop, f"rename the colours of theme {number}", "done")
+
+    assert max(hit["score"] for hit in world.find("why is the mail server unreachable", shop)["results"]) < 0.5
+
+
 def test_snippets_are_left_out_on_request_and_nothing_else_is(world, shop):
     """F-041."""
     world.claude(shop, RETRY, DONE)

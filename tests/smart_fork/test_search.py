@@ -65,3 +65,38 @@ def test_a_session_without_a_directory_is_dropped_and_counted(store, world, shop
     found = search(store, Query(RETRY, scope, 5), lambda text: model.embed([text])[0].tobytes())
 
     assert (len(found.hits), found.dropped) == (2, 1)
+
+
+def test_all_passages_of_a_session_count_not_only_those_among_the_nearest(store, world, shop, monkeypatch):
+    talk = [
+        part for number in range(6) for part in (f"{RETRY} again, now for case {number} " * 9, f"done {number} " * 40)
+    ]
+    knows = world.claude(shop, *talk)
+    world.find(RETRY, shop)
+    before = {hit.session.session_id: hit.why.points for hit in ask(store, RETRY).hits}
+
+    monkeypatch.setattr("smart_fork.evidence.NEAREST_CHUNKS", 1)
+    after = {hit.session.session_id: hit.why.points for hit in ask(store, RETRY).hits}
+
+    assert after[knows] == pytest.approx(before[knows])
+
+
+def test_words_in_the_title_speak_for_a_session(world, shop):
+    titled = world.claude(shop, "flaky login test", "it waits for the clock now")
+    world.claude(shop, "have a look at the branch", "the flaky login test waits for the clock now")
+    world.find("flaky login", shop)
+    with opened() as store:
+        hits = ask(store, "flaky login").hits
+
+    assert hits[0].session.session_id == titled
+    assert hits[0].why.points.title > hits[1].why.points.title == 0
+
+
+def test_a_phrase_typed_as_one_word_is_found_as_a_phrase(world, shop):
+    knows = world.claude(shop, "why does src/upload.py fail", "it has no retry")
+    world.claude(shop, "upload the py files of src", "done")
+    world.find("x", shop)
+    with opened() as store:
+        hits = ask(store, "src/upload.py").hits
+
+    assert hits[0].session.session_id == knows

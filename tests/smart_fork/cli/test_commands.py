@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -39,6 +40,22 @@ class TestFind:
         assert "│ User: add retry with backoff" in done.out
         assert "message 0" in done.out
         assert done.err == ""
+
+    def test_how_a_score_came_about_is_said_in_a_line(self, run, world, shop):
+        world.claude(shop, RETRY, DONE)
+
+        done = run("find", RETRY, "--explain")
+
+        assert re.search(
+            r"\d title \+ [\d.]+ nearest \+ [\d.]+ whole for it, [\d.]+ against it: [01]\.\d\d$", done.out, re.MULTILINE
+        )
+        assert "against it" not in run("find", RETRY).out
+
+    def test_it_is_said_when_nothing_is_likely(self, run, world, shop):
+        world.claude(shop, "rename the colours of the theme", "done")
+
+        assert "None of these is likely" in run("find", "why is the mail server unreachable").err
+        assert "None of these is likely" not in run("find", "rename the colours of the theme").err
 
     @pytest.mark.parametrize(("whole", "suggested"), [(90_000, " --at 1\n"), (45_000, "\n"), (58_000, "\n")])
     def test_a_fork_at_the_answer_is_suggested_where_it_saves_a_lot(self, run, world, shop, whole, suggested):
