@@ -67,11 +67,13 @@ def test_members_of_one_family_are_no_rivals():
 
 
 def test_a_great_number_of_unlikely_sessions_does_not_outweigh_a_likely_one():
-    crowd = dict.fromkeys(range(2, 20000), WEAK)
+    likely = Evidence(words=9, title=0.3, similar={0: 0.4}, chunks=1)
+    crowd = dict.fromkeys(range(2, 20_000), WEAK)
 
-    chances = chance_of({1: STRONG} | crowd)
+    chances = chance_of({1: likely} | crowd)
 
-    assert chances[1] == pytest.approx(chance_of({1: STRONG} | dict(list(crowd.items())[: RIVALS - 1]))[1])
+    assert chances[1] == pytest.approx(chance_of({1: likely} | dict(list(crowd.items())[: RIVALS - 1]))[1])
+    assert chances[1] > 0.9
 
 
 def test_many_far_chunks_count_less_than_one_near_beginning():

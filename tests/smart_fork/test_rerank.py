@@ -222,3 +222,13 @@ class TestDoctor:
 
         assert (check.ok, bool(check.next_step)) == (ok, not ok)
         assert check.detail.startswith("named, alike")
+
+
+def test_results_that_were_not_looked_at_stay_behind_in_their_order():
+    ranked = [(row, 0.9 - row / 100) for row in range(RERANKED + 3)]
+    texts = {row: "passage" for row, _ in ranked}
+
+    again = SecondLook(lambda _, passages: [0.001] * len(passages)).at(RETRY, ranked, texts)
+
+    assert [row for row, _ in again] == [row for row, _ in ranked]
+    assert [score for _, score in again] == sorted((score for _, score in again), reverse=True)

@@ -81,6 +81,10 @@ def test_all_passages_of_a_session_count_not_only_those_among_the_nearest(store,
     assert after[knows] == pytest.approx(before[knows])
 
 
+def test_words_in_one_passage_speak_for_a_session(store):
+    assert all(hit.why.points.passage_words > 0 for hit in ask(store, RETRY).hits)
+
+
 def test_words_in_the_title_speak_for_a_session(world, shop):
     titled = world.claude(shop, "flaky login test", "it waits for the clock now")
     world.claude(shop, "have a look at the branch", "the flaky login test waits for the clock now")
