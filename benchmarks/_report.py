@@ -87,6 +87,7 @@ def retrieval(figures: dict[str, Any]) -> list[str]:
     ]
     return [
         f"{figures['queries']} labelled queries, asked in their project (scoped) and everywhere (global).",
+        f"{figures['reachable']} can be answered in their project; no log of the others says where it was written.",
         "",
         *table(("scope", "mode", "kind", "queries", "hit@1", "hit@5", "MRR"), rows, right_from=3),
     ]

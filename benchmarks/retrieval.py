@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -108,9 +108,17 @@ def measure(labelled: Labelled) -> dict[str, Any]:
     seconds = (time.perf_counter() - started) / (len(labelled.queries) * 2 * len(MODES))
     return {
         "queries": len(labelled.queries),
+        "reachable": sum(_is_reachable(labelled, query) for query in labelled.queries),
         "seconds_a_search": round(seconds, 4),
         "figures": {way: {kind: _figures(values) for kind, values in kinds.items()} for way, kinds in ranks.items()},
     }
+
+
+def _is_reachable(labelled: Labelled, query: Mapping[str, Any]) -> bool:
+    """Whether a session that answers is in the project at all: some old logs do not say where they were written."""
+    scope = labelled.scope(query["project"])
+    found = (labelled.store.session(answer["agent"], answer["session_id"]) for answer in query["gold"])
+    return any(row is not None and row.cwd and row.part in scope.parts for row in found)
 
 
 def _figures(ranks: list[int]) -> dict[str, float]:
@@ -145,6 +153,7 @@ def show(figures: dict[str, Any]) -> None:
     for row in _rows(figures):
         table.add_row(*row, end_section=row[2] == "paraphrase")
     Console(width=100).print(table)
+    print(f"{figures['reachable']} of the queries have their answer in their project; of the others no log says where.")
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--home", type=Path, help="the index is here (SMART_FORK_HOME), or is made here")
-    parser.add_argument("--quick", action="store_true", help="one division into folds instead of ten, no ablation")
+    parser.add_argument("--quick", action="store_true", help="one division into folds instead of five, no ablation")
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="smart-fork-bench-") as folder:
@@ -63,7 +63,7 @@ def measure(labelled: Labelled, *, quick: bool) -> dict[str, Any]:
     """Everything that is printed."""
     from smart_fork.ranking import Parts
 
-    seeds = range(1 if quick else 10)
+    seeds = range(1 if quick else 5)
     sessions = [min(answer["session_id"] for answer in query["gold"]) for query in labelled.queries]
     figures: dict[str, Any] = {"queries": len(sessions), "parts": list(Parts._fields), "points": {}}
     for known, used in (("both", (0, 1, 2, 3, 4)), ("words", (0, 1, 2)), ("meaning", (3, 4))):

@@ -24,6 +24,7 @@ TUNED = {
 EXAMPLES = {
     "retrieval": {
         "queries": 4,
+        "reachable": 3,
         "seconds_a_search": 0.01,
         "figures": {
             f"{scope} {mode}": {"all": RATES, "keyword": RATES}

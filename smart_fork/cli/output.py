@@ -8,16 +8,35 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
-
-from rich.console import Console
-from rich.text import Text
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from smart_fork.errors import SmartForkError
 from smart_fork.snippets import printable
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+
+class _Stream:
+    """A console that is made when it is first written to: a program that asks for JSON does not wait for rich."""
+
+    def __init__(self, *, stderr: bool) -> None:
+        self._stderr = stderr
+
+    @cached_property
+    def console(self) -> Console:
+        from rich.console import Console
+
+        return Console(stderr=self._stderr, highlight=False, soft_wrap=True)
+
+    def print(self, *parts: Any, **how: Any) -> None:
+        """As `Console.print`."""
+        self.console.print(*parts, **how)
+
+
+out, err = _Stream(stderr=False), _Stream(stderr=True)
 
 
 def print_json(value: Any) -> None:
@@ -29,6 +48,8 @@ def print_json(value: Any) -> None:
 
 def plain(text: str, style: str = "") -> Text:
     """`text` from a log, a file name or another program, for a terminal: nothing in it steers the terminal."""
+    from rich.text import Text
+
     return Text(printable(text).encode("utf-8", "replace").decode("utf-8"), style=style)
 
 
@@ -41,7 +62,7 @@ def complain(error: SmartForkError, *, as_json: bool) -> None:
     """What went wrong and what to do next."""
     if as_json:
         print_json({"error": error.message, **({"hint": error.hint} if error.hint else {})})
-    err.print(Text("error: ", style="bold red") + plain(error.message))
+    err.print(plain("error: ", "bold red") + plain(error.message))
     if error.hint:
         say(f"  {error.hint}")
 
@@ -76,7 +97,7 @@ class ProgressBar:
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
-            console=err,
+            console=err.console,
             transient=True,
         )
         self._tasks: dict[str, Any] = {}
@@ -101,7 +122,7 @@ class ProgressBar:
 @contextmanager
 def progress_bar(*, quiet: bool = False) -> Iterator[ProgressBar | None]:
     """A progress bar where stderr is a terminal; `None` elsewhere."""
-    if quiet or not err.is_terminal or os.environ.get("TERM") == "dumb":
+    if quiet or not err.console.is_terminal or os.environ.get("TERM") == "dumb":
         yield None
         return
     bar = ProgressBar()
