@@ -135,7 +135,7 @@ def test_a_progress_bar_is_shown_only_to_people_and_only_where_there_is_work(mon
     with output.progress_bar() as nobody:
         assert nobody is None
     screen = io.StringIO()
-    monkeypatch.setattr(output, "err", Console(file=screen, force_terminal=True, width=80))
+    monkeypatch.setattr(output.err, "console", Console(file=screen, force_terminal=True, width=80))
     monkeypatch.setenv("TERM", "xterm")
 
     with output.progress_bar() as bar:
