@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,14 +35,21 @@ def main() -> None:
     parser.add_argument("--home", type=Path, help="keep the index here (SMART_FORK_HOME)")
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="smart-fork-bench-") as folder:
-        laid_out = lay_out(arguments.corpus.resolve(), Path(folder))
-        os.environ["HOME"] = str(laid_out / "home")
-        os.environ["SMART_FORK_HOME"] = str((arguments.home or Path(folder) / "state").resolve())
+    with home_of(arguments.corpus, arguments.home) as laid_out:
         figures = measure(opened(laid_out))
     show(figures)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+
+
+@contextmanager
+def home_of(corpus: Path, state: Path | None) -> Iterator[Path]:
+    """The laid-out corpus as this process's home; our own state in `state`, or forgotten afterwards."""
+    with tempfile.TemporaryDirectory(prefix="smart-fork-bench-") as folder:
+        laid_out = lay_out(corpus.resolve(), Path(folder))
+        os.environ["HOME"] = str(laid_out / "home")
+        os.environ["SMART_FORK_HOME"] = str((state or Path(folder) / "state").resolve())
+        yield laid_out
 
 
 def lay_out(corpus: Path, folder: Path) -> Path:

