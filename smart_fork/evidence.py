@@ -21,6 +21,8 @@ COVERED = 20
 #: Sessions of which every chunk is compared with the intent.
 COMPARED = 60
 NO_COVERAGE = Coverage()
+#: An intent of more terms is a sentence, and none of them the beginning of a name; nor is one of fewer letters.
+MOST_NAMES, SHORTEST_BEGINNING = 2, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ def gather(store: Store, query: Query, vector: bytes | None, *, words: bool) -> 
     """Everything that ranking needs, by the words of the intent, by its vector, or by both."""
     similarities = store.similarities(vector, query.scope) if vector is not None else None
     near = similarities.best(NEAREST_CHUNKS) if similarities else []
-    terms = terms_of(query.intent) if words else ()
+    terms = _known(store, terms_of(query.intent)) if words else {}
     any_term = " OR ".join(terms)
     by_chunk = store.match_words("chunks", any_term, query.scope, WORD_CHUNKS) if terms else []
     by_session = store.match_words("sessions", any_term, query.scope, WORD_SESSIONS) if terms else []
@@ -66,6 +68,16 @@ def gather(store: Store, query: Query, vector: bytes | None, *, words: bool) -> 
         chunks = [hit.row for hit in by_chunk if hit.row in placed]
         found.coverage = _coverage(store, terms, by_session, chunks, found.evidence)
     return found
+
+
+def _known(store: Store, terms: Sequence[str]) -> dict[str, int]:
+    """How many sessions have each term. Of a name typed in part, which none has, those that begin with it."""
+    known = {term: store.sessions_with(term) for term in terms}
+    if len(known) > MOST_NAMES or any(known.values()):
+        return known
+    # Without its last letter, which a stem may not have; a term stands between quotes.
+    beginnings = [f'{term[:-2]}"*' for term in known if len(term) > SHORTEST_BEGINNING + 2]
+    return {beginning: store.sessions_with(beginning) for beginning in beginnings}
 
 
 def _allowed(rows: Iterable[SessionRow], query: Query) -> tuple[dict[int, SessionRow], int]:
@@ -133,7 +145,7 @@ def _compare_all(
 
 
 def _coverage(
-    store: Store, terms: Sequence[str], by_session: Sequence[Scored], chunks: Sequence[int],
+    store: Store, terms: Mapping[str, int], by_session: Sequence[Scored], chunks: Sequence[int],
     evidence: Mapping[int, Evidence],
 ) -> Coverage:  # fmt: skip
     """How much of the intent's words the best sessions, the best chunks, and each title have."""
@@ -141,8 +153,7 @@ def _coverage(
     everything = store.counts().sessions
     shares: dict[str, defaultdict[int, float]] = {table: defaultdict(float) for table in ("s", "c", "t")}
     total = 0.0
-    for term in terms if sessions else ():
-        count = store.sessions_with(term)
+    for term, count in terms.items() if sessions else ():
         weight = math.log((everything - count + 0.5) / (count + 0.5) + 1)
         total += weight
         for table, having in (

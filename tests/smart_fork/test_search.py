@@ -104,3 +104,22 @@ def test_a_phrase_typed_as_one_word_is_found_as_a_phrase(world, shop):
         hits = ask(store, "src/upload.py").hits
 
     assert hits[0].session.session_id == knows
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"), [("fetchUserBy", True), ("fetchUserByName", True), ("fet", False), ("erByName", False)]
+)
+def test_the_beginning_of_a_name_finds_it(world, shop, typed, found):
+    world.claude(shop, "why is fetchUserByName slow", "it asks twice")
+    world.find("x", shop)
+    with opened() as store:
+        hits = ask(store, typed, embed=lambda _: (_ for _ in ()).throw(RuntimeError)).hits
+
+    assert bool(hits) is found
+
+
+def test_the_words_of_a_sentence_are_no_beginnings(world, shop):
+    world.claude(shop, "why is fetchUserByName slow", "it asks twice")
+    world.find("x", shop)
+    with opened() as store:
+        assert not ask(store, "fetchUser elsewhere tomorrow", embed=lambda _: (_ for _ in ()).throw(RuntimeError)).hits
