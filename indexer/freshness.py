@@ -9,8 +9,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from filelock import FileLock, Timeout
-
 from indexer.embedding import Embedder
 from indexer.paths import private_dir, state_home
 from indexer.pipeline import Progress, Report, changed_logs, embed_waiting, read_logs
@@ -34,6 +32,8 @@ def only_writer(patience: float, name: str = "index") -> Iterator[None]:
     Raises:
         IndexBusyError: another process has held it for `patience` seconds.
     """
+    from filelock import FileLock, Timeout  # takes a while to import, and most questions find nothing to write
+
     lock = FileLock(private_dir(state_home()) / f"{name}.lock", mode=0o600)
     try:
         lock.acquire(timeout=patience)
@@ -59,6 +59,9 @@ def read_changes(
     Raises:
         IndexBusyError: another process is indexing; the index can be searched as it is.
     """
+    report = Report()
+    if not changed_logs(store, adapters, report):  # nobody waits for another process where there is nothing to write
+        return report, 0
     report = Report()
     with only_writer(LOCK_SECONDS):
         changed = _current_first(changed_logs(store, adapters, report), project)

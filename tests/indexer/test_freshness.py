@@ -75,6 +75,16 @@ def test_a_second_process_does_not_index(store, holder):
     assert 1 == complete(store, AGENTS, None, patience=5).sessions
 
 
+def test_where_nothing_has_changed_nobody_waits_for_the_process_that_indexes(store, holder):
+    logs(1)
+    read_changes(store, AGENTS, None, 9)
+    holder()
+
+    report, left = read_changes(store, AGENTS, None, 9)
+
+    assert (1, 0, 0) == (report.unchanged, report.read, left)
+
+
 def test_while_one_process_embeds_another_reads_what_is_new(store, holder):
     logs(1)
     holder("embedding")
