@@ -226,7 +226,8 @@ def _print_state(answer: dict[str, Any]) -> None:
             + ("" if everywhere else " --all-projects looks everywhere.")
         )
     elif answer["results"][0]["score"] < LIKELY and answer["search_mode"] != "recent":
-        say("None of these is likely to be what you mean: their scores, the chance of that, are below 0.5.")
+        best = answer["results"][0]["score"]
+        say(f"None of these fits for sure: the best one's score, the chance that it is what you mean, is {best:.2f}.")
     if answer.get("search_error"):
         say(f"Searched by {answer['search_mode']} only: {answer['search_error']}")
     if answer.get("language_notice"):

@@ -74,12 +74,12 @@ def test_each_session_is_of_a_repository_and_says_so_in_its_folders_name(demo, s
             assert slug(session.cwd) == session.source_path.parent.name
 
 
-def test_the_expected_answer_is_a_session_of_the_project_in_other_words(demo, sessions):
+def test_the_expected_answer_is_a_session_of_the_project_mostly_in_other_words(demo, sessions):
     answer = sessions["retries"]
     assert demo.expected_session_id == answer.session_id
     assert str(demo.project) == answer.cwd
     said = " ".join(turn.text for turn in answer.turns).lower()
-    for word in ("downloader", "survive", "shaky", "network"):
+    for word in ("downloader", "shaky", "network"):
         assert word in demo.intent
         assert word not in said
 

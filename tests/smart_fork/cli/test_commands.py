@@ -54,8 +54,8 @@ class TestFind:
     def test_it_is_said_when_nothing_is_likely(self, run, world, shop):
         world.claude(shop, "rename the colours of the theme", "done")
 
-        assert "None of these is likely" in run("find", "why is the mail server unreachable").err
-        assert "None of these is likely" not in run("find", "rename the colours of the theme").err
+        assert "None of these fits for sure" in run("find", "why is the mail server unreachable").err
+        assert "None of these fits for sure" not in run("find", "rename the colours of the theme").err
 
     @pytest.mark.parametrize(("whole", "suggested"), [(90_000, " --at 1\n"), (45_000, "\n"), (58_000, "\n")])
     def test_a_fork_at_the_answer_is_suggested_where_it_saves_a_lot(self, run, world, shop, whole, suggested):
