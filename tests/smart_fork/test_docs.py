@@ -14,6 +14,7 @@ from smart_fork import answers
 from smart_fork.cli import app
 from smart_fork.finding import Engine, Request, find
 from smart_fork.launch import ForkedSession
+from smart_fork.ranking import KNOWN
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import World
 
@@ -159,3 +160,11 @@ def test_the_lists_of_commands_are_complete():
     assert [] == [
         name for name in sorted(tops - {"demo"}) if f"smart-fork {name}" not in readme and f"`{name} " not in readme
     ]
+
+
+def test_the_worths_of_the_evidence_are_those_of_the_code():
+    text = (ROOT / "docs/searching.md").read_text()
+    table = dict(re.findall(r"^\| `(\w+)` \|.*\| ([\d.]+) \|$", text, re.MULTILINE))
+
+    assert {name: str(worth) for name, worth in KNOWN["both"].worth._asdict().items()} == table
+    assert f"It takes {KNOWN['both'].nothing} points" in text
