@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -129,9 +130,11 @@ def _compare_all(
     store: Store, similarities: Similarities, evidence: Mapping[int, Evidence], own: Collection[int]
 ) -> None:
     """The cosines of all chunks of the most promising sessions, not only of those that are among the nearest."""
-    order = sorted(evidence, key=lambda row: max(evidence[row].similar.values(), default=0.0), reverse=True)
-    order = [*dict.fromkeys([*order[:COMPARED], *sorted(evidence, key=lambda row: -evidence[row].words)[:COVERED]])]
-    unknown = [row for row in order if len(evidence[row].similar) < evidence[row].chunks]
+    nearest = heapq.nlargest(COMPARED, evidence, key=lambda row: max(evidence[row].similar.values(), default=0.0))
+    by_words = heapq.nlargest(COVERED, evidence, key=lambda row: evidence[row].words)
+    by_passage = heapq.nlargest(COVERED, evidence, key=lambda row: max(evidence[row].passages, default=0.0))
+    promising = {*nearest, *by_words, *by_passage}
+    unknown = [row for row in promising if len(evidence[row].similar) < evidence[row].chunks]
     missing = {
         (row, place.position): place.chunk
         for row in unknown
