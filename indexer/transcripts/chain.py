@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from indexer.transcripts.model import Turn
 
@@ -10,7 +10,7 @@ from indexer.transcripts.model import Turn
 class Chain:
     """Records linked by parent ids, in file order. A `Turn` is conversation; a mere link keeps the chain walkable.
 
-    The first record of an id counts.
+    The first record of an id counts. Claude Code sometimes writes a prompt after its answer.
     """
 
     def __init__(self, turns: Iterable[Turn] = (), links: Mapping[str, Sequence[str]] | None = None) -> None:
@@ -41,12 +41,37 @@ class Chain:
         self._turns.setdefault(turn.id, turn)
 
     def active(self) -> tuple[Turn, ...]:
-        """The turns on the way from the first to the last, in file order."""
+        """The turns on the way from the first to the last, in file order, but none before its parent."""
         if not self._turns:
             return ()
         alive = self._walk()
         self._add_parallel(alive)
-        return tuple(turn for identity, turn in self._turns.items() if identity in alive)
+        return tuple(self._parents_first(alive))
+
+    def _parent(self, turn: Turn) -> str | None:
+        """The record before `turn`, past one link."""
+        return self._links.get(turn.parent_id, turn.parent_id) if turn.parent_id else None
+
+    def _leaf(self) -> str:
+        """The last turn of the file; where it was written after its answer, that answer."""
+        leaf = next(reversed(self._turns))
+        seen: set[str] = set()
+        answers = {parent: name for name, turn in self._turns.items() if (parent := self._parent(turn))}
+        while leaf not in seen and leaf in answers:
+            seen.add(leaf)
+            leaf = answers[leaf]
+        return leaf
+
+    def _parents_first(self, alive: set[str]) -> Iterator[Turn]:
+        done: set[str] = set()
+        for identity in self._turns:
+            waiting: dict[str, Turn] = {}
+            current: str | None = identity
+            while current in alive and current not in done and current not in waiting and current in self._turns:
+                waiting[current] = self._turns[current]
+                current = self._parent(waiting[current])
+            done.update(waiting)
+            yield from reversed(waiting.values())
 
     def _walk(self) -> set[str]:
         """Ids from the last turn back to the start. Cycles end; a gap is bridged to what stands before it."""
@@ -54,7 +79,7 @@ class Chain:
         order = {identity: position for position, identity in enumerate(names)}
         linked = any(self._links.values()) or any(turn.parent_id for turn in self._turns.values())
         alive: set[str] = set()
-        current: str | None = names[-1]
+        current: str | None = self._leaf()
         earliest = len(names)
         while current is not None and current not in alive:
             alive.add(current)

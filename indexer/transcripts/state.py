@@ -16,7 +16,7 @@ import orjson
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
 
 #: A reader whose fold changes raises this, so that kept states of the old form are not used.
-READER_VERSION = 3
+READER_VERSION = 4
 
 #: Turns encoded together: the state of a long log is never whole in memory as JSON.
 _BATCH = 1000

@@ -180,11 +180,21 @@ class TestNotAvailable:
         with only_writer(0):
             self.assert_unavailable(world.find(RETRY, shop), knows)
         world.find(RETRY, shop)
+        world.claude(shop, RETRY, DONE)
         with only_writer(0):
             answer = world.find(RETRY, shop)
 
         assert [hit["session_id"] for hit in answer["results"]] == [knows]
         assert not answer["index"]["complete"]
+
+    def test_nobody_has_to_wait_where_nothing_is_to_be_read(self, world, shop):
+        knows = world.claude(shop, RETRY, DONE)
+        world.find(RETRY, shop)
+        with only_writer(0):
+            answer = world.find(RETRY, shop)
+
+        assert [hit["session_id"] for hit in answer["results"]] == [knows]
+        assert answer["index"]["complete"]
 
     def test_the_fallback_leaves_out_the_caller_sub_agents_and_what_cannot_be_read(self, world, shop, monkeypatch):
         monkeypatch.setenv("SMART_FORK_INDEXING", "false")

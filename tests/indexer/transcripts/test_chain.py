@@ -88,10 +88,32 @@ def test_the_first_record_of_an_id_counts():
     assert ["first"] == [turn.text for turn in found.active()]
 
 
+def test_a_record_written_before_its_parent_stands_after_it():
+    """Claude Code 2.1 does so: 30 times in 7 of 284 logs of the corpus."""
+    assert "abcd" == ids(
+        chain(turn("b", "a"), turn("a", None, prompt=True), turn("c", "b", prompt=True), turn("d", "c"))
+    )
+
+
+def test_a_last_prompt_written_after_its_answer_keeps_the_answer():
+    found = chain(turn("a", None, prompt=True), turn("b", "a"), turn("d", "x"))
+    found.link("x", "c")
+    found.add(turn("c", "b", prompt=True))
+
+    assert "abcd" == ids(found)
+
+
+def test_a_cycle_at_the_end_ends():
+    assert "ba" == ids(chain(turn("a", "b"), turn("b", "a")))
+
+
 @given(records=RECORDS)
-def test_any_graph_ends_in_its_leaf_and_keeps_the_order_of_the_file(records):
-    found = Chain()
+def test_any_graph_in_order_ends_in_its_leaf_and_keeps_the_order_of_the_file(records):
+    found, known = Chain(), set()
     for kind, identity, parent in records:
+        if identity in known or parent not in {*known, None}:
+            continue
+        known.add(identity)
         if kind == "link":
             found.link(identity, parent)
         else:
@@ -102,6 +124,24 @@ def test_any_graph_ends_in_its_leaf_and_keeps_the_order_of_the_file(records):
 
     assert active == [name for name in names if name in active]
     assert active[-1:] == names[-1:]
+
+
+@given(records=RECORDS)
+def test_no_turn_of_any_graph_is_lost_or_stands_before_its_parent(records):
+    whole = Chain()
+    for _, identity, parent in records:
+        whole.add(turn(identity, parent))
+    parents = {one.id: one.parent_id for one in whole.turns}
+    found = list(ids(whole))
+
+    assert len(found) == len(set(found))
+    for identity in found:
+        above, current = [identity], parents[identity]
+        while current in parents and current not in above:
+            above.append(current)
+            current = parents[current]
+        if current is None and parents[identity] in found:  # not on a cycle
+            assert found.index(parents[identity]) < found.index(identity)
 
 
 @given(records=RECORDS)
