@@ -211,7 +211,12 @@ def _start(
             raise
         attempt.succeeded()
         registry.set_started(
-            worker.id, command=plan.argv, terminal_id=started.terminal_id, pid=started.pid, log=started.log
+            worker.id,
+            command=plan.argv,
+            terminal_id=started.terminal_id,
+            pid=started.pid,
+            log=started.log,
+            attach=started.attach,
         )
         seen = confirm(plan, place, started, world, began)
         if seen.session_id and seen.session_id != plan.new_session_id:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
@@ -15,17 +15,27 @@ import orjson
 
 from indexer.paths import private_dir, state_home
 from indexer.transcripts.model import Agent
-from smart_fork.errors import NotFound, SmartForkError, Usage
+from smart_fork.errors import NotFound, Usage
+from smart_fork.registry_schema import Writing, migrate
 
 BUSY_MILLISECONDS = 15_000
 MIN_PREFIX = 8
 
+#: What we know of the process or window.
 State = Literal["starting", "running", "ended", "failed"]
+#: What the agent's own hooks said last of a running worker; empty before the first.
+Status = Literal["", "working", "idle", "waiting"]
+#: How a worker came about.
+Kind = Literal["fork", "new", "resume", "continue"]
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """An agent that we started. `id` is ``{agent}-{milliseconds}``; `session_id` is `None` until known (R-004)."""
+    """An agent that we started. `id` is ``{agent}-{milliseconds}``; `session_id` is `None` until known (R-004).
+
+    `source_session_id` is empty for one that began anew. `worktree` and `branch` are those that were made for it, on
+    top of `base_commit`. `status_note` is what it waits for.
+    """
 
     id: str
     agent: Agent
@@ -42,6 +52,17 @@ class Worker:
     state: State
     started_at: str
     log_path: str | None
+    kind: Kind = "fork"
+    attach: str = ""
+    worktree: str | None = None
+    branch: str | None = None
+    base_commit: str | None = None
+    depth: int = 1
+    permission_mode: str = ""
+    status: Status = ""
+    status_note: str = ""
+    status_at: str | None = None
+    ended_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +87,7 @@ class Registry:
         self._db.set_busy_timeout(BUSY_MILLISECONDS)
         self._db.execute("PRAGMA journal_mode = WAL").fetchall()
         self._db.execute("PRAGMA foreign_keys = ON")
-        _migrate(self._db)
+        migrate(self._db)
 
     def __enter__(self) -> Self:
         return self
@@ -91,6 +112,12 @@ class Registry:
         place: str,
         cwd: Path,
         prompt: str = "",
+        kind: Kind = "fork",
+        worktree: Path | None = None,
+        branch: str | None = None,
+        base_commit: str | None = None,
+        depth: int = 1,
+        permission_mode: str = "",
         now: float | None = None,
     ) -> Worker:
         """Register a worker that is about to be started. Ids are unique, in the same millisecond too (R-002).
@@ -103,22 +130,28 @@ class Registry:
             while self._db.execute("SELECT 1 FROM workers WHERE id = ?", (f"{agent}-{number}",)).fetchone():
                 number += 1
             identity = f"{agent}-{number}"
-            self._db.execute(
-                "INSERT INTO workers (id, agent, name, source_session_id, session_id, caller_session_id, place, cwd,"
-                " prompt, state, started_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'starting', ?)",
-                (
-                    identity,
-                    agent,
-                    name or identity,
-                    source_session_id,
-                    session_id,
-                    caller_session_id,
-                    place,
-                    str(cwd),
-                    prompt,
-                    _iso(seconds),
-                ),
-            )
+            row: dict[str, str | int | None] = {
+                "id": identity,
+                "agent": agent,
+                "name": name or identity,
+                "source_session_id": source_session_id,
+                "session_id": session_id,
+                "caller_session_id": caller_session_id,
+                "place": place,
+                "cwd": str(cwd),
+                "prompt": prompt,
+                "kind": kind,
+                "worktree": str(worktree) if worktree else None,
+                "branch": branch,
+                "base_commit": base_commit,
+                "depth": depth,
+                "permission_mode": permission_mode,
+                "state": "starting",
+                "started_at": _iso(seconds),
+            }
+            # Our own words; the values go beside them.
+            names, marks = ", ".join(row), ", ".join("?" * len(row))
+            self._db.execute(f"INSERT INTO workers ({names}) VALUES ({marks})", tuple(row.values()))  # noqa: S608
         return self._by_id(identity)
 
     def set_started(
@@ -129,15 +162,17 @@ class Registry:
         terminal_id: str | None = None,
         pid: int | None = None,
         log: Path | None = None,
+        attach: str = "",
     ) -> Worker:
         """Note that it runs, and where."""
         return self._set(
             identity,
-            "command = ?, terminal_id = ?, pid = ?, log_path = ?, state = 'running'",
+            "command = ?, terminal_id = ?, pid = ?, log_path = ?, attach = ?, state = 'running'",
             orjson.dumps(list(command)).decode(),
             terminal_id,
             pid,
             str(log) if log else None,
+            attach,
         )
 
     def set_session_id(self, identity: str, session_id: str) -> Worker:
@@ -226,8 +261,8 @@ class Registry:
         )
         return [StagedCopy(*row) for row in rows]
 
-    def _writing(self) -> _Writing:
-        return _Writing(self._db)
+    def _writing(self) -> Writing:
+        return Writing(self._db)
 
     def _set(self, identity: str, what: str, *values: Any) -> Worker:
         with self._writing():
@@ -245,58 +280,6 @@ class Registry:
         rows: Iterable[Any] = self._db.execute(f"SELECT {', '.join(names)} FROM workers {where}", values)  # noqa: S608
         found = [dict(zip(names, row, strict=True)) for row in rows]
         return [Worker(**row | {"command": tuple(orjson.loads(row["command"]))}) for row in found]
-
-
-class _Writing:
-    """A transaction that may write from its beginning: what was read in it is still true when it writes."""
-
-    def __init__(self, db: apsw.Connection) -> None:
-        self._db = db
-
-    def __enter__(self) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._db.execute("COMMIT" if kind is None else "ROLLBACK")
-
-
-def m001_workers(db: apsw.Connection) -> None:
-    """Workers, and the transcripts that were copied for them."""
-    db.execute(
-        """
-        CREATE TABLE workers (
-            id TEXT PRIMARY KEY, agent TEXT NOT NULL, name TEXT NOT NULL, source_session_id TEXT NOT NULL,
-            session_id TEXT UNIQUE, caller_session_id TEXT, place TEXT NOT NULL, terminal_id TEXT, pid INTEGER,
-            cwd TEXT NOT NULL, command TEXT NOT NULL DEFAULT '[]', prompt TEXT NOT NULL, state TEXT NOT NULL,
-            started_at TEXT NOT NULL, log_path TEXT
-        )
-        """
-    )
-    db.execute("CREATE INDEX workers_of_caller ON workers (caller_session_id)")
-    db.execute(
-        "CREATE TABLE staged_copies (path TEXT PRIMARY KEY, session_id TEXT NOT NULL, source_path TEXT NOT NULL,"
-        " staged_at TEXT NOT NULL)"
-    )
-    db.execute("CREATE INDEX staged_copies_of_session ON staged_copies (session_id)")
-
-
-#: Only ever appended to. Each is applied once, in its own transaction.
-MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (m001_workers,)
-
-
-def _migrate(db: apsw.Connection) -> None:
-    version = db.pragma("user_version")
-    if version > len(MIGRATIONS):
-        raise SmartForkError(f"{db.filename} was written by a newer version", "Update smart-fork.")
-    for number, migration in enumerate(MIGRATIONS, 1):
-        if version >= number:
-            continue
-        with _Writing(db):
-            if db.pragma("user_version") < number:  # another process may have been first
-                migration(db)
-                db.execute(f"PRAGMA user_version = {number}")
 
 
 def _iso(seconds: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smart_fork.server import READ_CHARACTERS
+from smart_fork.server.searching import READ_CHARACTERS
 from tests.smart_fork.client import answer, refusal
 
 RETRY = "add retry with backoff to the uploader"

@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from smart_fork import registry as registering
+from smart_fork import registry_schema as schema
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.registry import Registry
 from tests.smart_fork.forks import NEW, SESSION
@@ -174,7 +174,7 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(home, monkeypatch)
         db.execute("ALTER TABLE workers ADD COLUMN half")
         raise RuntimeError("stop")
 
-    monkeypatch.setattr(registering, "MIGRATIONS", (*registering.MIGRATIONS, broken))
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, broken))
     with pytest.raises(RuntimeError):
         Registry()
     monkeypatch.undo()
@@ -182,8 +182,27 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(home, monkeypatch)
 
     with Registry() as again:
         assert 1 == len(again.workers())
-        assert 1 == again._db.pragma("user_version")
+        assert len(schema.MIGRATIONS) == again._db.pragma("user_version")
         assert "half" not in [row[1] for row in again._db.execute("PRAGMA table_info(workers)")]
+
+
+def test_a_database_of_the_first_version_is_brought_up_to_date(home):
+    """R-012: what is in it stays, and twice is once."""
+    path = home / ".smart-fork" / "workers.db"
+    path.parent.mkdir(parents=True)
+    old = apsw.Connection(str(path))
+    schema.MIGRATIONS[0](old)
+    old.execute("PRAGMA user_version = 1")
+    old.execute(
+        "INSERT INTO workers (id, agent, name, source_session_id, place, cwd, prompt, state, started_at)"
+        " VALUES ('claude-1', 'claude', 'one', 'x', 'tmux', '/', '', 'running', '2025-01-01T00:00:00.000Z')"
+    )
+    old.close()
+
+    for _ in range(2):
+        with Registry() as registry:
+            (worker,) = registry.workers()
+            assert ("claude-1", "fork", "", None) == (worker.id, worker.kind, worker.status, worker.worktree)
 
 
 def test_a_database_of_a_newer_version_is_not_touched(home):

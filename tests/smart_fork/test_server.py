@@ -14,7 +14,9 @@ import pytest
 from mcp import Client
 
 from smart_fork import answers
-from smart_fork.server import MAX_BROKEN, _progress, create_server
+from smart_fork.server import create_server
+from smart_fork.server.calls import progress_of
+from smart_fork.server.searching import MAX_BROKEN
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.world import BrokenModel, WordsModel, World
 
@@ -274,7 +276,7 @@ def test_other_requests_are_answered_while_a_search_runs(world, shop):
 
 
 def test_while_the_model_is_loading_words_answer(world, shop, monkeypatch):
-    monkeypatch.setattr("smart_fork.server.MODEL_SECONDS", 0.0)
+    monkeypatch.setattr("smart_fork.server.searching.MODEL_SECONDS", 0.0)
     knows = world.claude(shop, RETRY, DONE)
     gate = Gate()
     try:
@@ -294,7 +296,7 @@ def test_a_broken_model_does_not_break_the_server(world, shop):
 
 
 def test_progress_is_told_in_numbers_that_grow(world, shop, monkeypatch):
-    monkeypatch.setattr("smart_fork.server.PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr("smart_fork.server.calls.PROGRESS_SECONDS", 0.0)
     for number in range(5):
         world.claude(shop, f"{RETRY} {number}", DONE)
     told: list[tuple] = []
@@ -315,14 +317,14 @@ def test_the_answers_are_declared_key_by_key():
 
 
 def test_progress_of_a_second_stage_goes_on_where_the_first_ended(monkeypatch):
-    monkeypatch.setattr("smart_fork.server.PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr("smart_fork.server.calls.PROGRESS_SECONDS", 0.0)
     told = []
     monkeypatch.setattr("anyio.from_thread.run", lambda _function, *values: told.append(values))
 
     class Asked:
         report_progress: Callable = print
 
-    report = _progress(Asked())
+    report = progress_of(Asked())
     for stage, done, total in [
         ("reading", 0, 2),
         ("reading", 2, 2),

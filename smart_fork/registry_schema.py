@@ -1,0 +1,85 @@
+"""The tables of ``workers.db``, and how older ones are brought up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+
+import apsw
+
+from smart_fork.errors import SmartForkError
+
+
+class Writing:
+    """A transaction that may write from its beginning: what was read in it is still true when it writes."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+
+    def __enter__(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._db.execute("COMMIT" if kind is None else "ROLLBACK")
+
+
+def m001_workers(db: apsw.Connection) -> None:
+    """Workers, and the transcripts that were copied for them."""
+    db.execute(
+        """
+        CREATE TABLE workers (
+            id TEXT PRIMARY KEY, agent TEXT NOT NULL, name TEXT NOT NULL, source_session_id TEXT NOT NULL,
+            session_id TEXT UNIQUE, caller_session_id TEXT, place TEXT NOT NULL, terminal_id TEXT, pid INTEGER,
+            cwd TEXT NOT NULL, command TEXT NOT NULL DEFAULT '[]', prompt TEXT NOT NULL, state TEXT NOT NULL,
+            started_at TEXT NOT NULL, log_path TEXT
+        )
+        """
+    )
+    db.execute("CREATE INDEX workers_of_caller ON workers (caller_session_id)")
+    db.execute(
+        "CREATE TABLE staged_copies (path TEXT PRIMARY KEY, session_id TEXT NOT NULL, source_path TEXT NOT NULL,"
+        " staged_at TEXT NOT NULL)"
+    )
+    db.execute("CREATE INDEX staged_copies_of_session ON staged_copies (session_id)")
+
+
+def m002_ways_and_whereabouts(db: apsw.Connection) -> None:
+    """How a worker was started, in which worktree, what its hooks said last, and when it ended."""
+    for column in (
+        "kind TEXT NOT NULL DEFAULT 'fork'",
+        "attach TEXT NOT NULL DEFAULT ''",
+        "worktree TEXT",
+        "branch TEXT",
+        "base_commit TEXT",
+        "depth INTEGER NOT NULL DEFAULT 1",
+        "permission_mode TEXT NOT NULL DEFAULT ''",
+        "status TEXT NOT NULL DEFAULT ''",
+        "status_note TEXT NOT NULL DEFAULT ''",
+        "status_at TEXT",
+        "ended_at TEXT",
+    ):
+        db.execute(f"ALTER TABLE workers ADD COLUMN {column}")
+
+
+#: Only ever appended to. Each is applied once, in its own transaction.
+MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (m001_workers, m002_ways_and_whereabouts)
+
+
+def migrate(db: apsw.Connection) -> None:
+    """Bring `db` up to date, whichever version it has.
+
+    Raises:
+        SmartForkError: it is of a newer version than this program.
+    """
+    version = db.pragma("user_version")
+    if version > len(MIGRATIONS):
+        raise SmartForkError(f"{db.filename} was written by a newer version", "Update smart-fork.")
+    for number, migration in enumerate(MIGRATIONS, 1):
+        if version >= number:
+            continue
+        with Writing(db):
+            if db.pragma("user_version") < number:  # another process may have been first
+                migration(db)
+                db.execute(f"PRAGMA user_version = {number}")

@@ -1,0 +1,45 @@
+"""The MCP server: thin tools over the library. Nothing heavy is imported before the first call that needs it."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from mcp.server.mcpserver import MCPServer
+
+from smart_fork.server.calls import strict
+from smart_fork.server.searching import Searching
+
+if TYPE_CHECKING:
+    from indexer.embedding import Embedder
+
+INSTRUCTIONS = (
+    "Past Claude Code and Codex sessions of this repository are expensive context that already exists. Before starting "
+    "work that resembles something done earlier, call smart_fork with what is to be done; it finds the session that "
+    "already knows how and, with auto_fork, runs a fork of it with a prompt of its own. The original is never changed."
+)
+
+
+def create_server(embedder: Embedder | None = None) -> MCPServer[Any]:
+    """A server with all tools, for any transport. `embedder` instead of the configured one."""
+    searching = Searching(embedder)
+    return MCPServer(
+        "smart-fork",
+        instructions=INSTRUCTIONS,
+        version=version("smart-fork"),
+        log_level="ERROR",
+        tools=[
+            strict(searching.smart_fork, "Find and fork a past session", reads=False),
+            strict(searching.list_sessions, "List recent sessions"),
+            strict(searching.read_session, "Read a past session"),
+            strict(searching.index_status, "State of the search index"),
+        ],
+    )
+
+
+def run_stdio() -> None:
+    """Serve on stdin and stdout until stdin closes. The SDK keeps stdout for the protocol, whatever prints (X-005)."""
+    create_server().run("stdio")
+    # A model that is just being loaded, or a log being read, must not keep a server without a client alive.
+    os._exit(0)

@@ -1,0 +1,114 @@
+"""What every tool of the server needs: who calls, for which project, work beside the event loop, progress."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp_types import ListRootsRequest, ListRootsResult, ToolAnnotations
+from pydantic import BeforeValidator, WithJsonSchema
+
+from smart_fork.caller import Caller, identify
+from smart_fork.errors import SmartForkError
+
+#: Seconds between two progress notifications.
+PROGRESS_SECONDS = 0.25
+#: How long a client may take to say which folders it works in.
+ROOTS_SECONDS = 2.0
+
+#: A text that is passed on verbatim: the SDK would take one that happens to be JSON for what it describes.
+Verbatim = Annotated[
+    str,
+    BeforeValidator(lambda value: "" if value is None else value),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}),
+]
+Progress = Callable[[str, int, int], None]
+T = TypeVar("T")
+
+
+def strict(function: Callable[..., Any], title: str, *, reads: bool = True) -> Tool:
+    """A tool that refuses parameters which it does not know: a misspelt one must not be ignored silently."""
+    hints = ToolAnnotations(read_only_hint=reads, destructive_hint=False, idempotent_hint=reads, open_world_hint=False)
+    tool = Tool.from_function(function, title=title, annotations=hints)
+    tool.parameters["additionalProperties"] = False
+    known = tool.parameters.get("properties", {})
+    run = tool.fn
+
+    async def checked(ctx: Context[Any, Any], **arguments: Any) -> Any:
+        if unknown := sorted(set(sent(ctx)) - set(known)):
+            raise ToolError(f"unknown parameter: {', '.join(unknown)}. Known: {', '.join(known) or 'none'}.")
+        return await run(ctx=ctx, **arguments)
+
+    tool.fn = checked
+    return tool
+
+
+def sent(ctx: Context[Any, Any]) -> Mapping[str, Any]:
+    """What the client has sent, before any default was filled in."""
+    return (ctx.request_context.params or {}).get("arguments") or {}
+
+
+async def caller_of(ctx: Context[Any, Any]) -> Caller:
+    """The agent and the session that this call comes from, as far as they can be known."""
+    session = ctx.request_context.session
+    params = session.client_params
+    roots: list[str] = []
+    if params is not None and params.capabilities.roots is not None:
+        with anyio.move_on_after(ROOTS_SECONDS):
+            try:
+                answer = await session.send_request(ListRootsRequest(), ListRootsResult)
+                roots = [str(root.uri) for root in answer.roots]
+            except Exception:  # noqa: BLE001 - a client may announce roots and refuse them
+                roots = []
+    meta = (ctx.request_context.params or {}).get("_meta") or {}
+    client = params.client_info.name if params is not None else None
+    return await in_thread(partial(identify, client, meta, roots, os.environ, Path.cwd()))
+
+
+def project_for(path: str | None, caller: Caller) -> str:
+    """The directory that is asked about; a relative one is the caller's, not this server's."""
+    if path and (path.startswith("~") or Path(path).is_absolute()):
+        return path
+    if caller.project is None:
+        raise ToolError("project_path is required: this client does not say which project it works in")
+    return str(Path(caller.project, path or "."))
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Run `work` beside the event loop (F-034). A caller's mistake becomes a tool error with its text and hint."""
+    try:
+        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+    except SmartForkError as error:
+        raise ToolError(f"{error.message}. {error.hint}" if error.hint else error.message) from error
+
+
+def progress_of(ctx: Context[Any, Any]) -> Progress:
+    """A callback for the working thread that notifies the client now and then, of numbers that only grow."""
+    last = 0.0
+    before: dict[str, int] = {}
+
+    def report(stage: str, done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last < PROGRESS_SECONDS and done < total:
+            return
+        last = now
+        earlier = sum(number for other, number in before.items() if other != stage)
+        if done <= before.get(stage, -1):
+            return
+        before[stage] = done
+        anyio.from_thread.run(
+            ctx.report_progress, float(earlier + done), float(earlier + total), f"{stage} {done}/{total}"
+        )
+
+    return report
