@@ -94,6 +94,7 @@ class _Writer:
     repositories: dict[str, tuple[Path, str]] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
     records: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    tokens: dict[str, int] = field(default_factory=dict)
 
     def write_repository(self, name: str) -> None:
         folder = self.home / "repos" / name
@@ -133,12 +134,13 @@ class _Writer:
         base = None
         if scripted.fork_of:
             before = self.records[scripted.fork_of]
-            base = Base(self.ids[scripted.fork_of], len(before), len(_lines(before)))
+            base = Base(self.ids[scripted.fork_of], len(before), len(_lines(before)), self.tokens[scripted.fork_of])
         log = CodexLog(scripted, session_id, str(folder), clock, commit)
         records = log.write(paginated=scripted.name in _PAGINATED, base=base)
         day = self.home / ".codex" / "sessions" / local.strftime("%Y/%m/%d")
         _save(day / f"rollout-{local:%Y-%m-%dT%H-%M-%S}-{session_id}.jsonl", records, clock.now)
         self.ids[scripted.name], self.records[scripted.name] = session_id, records
+        self.tokens[scripted.name] = log.tokens
 
 
 #: Codex sessions that are a fork, or have one: only numbered records can be shared.

@@ -35,6 +35,7 @@ class ClaudeLog:
             if "uuid" in record:
                 self.records.append(record | {"sessionId": self.session_id})
                 self.parent = record["uuid"]
+                self._tokens += 380 * (record["type"] == "assistant")
         for asked in self.scripted.asked:
             fork_point = self.parent
             self._exchange(asked)

@@ -22,11 +22,15 @@ PROVIDER = "openai"
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """Where a copy-on-write fork leaves its parent: the parent's id, its next record's number, its file's size."""
+    """Where a copy-on-write fork leaves its parent: the parent's id, its next record's number, its file's size.
+
+    `tokens` is what its conversation takes of the context there.
+    """
 
     thread_id: str
     ordinal: int
     offset: int
+    tokens: int
 
 
 class CodexLog:
@@ -41,10 +45,11 @@ class CodexLog:
         self.records: list[Record] = []
         self._ordinal: int | None = None
         self._turn = ""
-        self._tokens = 9_000
+        self.tokens = 9_000
 
     def write(self, *, paginated: bool, base: Base | None = None) -> list[Record]:
         """The whole file. Only a paginated one can be, or have, a fork with a `base`."""
+        self.tokens = base.tokens if base else self.tokens
         self._ordinal = (base.ordinal if base else 0) if paginated else None
         self._meta(paginated, base)
         for number, asked in enumerate(self.scripted.asked):
@@ -155,13 +160,13 @@ class CodexLog:
         self._add("response_item", {"type": "function_call_output", "call_id": call, "output": output})
 
     def _token_count(self) -> None:
-        self._tokens += 1_700
+        self.tokens += 1_700
         usage = {
-            "input_tokens": self._tokens,
-            "cached_input_tokens": self._tokens - 900,
+            "input_tokens": self.tokens,
+            "cached_input_tokens": self.tokens - 900,
             "output_tokens": 400,
             "reasoning_output_tokens": 0,
-            "total_tokens": self._tokens + 400,
+            "total_tokens": self.tokens + 400,
         }
         info = {"total_token_usage": usage, "last_token_usage": usage, "model_context_window": 258_400}
         self._event("token_count", info=info, rate_limits=None)

@@ -55,6 +55,12 @@ def test_every_scripted_session_is_read_and_nothing_else(demo, sessions):
     assert [6, 4] == [sum(s.agent == agent for s in sessions.values()) for agent in ("claude", "codex")]
 
 
+def test_going_on_in_a_session_only_adds_to_what_it_loads(sessions):
+    for session in sessions.values():
+        loads = [tokens for turn, tokens in zip(session.turns, session.loads(), strict=True) if turn.loaded]
+        assert loads == sorted(loads), session.title
+
+
 def test_two_repositories_are_real_ones_with_a_commit_and_nothing_to_commit(demo):
     assert ["parcel", "harbor"] == [folder.name for folder in demo.repositories]
     for folder in demo.repositories:
