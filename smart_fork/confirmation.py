@@ -6,6 +6,7 @@ Nothing depends on it: whoever does not want to wait is told the rest later (R-0
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,10 +17,12 @@ from typing import Protocol
 from filelock import FileLock, Timeout
 
 from indexer.paths import private_dir, state_home
+from indexer.transcripts.agents import adapter as adapter_of
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.lines import LineReader
+from indexer.transcripts.model import Agent
 from smart_fork.plan import ForkPlan, plain_prompt
-from smart_fork.processes import Processes
+from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.workers.base import Place, Started
 
 #: How long a start waits for the worker's own log to appear, and how often it looks.
@@ -62,6 +65,22 @@ class World:
     env: Mapping[str, str]
     adapter: AgentAdapter
     clock: Clock
+
+
+def world_of(
+    agent: Agent,
+    processes: Processes | None = None,
+    env: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+    adapter: AgentAdapter | None = None,
+) -> World:
+    """What starting an agent works with: of what is not given, the real one."""
+    return World(
+        processes or SystemProcesses(),
+        os.environ if env is None else env,
+        adapter or adapter_of(agent),
+        clock or SystemClock(),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from indexer.project import project_of
-from indexer.transcripts.agents import adapter as adapter_of
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import Agent, Session
 from smart_fork import sessions
 from smart_fork.branch import branch_point, message_at
-from smart_fork.confirmation import Clock, SystemClock, World
+from smart_fork.confirmation import Clock, World, world_of
 from smart_fork.errors import ForkRefused
 from smart_fork.plan import ForkRequest, plan_fork
 from smart_fork.processes import Processes, SystemProcesses
@@ -102,12 +100,7 @@ def fork(
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
     """
-    world = World(
-        processes or SystemProcesses(),
-        os.environ if env is None else env,
-        adapter or adapter_of(source.agent),
-        clock or SystemClock(),
-    )
+    world = world_of(source.agent, processes or SystemProcesses(), env, clock, adapter)
     wanted = Wanted(
         "fork",
         source.agent,

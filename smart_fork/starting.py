@@ -9,16 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from indexer.project import resolve
+from indexer.transcripts.agents import AGENTS
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import Agent
 from smart_fork.admission import admission
 from smart_fork.attempt import Attempt
-from smart_fork.confirmation import CONFIRM_SECONDS, World, confirm, one_at_a_time
+from smart_fork.confirmation import CONFIRM_SECONDS, World, confirm, one_at_a_time, world_of
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.plan import DEPTH, ForkPlan, ForkRequest, Form, environment, plain_name, plan_fork
 from smart_fork.programs import find_program, require_fork
 from smart_fork.registry import Kind, Registry, Worker
-from smart_fork.report import Launched, unconfirmed
+from smart_fork.report import Launched, StartedWorker, as_worker, unconfirmed
 from smart_fork.staging import folder_of
 from smart_fork.workers import choose_place
 from smart_fork.workers.base import Place, Started
@@ -153,6 +154,30 @@ def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECOND
         if not seen.found:
             warnings.append(unconfirmed(plan, started, seen.last_words))
         return Launched(plan, place.name, registry.get(worker.id), started, seen.session_id, warnings)
+
+
+def start(wanted: Wanted, world: World | None = None) -> StartedWorker:
+    """Check what is wanted and start it.
+
+    Raises:
+        SmartForkError: it was not started.
+    """
+    world = world or world_of(wanted.agent)
+    return as_worker(launch(prepare(wanted, world), world))
+
+
+def agent_named(name: str) -> Agent:
+    """The agent of that name.
+
+    Raises:
+        SmartForkError: there is none (R-060).
+    """
+    agent = next((agent.name for agent in AGENTS if agent.name == name), None)
+    if agent is None:
+        raise SmartForkError(
+            f"Unknown adapter: {plain_name(name)}", f"Adapters are: {', '.join(agent.name for agent in AGENTS)}."
+        )
+    return agent
 
 
 def _registered(prepared: Prepared, world: World, attempt: Attempt) -> Worker:
