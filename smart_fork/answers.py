@@ -103,6 +103,38 @@ class Forked(TypedDict, total=False):
     forked_index: int | None
 
 
+class SpawnedWorker(TypedDict, total=False):
+    """One worker that was asked for: what was started, or `error`, `message` and `hint`."""
+
+    index: int
+    worker_id: str
+    session_id: str | None
+    agent_type: str
+    name: str
+    kind: str
+    source_session_id: str | None
+    cwd: str
+    worktree: str | None
+    branch: str | None
+    place: str
+    terminal_id: str | None
+    log: str | None
+    attach: str
+    command: str
+    warnings: list[str]
+    error: str
+    message: str
+    hint: str
+
+
+class Spawned(TypedDict):
+    """The answer of ``spawn_workers``."""
+
+    started: int
+    failed: int
+    workers: list[SpawnedWorker]
+
+
 class Found(TypedDict, total=False):
     """The answer of ``smart_fork``."""
 

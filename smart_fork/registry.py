@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
@@ -119,14 +119,18 @@ class Registry:
         depth: int = 1,
         permission_mode: str = "",
         now: float | None = None,
+        admit: Callable[[Sequence[Worker]], None] | None = None,
     ) -> Worker:
         """Register a worker that is about to be started. Ids are unique, in the same millisecond too (R-002).
 
-        A worker without a name is named by its id.
+        A worker without a name is named by its id. `admit` is shown those that run; by raising it refuses this one,
+        and no other process can start one in between.
         """
         seconds = time.time() if now is None else now
         number = int(seconds * 1000)
         with self._writing():
+            if admit is not None:
+                admit(self.workers(states=("starting", "running")))
             while self._db.execute("SELECT 1 FROM workers WHERE id = ?", (f"{agent}-{number}",)).fetchone():
                 number += 1
             identity = f"{agent}-{number}"
@@ -153,6 +157,19 @@ class Registry:
             names, marks = ", ".join(row), ", ".join("?" * len(row))
             self._db.execute(f"INSERT INTO workers ({names}) VALUES ({marks})", tuple(row.values()))  # noqa: S608
         return self._by_id(identity)
+
+    def set_ready(
+        self, identity: str, *, cwd: Path, worktree: Path | None, branch: str | None, now: float | None = None
+    ) -> Worker:
+        """Note what was made for it. It is started now: what it says itself is later than that (F-105)."""
+        return self._set(
+            identity,
+            "cwd = ?, worktree = ?, branch = ?, started_at = ?",
+            str(cwd),
+            str(worktree) if worktree else None,
+            branch,
+            _iso(time.time() if now is None else now),
+        )
 
     def set_started(
         self,

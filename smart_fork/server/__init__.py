@@ -10,6 +10,7 @@ from mcp.server.mcpserver import MCPServer
 
 from smart_fork.server.calls import strict
 from smart_fork.server.searching import Searching
+from smart_fork.server.starting import Starting
 
 if TYPE_CHECKING:
     from indexer.embedding import Embedder
@@ -34,6 +35,7 @@ def create_server(embedder: Embedder | None = None) -> MCPServer[Any]:
             strict(searching.list_sessions, "List recent sessions"),
             strict(searching.read_session, "Read a past session"),
             strict(searching.index_status, "State of the search index"),
+            strict(Starting().spawn_workers, "Start workers", reads=False),
         ],
     )
 
