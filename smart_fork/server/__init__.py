@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,13 @@ def create_server(embedder: Embedder | None = None) -> MCPServer[Any]:
 
 def run_stdio() -> None:
     """Serve on stdin and stdout until stdin closes. The SDK keeps stdout for the protocol, whatever prints (X-005)."""
+    threading.Thread(target=_recover, name="recover", daemon=True).start()
     create_server().run("stdio")
     # A model that is just being loaded, or a log being read, must not keep a server without a client alive.
     os._exit(0)
+
+
+def _recover() -> None:
+    from smart_fork.recovery import recover
+
+    recover()

@@ -117,10 +117,11 @@ def test_a_fork_is_documented():
 
 def commands() -> dict[str, Any]:
     group: Any = typer.main.get_command(app)
-    index = group.commands["index"]
+    shown = {name: command for name, command in group.commands.items() if not command.hidden}
+    groups = {name: group for name, group in shown.items() if hasattr(group, "commands")}
     return {
-        **{name: command for name, command in group.commands.items() if name != "index"},
-        **{f"index {name}": command for name, command in index.commands.items()},
+        **{name: command for name, command in shown.items() if name not in groups},
+        **{f"{above} {name}": command for above in groups for name, command in groups[above].commands.items()},
     }
 
 

@@ -1,0 +1,276 @@
+"""What is left of the workers after a crash."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from smart_fork.processes import SystemProcesses
+from smart_fork.recovery import START_SECONDS, STARTING_SECONDS, process_start, reconcile, recover
+from smart_fork.registry import Registry
+from smart_fork.staging import folder_of
+from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, codex_path, codex_records, eventually, said, write_log
+
+OTHER = "11111111-0000-4000-8000-000000000003"
+BORN = 1767323045.0  # 2026-01-02T03:04:05Z
+
+
+@pytest.fixture
+def registry(home):
+    with Registry() as opened:
+        yield opened
+
+
+def add(registry: Registry, *, pid: int | None = None, pane: str | None = None, **more):
+    values = {"agent": "claude", "source_session_id": SESSION, "place": "tmux", "cwd": Path("/work")}
+    worker = registry.add(**values | more)
+    return registry.set_started(worker.id, command=["claude"], terminal_id=pane, pid=pid) if pid else worker
+
+
+def again(registry: Registry, processes=None, **more):
+    return reconcile(registry, processes or SystemProcesses(), os.environ, **more)
+
+
+@pytest.fixture
+def sleeper():
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_workers_that_run_stay_and_those_that_are_gone_have_ended(registry, sleeper):
+    """R-042, R-043."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    lost, living = add(registry, pid=gone.pid), add(registry, pid=sleeper.pid)
+    registry.set_session_id(living.id, NEW)
+    registry.set_status(living.id, "waiting", "for an answer")
+    before = registry.get(living.id)
+
+    assert [lost.id] == [worker.id for worker in again(registry).ended]
+    assert "ended" == registry.get(lost.id).state
+    assert registry.get(lost.id).ended_at
+    after = registry.workers()
+    assert before in after
+    assert ((), ()) == (again(registry).ended, again(registry).identified)
+    assert after == registry.workers()
+
+
+def test_a_process_that_has_ended_and_was_never_waited_for_is_gone(registry):
+    """After a crash nobody may be left to wait for it."""
+    zombie = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
+    worker = add(registry, pid=zombie.pid)
+    zombie.stdout.read()
+    assert eventually(lambda: [worker.id] == [one.id for one in again(registry).ended])
+    zombie.communicate()
+
+
+def test_another_process_of_the_same_number_is_not_the_worker(registry, sleeper):
+    """R-042: it began too late."""
+    worker = add(registry, pid=sleeper.pid, now=time.time() - START_SECONDS - 10)
+    assert [worker.id] == [one.id for one in again(registry).ended]
+
+
+def test_a_worker_that_took_the_place_of_a_command_began_before_it_was_registered(registry, sleeper):
+    add(registry, pid=sleeper.pid, place="here", now=time.time() + 3600)
+    assert () == again(registry).ended
+
+
+def test_where_the_system_tells_no_times_a_pane_with_another_process_is_not_the_workers(registry, monkeypatch):
+    """R-042: pane numbers begin anew with each tmux server."""
+    monkeypatch.setattr("smart_fork.recovery.process_start", lambda *_: None)
+    taken, ours, unknown = (
+        add(registry, pid=11, pane="%1"),
+        add(registry, pid=12, pane="%2"),
+        add(registry, pid=13, pane="%9"),
+    )
+
+    recovered = again(registry, FakeProcesses({"tmux": (0, "%1 99\n%2 12\nodd\n")}))
+
+    assert [taken.id] == [worker.id for worker in recovered.ended]
+    assert ["running", "running"] == [registry.get(worker.id).state for worker in (ours, unknown)]
+    assert () == again(registry, FakeProcesses({"tmux": (1, "no server")})).ended
+
+
+def test_a_start_that_was_cut_off_has_failed(registry):
+    """Once it is too old to be going on just now."""
+    worker = add(registry, now=time.time())
+    assert () == again(registry).ended
+    (failed,) = again(registry, now=time.time() + STARTING_SECONDS + 1).ended
+    assert (worker.id, "failed") == (failed.id, failed.state)
+
+
+def test_a_row_that_is_not_as_it_should_be_keeps_nobody_from_anything(registry, sleeper):
+    """R-043: an unknown state is an active one, an unknown agent claude."""
+    good, odd = add(registry, pid=sleeper.pid), add(registry)
+    registry._db.execute(
+        "UPDATE workers SET agent = 'gemini', state = 'dozing', status = 'odd', kind = '?', command = '{', pid = NULL,"
+        " started_at = 'yesterday' WHERE id = ?",
+        (odd.id,),
+    )
+    again(registry)
+    read = registry.get(odd.id)
+    assert ("claude", "running", "", "fork", ()) == (read.agent, read.state, read.status, read.kind, read.command)
+    assert "running" == registry.get(good.id).state
+
+
+def test_times_with_an_offset_are_times(registry):
+    """R-043."""
+    worker = add(registry)
+    for text in ("2020-01-01T00:00:00Z", "2020-01-01T02:00:00+02:00"):
+        registry._db.execute("UPDATE workers SET state = 'starting', started_at = ? WHERE id = ?", (text, worker.id))
+        assert [worker.id] == [one.id for one in again(registry).ended]
+
+
+def test_a_missing_session_is_found_by_its_beginning(registry, home, sleeper):
+    """R-041, R-046."""
+    values = {"agent": "codex", "pid": sleeper.pid, "cwd": home, "now": BORN}
+    fork = add(registry, prompt="fix it", **values)
+    new = add(registry, prompt="write it", kind="new", **values | {"source_session_id": ""})
+    write_log(codex_path(home, NEW), codex_records(NEW, home, ["fix it"], forked_from_id=SESSION))
+    write_log(codex_path(home, OTHER), codex_records(OTHER, home, ["write it"]))
+    write_log(codex_path(home, SESSION), codex_records(SESSION, home, ["older"]))
+
+    assert {NEW: fork.id, OTHER: new.id} == {one.session_id: one.id for one in again(registry).identified}
+    assert () == again(registry).identified
+    assert (fork.id, new.id) == (registry.get(NEW).id, registry.get(OTHER).id)
+
+
+def test_where_two_sessions_could_be_meant_none_is(registry, home, sleeper):
+    """R-025, R-046."""
+    values = {"agent": "codex", "pid": sleeper.pid, "cwd": home, "prompt": "fix it", "now": BORN}
+    worker = add(registry, **values)
+    for session_id in (NEW, OTHER):
+        write_log(codex_path(home, session_id), codex_records(session_id, home, ["fix it"], forked_from_id=SESSION))
+    assert () == again(registry).identified
+    assert registry.get(worker.id).session_id is None
+
+    codex_path(home, OTHER).unlink()
+    add(registry, **values)  # nor where one session could be of two workers
+    assert () == again(registry).identified
+
+
+def test_neither_the_callers_nor_another_workers_session_is_taken(registry, home, sleeper):
+    """R-046."""
+    values = {"agent": "codex", "pid": sleeper.pid, "cwd": home, "prompt": "fix it", "now": BORN, "kind": "new"}
+    add(registry, caller_session_id=NEW, **values)
+    registry.set_session_id(add(registry, **values).id, OTHER)
+    for session_id in (NEW, OTHER):
+        write_log(codex_path(home, session_id), codex_records(session_id, home, ["fix it"]))
+    assert () == again(registry).identified
+
+
+@pytest.mark.parametrize(("asked", "found"), [("fix it", True), ("older", False), ("", False)])
+def test_a_session_that_was_gone_on_with_is_known_by_the_workers_own_prompt(registry, home, repo, asked, found):
+    """R-041, F-105: what was said before does not count."""
+    records = [said("u1", None, "user", "older", cwd=str(repo)), said("a1", "u1", "assistant", "yes", cwd=str(repo))]
+    later = {"cwd": str(repo), "timestamp": "2026-01-02T03:04:06.000Z"}
+    write_log(folder_of(repo) / f"{SESSION}.jsonl", [*records, said("u2", "a1", "user", "fix it", **later)])
+    worker = add(registry, pid=os.getpid(), cwd=repo, kind="continue", source_session_id="", prompt=asked, now=BORN)
+
+    again(registry)
+
+    assert (SESSION if found else None) == registry.get(worker.id).session_id
+
+
+def test_a_server_reconciles_what_there_is_and_minds_nothing_that_is_not(home, registry):
+    """R-042, R-043."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    worker = add(registry, pid=gone.pid)
+    recover()
+    assert "ended" == registry.get(worker.id).state
+
+    for content in (b"no database" * 500, None):
+        registry.path.unlink()
+        if content:
+            registry.path.write_bytes(content)
+        recover()
+    assert not registry.path.exists()
+
+
+def test_when_a_process_began_is_known(sleeper):
+    assert abs(process_start(sleeper.pid, SystemProcesses()) - time.time()) < 60
+    assert process_start(2**22 + 1, SystemProcesses()) is None
+
+
+def test_macos_tells_it_in_words(monkeypatch):
+    real = Path.exists
+    monkeypatch.setattr(Path, "exists", lambda path: str(path) != "/proc/stat" and real(path))
+    assert process_start(1, FakeProcesses({"ps": (0, "Fri Jan  2 03:04:05 2026\n")})) == time.mktime(
+        (2026, 1, 2, 3, 4, 5, 4, 2, -1)
+    )
+    assert process_start(1, FakeProcesses({"ps": (1, "")})) is None
+
+
+AGENT = """
+import json, os, subprocess, sys
+hooks = [{"hook_event_name": name, "session_id": sys.argv[1], "cwd": os.getcwd()} for name in ("SessionStart", "UserPromptSubmit", "Stop")]
+for hook in hooks:
+    subprocess.run([sys.executable, "-P", "-m", "smart_fork.hooks", "claude"], input=json.dumps(hook).encode(), check=True)
+print("ready", flush=True)
+input()
+"""
+STARTER = """
+import os, sys
+from pathlib import Path
+from smart_fork.plan import environment
+from smart_fork.processes import SystemProcesses
+from smart_fork.registry import Registry
+from smart_fork.workers.tmux import TmuxPlace
+from tests.smart_fork.forks import plan_of
+code, *ids = sys.argv[1:]
+with Registry() as registry:
+    for number, session_id in enumerate(ids):
+        worker = registry.add("claude", source_session_id="s", place="tmux", cwd=Path.cwd(), name=f"w{number}")
+        plan = plan_of([sys.executable, "-c", code, session_id], Path.cwd(), env={"SMART_FORK_WORKER_ID": worker.id})
+        started = TmuxPlace().start(plan, worker, SystemProcesses(), environment(plan, os.environ))
+        registry.set_started(worker.id, command=plan.argv, terminal_id=started.terminal_id, pid=started.pid)
+    print("started", flush=True)
+    input()
+"""
+
+
+def test_ten_crashes_lose_nothing_and_double_nothing(registry, repo, private_tmux, monkeypatch):
+    """R-040, R-041, R-043: whoever started them is killed, their hooks go on, and a new server finds them as they were."""
+    root = Path(__file__).resolve().parents[2]
+    monkeypatch.setenv("PYTHONPATH", str(root))
+    private_tmux("set-environment", "-g", "PYTHONPATH", str(root))
+    known: dict[str, tuple] = {}
+    for crash in range(10):
+        ids = [f"22222222-0000-4000-8000-0000000000{crash}{number}" for number in range(3)]
+        starter = subprocess.Popen(
+            [sys.executable, "-c", STARTER, AGENT, *ids], cwd=repo, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert b"started\n" == starter.stdout.readline()
+        starter.kill()
+        starter.communicate()
+        eventually(
+            lambda ids=ids: (
+                {"idle"} == {registry.get(one).status for one in ids if registry.of_session(one)}
+                and all(map(registry.of_session, ids))
+            )
+        )
+
+        assert ((), ()) == (again(registry).ended, again(registry).identified)
+
+        now = {
+            worker.id: (worker.session_id, worker.terminal_id, worker.pid, worker.state)
+            for worker in registry.workers()
+        }
+        assert known.items() <= now.items()
+        assert 3 * (crash + 1) == len(now) == len({session for session, *_ in now.values()})
+        panes = dict(
+            line.split() for line in private_tmux("list-panes", "-a", "-F", "#{pane_id} #{pane_pid}").splitlines()
+        )
+        assert all(str(pid) == panes[pane] for _, pane, pid, _ in now.values())
+        known = now
+    private_tmux("kill-server")
+    eventually(lambda: 30 == len(again(registry).ended) or not registry.workers(states=["running"]))
+    assert {"ended"} == {worker.state for worker in registry.workers()}
