@@ -1,4 +1,4 @@
-"""A git worktree of its own for a fork, so that two agents do not edit the same files."""
+"""A git worktree of its own for a worker, so that two agents do not edit the same files: made, and removed again."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from smart_fork import changes
 from smart_fork.errors import ForkRefused, ProgramFailed
 from smart_fork.git import git
 from smart_fork.processes import Processes
+from smart_fork.unsaved import what_would_be_lost
 
 #: Beside the files of the main working directory, so that agents which trust that directory trust its worktrees.
 FOLDER = ".worktrees"
@@ -98,6 +99,29 @@ def remove_worktree(worktree: Worktree, processes: Processes) -> None:
     git(worktree.repository, processes, "worktree", "remove", "--force", str(worktree.path))
     git(worktree.repository, processes, "branch", "--quiet", "-D", worktree.branch)
     changes.forget_base(worktree.repository, worktree.path, processes)
+
+
+def remove_if_saved(worktree: Path, branch: str, base: str, processes: Processes) -> str | None:
+    """Remove a worktree of ours and its branch, if nothing in it would be lost; else say in one sentence what.
+
+    Nothing is forced: git looks once more, and the branch goes only if it is still where it was looked at.
+    """
+    repository, ref = worktree.parent.parent, f"refs/heads/{branch}"
+    tip = git(repository, processes, "rev-parse", "--verify", "--quiet", "--end-of-options", ref).text
+    loss = what_would_be_lost(worktree, branch, base, processes)
+    if loss:
+        return loss
+    if worktree.exists():
+        removed = git(repository, processes, "worktree", "remove", str(worktree))
+        if not removed.ok:
+            return f"git does not remove {worktree}: {removed.complaint}"
+    if tip:
+        removed = git(repository, processes, "update-ref", "-d", ref, tip)
+        if not removed.ok:
+            return f"{worktree} is removed, but not its branch {branch}: {removed.complaint}"
+        git(repository, processes, "config", "--remove-section", f"branch.{branch}")
+    changes.forget_base(repository, worktree, processes)
+    return None
 
 
 def _add(planned: Worktree, name: str | None, processes: Processes) -> Worktree:

@@ -162,11 +162,14 @@ def test_what_is_staged_and_what_is_not_stay_apart(repo):
 
 def test_a_change_that_git_cannot_see_by_time_and_size_is_carried_over(repo):
     """As young as the index, and as long as before."""
-    (repo / "a.txt").write_text("ONE\nTWO\nTHREE\n")
-    moment = (repo / ".git/index").stat().st_mtime_ns
-    git(repo, "update-index", "--refresh", check=False)
-    (repo / "a.txt").write_text("one\nTWO\nthree\n")
+    git(repo, "config", "core.trustctime", "false")
+    moment = 1_700_000_000_000_000_000
     os.utime(repo / "a.txt", ns=(moment, moment))
+    git(repo, "update-index", "--refresh")
+    (repo / "a.txt").write_text("ONE\nTWO\nTHREE\n")
+    for path in (repo / "a.txt", repo / ".git/index"):
+        os.utime(path, ns=(moment, moment))
+    assert " M a.txt\0" == status(repo)
 
     assert_carried_over(repo)
 
