@@ -44,6 +44,18 @@ class FileChange:
     removed: int | None
 
 
+def check(folder: Path, processes: Processes) -> None:
+    """See that the uncommitted state can be carried over, as far as can be told without doing it.
+
+    Raises:
+        ForkRefused: it cannot.
+        ProgramFailed: git failed.
+    """
+    top = _top(folder, processes)
+    with _index_of_our_own(top, processes) as env:
+        _refuse_the_impossible(top, processes, env)
+
+
 def take(folder: Path, commit: str, processes: Processes) -> Changes:
     """The uncommitted state of the working directory that `folder` is in, kept in the repository's objects.
 

@@ -74,6 +74,7 @@ def fork_session(
     at: int | None = None,
     through: str | None = None,
     worktree: str | bool | None = None,
+    with_changes: bool = False,
     place: str | None = None,
     cwd: str | None = None,
     name: str | None = None,
@@ -82,7 +83,8 @@ def fork_session(
 ) -> dict[str, Any]:
     """Fork the session that `reference` means (see `sessions.locate`), from message number `at` on, or from its end.
 
-    With the id of a message in `through`, at the end of what that is part of, which may be the session's end.
+    With the id of a message in `through`, at the end of what that is part of, which may be the session's end. With
+    `with_changes` in a worktree that has the uncommitted changes of the directory as well.
 
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
@@ -100,6 +102,7 @@ def fork_session(
         prompt=prompt,
         at=None if end is None else session.turns[end].id,
         worktree=worktree,
+        with_changes=with_changes,
         place=place,
         cwd=Path(cwd) if cwd else None,
         name=name,
@@ -130,6 +133,7 @@ def fork(
     prompt: str | None = None,
     at: str | None = None,
     worktree: str | bool | None = None,
+    with_changes: bool = False,
     place: str | None = None,
     cwd: Path | None = None,
     name: str | None = None,
@@ -170,20 +174,28 @@ def fork(
     )
     plan_fork(request)  # what is wrong with the request is said before anything is made
     worktree_name = worktree if isinstance(worktree, str) else name
+    worktree = worktree or with_changes
     if dry_run:
         if worktree:
-            planned = plan_worktree(request.target_cwd, worktree_name, world.processes)
+            planned = plan_worktree(request.target_cwd, worktree_name, world.processes, with_changes=with_changes)
             request = replace(request, target_cwd=planned.path)
         return _report(plan_fork(request), chosen, warnings=_prepared_first(request, worktree=bool(worktree)))
     with Registry() as registry, _Attempt(world) as attempt:
+        made = None
         if worktree:
-            made = attempt.worktree(request.target_cwd, worktree_name)
+            made = attempt.worktree(request.target_cwd, worktree_name, with_changes=with_changes)
             request = replace(request, target_cwd=made.path)
-        return _start(request, chosen, caller_session_id, attempt, registry)
+        return _start(request, chosen, caller_session_id, attempt, registry, made=made)
 
 
 def _start(
-    request: ForkRequest, place: Place, caller_session_id: str | None, attempt: _Attempt, registry: Registry
+    request: ForkRequest,
+    place: Place,
+    caller_session_id: str | None,
+    attempt: _Attempt,
+    registry: Registry,
+    *,
+    made: Worktree | None,
 ) -> ForkedSession:
     world = attempt.world
     warnings = attempt.stage(plan_fork(request), request, registry)
@@ -197,6 +209,9 @@ def _start(
             place=place.name,
             cwd=request.target_cwd,
             prompt=request.prompt or "",
+            worktree=made.path if made else None,
+            branch=made.branch if made else None,
+            base_commit=made.base if made else None,
             now=began,
         )
         plan = plan_fork(replace(request, worker_id=worker.id))
@@ -247,9 +262,9 @@ class _Attempt:
         """Keep everything."""
         self._made.clear()
 
-    def worktree(self, repository: Path, name: str | None) -> Worktree:
+    def worktree(self, repository: Path, name: str | None, *, with_changes: bool) -> Worktree:
         """Make a worktree for the fork."""
-        made = create_worktree(repository, name, self.world.processes)
+        made = create_worktree(repository, name, self.world.processes, with_changes=with_changes)
         self._made.append(lambda: remove_worktree(made, self.world.processes))
         return made
 

@@ -44,11 +44,12 @@ def plain_name(name: str | None) -> str:
     return text or "fork"
 
 
-def plan_worktree(repository: Path, name: str | None, processes: Processes) -> Worktree:
+def plan_worktree(repository: Path, name: str | None, processes: Processes, *, with_changes: bool = False) -> Worktree:
     """The worktree that `create_worktree` would make: the first free of ``name``, ``name-1``, ``name-2`` … (F-120).
 
     Raises:
-        ForkRefused: `repository` is not in a git repository or has no commit, or 99 worktrees have that name.
+        ForkRefused: `repository` is not in a git repository or has no commit, 99 worktrees have that name, or the
+            changes cannot be carried over.
     """
     project = project_of(repository)
     if not project.git:
@@ -59,6 +60,8 @@ def plan_worktree(repository: Path, name: str | None, processes: Processes) -> W
     head = git(repository, processes, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     if not head.ok:
         raise ForkRefused(f"There is no commit yet in {repository}", "Make the first one, or fork without --worktree.")
+    if with_changes:
+        changes.check(repository, processes)
     for number in range(_MOST + 1):
         free = _numbered(plain_name(name), number)
         branch = BRANCHES + free
