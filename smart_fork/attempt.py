@@ -43,9 +43,9 @@ class Attempt:
         """Keep everything."""
         self._made.clear()
 
-    def worktree(self, repository: Path, name: str | None) -> Worktree:
+    def worktree(self, repository: Path, name: str | None, *, with_changes: bool = False) -> Worktree:
         """Make a worktree for the worker."""
-        made = create_worktree(repository, name, self.world.processes)
+        made = create_worktree(repository, name, self.world.processes, with_changes=with_changes)
         self.otherwise(lambda: remove_worktree(made, self.world.processes))
         return made
 

@@ -26,6 +26,7 @@ def find_and_fork(
     run_in: str | None = None,
     at: int | str | None = None,
     worktree: str | bool | None = None,
+    with_changes: bool = False,
 ) -> dict[str, Any]:
     """`find`, and the fork that was asked for as ``forked_session``; with `at` ``"match"`` where its passage ends.
 
@@ -56,6 +57,7 @@ def find_and_fork(
             prompt or request.intent,
             **place,
             worktree=worktree,
+            with_changes=with_changes,
             place=run_in,
             cwd=request.project_path,  # it works in the project that was asked about
             caller_session_id=caller_session_id,

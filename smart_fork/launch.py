@@ -28,6 +28,7 @@ def fork_session(
     at: int | None = None,
     through: str | None = None,
     worktree: str | bool | None = None,
+    with_changes: bool = False,
     place: str | None = None,
     cwd: str | None = None,
     name: str | None = None,
@@ -36,7 +37,8 @@ def fork_session(
 ) -> dict[str, Any]:
     """Fork the session that `reference` means (see `sessions.locate`), from message number `at` on, or from its end.
 
-    With the id of a message in `through`, at the end of what that is part of, which may be the session's end.
+    With the id of a message in `through`, at the end of what that is part of, which may be the session's end. With
+    `with_changes` in a worktree that has the uncommitted changes of the directory as well.
 
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
@@ -54,6 +56,7 @@ def fork_session(
         prompt=prompt,
         at=None if end is None else session.turns[end].id,
         worktree=worktree,
+        with_changes=with_changes,
         place=place,
         cwd=Path(cwd) if cwd else None,
         name=name,
@@ -84,6 +87,7 @@ def fork(
     prompt: str | None = None,
     at: str | None = None,
     worktree: str | bool | None = None,
+    with_changes: bool = False,
     place: str | None = None,
     cwd: Path | None = None,
     name: str | None = None,
@@ -107,7 +111,8 @@ def fork(
         source,
         prompt=prompt,
         at=at,
-        worktree=worktree,
+        worktree=worktree or with_changes,
+        with_changes=with_changes,
         place=place,
         cwd=cwd,
         name=name,
@@ -121,7 +126,9 @@ def fork(
 def _planned(prepared: Prepared, world: World) -> Launched:
     wanted, request = prepared.wanted, prepared.request
     if wanted.worktree:
-        planned = plan_worktree(request.target_cwd, wanted.worktree_name, world.processes)
+        planned = plan_worktree(
+            request.target_cwd, wanted.worktree_name, world.processes, with_changes=wanted.with_changes
+        )
         request = replace(request, target_cwd=planned.path)
     warnings = _prepared_first(request, worktree=bool(wanted.worktree))
     return Launched(plan_fork(request), prepared.place.name, warnings=warnings)

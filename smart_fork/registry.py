@@ -162,15 +162,23 @@ class Registry:
         return self._by_id(identity)
 
     def set_ready(
-        self, identity: str, *, cwd: Path, worktree: Path | None, branch: str | None, now: float | None = None
+        self,
+        identity: str,
+        *,
+        cwd: Path,
+        worktree: Path | None,
+        branch: str | None,
+        base_commit: str | None,
+        now: float | None = None,
     ) -> Worker:
         """Note what was made for it. It is started now: what it says itself is later than that (F-105)."""
         return self._set(
             identity,
-            "cwd = ?, worktree = ?, branch = ?, started_at = ?",
+            "cwd = ?, worktree = ?, branch = ?, base_commit = ?, started_at = ?",
             str(cwd),
             str(worktree) if worktree else None,
             branch,
+            base_commit,
             _iso(time.time() if now is None else now),
         )
 

@@ -44,7 +44,8 @@ class Wanted:
     """A worker that is to be started; `source` is `None` for a new session.
 
     `at` is the id of the last message to keep. `worktree` is one's name, or true; with `or_without` the worker starts
-    also where none can be made. `with_agent` is what the source is to be run with.
+    also where none can be made, and `with_changes` it has the uncommitted changes of the directory. `with_agent` is
+    what the source is to be run with.
     """
 
     kind: Kind
@@ -54,6 +55,7 @@ class Wanted:
     at: str | None = None
     worktree: str | bool | None = None
     or_without: bool = False
+    with_changes: bool = False
     place: str | None = None
     cwd: Path | None = None
     name: str | None = None
@@ -111,7 +113,7 @@ def prepare(wanted: Wanted, world: World) -> Prepared:
     if wanted.form == "resume":
         _check_resumable(wanted, request)
     if wanted.worktree and not wanted.or_without:
-        plan_worktree(request.target_cwd, wanted.worktree_name, world.processes)
+        plan_worktree(request.target_cwd, wanted.worktree_name, world.processes, with_changes=wanted.with_changes)
     return Prepared(wanted, request, place)
 
 
@@ -137,6 +139,7 @@ def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECOND
                 cwd=request.target_cwd,
                 worktree=made.path if made else None,
                 branch=made.branch if made else None,
+                base_commit=made.base if made else None,
                 now=began,
             )
             if plan.new_session_id and wanted.form != "resume":
@@ -206,11 +209,12 @@ def _worktree(prepared: Prepared, attempt: Attempt) -> tuple[Worktree | None, li
     if not wanted.worktree:
         return None, []
     try:
-        return attempt.worktree(prepared.request.target_cwd, wanted.worktree_name), []
+        made = attempt.worktree(prepared.request.target_cwd, wanted.worktree_name, with_changes=wanted.with_changes)
     except SmartForkError as error:
         if not wanted.or_without:
             raise
         return None, [f"It works in the directory itself: {error.message}"]
+    return made, []
 
 
 def _note_running(registry: Registry, worker: Worker, plan: ForkPlan, started: Started) -> None:

@@ -87,6 +87,9 @@ class Searching:
                 description="Run the fork in a new git worktree, so that it changes no file here: true, or its name."
             ),
         ] = None,
+        with_changes: Annotated[  # noqa: FBT002
+            bool | None, Field(description="Run it in a new worktree that also has the uncommitted changes of here.")
+        ] = False,
         explain: Annotated[  # noqa: FBT002
             bool | None, Field(description="Whether to say how each score came about.")
         ] = False,
@@ -128,6 +131,7 @@ class Searching:
             "worktree": {"true": True, "false": False}.get(worktree.lower(), worktree)
             if isinstance(worktree, str)
             else worktree,
+            "with_changes": with_changes is True,
         }
         return await in_thread(partial(self._find_and_fork, request, choice, caller, progress_of(ctx)))
 

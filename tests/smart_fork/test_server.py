@@ -132,7 +132,14 @@ class TestAnswers:
             (
                 knows,
                 '{"json": ["kept"]}',
-                {"at": 1, "worktree": True, "place": None, "cwd": str(shop), "caller_session_id": None},
+                {
+                    "at": 1,
+                    "worktree": True,
+                    "with_changes": False,
+                    "place": None,
+                    "cwd": str(shop),
+                    "caller_session_id": None,
+                },
             )
         ]
         assert found["forked_session"]["resume_session_id"] == knows

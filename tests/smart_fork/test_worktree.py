@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smart_fork.errors import ForkRefused, ProgramFailed
+from smart_fork.errors import ForkRefused
 from smart_fork.processes import SystemProcesses
 from smart_fork.worktree import create_worktree, plain_name, plan_worktree, remove_worktree
 
@@ -85,8 +85,11 @@ def test_where_there_is_no_repository_there_is_no_worktree(home, repo):
     empty = home / "empty"
     empty.mkdir()
     git(empty, "init", "-q")
-    with pytest.raises(ProgramFailed, match="git worktree add failed"):
+    with pytest.raises(ForkRefused, match="no commit yet"):
         create_worktree(empty, None, PROCESSES)
+    git(home, "init", "-q", "--bare", "bare.git")
+    with pytest.raises(ForkRefused, match="Not in a git repository"):
+        create_worktree(home / "bare.git", None, PROCESSES)
 
 
 def test_a_repository_cannot_lead_the_worktree_elsewhere(repo, tmp_path):
