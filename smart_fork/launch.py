@@ -18,14 +18,14 @@ from indexer.transcripts.agents import adapter as adapter_of
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import Agent, Session
 from smart_fork import sessions
-from smart_fork.branch import branch_point, message_at, write_branch
+from smart_fork.branch import Branch, branch_point, message_at, write_branch
 from smart_fork.confirmation import CONFIRM_SECONDS, Clock, SystemClock, World, confirm, one_at_a_time
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError
 from smart_fork.plan import DEPTH, ForkPlan, ForkRequest, environment, plain_name, plan_fork, shell_command
 from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.programs import find_program, require_fork
 from smart_fork.registry import Registry, Worker
-from smart_fork.staging import remove, stage_transcript
+from smart_fork.staging import stage_transcript
 from smart_fork.workers import choose_place
 from smart_fork.workers.base import Place, Started
 from smart_fork.worktree import Worktree, create_worktree, plan_worktree, remove_worktree
@@ -179,14 +179,59 @@ def fork(
         if worktree:
             made = attempt.worktree(request.target_cwd, worktree_name)
             request = replace(request, target_cwd=made.path)
-        return _start(request, chosen, caller_session_id, attempt, registry)
+        warnings = attempt.stage(plan_fork(request), request, registry)
+        return _start(request, chosen, caller_session_id, attempt, registry, warnings=warnings)
+
+
+def resume_written(
+    source: ForkSource,
+    written: Branch,
+    *,
+    prompt: str | None = None,
+    place: str | None = None,
+    name: str | None = None,
+    caller_session_id: str | None = None,
+    processes: Processes | None = None,
+    env: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+) -> ForkedSession:
+    """Run a copy of `source` that was written; the copy goes where it could not be started.
+
+    Raises:
+        SmartForkError: nothing was started, and nothing is left of the copy.
+    """
+    environ = os.environ if env is None else env
+    world = World(processes or SystemProcesses(), environ, adapter_of(source.agent), clock or SystemClock())
+    with _Attempt(world) as attempt, Registry() as registry:
+        attempt.undo_with(written.undo)
+        chosen = choose_place(place, world.processes, world.env)
+        request = ForkRequest(
+            agent=source.agent,
+            session_id=source.session_id,
+            source_path=source.source_path,
+            source_cwd=source.cwd,
+            target_cwd=Path(source.cwd),
+            program=_program(source.agent, chosen, world, branch=True),
+            new_session_id=written.session_id,
+            prompt=prompt,
+            headless=chosen.headless,
+            name=plain_name(name) or None,
+            at=written.at,
+            depth=_depth(world.env, caller_session_id),
+        )
+        return _start(request, chosen, caller_session_id, attempt, registry, warnings=[])
 
 
 def _start(
-    request: ForkRequest, place: Place, caller_session_id: str | None, attempt: _Attempt, registry: Registry
+    request: ForkRequest,
+    place: Place,
+    caller_session_id: str | None,
+    attempt: _Attempt,
+    registry: Registry,
+    *,
+    warnings: list[str],
 ) -> ForkedSession:
     world = attempt.world
-    warnings = attempt.stage(plan_fork(request), request, registry)
     with one_at_a_time(plan_fork(request)):
         began = world.clock.now()
         worker = registry.add(
@@ -247,6 +292,10 @@ class _Attempt:
         """Keep everything."""
         self._made.clear()
 
+    def undo_with(self, undo: Callable[[], None]) -> None:
+        """Take away what was made before, too."""
+        self._made.append(undo)
+
     def worktree(self, repository: Path, name: str | None) -> Worktree:
         """Make a worktree for the fork."""
         made = create_worktree(repository, name, self.world.processes)
@@ -273,9 +322,9 @@ class _Attempt:
                 target_cwd=request.target_cwd,
                 now=datetime.fromtimestamp(now),  # noqa: DTZ006 - Codex names its files by local time
             )
-            self._made.append(lambda: remove(written.path))
-            if written.moved:
-                return [f"Forked after {written.at}, where the agent had finished what {plan.at} is part of"]
+            self._made.append(written.undo)
+            note = f"Forked after {written.at}, where the agent had finished what {plan.at} is part of"
+            return [*written.warnings, *([note] if written.moved else [])]
         return []
 
 
