@@ -220,3 +220,79 @@ class Status(TypedDict, total=False):
     skipped: dict[str, int]
     broken_lines: int
     broken_logs: list[BrokenLog]
+
+
+class Named(TypedDict):
+    """A session and what it is called."""
+
+    session_id: str
+    title: str
+
+
+class Branched(TypedDict, total=False):
+    """The answer of ``branch_session``."""
+
+    session_id: str
+    agent_type: str
+    title: str
+    path: str
+    copied: int
+    parent: Named
+    at: int
+    working_directory: str
+    warnings: list[str]
+    resume_command: str
+    resume_original: str
+    started: Forked
+
+
+class LeftAt(TypedDict):
+    """The last message that a fork has from its parent."""
+
+    message: int
+    role: str
+    text: str
+
+
+class Running(TypedDict):
+    """A worker that has the session now."""
+
+    worker_id: str
+    name: str
+    place: str
+    status: str
+    attach: str
+
+
+class Relative(TypedDict):
+    """One session of a family. `depth` is 0 for the first of all."""
+
+    session_id: str
+    agent_type: str
+    depth: int
+    parent: str | None
+    left_parent_at: LeftAt | None
+    log_gone: bool
+    title: str
+    begun: str
+    started: str
+    last_activity: str
+    turns: int
+    token_estimate: int
+    working_directory: str
+    jsonl_path: str | None
+    copies: list[str]
+    resume_command: str | None
+    started_by: str | None
+    running: Running | None
+
+
+class Family(TypedDict):
+    """The answer of ``session_lineage``."""
+
+    session_id: str
+    agent_type: str
+    notice: str
+    count: int
+    return_command: str | None
+    sessions: list[Relative]

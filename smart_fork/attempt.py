@@ -15,7 +15,7 @@ from smart_fork.confirmation import World
 from smart_fork.errors import SmartForkError
 from smart_fork.plan import ForkPlan, ForkRequest
 from smart_fork.registry import Registry
-from smart_fork.staging import remove, stage_transcript
+from smart_fork.staging import stage_transcript
 from smart_fork.worktree import Worktree, create_worktree, remove_worktree
 
 
@@ -69,7 +69,7 @@ class Attempt:
                 target_cwd=request.target_cwd,
                 now=datetime.fromtimestamp(now),  # noqa: DTZ006 - Codex names its files by local time
             )
-            self.otherwise(lambda: remove(written.path))
-            if written.moved:
-                return [f"Forked after {written.at}, where the agent had finished what {plan.at} is part of"]
+            self.otherwise(written.undo)
+            note = f"Forked after {written.at}, where the agent had finished what {plan.at} is part of"
+            return [*written.warnings, *([note] if written.moved else [])]
         return []

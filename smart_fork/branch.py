@@ -6,29 +6,31 @@ last word on what it was asked (B-074). A point inside an exchange moves forward
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import orjson
 
 from indexer.paths import codex_home, private_dir
 from indexer.transcripts.base import AgentAdapter
-from indexer.transcripts.lines import Line, LineReader, decode_line
 from indexer.transcripts.model import Agent, Session
+from smart_fork.claude_copy import ClaudeCopy
+from smart_fork.codex_copy import CodexCopy
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.plan import check_id
-from smart_fork.staging import folder_of, write_new
-
-#: Forks of forks are followed this far.
-MAX_FORK_DEPTH = 64
+from smart_fork.side_files import copy_backups, copy_beside
+from smart_fork.staging import folder_of, new_file, remove
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A session file that we wrote. `at` is its last message; `moved` says that it is later than the one asked for."""
+    """A session file that we wrote. `at` is its last message; `moved` says that it is later than the one asked for.
+
+    `copied` counts its records, `created` is all that was made, the file itself last.
+    """
 
     agent: Agent
     session_id: str
@@ -37,6 +39,13 @@ class Branch:
     copied: int
     at: str
     moved: bool
+    created: tuple[Path, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def undo(self) -> None:
+        """Take it away again, the session itself first."""
+        for path in reversed(self.created):
+            remove(path)
 
 
 def message_at(session: Session, number: int) -> str:
@@ -71,7 +80,7 @@ def branch_point(session: Session, at: str) -> int:
 def write_branch(
     adapter: AgentAdapter, source: Path, *, at: str, new_session_id: str, target_cwd: Path, now: datetime
 ) -> Branch:
-    """Write the copy, under an id of its own, where the agent finds it from `target_cwd`. The source is only read.
+    """Write the copy up to message `at`, where the agent finds it from `target_cwd`. The source is only read.
 
     Raises:
         NotFound: the source is gone or holds no conversation.
@@ -79,114 +88,72 @@ def write_branch(
     """
     new = check_id(new_session_id, "new")
     try:
-        session = adapter.read(source, keep_raw=True).session
+        session = adapter.read(source).session
     except FileNotFoundError as error:
         raise NotFound(f"The session's log is gone: {source}") from error
     if session is None:
-        raise NotFound(f"Source session not found or empty: {source}")
+        raise NotFound(f"Source session not found or empty: {adapter.id_of(source)}")
     end = branch_point(session, at)
+    return write_copy(adapter, session, end, new_session_id=new, target_cwd=target_cwd, now=now, asked=at)
+
+
+def write_copy(
+    adapter: AgentAdapter,
+    session: Session,
+    end: int,
+    *,
+    new_session_id: str,
+    target_cwd: Path,
+    now: datetime,
+    title: str = "",
+    asked: str = "",
+) -> Branch:
+    """Write turns 0 to `end` of `session` as a session of its own, with its side files (B-061, B-072, B-073, B-075).
+
+    It appears when all of it is there; after an error nothing is left.
+
+    Raises:
+        ForkRefused: a session of that id exists, or the source was rewritten meanwhile.
+        OSError: it cannot be written.
+    """
+    new = check_id(new_session_id, "new")
+    copy: ClaudeCopy | CodexCopy
     if adapter.name == "claude":
         target = folder_of(target_cwd) / f"{new}.jsonl"
-        records = list(_claude_records(session, end, new, target_cwd))
+        copy = ClaudeCopy(session, end, new=new, cwd=target_cwd, title=title, now=now)
     else:
         target = codex_home() / "sessions" / f"{now:%Y/%m/%d}" / f"rollout-{now:%Y-%m-%dT%H-%M-%S}-{new}.jsonl"
-        records = list(_codex_records(adapter, session, end, new, target_cwd=target_cwd, now=now))
+        copy = CodexCopy(adapter, session, end, new=new, cwd=target_cwd, title=title, now=now)
+    created: list[Path] = []
+    warnings: list[str] = []
     private_dir(target.parent)
+    with _undone_on_failure(created), new_file(target) as file:
+        file.writelines(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for record in copy)
+        if adapter.name == "claude":
+            copy_beside(session.source_path, target, created)
+            warnings += copy_backups(copy.backups, session.session_id, new, created)
+    last = session.turns[end].id
+    return Branch(
+        adapter.name,
+        new,
+        session.session_id,
+        target,
+        copy.copied,
+        last,
+        bool(asked) and last != asked,
+        (*created, target),
+        tuple(warnings),
+    )
+
+
+@contextlib.contextmanager
+def _undone_on_failure(created: list[Path]) -> Iterator[None]:
     try:
-        write_new(target, (orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for record in records))
-    except FileExistsError:
-        raise ForkRefused(f"A session of this id already exists: {target}") from None
-    last = session.turns[end].id
-    return Branch(adapter.name, new, session.session_id, target, len(records), last, last != at)
-
-
-def _claude_records(session: Session, end: int, new: str, target_cwd: Path) -> Iterator[dict[str, Any]]:
-    """What was said on the active chain since the last compaction, as one line of parents (B-001…B-004, B-071)."""
-    records = [record for turn in session.turns[: end + 1] for _, record in decode_line(turn.raw)[0]]
-    records = [record for record in records if record.get("type") in ("user", "assistant")]
-    start = max((i for i, record in enumerate(records) if record.get("isCompactSummary") is True), default=0)
-    parent: str | None = None
-    for record in records[start:]:
-        record["parentUuid"] = parent
-        record["sessionId"] = new
-        record["forkedFrom"] = {"sessionId": session.session_id, "messageUuid": record["uuid"]}
-        if "cwd" in record:
-            record["cwd"] = str(target_cwd)
-        parent = record["uuid"]
-        yield record
-
-
-def _codex_records(
-    adapter: AgentAdapter, session: Session, end: int, new: str, *, target_cwd: Path, now: datetime
-) -> Iterator[dict[str, Any]]:
-    """A header of its own, then the records of the session and of those it was forked from, without ordinals."""
-    moment = now.astimezone().isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    lines = _through_parents(adapter, session.source_path, None, ())
-    meta: dict[str, Any] = {}
-    kept = []
-    last = session.turns[end].id
-    past = False
-    for key, record in lines:
-        payload = record["payload"]
-        if record["type"] == "session_meta":
-            meta = payload if not meta or payload.get("id") == session.session_id else meta
-            continue
-        if past and key != last and _begins_a_turn(record["type"], payload):
-            break
-        past = past or key == last
-        record.pop("ordinal", None)
-        kept.append(record)
-        if past and payload.get("type") == "task_complete":
-            break
-    gone = ("history_mode", "history_base", "forked_from_ordinal_exclusive", "parent_thread_id", "context_window")
-    header = {name: value for name, value in meta.items() if name not in gone}
-    if header.get("cwd") != str(target_cwd):
-        header.pop("git", None)  # the branch and commit of another directory
-    header |= {"id": new, "forked_from_id": session.session_id, "timestamp": moment, "cwd": str(target_cwd)}
-    if "session_id" in header:
-        header["session_id"] = new
-    if "runtime_workspace_roots" in header:
-        header["runtime_workspace_roots"] = [str(target_cwd)]
-    yield {"timestamp": moment, "type": "session_meta", "payload": header}
-    yield from kept
-
-
-def _begins_a_turn(kind: str, payload: dict[str, Any]) -> bool:
-    said = payload.get("type")
-    if kind == "response_item":
-        return said != "message" or payload.get("role") != "assistant"
-    return kind in ("turn_context", "compacted") or said in ("task_started", "user_message", "thread_rolled_back")
-
-
-def _through_parents(
-    adapter: AgentAdapter, path: Path, end: int | None, seen: tuple[Path, ...]
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The records of a rollout after those of its parents, with the ids that the reader gives their turns."""
-    first = True
-    for line in LineReader(path):
-        record = _enveloped(line)
-        if record is None:
-            continue
-        number = record.get("ordinal", line.number)
-        if end is not None and isinstance(number, int) and number >= end:
-            return
-        base = record["payload"].get("history_base") if record["type"] == "session_meta" else None
-        if first and isinstance(base, dict):
-            above = next(iter(adapter.locate(str(base.get("thread_id")))), None)
-            if above is None or above in seen or len(seen) >= MAX_FORK_DEPTH:
-                raise NotFound(f"The session that this one was forked from is gone: {base.get('thread_id')}")
-            yield from _through_parents(adapter, above, base.get("end_ordinal_exclusive"), (*seen, path))
-        first = False
-        yield str(number), record
-
-
-def _enveloped(line: Line) -> dict[str, Any] | None:
-    """A record in today's form; the oldest rollouts have bare items."""
-    record = line.record
-    if isinstance(record.get("payload"), dict) and isinstance(record.get("type"), str):
-        return record
-    if isinstance(record.get("type"), str):
-        return {"timestamp": record.get("timestamp", ""), "type": "response_item", "payload": record}
-    if "record_type" not in record and isinstance(record.get("id"), str):
-        return {"timestamp": record.get("timestamp", ""), "type": "session_meta", "payload": record}
-    return None
+        yield
+    except BaseException as error:
+        for path in created:
+            with contextlib.suppress(OSError):
+                remove(path)
+        if isinstance(error, FileExistsError):
+            raise ForkRefused(f"A session of this id already exists: {error.filename2 or error.filename}") from None
+        raise

@@ -11,7 +11,7 @@ from indexer.project import project_of
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import Agent, Session
 from smart_fork import sessions
-from smart_fork.branch import branch_point, message_at
+from smart_fork.branch import Branch, branch_point, message_at
 from smart_fork.confirmation import Clock, World, world_of
 from smart_fork.errors import ForkRefused
 from smart_fork.plan import ForkRequest, plan_fork
@@ -121,6 +121,42 @@ def fork(
     )
     prepared = prepare(wanted, world)
     return as_fork(_planned(prepared, world) if dry_run else launch(prepared, world))
+
+
+def resume_written(
+    source: ForkSource,
+    written: Branch,
+    *,
+    prompt: str | None = None,
+    place: str | None = None,
+    name: str | None = None,
+    caller_session_id: str | None = None,
+    processes: Processes | None = None,
+    env: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+) -> ForkedSession:
+    """Run a copy of `source` that was written; the copy goes where it could not be started.
+
+    Raises:
+        SmartForkError: nothing was started, and nothing is left of the copy.
+    """
+    wanted = Wanted(
+        "fork",
+        source.agent,
+        source,
+        prompt=prompt,
+        place=place,
+        name=name,
+        caller_session_id=caller_session_id,
+        written=written,
+    )
+    world = world_of(source.agent, processes, env, clock)
+    try:
+        prepared = prepare(wanted, world)
+    except BaseException:
+        written.undo()
+        raise
+    return as_fork(launch(prepared, world))
 
 
 def _planned(prepared: Prepared, world: World) -> Launched:

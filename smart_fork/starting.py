@@ -14,6 +14,7 @@ from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import Agent
 from smart_fork.admission import admission
 from smart_fork.attempt import Attempt
+from smart_fork.branch import Branch
 from smart_fork.confirmation import CONFIRM_SECONDS, World, confirm, one_at_a_time, world_of
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.plan import DEPTH, ForkPlan, ForkRequest, Form, environment, plain_name, plan_fork
@@ -45,7 +46,7 @@ class Wanted:
 
     `at` is the id of the last message to keep. `worktree` is one's name, or true; with `or_without` the worker starts
     also where none can be made, and `with_changes` it has the uncommitted changes of the directory. `with_agent` is
-    what the source is to be run with.
+    what the source is to be run with. `written` is a copy of the source that is there already.
     """
 
     kind: Kind
@@ -62,6 +63,7 @@ class Wanted:
     skip_permissions: bool = False
     caller_session_id: str | None = None
     with_agent: Agent | None = None
+    written: Branch | None = None
 
     @property
     def form(self) -> Form:
@@ -90,7 +92,7 @@ def prepare(wanted: Wanted, world: World) -> Prepared:
         SmartForkError: it could not be started.
     """
     place = choose_place(wanted.place, world.processes, world.env)
-    source = wanted.source
+    source, written = wanted.source, wanted.written
     request = ForkRequest(
         agent=wanted.agent,
         session_id=source.session_id if source else "",
@@ -98,11 +100,11 @@ def prepare(wanted: Wanted, world: World) -> Prepared:
         source_cwd=source.cwd if source else "",
         target_cwd=_target(wanted),
         program=_program(wanted, place, world),
-        new_session_id=str(uuid.uuid4()),
+        new_session_id=written.session_id if written else str(uuid.uuid4()),
         prompt=wanted.prompt,
         headless=place.headless,
         name=plain_name(wanted.name) or None,
-        at=wanted.at,
+        at=written.at if written else wanted.at,
         with_agent=wanted.with_agent,
         depth=_depth(world.env, wanted.caller_session_id),
         form=wanted.form,
@@ -125,13 +127,16 @@ def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECOND
     """
     wanted, place = prepared.wanted, prepared.place
     with Registry() as registry, Attempt(world, registry) as attempt:
+        if wanted.written:
+            attempt.otherwise(wanted.written.undo)
         worker = _registered(prepared, world, attempt)
         made, warnings = _worktree(prepared, attempt)
         request = replace(
             prepared.request, worker_id=worker.id, target_cwd=made.path if made else prepared.request.target_cwd
         )
         plan = plan_fork(request)
-        warnings += attempt.stage(plan, request)
+        if not wanted.written:
+            warnings += attempt.stage(plan, request)
         with one_at_a_time(plan):
             began = world.clock.now()
             worker = registry.set_ready(
@@ -288,6 +293,6 @@ def _source_path(source: ForkSource, adapter: AgentAdapter) -> Path | None:
 
 
 def _program(wanted: Wanted, place: Place, world: World) -> str:
-    if wanted.form != "fork" or wanted.at:  # a shortened copy is resumed, which every version can
+    if wanted.form != "fork" or wanted.at or wanted.written:  # a shortened copy is resumed, which every version can
         return find_program(wanted.agent, world.env)
     return require_fork(wanted.agent, world.processes, world.env, headless=place.headless)

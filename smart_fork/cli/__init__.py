@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from smart_fork.cli import forking, index, search, setting_up, starting, system
+from smart_fork.cli import families, forking, index, search, setting_up, starting, system
 from smart_fork.cli.output import complain, log_to_stderr, print_json
 from smart_fork.errors import SmartForkError
 
@@ -33,6 +33,8 @@ app.command("new")(starting.new)
 app.command("resume")(starting.resume)
 app.command("continue")(starting.continue_newest)
 app.command("spawn")(starting.spawn)
+app.command("branch")(families.branch)
+app.command("lineage")(families.lineage)
 app.add_typer(index.app, name="index")
 app.add_typer(setting_up.app, name="setup")
 app.command("hook", hidden=True)(setting_up.hook)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mcp.server.mcpserver import MCPServer
 
 from smart_fork.server.calls import strict
+from smart_fork.server.families import branch_session, session_lineage
 from smart_fork.server.searching import Searching
 from smart_fork.server.starting import Starting
 
@@ -37,6 +38,8 @@ def create_server(embedder: Embedder | None = None) -> MCPServer[Any]:
             strict(searching.read_session, "Read a past session"),
             strict(searching.index_status, "State of the search index"),
             strict(Starting().spawn_workers, "Start workers", reads=False),
+            strict(branch_session, "Branch a session", reads=False),
+            strict(session_lineage, "A session's family"),
         ],
     )
 

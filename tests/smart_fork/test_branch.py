@@ -12,6 +12,7 @@ import pytest
 from indexer.transcripts.agents import adapter
 from smart_fork import branch as branching
 from smart_fork.branch import branch_point, message_at, write_branch
+from smart_fork.codex_copy import through_parents
 from smart_fork.errors import ForkRefused, NotFound, Usage
 from tests.smart_fork.forks import NEW, SESSION, codex_path, codex_records, said, snapshot, text, write_log
 
@@ -154,7 +155,7 @@ def test_codex_takes_the_beginning_from_the_sessions_that_it_was_forked_from(hom
     assert "Done: second" == session_of("codex", path).turns[shorter].text
     codex_path(home, ids[0]).unlink()
     with pytest.raises(NotFound, match=ids[0]):
-        list(branching._through_parents(adapter("codex"), path, None, ()))
+        list(through_parents(adapter("codex"), path))
 
 
 def test_codex_files_of_the_first_versions_become_todays(home, repo):
