@@ -12,9 +12,10 @@ import pytest
 
 from smart_fork.staging import folder_of
 from tests.smart_fork.forks import SESSION, codex_path, codex_records, said, text, write_log
+from tests.smart_fork.scripted import scripted
 from tests.smart_fork.world import shop, world
 
-__all__ = ["shop", "world"]  # fixtures, defined beside what they are made of
+__all__ = ["scripted", "shop", "world"]  # fixtures, defined beside what they are made of
 
 
 @pytest.fixture
