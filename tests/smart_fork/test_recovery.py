@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork.plan import WORKER_ID
 from smart_fork.processes import SystemProcesses
 from smart_fork.recovery import START_SECONDS, STARTING_SECONDS, Recovered, process_start, reconcile, recover
 from smart_fork.registry import Registry
@@ -104,6 +105,20 @@ def test_a_start_that_was_cut_off_has_failed(registry):
     assert () == again(registry).ended
     (failed,) = again(registry, now=time.time() + STARTING_SECONDS + 1).ended
     assert (worker.id, "failed") == (failed.id, failed.state)
+
+
+def test_a_start_that_was_cut_off_is_written_down_where_its_process_is_found(registry, repo, private_tmux):
+    """R-040: also an agent's own children bear the mark."""
+    worker = add(registry)
+    agent = [sys.executable, "-c", "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"]
+    mark = f"{WORKER_ID}={worker.id}"
+    shape = ["-d", "-c", str(repo), "-P", "-F", "#{pane_id} #{pane_pid}", "-e", mark, "--", *agent]
+    pane, pid = private_tmux("new-window", *shape).split()
+
+    eventually(lambda: again(registry) == Recovered() and registry.get(worker.id).pid)
+    found = registry.get(worker.id)
+    assert ("running", pane, int(pid)) == (found.state, found.terminal_id, found.pid)
+    assert Recovered() == again(registry, now=time.time() + STARTING_SECONDS + 1)
 
 
 def test_a_row_that_is_not_as_it_should_be_keeps_nobody_from_anything(registry, sleeper):
