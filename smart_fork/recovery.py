@@ -10,6 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import apsw
 from indexer.paths import state_home
 from smart_fork.births import find_sessions, moment
 from smart_fork.errors import SmartForkError
+from smart_fork.plan import WORKER_ID
 from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.registry import Registry, Worker
 from smart_fork.workers.tmux import SOCKET
@@ -48,6 +50,9 @@ def reconcile(
     """
     moment_now = time.time() if now is None else now
     panes = _Panes(processes, env)
+    for worker in registry.workers(states=["starting"]):
+        if worker.pid is None and (pid := _marked(worker)):
+            registry.set_found(worker.id, pid=pid, terminal_id=panes.pane_of(pid))
     ended = [
         registry.set_state(worker.id, "failed" if worker.pid is None else "ended", now=moment_now)
         for worker in registry.workers(states=["starting", "running"])
@@ -94,6 +99,12 @@ class _Panes:
             self._pids = self._look()
         return self._pids.get(pane or "")
 
+    def pane_of(self, pid: int) -> str | None:
+        """The pane in which that process is."""
+        if self._pids is None:
+            self._pids = self._look()
+        return next((pane for pane, other in self._pids.items() if other == pid), None)
+
     def _look(self) -> dict[str, int]:
         socket = self._env.get(SOCKET)
         command = ["tmux", *(["-L", socket] if socket else []), "list-panes", "-a", "-F", "#{pane_id} #{pane_pid}"]
@@ -103,6 +114,18 @@ class _Panes:
             return {}
         pairs = (line.partition(" ") for line in done.text.splitlines() if done.ok)
         return {pane: int(pid) for pane, _, pid in pairs if pid.isdigit()}
+
+
+def _marked(worker: Worker) -> int | None:
+    """The only process that bears the worker's mark and was not started by one that does; Linux tells."""
+    mark = b"\0%s=%s\0" % (WORKER_ID.encode(), worker.id.encode())
+    above: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError, IndexError):
+            if mark in b"\0" + (folder / "environ").read_bytes():
+                above[int(folder.name)] = int(_proc(int(folder.name))[1])
+    first = [pid for pid, parent in above.items() if parent not in above]
+    return first[0] if len(first) == 1 else None
 
 
 def process_start(pid: int, processes: Processes) -> float | None:

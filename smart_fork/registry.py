@@ -203,6 +203,15 @@ class Registry:
             attach,
         )
 
+    def set_found(self, identity: str, *, pid: int, terminal_id: str | None) -> Worker:
+        """Note where a worker runs whose start was cut off before that was written down; what is known stays."""
+        return self._set(
+            identity,
+            "state = 'running', pid = coalesce(pid, ?), terminal_id = coalesce(terminal_id, ?)",
+            pid,
+            terminal_id,
+        )
+
     def set_session_id(self, identity: str, session_id: str) -> Worker:
         """Note the id of the worker's own session. One session belongs to one worker (R-006).
 

@@ -46,13 +46,26 @@ def receive(
     worker, proven = _whose(registry, agent, body, environment, ancestry)
     if worker is None:
         return None
-    if proven and worker.state != "running" and event != "SessionEnd":  # its process has just been seen (R-040)
-        worker = registry.set_state(worker.id, "running")
+    if proven and event != "SessionEnd":
+        worker = _seen(registry, worker, environment, ancestry)
     if session_id != worker.session_id:
         if event == "SessionEnd" or _is_the_sources_own(worker, event, session_id):
             return worker
         worker = registry.set_session_id(worker.id, session_id)
     return _note(registry, worker, event, body)
+
+
+def _seen(
+    registry: Registry, worker: Worker, environment: Mapping[str, str] | None, ancestry: Sequence[Ancestor] | None
+) -> Worker:
+    """Its process is there, whatever was thought of it (R-040), and where it is if nobody could write that down."""
+    runner = _runner(ancestry)
+    if worker.state != "running":
+        worker = registry.set_state(worker.id, "running")
+    if worker.pid is None and runner:
+        pane = (environment or {}).get("TMUX_PANE") if worker.place == "tmux" else None
+        worker = registry.set_found(worker.id, pid=runner[0].pid, terminal_id=pane)
+    return worker
 
 
 def _whose(
@@ -86,8 +99,8 @@ def _in_the_background(agent: Agent, ancestry: Sequence[Ancestor] | None) -> boo
 def _speaks(worker: Worker, session_id: str, ancestry: Sequence[Ancestor] | None) -> bool:
     """Whether the agent that runs the hook is the worker's own process, or, as npm's Codex does, was started by it."""
     runner = _runner(ancestry)
-    if runner is None or worker.pid is None:  # the system does not tell; or its start is just being written down
-        return worker.state not in OVER and worker.session_id in (None, session_id)
+    if runner is None or worker.pid is None:  # the system does not tell; or its start was not, or not yet, written down
+        return worker.session_id in (None, session_id)
     return worker.pid in [process.pid for process in runner]
 
 

@@ -134,8 +134,10 @@ def test_a_hook_from_a_surviving_worker_brings_the_original_id_back(registry):
     now = registry.get(NEW)
     assert (worker.id, "running", None, "working") == (now.id, now.state, now.ended_at, now.status)
     unwritten = registry.add("claude", source_session_id=SESSION, place="tmux", cwd=Path("/work"))
-    hear(registry, unwritten, event("SessionStart", OTHER), run_by(7, 8))
-    assert (unwritten.id, "running") == (registry.get(OTHER).id, registry.get(OTHER).state)
+    environment = {WORKER_ID: unwritten.id, "TMUX_PANE": "%7"}
+    receive(registry, "claude", event("UserPromptSubmit", OTHER), environment, run_by(7, 8))
+    found = registry.get(OTHER)
+    assert (unwritten.id, "running", 7, "%7") == (found.id, found.state, found.pid, found.terminal_id)
 
 
 @pytest.mark.parametrize(
