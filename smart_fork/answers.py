@@ -296,3 +296,82 @@ class Family(TypedDict):
     count: int
     return_command: str | None
     sessions: list[Relative]
+
+
+class WorkerState(TypedDict, total=False):
+    """A worker and what it does. Of a window that is not ours, only where it is: its `agent_type` is ``?``."""
+
+    worker_id: str | None
+    session_id: str | None
+    agent_type: str
+    name: str
+    prompt: str
+    state: str
+    status: str | None
+    waiting_for: str | None
+    last_activity: str
+    tokens: int
+    started_at: str
+    source_session_id: str | None
+    cwd: str
+    branch: str | None
+    place: str
+    terminal_id: str | None
+    attach: str
+    log: str | None
+
+
+class Workers(TypedDict):
+    """The answer of ``list_workers``."""
+
+    count: int
+    notice: str
+    workers: list[WorkerState]
+
+
+class WorkerRead(WorkerState, total=False):
+    """The answer of ``read_worker``: the last messages of the worker's own, and how many come before them."""
+
+    notice: str
+    messages: list[Message]
+    earlier: int
+
+
+class WorkerMessaged(WorkerState, total=False):
+    """The answer of ``message_worker``: whether it was typed, queued, answered, or the worker resumed with it."""
+
+    how: str
+    warnings: list[str]
+
+
+class WorkerWaited(WorkerState, total=False):
+    """One worker that was waited for. `settled` says whether it is idle, asks something or has ended."""
+
+    settled: bool
+    last_words: str
+
+
+class WorkersWaited(TypedDict, total=False):
+    """The answer of ``wait_workers``. `done` is false when the time was over first."""
+
+    done: bool
+    notice: str
+    workers: list[WorkerWaited]
+
+
+class WorkerClosed(TypedDict, total=False):
+    """One worker that was to be ended; `note` says why it was not, or why its worktree is still there."""
+
+    worker_id: str
+    session_id: str | None
+    agent_type: str
+    name: str
+    closed: bool
+    worktree_removed: bool | None
+    note: str
+
+
+class WorkersClosed(TypedDict):
+    """The answer of ``close_workers``."""
+
+    workers: list[WorkerClosed]

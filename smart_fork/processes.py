@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -10,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Protocol
+
+import psutil
 
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, SmartForkError
 
@@ -67,6 +70,14 @@ class Processes(Protocol):
 
     def alive(self, pid: int) -> bool:
         """Whether that process is still running."""
+        ...
+
+    def environment(self, pid: int) -> Mapping[str, str] | None:
+        """What a running process was started with: its number may have been another's before. `None` if unknown."""
+        ...
+
+    def end(self, pid: int, *, force: bool) -> None:
+        """Tell the group that a process leads to end, or have the system end it."""
         ...
 
     def replace(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> NoReturn:
@@ -142,6 +153,19 @@ class SystemProcesses:
         except PermissionError:
             return True
         return True
+
+    def environment(self, pid: int) -> Mapping[str, str] | None:
+        """See `Processes.environment`."""
+        try:
+            process = psutil.Process(pid)
+            return None if process.status() == psutil.STATUS_ZOMBIE else process.environ()
+        except (psutil.Error, OSError, ValueError):
+            return None
+
+    def end(self, pid: int, *, force: bool) -> None:
+        """See `Processes.end`. A group may outlive the process that it is named after."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL if force else signal.SIGTERM)
 
     def replace(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> NoReturn:
         """See `Processes.replace`."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from smart_fork.cli import families, forking, index, search, setting_up, starting, system
+from smart_fork.cli import families, following, forking, index, search, setting_up, starting, system
 from smart_fork.cli.output import complain, log_to_stderr, print_json
 from smart_fork.errors import SmartForkError
 
@@ -35,6 +35,12 @@ app.command("continue")(starting.continue_newest)
 app.command("spawn")(starting.spawn)
 app.command("branch")(families.branch)
 app.command("lineage")(families.lineage)
+app.command("active")(following.active)
+app.command("read")(following.read)
+app.command("message")(following.message)
+app.command("wait")(following.wait)
+app.command("close")(following.close)
+app.command("stop")(following.stop)
 app.add_typer(index.app, name="index")
 app.add_typer(setting_up.app, name="setup")
 app.command("hook", hidden=True)(setting_up.hook)

@@ -19,6 +19,7 @@ class PlaceChoice(StrEnum):
 
     tmux = "tmux"
     process = "process"
+    iterm2 = "iterm2"
     here = "here"
 
 

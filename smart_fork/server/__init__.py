@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server.mcpserver import MCPServer
 
+from smart_fork.server import following
 from smart_fork.server.calls import strict
 from smart_fork.server.families import branch_session, session_lineage
 from smart_fork.server.searching import Searching
@@ -40,6 +41,7 @@ def create_server(embedder: Embedder | None = None) -> MCPServer[Any]:
             strict(Starting().spawn_workers, "Start workers", reads=False),
             strict(branch_session, "Branch a session", reads=False),
             strict(session_lineage, "A session's family"),
+            *following.tools(),
         ],
     )
 

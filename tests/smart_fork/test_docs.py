@@ -100,6 +100,14 @@ def test_json_of_the_commands(run, world, shop):  # noqa: F811
         (["messages"], answers.Message),
         (["index status and index_status"], answers.Status),
         (["broken_logs"], answers.BrokenLog),
+        (["active and list_workers"], answers.Workers),
+        (["workers"], answers.WorkerState),
+        (["workers", "read and read_worker"], answers.WorkerRead),
+        (["workers", "message and message_worker"], answers.WorkerMessaged),
+        (["wait and wait_workers"], answers.WorkersWaited),
+        (["workers", "waited"], answers.WorkerWaited),
+        (["close, stop and close_workers"], answers.WorkersClosed),
+        (["closed"], answers.WorkerClosed),
     ],
 )
 def test_the_output_schemas_are_what_is_documented(headings, shape):
