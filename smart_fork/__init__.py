@@ -78,8 +78,9 @@ def fork(
     """
     from smart_fork.launch import fork_session
 
-    how = {"worktree": worktree, "with_changes": with_changes, "place": place, "cwd": cwd, "name": name}
-    return fork_session(session_id, prompt, at=at, **how)
+    return fork_session(
+        session_id, prompt, at=at, worktree=worktree, with_changes=with_changes, place=place, cwd=cwd, name=name
+    )
 
 
 @cache

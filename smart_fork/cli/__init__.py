@@ -28,7 +28,7 @@ app = typer.Typer(
 app.command("find")(search.find)
 app.command("list")(search.list_sessions)
 app.command("show")(search.show)
-app.command("fork")(forking.fork)
+app.command("fork", cls=forking.ForkCommand)(forking.fork)
 app.add_typer(index.app, name="index")
 app.command("mcp")(system.mcp)
 app.command("doctor")(system.doctor)
