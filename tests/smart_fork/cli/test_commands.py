@@ -267,7 +267,7 @@ class TestFork:
                 "60309e1e",
                 "--fix; it",
                 {
-                    "at": 4, "worktree": "api", "place": "process", "cwd": "/x", "name": "n", "dry_run": False,
+                    "at": 4, "worktree": "api", "with_changes": False, "place": "process", "cwd": "/x", "name": "n", "dry_run": False,
                     "caller_session_id": "asking",
                 },
             )
