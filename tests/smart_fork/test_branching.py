@@ -288,7 +288,7 @@ def test_a_copy_of_what_belongs_to_it_that_fails_leaves_nothing(claude_session, 
         return real(source, target)
 
     monkeypatch.setattr(side_files, "copy_file", full)
-    with pytest.raises(SmartForkError, match="Failed to branch conversation: .*No space left"):
+    with pytest.raises(SmartForkError, match=r"Failed to branch conversation: .*No space left"):
         branch(SESSION)
 
     assert before == everything(home)
