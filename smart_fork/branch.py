@@ -117,6 +117,8 @@ def write_copy(
         OSError: it cannot be written.
     """
     new = check_id(new_session_id, "new")
+    if not any(turn.prompt for turn in session.turns[: end + 1]):
+        raise ForkRefused("No conversation to branch.", "Nobody has asked anything up to there.")
     copy: ClaudeCopy | CodexCopy
     if adapter.name == "claude":
         target = folder_of(target_cwd) / f"{new}.jsonl"

@@ -47,8 +47,8 @@ def locate(reference: str) -> Located:
     if not found:
         raise NotFound(f"Session not found: {shown}", "`smart-fork list --all-projects` shows what there is.")
     exact = [one for one in found if one.session_id.lower() == wanted]
-    if exact:
-        return exact[0]
+    # Files may differ in case alone: then it matters how it was written (B-078).
+    found = [one for one in exact if one.session_id == reference.strip()] or exact or found
     ids = sorted({one.session_id for one in found})
     if len(ids) > 1:
         raise Usage(
