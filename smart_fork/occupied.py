@@ -10,7 +10,7 @@ from smart_fork.errors import SmartForkError
 #: A log that was written to this short a time ago is being written to.
 FRESH_SECONDS = 5.0
 PS_SECONDS = 10.0
-_AGENTS = ("claude", "codex")
+_AGENTS = {"claude", "codex"}
 
 
 def looks_occupied(session_id: str, log: Path, world: World, *, just_ended: bool = False) -> str | None:
@@ -37,7 +37,8 @@ def _process_in(session_id: str, world: World) -> str | None:
     for line in listed.text.splitlines() if listed.ok else ():
         number, *words = line.split()
         options = words[: words.index("--")] if "--" in words else words  # behind that is what it was asked
-        agent = any(Path(word).name in _AGENTS for word in words[:2])  # the second where node runs it
-        if agent and session_id in options and not {"fork", "--fork-session"} & set(options):
+        names = [Path(word).stem for word in words[:2]]
+        agent = names[1:] if names[:1] == ["node"] else names[:1]
+        if set(agent) & _AGENTS and session_id in options and not {"fork", "--fork-session"} & set(options):
             return number
     return None

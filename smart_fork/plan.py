@@ -133,7 +133,7 @@ def plan_fork(request: ForkRequest) -> ForkPlan:
         staging=_staging(request),
         at=request.at,
         name=name,
-        prompt=request.prompt or "",
+        prompt=passable(request.prompt or ""),
         headless=request.headless,
         form=request.form,
     )
@@ -189,7 +189,7 @@ def plain_prompt(prompt: str | None) -> str:
     Raises:
         Usage: it is too long.
     """
-    text = (prompt or "").replace("\0", "").encode("utf-8", "replace").decode().strip()
+    text = passable(prompt or "").strip()
     if not text:
         return ""
     if len(text.encode()) > MAX_PROMPT_BYTES:
@@ -199,6 +199,11 @@ def plain_prompt(prompt: str | None) -> str:
         )
     ordinary = text[0].isalnum() and len(text.split(maxsplit=1)) > 1
     return text if ordinary else f" {text}"
+
+
+def passable(text: str) -> str:
+    """`text` as far as it can be an argument of a program: without NUL and half characters."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def plain_name(name: str | None) -> str:

@@ -152,7 +152,7 @@ class SystemProcesses:
             return False
         except PermissionError:
             return True
-        return True
+        return not _waits_to_be_buried(pid)
 
     def environment(self, pid: int) -> Mapping[str, str] | None:
         """See `Processes.environment`."""
@@ -174,6 +174,15 @@ class SystemProcesses:
             os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - no shell is what we want
         except (OSError, ValueError) as error:
             raise _not_started(argv, cwd, error) from error
+
+
+def _waits_to_be_buried(pid: int) -> bool:
+    """Whether it has ended and nobody has asked how, as in a container whose first process does not care."""
+    try:
+        stat = Path("/proc", str(pid), "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # no such thing on this system
+        return False
+    return stat.rpartition(")")[2].split()[:1] == ["Z"]
 
 
 def _not_started(argv: Sequence[str], cwd: Path | None, error: Exception) -> SmartForkError:

@@ -17,7 +17,7 @@ from smart_fork.attempt import Attempt
 from smart_fork.branch import Branch
 from smart_fork.confirmation import CONFIRM_SECONDS, World, confirm, one_at_a_time, world_of
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
-from smart_fork.plan import DEPTH, ForkPlan, ForkRequest, Form, environment, plain_name, plan_fork
+from smart_fork.plan import DEPTH, ForkPlan, ForkRequest, Form, environment, passable, plain_name, plan_fork
 from smart_fork.programs import find_program, require_fork
 from smart_fork.registry import Kind, Registry, Worker
 from smart_fork.report import Launched, StartedWorker, as_worker, unconfirmed
@@ -198,7 +198,7 @@ def _registered(prepared: Prepared, world: World, attempt: Attempt) -> Worker:
         caller_session_id=wanted.caller_session_id,
         place=prepared.place.name,
         cwd=request.target_cwd,
-        prompt=request.prompt or "",
+        prompt=passable(request.prompt or ""),
         kind=wanted.kind,
         depth=request.depth + 1,
         permission_mode=UNASKED if request.skip_permissions else "",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry
 from tests.smart_fork.forks import HELP, eventually
 
@@ -71,17 +72,7 @@ class Scripted:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        eventually(lambda: not any(map(_alive, pids)))
-
-
-def _alive(pid: int) -> bool:
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+        eventually(lambda: not any(map(SystemProcesses().alive, pids)))
 
 
 @pytest.fixture

@@ -102,6 +102,15 @@ def test_a_running_program_is_alive_and_an_ended_one_is_not(processes, tmp_path)
     assert processes.alive(1)
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc here")
+def test_what_has_ended_and_was_not_waited_for_is_not_alive(processes):
+    child = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+
+    assert not processes.alive(child.pid)
+    child.wait()
+
+
 def test_a_log_is_never_written_through_a_link(processes, tmp_path):
     """X-002."""
     (tmp_path / "precious").write_text("mine")
