@@ -136,3 +136,25 @@ def test_replacing_becomes_the_program(tmp_path):
     )
 
     assert f"{tmp_path} 1 $(x)\n" == done.stdout
+
+
+def test_a_process_keeps_the_environment_that_it_was_started_with(tmp_path):
+    """X-003: by which a worker's process is known, whatever number it has."""
+    pid = SystemProcesses().start(
+        ["sleep", "600"], cwd=tmp_path, env={"MARK": "w-1", "PATH": "/usr/bin:/bin"}, log=tmp_path / "log"
+    )
+
+    assert "w-1" == SystemProcesses().environment(pid)["MARK"]
+    SystemProcesses().end(pid, force=False)
+    eventually(lambda: SystemProcesses().environment(pid) is None)
+    SystemProcesses().end(pid, force=True)  # what has ended is left alone
+
+
+def test_what_does_not_listen_is_ended_with_its_group(tmp_path):
+    code = "trap '' TERM; sleep 600 & echo $!; while :; do wait; done"
+    pid = SystemProcesses().start(["sh", "-c", code], cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, log=tmp_path / "log")
+    child = int(eventually((tmp_path / "log").read_text))
+
+    SystemProcesses().end(pid, force=True)
+
+    eventually(lambda: SystemProcesses().environment(pid) is None and SystemProcesses().environment(child) is None)

@@ -229,3 +229,10 @@ def test_a_place_is_chosen_by_name_or_by_what_is_installed(monkeypatch, home):
     assert ["tmux", "process", "here"] == [
         choose_place(place.name, PROCESSES, env).name for place in PLACES if place.name != "iterm2"
     ]
+
+
+@pytest.mark.parametrize("said", ["", "%7", "no window", "%7 x"])
+def test_tmux_that_does_not_say_which_window_it_opened_is_a_failure(worker, repo, said):
+    """F-119: nothing is taken for a window that is none."""
+    with pytest.raises(ProgramFailed, match="did not say which window"):
+        TmuxPlace().start(plan_of(["a", "b"], repo), worker, FakeProcesses({"tmux": (0, said)}), os.environ)
