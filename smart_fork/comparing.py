@@ -88,7 +88,9 @@ def compare(references: Sequence[str], processes: Processes, *, patch: bool = Fa
 
 
 def last_fan_out(workers: Sequence[Worker]) -> list[Worker]:
-    """Of all workers, newest first: the newest ones that were given the same prompt together, oldest first.
+    """Of all workers, newest first: the newest ones that were given the same prompt together.
+
+    In the order of their numbered names, since which of them was registered first is chance.
 
     Raises:
         NotFound: no two were.
@@ -99,7 +101,7 @@ def last_fan_out(workers: Sequence[Worker]) -> list[Worker]:
         apart = (i for i, (newer, older) in enumerate(pairwise(same), 1) if _seconds(older, newer) > TOGETHER_SECONDS)
         together = same[: next(apart, len(same))]
         if len(together) > 1:
-            return together[::-1]
+            return sorted(together, key=lambda worker: (len(worker.name), worker.name))
     raise NotFound("No workers were given the same prompt together", "Name them: smart-fork compare WORKER WORKER")
 
 

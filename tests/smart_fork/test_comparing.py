@@ -107,13 +107,13 @@ def test_without_names_the_last_fan_out_is_compared(fleet):
     fleet.worker("older-1", prompt="older", at=START)
     fleet.worker("older-2", prompt="older", at=START + 1)
     fleet.worker("early", at=START + 100)
-    fleet.worker("first", at=START + 200)
-    fleet.worker("second", at=START + 259)
+    fleet.worker("it-10", at=START + 200)
+    fleet.worker("it-9", at=START + 259)
     fleet.worker("alone", prompt="alone", at=START + 300)
 
-    assert ["first", "second"] == [one.name for one in compare([], PROCESSES)]
+    assert ["it-9", "it-10"] == [one.name for one in compare([], PROCESSES)]
     with Registry() as registry:
-        alone = [worker for worker in registry.workers() if worker.name in ("alone", "early", "second")]
+        alone = [worker for worker in registry.workers() if worker.name in ("alone", "early", "it-9")]
     with pytest.raises(NotFound, match="same prompt together"):
         last_fan_out(alone)
     with pytest.raises(NotFound):
