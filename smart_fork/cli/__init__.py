@@ -9,7 +9,18 @@ from typing import Any
 
 import typer
 
-from smart_fork.cli import families, following, forking, index, search, setting_up, starting, system
+from smart_fork.cli import (
+    comparing,
+    families,
+    following,
+    forking,
+    index,
+    search,
+    setting_up,
+    starting,
+    system,
+    worktrees,
+)
 from smart_fork.cli.output import complain, log_to_stderr, print_json
 from smart_fork.errors import SmartForkError
 
@@ -42,6 +53,8 @@ app.command("wait")(following.wait)
 app.command("close")(following.close)
 app.command("stop")(following.stop)
 app.command("fork", cls=forking.ForkCommand)(forking.fork)
+app.command("compare")(comparing.compare)
+app.command("worktrees")(worktrees.worktrees)
 app.add_typer(index.app, name="index")
 app.add_typer(setting_up.app, name="setup")
 app.command("hook", hidden=True)(setting_up.hook)

@@ -12,6 +12,7 @@ from mcp.server.mcpserver import MCPServer
 from smart_fork.server import following
 from smart_fork.server.calls import strict
 from smart_fork.server.families import branch_session, session_lineage
+from smart_fork.server.comparing import compare_workers
 from smart_fork.server.searching import Searching
 from smart_fork.server.starting import Starting
 
@@ -42,6 +43,7 @@ def create_server(embedder: Embedder | None = None) -> MCPServer[Any]:
             strict(branch_session, "Branch a session", reads=False),
             strict(session_lineage, "A session's family"),
             *following.tools(),
+            strict(compare_workers, "Compare workers"),
         ],
     )
 

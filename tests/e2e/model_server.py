@@ -46,8 +46,8 @@ class Call:
     """The model calls a tool, and does `then` when the tool's result has come back.
 
     `server` and `tool` name an MCP server and its tool as a person configures them; each protocol has its own spelling.
-    A server that is still connecting is waited for, as a real model does that is told so. Without a server it is a tool
-    of the program itself.
+    A server that is still connecting is waited for, as a real model does that is told so. Without a server it is one of
+    the program's own tools; a program that has none of that name is given `then`.
     """
 
     server: str
@@ -241,6 +241,8 @@ class ModelServer:
             self._arrived.notify_all()
         if answer is None or not request.body.get("tools"):
             return Say(f"Noted: {prompt[:60]}")
+        if isinstance(answer, Call) and not answer.server and answer.tool not in request.tools:
+            return answer.then
         for result in request.our_results:
             if isinstance(answer, Call) and result.tool == answer.tool:
                 answer = answer.then
@@ -309,7 +311,7 @@ def _messages_events(request: Request, answer: Answer, number: int) -> Iterator[
     else:
         name = f"mcp__{answer.server}__{answer.tool}" if answer.server else answer.tool
         arguments = answer.arguments
-        if name not in request.tools and WAIT in request.tools:
+        if answer.server and name not in request.tools and WAIT in request.tools:
             name, arguments = WAIT, {"servers": [answer.server]}
         block = {"type": "tool_use", "id": f"toolu_{number:024d}", "name": name, "input": {}}
         delta = {"type": "input_json_delta", "partial_json": json.dumps(arguments)}

@@ -166,7 +166,7 @@ def test_there_is_a_limit():
     ("prompt", "name"),
     [
         ("Fix: the same race, please", "fix-the-same-race"),
-        ("--rm -rf /", "rm-rf"),
+        ("--rm -rf /", "rm--rf"),
         (None, "fork"),
         ("ü", "fork"),
         ("x" * 99, "x" * 27),
