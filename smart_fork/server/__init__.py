@@ -11,8 +11,8 @@ from mcp.server.mcpserver import MCPServer
 
 from smart_fork.server import following
 from smart_fork.server.calls import strict
-from smart_fork.server.families import branch_session, session_lineage
 from smart_fork.server.comparing import compare_workers
+from smart_fork.server.families import branch_session, session_lineage
 from smart_fork.server.searching import Searching
 from smart_fork.server.starting import Starting
 
