@@ -10,7 +10,7 @@ from smart_fork.errors import ForkRefused, Usage
 from smart_fork.plan import ForkRequest
 from smart_fork.registry import Worker
 from smart_fork.workers import PLACES
-from smart_fork.workers.base import Started
+from smart_fork.workers.base import runs, whereabouts
 
 #: How many workers may run at once.
 LIMIT = "SMART_FORK_MAX_WORKERS"
@@ -75,10 +75,10 @@ def occupant(session_id: str, running: Sequence[Worker], world: World) -> Worker
 def lives(worker: Worker, world: World) -> bool:
     """Whether there is still something of a worker that was said to run."""
     if worker.pid is not None:
-        return world.processes.alive(worker.pid)
+        return runs(whereabouts(worker), world.processes)
     place = next((place for place in PLACES if place.name == worker.place), None)
     if worker.terminal_id is not None and place is not None:
-        return place.ended(Started(worker.terminal_id), world.processes, world.env) is None
+        return place.ended(whereabouts(worker), world.processes, world.env) is None
     return world.clock.now() - datetime.fromisoformat(worker.started_at).timestamp() < START_SECONDS
 
 

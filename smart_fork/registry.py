@@ -159,6 +159,8 @@ class Registry:
             # Our own words; the values go beside them.
             names, marks = ", ".join(row), ", ".join("?" * len(row))
             self._db.execute(f"INSERT INTO workers ({names}) VALUES ({marks})", tuple(row.values()))  # noqa: S608
+            if session_id is not None:
+                self._note_session(identity, session_id)
         return self._by_id(identity)
 
     def set_ready(
@@ -222,11 +224,7 @@ class Registry:
                 "UPDATE workers SET session_id = NULL WHERE session_id = ? AND id <> ?", (session_id, identity)
             )
             self._db.execute("UPDATE workers SET session_id = ? WHERE id = ?", (session_id, identity))
-            self._db.execute(
-                "INSERT INTO worker_sessions (session_id, worker_id) SELECT ?, id FROM workers WHERE id = ?"
-                " ON CONFLICT (session_id) DO UPDATE SET worker_id = excluded.worker_id",
-                (session_id, identity),
-            )
+            self._note_session(identity, session_id)
         return self._by_id(identity)
 
     def set_state(self, identity: str, state: State, *, now: float | None = None) -> Worker:
@@ -337,6 +335,13 @@ class Registry:
             (session_id,),
         )
         return [StagedCopy(*row) for row in rows]
+
+    def _note_session(self, identity: str, session_id: str) -> None:
+        self._db.execute(
+            "INSERT INTO worker_sessions (session_id, worker_id) SELECT ?, id FROM workers WHERE id = ?"
+            " ON CONFLICT (session_id) DO UPDATE SET worker_id = excluded.worker_id",
+            (session_id, identity),
+        )
 
     def _writing(self) -> Writing:
         return Writing(self._db)

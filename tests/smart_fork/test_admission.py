@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork import admission as admitting
 from smart_fork.admission import START_SECONDS, AlreadyRuns, WorkerLimit, admission, limit, lives
 from smart_fork.confirmation import world_of
 from smart_fork.errors import Usage
-from smart_fork.plan import ForkRequest
+from smart_fork.plan import WORKER_ID, ForkRequest
 from smart_fork.registry import Registry, Worker
 from tests.smart_fork.forks import SESSION, FakeClock, FakeProcesses
 
@@ -27,6 +28,11 @@ class Living(FakeProcesses):
 
     def alive(self, pid: int) -> bool:
         return pid in self.pids
+
+    def environment(self, pid: int) -> dict[str, str] | None:
+        with Registry() as registry:
+            marks = [worker.id for worker in registry.workers() if worker.pid == pid]
+        return {WORKER_ID: marks[0]} if self.alive(pid) else None
 
 
 @pytest.fixture
@@ -89,13 +95,20 @@ def test_a_terminal_that_a_person_sits_at_neither_counts_nor_is_refused(add, clo
     ask(REQUEST, Living(1, 2), clock, most=0, counts=False)
 
 
-def test_a_window_is_asked_where_no_process_is_known(add, clock, private_tmux):
-    worker = add(None, place="tmux")
-    pane = private_tmux("list-panes", "-a", "-F", "#{pane_id}").strip()
-    world = world_of("claude", clock=clock)
+def test_the_place_is_asked_where_no_process_is_known(add, clock, monkeypatch):
+    """As of iTerm2's windows."""
+
+    class Terminal:
+        name = "iterm2"
+
+        def ended(self, started, *_):
+            return None if started.terminal_id == "open" else "closed"
+
+    monkeypatch.setattr(admitting, "PLACES", (Terminal(),))
+    worker = add(None, place="iterm2")
     with Registry() as registry:
-        there = registry.set_started(worker.id, command=["x"], terminal_id=pane)
-        gone = registry.set_started(worker.id, command=["x"], terminal_id="%999")
+        there, gone = (registry.set_started(worker.id, command=["x"], terminal_id=one) for one in ("open", "closed"))
+    world = world_of("claude", clock=clock)
 
     assert (True, False) == (lives(there, world), lives(gone, world))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+import subprocess
 
 import pytest
 
@@ -11,6 +11,7 @@ from smart_fork.admission import AlreadyRuns
 from smart_fork.confirmation import world_of
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.occupied import FRESH_SECONDS, looks_occupied
+from smart_fork.plan import WORKER_ID
 from smart_fork.processes import Completed
 from smart_fork.registry import Registry
 from smart_fork.resuming import newest_session, session_to_resume
@@ -42,12 +43,23 @@ class Listing(FakeProcesses):
         return super().run(argv, **options)
 
 
-def running(home: Path, session_id: str | None, **more) -> str:
-    with Registry() as registry:
-        worker = registry.add("codex", source_session_id="", place="process", cwd=home, **more)
-        if session_id:
-            registry.set_session_id(worker.id, session_id)
-        return registry.set_started(worker.id, command=["x"], pid=os.getpid(), attach="see it").id
+@pytest.fixture
+def running(home):
+    """Registers a worker whose process runs and bears its mark; they end with the test."""
+    started = []
+
+    def start_one(session_id: str | None, **more) -> str:
+        with Registry() as registry:
+            worker = registry.add("codex", source_session_id="", place="process", cwd=home, **more)
+            if session_id:
+                registry.set_session_id(worker.id, session_id)
+            started.append(subprocess.Popen(["sleep", "600"], env={**os.environ, WORKER_ID: worker.id}))
+            return registry.set_started(worker.id, command=["x"], pid=started[-1].pid, attach="see it").id
+
+    yield start_one
+    for process in started:
+        process.kill()
+        process.wait()
 
 
 @agents
@@ -72,9 +84,9 @@ def test_a_session_is_found_by_the_id_of_the_worker_that_had_it(agent, old, home
 
 
 @agents
-def test_a_session_that_a_worker_is_in_is_where_to_go(agent, old, home):
+def test_a_session_that_a_worker_is_in_is_where_to_go(agent, old, home, running):
     """R-065."""
-    worker = running(home, SESSION)
+    worker = running(SESSION)
 
     for reference in (SESSION, SESSION[:8], worker):
         with pytest.raises(AlreadyRuns) as caught:
@@ -83,9 +95,9 @@ def test_a_session_that_a_worker_is_in_is_where_to_go(agent, old, home):
         assert "see it" in caught.value.hint
 
 
-def test_a_worker_whose_session_is_not_known_yet_is_where_to_go(home):
+def test_a_worker_whose_session_is_not_known_yet_is_where_to_go(home, running):
     """R-041, R-065."""
-    worker = running(home, None)
+    worker = running(None)
 
     with pytest.raises(AlreadyRuns):
         session_to_resume(worker)

@@ -27,7 +27,7 @@ CHANGES = {"smart_fork", "spawn_workers", "branch_session", "message_worker", "c
 ENDS = {"close_workers"}
 TOOLS = CHANGES | {
     *("list_sessions", "read_session", "index_status", "session_lineage"),
-    *("list_workers", "read_worker", "wait_workers"),
+    *("list_workers", "read_worker", "wait_workers", "compare_workers"),
 }
 
 
@@ -90,7 +90,7 @@ class TestWhatIsOffered:
     def test_what_a_model_has_to_read_before_it_asks_is_short(self, world):
         assert (
             sum(len(tool.description) + len(json.dumps(tool.input_schema)) for tool in self.tools(world).values())
-            < 11_000
+            < 16_000
         )
 
 
