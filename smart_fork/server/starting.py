@@ -72,8 +72,7 @@ class Starting:
         """
         caller = await caller_of(ctx)
         orders = [_in_project(order, caller) for order in workers]
-        who = caller.session_id or id(ctx.request_context.session)
-        key = (who, json.dumps(orders, sort_keys=True, default=str))
+        key = (caller, json.dumps(orders, sort_keys=True, default=str))
         agent = caller.agent or "claude"
         work = partial(_spawn, orders, caller_session_id=caller.session_id, default_agent=agent)
         return await in_thread(partial(self._flights.do, key, work, keep=_any_started))

@@ -65,7 +65,7 @@ def codex_session(home: Path, repo: Path) -> Path:
 def programs(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with files named claude and codex, which is PATH's first."""
     folder = home / "bin"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     for name in ("claude", "codex"):
         (folder / name).write_text("#!/bin/sh\nexit 1\n")
         (folder / name).chmod(0o755)

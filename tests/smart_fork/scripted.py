@@ -36,7 +36,14 @@ if name == "claude":
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{{session}}.jsonl").open("a") as log:
         log.write(json.dumps({{"type": "mode", "sessionId": session}}) + "\\n")
-elif "resume" not in words:
+elif "resume" in words:
+    session = words[words.index("resume") + 1]
+    folder = home / ".codex/sessions/2026/01/03"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = next(folder.parents[2].rglob(f"*{{session}}.jsonl"), folder / f"rollout-2026-01-03T00-00-00-{{session}}.jsonl")
+    with path.open("a") as log:
+        log.write("{{}}\\n")
+else:
     session, forked = str(uuid.uuid4()), words[words.index("fork") + 1] if "fork" in words else None
     now = datetime.now(UTC).isoformat()
     meta = {{"id": session, "cwd": os.getcwd(), "timestamp": now, **({{"forked_from_id": forked}} if forked else {{}})}}
