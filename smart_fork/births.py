@@ -25,7 +25,7 @@ from smart_fork.staging import folder_of
 #: Agents write times in milliseconds, file systems round theirs, up to two seconds.
 _RECORD_SECONDS = 0.002
 _FILE_SECONDS = 2.0
-#: A worker whose session nobody has seen for so long has none.
+#: A worker whose session was not found in this time has none: old logs are not read again and again.
 SEARCHED_SECONDS = 24 * 3600.0
 
 
@@ -49,9 +49,15 @@ def worker_of_codex_session(registry: Registry, session_id: str, prompt: str) ->
     return fitting[0] if len(fitting) == 1 else None
 
 
-def find_sessions(registry: Registry) -> list[tuple[Worker, str]]:
+def find_sessions(registry: Registry, now: float) -> list[tuple[Worker, str]]:
     """For workers without a session, the one that can only be theirs, as nobody else's can be it."""
-    waiting = [worker for worker in registry.workers() if worker.session_id is None and worker.state != "failed"]
+    waiting = [
+        worker
+        for worker in registry.workers()
+        if worker.session_id is None
+        and worker.state != "failed"
+        and (moment(worker.started_at) or 0.0) >= now - SEARCHED_SECONDS
+    ]
     could_be = [(worker, one) for worker in waiting for one in _candidates(worker) if not registry.of_session(one)]
     owners = Counter(session_id for _, session_id in could_be)
     choices = Counter(worker.id for worker, _ in could_be)
@@ -99,7 +105,7 @@ def _began_so(log: Path, worker: Worker) -> bool:
     if worker.kind == "continue":
         return True
     parent = worker.source_session_id if worker.kind == "fork" else None
-    return birth.parent_id == parent and -_RECORD_SECONDS <= birth.born - began <= SEARCHED_SECONDS
+    return birth.parent_id == parent and birth.born >= began - _RECORD_SECONDS
 
 
 def codex_birth(log: Path) -> Birth | None:

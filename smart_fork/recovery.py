@@ -58,7 +58,9 @@ def reconcile(
         for worker in registry.workers(states=["starting", "running"])
         if _is_gone(worker, processes, panes, moment_now)
     ]
-    identified = [registry.set_session_id(worker.id, session_id) for worker, session_id in find_sessions(registry)]
+    identified = [
+        registry.set_session_id(worker.id, session_id) for worker, session_id in find_sessions(registry, moment_now)
+    ]
     return Recovered(tuple(ended), tuple(identified))
 
 

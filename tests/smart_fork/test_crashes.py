@@ -42,7 +42,9 @@ def ask(prompt):
     hook("UserPromptSubmit")
     say("user", prompt)
     say("assistant", f"Done: {{prompt}}")
-    (log.parent / f"{{own}}.jsonl").write_text("".join(json.dumps(record) + "\\n" for record in records))
+    staging = log.parent / f".{{own}}"
+    staging.write_text("".join(json.dumps(record) + "\\n" for record in records))
+    staging.replace(log.parent / f"{{own}}.jsonl")
     hook("Stop")
 
 hook("SessionStart", source)

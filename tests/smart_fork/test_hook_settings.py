@@ -121,6 +121,15 @@ def test_what_was_not_there_is_gone_again(file, agent):
     assert not settings.remove(agent).changed
 
 
+def test_what_was_there_before_a_second_time_is_not_what_was_there_before_the_first(file):
+    settings.install("claude")
+    file.unlink()
+    file.write_text("{}")  # by somebody else
+    settings.install("claude")
+    settings.remove("claude")
+    assert "{}" == file.read_text()
+
+
 def test_what_another_program_changes_meanwhile_stays(file):
     """Only ours, and what is empty without it, is taken out."""
     file.write_text('{"hooks": {}}')

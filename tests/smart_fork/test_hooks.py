@@ -102,6 +102,7 @@ def test_after_clear_or_resume_old_and_new_session_name_the_worker(registry):
     """R-007: and a session that ends only for another one ends nothing."""
     worker = add(registry)
     hear(registry, worker, event("SessionEnd", reason="clear"))
+    assert "running" == registry.get(worker.id).state
     hear(registry, worker, event("SessionStart", OTHER, source="clear"))
 
     now = registry.get(NEW)
@@ -205,6 +206,14 @@ def test_codex_in_the_background_is_known_by_the_session_and_not_by_the_environm
     assert "idle" == registry.get(OTHER).status
 
 
+def test_codex_in_the_background_going_on_with_an_earlier_session_of_a_worker_is_a_person(registry):
+    """R-026."""
+    worker = add(registry, agent="codex")
+    before = registry.set_session_id(worker.id, OTHER)
+    assert receive(registry, "codex", event("UserPromptSubmit", NEW), {WORKER_ID: worker.id}, SERVER) is None
+    assert before == registry.get(worker.id)
+
+
 def test_two_workers_that_a_codex_session_could_be_of_leave_it_nobodys(registry, home):
     """R-025, R-046."""
     workers = [codex_fork(registry, home), codex_fork(registry, home)]
@@ -224,9 +233,10 @@ def test_two_workers_that_a_codex_session_could_be_of_leave_it_nobodys(registry,
         {"forked_from_id": None},
     ],
 )
-def test_a_codex_session_with_another_beginning_is_not_the_workers(registry, home, other):
+@pytest.mark.parametrize("asked", ["fix it", ""])
+def test_a_codex_session_with_another_beginning_is_not_the_workers(registry, home, other, asked):
     """R-046: another source, directory, time or prompt."""
-    worker = codex_fork(registry, home)
+    worker = codex_fork(registry, home, prompt=asked if "prompt" not in other else "fix it")
     written(home, home, **other)
 
     assert receive(registry, "codex", event("Stop", OTHER), {WORKER_ID: worker.id}, SERVER) is None
@@ -297,9 +307,12 @@ def test_the_command_is_silent_whatever_happens(home, agent, body, state):
 def test_the_command_takes_in_what_is_too_long_for_an_event(registry, home):
     """R-027: who writes it must not be cut off."""
     worker = add(registry)
-    body = json.dumps(event("Stop", padding="x" * (17 << 20))).encode()
-    done = run_hook("claude", body, home, **{WORKER_ID: worker.id})
-    assert (0, "") == (done.returncode, registry.get(worker.id).status)
+    body = json.dumps(event("Stop", padding="x" * (20 << 20))).encode()
+    environment = os.environ | {"PYTHONPATH": str(ROOT), WORKER_ID: worker.id}
+    command = [sys.executable, "-P", "-m", "smart_fork.hooks", "claude"]
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE) as process:
+        process.stdin.write(body)
+    assert (0, "") == (process.returncode, registry.get(worker.id).status)
 
 
 def test_the_command_imports_nothing_from_the_project_it_is_run_in(registry, home):
@@ -315,3 +328,21 @@ def test_a_process_knows_what_started_it():
     assert os.getppid() == found[0].pid
     assert [True, True, False, False] == [Ancestor(1, (w,)).is_shell for w in ("/bin/sh", "-zsh", "claude", "")]
     assert not Ancestor(1, ()).is_shell
+
+
+def test_where_there_is_no_proc_ps_tells_what_started_a_process(monkeypatch, home):
+    program = home / "ps"
+    program.write_text(
+        "#!/bin/sh\ncase $4 in 7) echo '    1 claude --resume x';; *) echo ' 7 /bin/sh -c hook';; esac\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{home}{os.pathsep}/usr/bin:/bin")
+    monkeypatch.setattr(Path, "exists", lambda path: False)
+
+    parent, agent = ancestors()
+
+    assert (os.getppid(), True) == (parent.pid, parent.is_shell)
+    assert Ancestor(7, ("claude", "--resume", "x")) == agent
+    program.unlink()
+    monkeypatch.setenv("PATH", str(home))
+    assert ancestors() is None

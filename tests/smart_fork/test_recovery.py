@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork.births import SEARCHED_SECONDS
 from smart_fork.plan import WORKER_ID
 from smart_fork.processes import SystemProcesses
 from smart_fork.recovery import START_SECONDS, STARTING_SECONDS, Recovered, process_start, reconcile, recover
@@ -152,8 +153,14 @@ def test_a_missing_session_is_found_by_its_beginning(registry, home, sleeper):
     write_log(codex_path(home, OTHER), codex_records(OTHER, home, ["write it"]))
     write_log(codex_path(home, SESSION), codex_records(SESSION, home, ["older"]))
 
-    assert {NEW: fork.id, OTHER: new.id} == {one.session_id: one.id for one in again(registry).identified}
-    assert () == again(registry).identified
+    assert {NEW: fork.id, OTHER: new.id} == {
+        one.session_id: one.id for one in again(registry, now=BORN + 60).identified
+    }
+    assert () == again(registry, now=BORN + 60).identified
+    late = codex_path(home, NEW[:-1] + "9")
+    write_log(late, codex_records(NEW[:-1] + "9", home, ["again"], forked_from_id=SESSION))
+    add(registry, prompt="again", **values)
+    assert () == again(registry, now=BORN + SEARCHED_SECONDS + 60).identified, "not for ever"
     assert (fork.id, new.id) == (registry.get(NEW).id, registry.get(OTHER).id)
 
 
@@ -163,12 +170,12 @@ def test_where_two_sessions_could_be_meant_none_is(registry, home, sleeper):
     worker = add(registry, **values)
     for session_id in (NEW, OTHER):
         write_log(codex_path(home, session_id), codex_records(session_id, home, ["fix it"], forked_from_id=SESSION))
-    assert () == again(registry).identified
+    assert () == again(registry, now=BORN + 60).identified
     assert registry.get(worker.id).session_id is None
 
     codex_path(home, OTHER).unlink()
     add(registry, **values)  # nor where one session could be of two workers
-    assert () == again(registry).identified
+    assert () == again(registry, now=BORN + 60).identified
 
 
 def test_neither_the_callers_nor_another_workers_session_is_taken(registry, home, sleeper):
@@ -178,7 +185,7 @@ def test_neither_the_callers_nor_another_workers_session_is_taken(registry, home
     registry.set_session_id(add(registry, **values).id, OTHER)
     for session_id in (NEW, OTHER):
         write_log(codex_path(home, session_id), codex_records(session_id, home, ["fix it"]))
-    assert () == again(registry).identified
+    assert () == again(registry, now=BORN + 60).identified
 
 
 @pytest.mark.parametrize(("asked", "found"), [("fix it", True), ("older", False), ("", False)])
@@ -189,7 +196,7 @@ def test_a_session_that_was_gone_on_with_is_known_by_the_workers_own_prompt(regi
     write_log(folder_of(repo) / f"{SESSION}.jsonl", [*records, said("u2", "a1", "user", "fix it", **later)])
     worker = add(registry, pid=os.getpid(), cwd=repo, kind="continue", source_session_id="", prompt=asked, now=BORN)
 
-    again(registry)
+    again(registry, now=BORN + 60)
 
     assert (SESSION if found else None) == registry.get(worker.id).session_id
 

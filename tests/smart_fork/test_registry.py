@@ -134,6 +134,9 @@ def test_every_session_that_a_worker_has_had_names_it(registry):
     registry.set_session_id(child.id, later.replace("8b2d", "9c3e"))
     assert [worker.id, child.id] == [one.id for one in registry.spawned_by(top.session_id)]
     assert 3 == registry.depth(registry.get(child.id).session_id)
+    last = add(registry, caller_session_id=registry.get(child.id).session_id)
+    registry.set_session_id(child.id, later.replace("8b2d", "0d4f"))
+    assert [worker.id, child.id, last.id] == [one.id for one in registry.spawned_by(top.session_id)]
 
 
 def test_a_session_that_another_worker_goes_on_with_is_that_workers(registry):
@@ -141,6 +144,8 @@ def test_a_session_that_another_worker_goes_on_with_is_that_workers(registry):
     first, second = add(registry), add(registry)
     for worker in (first, second):
         registry.set_session_id(worker.id, NEW)
+    assert second.id == registry.of_session(NEW).id
+    registry.set_session_id(second.id, SESSION.replace("6030", "7141"))
     assert second.id == registry.of_session(NEW).id
     assert registry.of_session(SESSION) is registry.find("claude-0") is None
 
