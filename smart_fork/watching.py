@@ -20,7 +20,7 @@ from smart_fork.activity import SETTLED_SECONDS, Activity, activity
 from smart_fork.confirmation import Clock, SystemClock
 from smart_fork.errors import SmartForkError
 from smart_fork.processes import Processes, SystemProcesses
-from smart_fork.questions import MAX_CHARACTERS, Question, question_on
+from smart_fork.questions import MAX_CHARACTERS, Question, question_on, works_on
 from smart_fork.registry import Registry, State, Status, Worker
 from smart_fork.snippets import printable
 from smart_fork.workers import place_of
@@ -93,8 +93,11 @@ class Watcher:
         if self._headless(worker):
             return replace(seen, status="working")  # until it ends
         status, question = self._told(worker, wrote)
-        if status != "idle":
-            question = self._asked(worker) or question
+        if status != "idle" and (screen := self._screen(worker)):
+            if asked := question_on(screen):
+                question = asked
+            elif works_on(screen):  # a hook that told of a question tells nothing of its answer
+                status, question = "working", None
         if question:
             return replace(seen, status="waiting", question=question)
         # Without a word of its own yet it is on what it was given, or waits for a person to say something.
@@ -156,9 +159,8 @@ class Watcher:
             return "waiting", Question(wrote.problem)
         return wrote.status, None
 
-    def _asked(self, worker: Worker) -> Question | None:
+    def _screen(self, worker: Worker) -> str | None:
         try:
-            screen = place_of(worker).screen(whereabouts(worker), self.around.processes, self.around.env)
+            return place_of(worker).screen(whereabouts(worker), self.around.processes, self.around.env)
         except SmartForkError:
             return None
-        return question_on(screen) if screen else None

@@ -191,6 +191,18 @@ def test_without_a_terminal_the_same_session_is_taken_up_again_as_the_same_worke
     assert (PID, call["argv"], headless.session) == (worker.pid, worker.command, worker.session_id)
 
 
+def test_one_that_is_just_ending_is_not_overtaken(headless):
+    """Its hook may tell of its end before it is there."""
+    with Registry() as registry:
+        registry.set_state(headless.id, "ended")
+    headless.terminal.living = True
+    headless.clock.happens = [lambda: None, lambda: setattr(headless.terminal, "living", False)]
+    headless.terminal.on_start = lambda _call: headless.asked(f"after {len(headless.clock.sleeps)}", LATEST)
+
+    assert "resumed" == say(headless, "more")["how"]
+    assert "after 2" == headless.records[-1]["message"]["content"]
+
+
 def test_without_a_terminal_it_hears_nothing_while_it_works(headless):
     headless.terminal.living = True
 

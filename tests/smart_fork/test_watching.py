@@ -57,6 +57,10 @@ def test_a_hook_that_says_what_is_asked(stage):
     assert ("waiting", "Claude needs your permission to use Bash") == (look(stage).status, look(stage).waiting_for)
     stage.terminal.screen = screens.CLAUDE_PERMISSION
     assert "touch /etc/made_by_me" in look(stage).waiting_for, "the screen says more"
+    stage.terminal.screen = screens.CLAUDE_WORKING
+    assert ("working", None) == (look(stage).status, look(stage).waiting_for), (
+        "it was answered, and what it asked for runs"
+    )
 
 
 @pytest.mark.parametrize("prompt", ["go", ""])
