@@ -57,6 +57,11 @@ def works_on(screen: str) -> bool:
     return "esc to interrupt" in "\n".join(screen.rstrip().splitlines()[-_MOST_ABOVE:])
 
 
+def hears_on(screen: str) -> bool:
+    """Whether there is a line to type in."""
+    return any(_TYPED.match(line) and not _MARKED.match(line) for line in screen.splitlines())
+
+
 def _asks(lines: list[str], marked: int) -> bool:
     """Nothing to type in below the marked option, and a line that says what the keys do."""
     below = lines[marked + 1 :]

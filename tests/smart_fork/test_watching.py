@@ -39,7 +39,11 @@ def test_the_log_says_when_it_is_done(stage):
 
 
 def test_without_a_prompt_it_waits_for_a_person_to_begin(world, shop):
-    assert "idle" == look(Stage(world, shop, prompt="")).status
+    stage = Stage(world, shop, prompt="")
+
+    assert "working" == look(stage).status, "there is nothing on its screen yet"
+    stage.terminal.screen = "  >_ OpenAI Codex\n\n› Ask Codex to do anything\n\n  gpt-5"
+    assert "idle" == look(stage).status
 
 
 @pytest.mark.parametrize(("status", "at", "expected"), [("idle", LATEST, "idle"), ("idle", AT_START, "working"), ("working", LATEST, "working")])  # fmt: skip
