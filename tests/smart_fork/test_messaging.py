@@ -153,7 +153,7 @@ def test_where_nothing_is_asked_nothing_is_answered(stage):
 
 
 def test_a_terminal_that_has_ended_is_started_again_by_other_means(stage):
-    stage.terminal.state = ""
+    stage.terminal.close()
 
     with pytest.raises(ForkRefused, match="has ended") as caught:
         say(stage, "hello")

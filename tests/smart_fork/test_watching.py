@@ -115,7 +115,7 @@ def test_a_text_is_the_last_word_when_nothing_follows_for_a_while(stage):
 
 def test_a_window_that_was_closed_is_noted_as_ended(stage):
     """R-042."""
-    stage.terminal.state = ""
+    stage.terminal.close()
 
     seen = look(stage)
 
@@ -124,7 +124,7 @@ def test_a_window_that_was_closed_is_noted_as_ended(stage):
 
 
 def test_one_that_was_started_again_meanwhile_is_not_noted_as_ended(stage):
-    stage.terminal.state = ""
+    stage.terminal.close()
     with Registry() as registry:
         old = registry.get(stage.id)
         registry.set_started(stage.id, command=("claude",), terminal_id=PANE, pid=7)
@@ -147,7 +147,7 @@ def test_without_a_terminal_it_works_until_it_ends(world, shop):
 def test_one_that_is_just_being_started_has_not_ended(stage):
     with Registry() as registry:
         registry.set_state(stage.id, "starting")
-    stage.terminal.state = ""
+    stage.terminal.close()
 
     assert ("starting", "") == (look(stage).state, look(stage).status)
 
