@@ -25,7 +25,7 @@ from smart_fork.questions import question_on
 from smart_fork.registry import Registry, Worker
 from smart_fork.watching import Around, Seen, Watcher
 from smart_fork.workers import place_of
-from smart_fork.workers.base import Place, whereabouts
+from smart_fork.workers.base import Place, runs, whereabouts
 
 How = Literal["typed", "queued", "answered", "resumed"]
 
@@ -194,6 +194,8 @@ class _Talk:
             prompt=text,
             headless=True,
         )
+        # A hook may have told of its end before it was there: two must not write the same log.
+        self._wait(lambda: not runs(self.started, around.processes), SCREEN_SECONDS)
         before = self._written()
         started = place.start(plan, worker, around.processes, environment(plan, around.env))
         self.registry.set_started(

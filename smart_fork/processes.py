@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,9 @@ from typing import NoReturn, Protocol
 import psutil
 
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, SmartForkError
+
+#: How often, and after how long, a process without any environment is looked at again.
+_LOOKS, _LOOK_SECONDS = 100, 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +160,16 @@ class SystemProcesses:
 
     def environment(self, pid: int) -> Mapping[str, str] | None:
         """See `Processes.environment`."""
-        try:
-            process = psutil.Process(pid)
-            return None if process.status() == psutil.STATUS_ZOMBIE else process.environ()
-        except (psutil.Error, OSError, ValueError):
-            return None
+        for _ in range(_LOOKS):
+            try:
+                process = psutil.Process(pid)
+                env = None if process.status() == psutil.STATUS_ZOMBIE else process.environ()
+            except (psutil.Error, OSError, ValueError):
+                return None
+            if env is None or env:
+                return env
+            time.sleep(_LOOK_SECONDS)  # one that is just becoming another program has none for a moment
+        return {}
 
     def end(self, pid: int, *, force: bool) -> None:
         """See `Processes.end`. A group may outlive the process that it is named after."""

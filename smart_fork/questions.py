@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from smart_fork.snippets import printable
 
 MAX_CHARACTERS = 2000
-#: Lines of a question that are looked for above its options.
+#: Lines that are looked at above a question's options, or at the screen's end.
 _MOST_ABOVE = 20
 #: What both put before the option that is chosen, and before the line to type in.
 _MARK = "[\u276f\u203a]"
@@ -50,6 +50,16 @@ def question_on(screen: str) -> Question | None:
     text = "\n".join(line.strip() for line in lines[above:] if line.strip())
     options = tuple(found[1] for line in lines[first:] if (found := _OPTION.match(line)))
     return Question(text[:MAX_CHARACTERS], options)
+
+
+def works_on(screen: str) -> bool:
+    """Whether the agent says on its screen that it works: both do, and not while they ask."""
+    return "esc to interrupt" in "\n".join(screen.rstrip().splitlines()[-_MOST_ABOVE:])
+
+
+def hears_on(screen: str) -> bool:
+    """Whether there is a line to type in."""
+    return any(_TYPED.match(line) and not _MARKED.match(line) for line in screen.splitlines())
 
 
 def _asks(lines: list[str], marked: int) -> bool:

@@ -20,7 +20,7 @@ from smart_fork.activity import SETTLED_SECONDS, Activity, activity
 from smart_fork.confirmation import Clock, SystemClock
 from smart_fork.errors import SmartForkError
 from smart_fork.processes import Processes, SystemProcesses
-from smart_fork.questions import MAX_CHARACTERS, Question, question_on
+from smart_fork.questions import MAX_CHARACTERS, Question, hears_on, question_on, works_on
 from smart_fork.registry import Registry, State, Status, Worker
 from smart_fork.snippets import printable
 from smart_fork.workers import place_of
@@ -93,12 +93,19 @@ class Watcher:
         if self._headless(worker):
             return replace(seen, status="working")  # until it ends
         status, question = self._told(worker, wrote)
-        if status != "idle":
-            question = self._asked(worker) or question
+        screen = self._screen(worker) if status != "idle" else None
+        if screen is not None:
+            if asked := question_on(screen):
+                question = asked
+            elif works_on(screen):  # a hook that told of a question tells nothing of its answer
+                status, question = "working", None
         if question:
             return replace(seen, status="waiting", question=question)
-        # Without a word of its own yet it is on what it was given, or waits for a person to say something.
-        return replace(seen, status=status or ("working" if worker.prompt else "idle"))
+        if (
+            not status
+        ):  # without a word of its own yet: on what it was given, on its way, or waiting for a person to begin
+            status = "working" if worker.prompt or (screen is not None and not hears_on(screen)) else "idle"
+        return replace(seen, status=status)
 
     def log_of(self, worker: Worker) -> Path | None:
         """The worker's own log, if it has one by now."""
@@ -156,9 +163,8 @@ class Watcher:
             return "waiting", Question(wrote.problem)
         return wrote.status, None
 
-    def _asked(self, worker: Worker) -> Question | None:
+    def _screen(self, worker: Worker) -> str | None:
         try:
-            screen = place_of(worker).screen(whereabouts(worker), self.around.processes, self.around.env)
+            return place_of(worker).screen(whereabouts(worker), self.around.processes, self.around.env)
         except SmartForkError:
             return None
-        return question_on(screen) if screen else None

@@ -23,7 +23,7 @@ from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, SmartForkErr
 from smart_fork.plan import CALLERS_OWN, ForkPlan
 from smart_fork.processes import Completed, Processes
 from smart_fork.registry import Worker
-from smart_fork.workers.base import KEYS, Started, hand_over, require_ours
+from smart_fork.workers.base import KEYS, Started, hand_over, require_ours, runs
 
 #: Uses a server of its own (``tmux -L``).
 SOCKET = "SMART_FORK_TMUX_SOCKET"
@@ -80,8 +80,8 @@ class TmuxPlace:
     def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
         """See `Place.ended`."""
         dead, status = self._pane(started, processes, env)
-        if dead is None:
-            return "Its window was closed."
+        if dead is None:  # or it is a window of another tmux server, which this one does not know
+            return None if runs(started, processes) else "Its window was closed."
         if not dead:
             return None
         # tmux moves everything up by a line for its own "Pane is dead".

@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.agents import Machine, wait_until
 from tests.e2e.logs import Log
 from tests.e2e.model_server import Answer, Call, Hold, Message, Protocol, Request, Say
-from tests.e2e.scenario import CONVERSATION, PROMPT, heard, run_fork, unlike_any_other
+from tests.e2e.scenario import CONVERSATION, PROMPT, ask, heard, run_fork, unlike_any_other
 
 pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
 
@@ -48,7 +48,7 @@ def spoken(request: Request) -> list[Message]:
 
 
 def executed(machine: Machine) -> list[Path]:
-    return list(machine.project.rglob("HACKED"))
+    return list(machine.project.rglob("HACKED*"))
 
 
 def test_a_worker_in_a_terminal_is_followed_to_its_end(equipped: Machine, agent: Protocol, parent: Log):
@@ -172,6 +172,32 @@ def test_a_worker_in_a_directory_that_is_not_trusted_waits_for_a_person(
     ours(equipped, "message", fork["worker_id"], "1", "--answer")
     (waited,) = ours(equipped, "wait", fork["worker_id"])["workers"]
     assert "idle" == waited["status"]
+
+
+def test_an_agent_follows_a_worker_to_its_end(equipped: Machine, agent: Protocol, parent: Log, project: Path):
+    """Over MCP: listed, waited for, read, spoken to, waited for again, ended."""
+    prompt, more, name = unlike_any_other(NEXT), unlike_any_other("And the tests?\nThose too."), f"led-{agent}"
+    fork = run_fork(equipped, parent, prompt, "--in", "tmux", "--name", name)
+    there, both = {"project_path": str(equipped.project)}, {"workers": [name], "timeout": 60}
+
+    answers, _ = ask(
+        equipped, agent, project,
+        ("list_workers", there), ("wait_workers", both), ("message_worker", {"worker": name, "message": more}),
+        ("read_worker", {"worker": name}), ("close_workers", {"workers": [fork["new_session_id"]]}),
+    )  # fmt: skip
+
+    listed, waited, told, read, closed = answers
+    assert fork["worker_id"] in [one["worker_id"] for one in listed["workers"]]
+    assert (True, "idle", f"Noted: {prompt[:60]}") == (
+        waited["done"], waited["workers"][0]["status"], waited["workers"][0]["last_words"],
+    )  # fmt: skip
+    assert ("typed", []) == (told["how"], told["warnings"])
+    assert [*CONVERSATION, Message("user", prompt), Message("assistant", f"Noted: {prompt[:60]}")] == spoken(
+        last_said(equipped, more)
+    )[:-1]
+    assert [prompt, f"Noted: {prompt[:60]}", more] == [m["text"] for m in read["messages"]][:3]
+    assert [True] == [one["closed"] for one in closed["workers"]]
+    assert fork["terminal_id"] not in equipped.tmux("list-panes", "-a", "-F", "#{pane_id}", check=False).split()
 
 
 def test_stopping_ends_the_workers_of_a_project_and_nothing_else(equipped: Machine, agent: Protocol, parent: Log):

@@ -48,8 +48,12 @@ class PlayedTerminal(FakeProcesses):
             self.keys.append(words[-1])
             self.on_key(words[-1])
         elif "kill-pane" in words:
-            self.living, self.state = False, ""
+            self.close()
         return Completed(tuple(argv), 0, said.encode(), b"")
+
+    def close(self) -> None:
+        """The window closes, and the process in it ends."""
+        self.living, self.state = False, ""
 
     def start(self, argv, *, cwd, env, log):
         self.living = True

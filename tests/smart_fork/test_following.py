@@ -47,7 +47,7 @@ def test_newest_first_of_the_project_and_all_its_worktrees(world, shop, stage):
 
 def test_those_that_have_ended_are_shown_when_asked_for(stage):
     """R-045; one that is only now found to have ended is hidden too."""
-    stage.terminal.state = ""
+    stage.terminal.close()
 
     assert [] == ids(stage)
     (one,) = list_workers(None, include_closed=True, around=stage.around)

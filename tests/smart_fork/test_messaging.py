@@ -153,7 +153,7 @@ def test_where_nothing_is_asked_nothing_is_answered(stage):
 
 
 def test_a_terminal_that_has_ended_is_started_again_by_other_means(stage):
-    stage.terminal.state = ""
+    stage.terminal.close()
 
     with pytest.raises(ForkRefused, match="has ended") as caught:
         say(stage, "hello")
@@ -189,6 +189,18 @@ def test_without_a_terminal_the_same_session_is_taken_up_again_as_the_same_worke
     assert ("resumed", "running", headless.id) == (told["how"], told["state"], told["worker_id"])
     worker = headless.worker
     assert (PID, call["argv"], headless.session) == (worker.pid, worker.command, worker.session_id)
+
+
+def test_one_that_is_just_ending_is_not_overtaken(headless):
+    """Its hook may tell of its end before it is there."""
+    with Registry() as registry:
+        registry.set_state(headless.id, "ended")
+    headless.terminal.living = True
+    headless.clock.happens = [lambda: None, lambda: setattr(headless.terminal, "living", False)]
+    headless.terminal.on_start = lambda _call: headless.asked(f"after {len(headless.clock.sleeps)}", LATEST)
+
+    assert "resumed" == say(headless, "more")["how"]
+    assert "after 2" == headless.records[-1]["message"]["content"]
 
 
 def test_without_a_terminal_it_hears_nothing_while_it_works(headless):

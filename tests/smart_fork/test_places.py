@@ -198,7 +198,10 @@ def test_a_window_that_another_tmux_gives_the_same_name_is_not_its_own(private_t
     place, _, started = tmux_agent(repo)
     somebody = private_tmux("display-message", "-p", "-t", "=first:", "#{pane_id}").strip()
 
-    assert "Its window was closed." == place.ended(replace(started, terminal_id=somebody), PROCESSES, os.environ)
+    elsewhere = replace(started, terminal_id=somebody)
+    assert place.ended(elsewhere, PROCESSES, os.environ) is None, "its process runs, wherever its window is"
+    PROCESSES.end(started.pid, force=True)
+    assert "Its window was closed." == eventually(lambda: place.ended(elsewhere, PROCESSES, os.environ))
     place.close(replace(started, terminal_id=somebody), PROCESSES, os.environ)
     assert somebody in private_tmux("list-panes", "-a", "-F", "#{pane_id}").split()
 

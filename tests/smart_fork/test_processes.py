@@ -158,3 +158,17 @@ def test_what_does_not_listen_is_ended_with_its_group(tmp_path):
     SystemProcesses().end(pid, force=True)
 
     eventually(lambda: SystemProcesses().environment(pid) is None and SystemProcesses().environment(child) is None)
+
+
+def test_a_process_that_is_just_becoming_another_program_keeps_its_environment(tmp_path, monkeypatch):
+    """Linux shows none for a moment; it must not be taken for somebody else's."""
+    pid = SystemProcesses().start(
+        ["sleep", "600"], cwd=tmp_path, env={"MARK": "w-1", "PATH": "/usr/bin:/bin"}, log=tmp_path / "log"
+    )
+    shown = [{}, {}, {"MARK": "w-1"}]
+    monkeypatch.setattr("psutil.Process.environ", lambda _self: shown.pop(0))
+    monkeypatch.setattr("smart_fork.processes._LOOK_SECONDS", 0)
+
+    assert {"MARK": "w-1"} == SystemProcesses().environment(pid)
+    assert [] == shown
+    SystemProcesses().end(pid, force=True)

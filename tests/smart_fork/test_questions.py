@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smart_fork.questions import MAX_CHARACTERS, question_on
+from smart_fork.questions import MAX_CHARACTERS, question_on, works_on
 from tests.smart_fork import screens
 
 
@@ -56,6 +56,12 @@ def test_nothing_in_a_question_steers_a_terminal():
 
     assert "touch /etc/made_by_me" in text
     assert not set(text) & set("\x1b\x07\u202e")
+
+
+def test_an_agent_that_works_says_so():
+    assert works_on(screens.CLAUDE_WORKING)
+    assert not any(map(works_on, (screens.CLAUDE_IDLE, screens.CODEX_IDLE, screens.CLAUDE_PERMISSION, "")))
+    assert not works_on("esc to interrupt" + 30 * "\nsaid since")
 
 
 @given(st.text(), st.text(alphabet="❯› 12.\n─esc to cancel"))

@@ -38,7 +38,7 @@ def test_a_question_and_an_end_are_told_as_well(stage):
     assert ("waiting", True) == (one["status"], one["settled"])
 
     stage.clock.happens = []
-    stage.terminal.state = ""
+    stage.terminal.close()
     (one,) = wait_workers(["fixer"], around=stage.around)["workers"]
     assert ("ended", "Its window was closed.") == (one["state"], one["last_words"])
 

@@ -39,7 +39,11 @@ def test_the_log_says_when_it_is_done(stage):
 
 
 def test_without_a_prompt_it_waits_for_a_person_to_begin(world, shop):
-    assert "idle" == look(Stage(world, shop, prompt="")).status
+    stage = Stage(world, shop, prompt="")
+
+    assert "working" == look(stage).status, "there is nothing on its screen yet"
+    stage.terminal.screen = "  >_ OpenAI Codex\n\n› Ask Codex to do anything\n\n  gpt-5"
+    assert "idle" == look(stage).status
 
 
 @pytest.mark.parametrize(("status", "at", "expected"), [("idle", LATEST, "idle"), ("idle", AT_START, "working"), ("working", LATEST, "working")])  # fmt: skip
@@ -57,6 +61,10 @@ def test_a_hook_that_says_what_is_asked(stage):
     assert ("waiting", "Claude needs your permission to use Bash") == (look(stage).status, look(stage).waiting_for)
     stage.terminal.screen = screens.CLAUDE_PERMISSION
     assert "touch /etc/made_by_me" in look(stage).waiting_for, "the screen says more"
+    stage.terminal.screen = screens.CLAUDE_WORKING
+    assert ("working", None) == (look(stage).status, look(stage).waiting_for), (
+        "it was answered, and what it asked for runs"
+    )
 
 
 @pytest.mark.parametrize("prompt", ["go", ""])
@@ -107,7 +115,7 @@ def test_a_text_is_the_last_word_when_nothing_follows_for_a_while(stage):
 
 def test_a_window_that_was_closed_is_noted_as_ended(stage):
     """R-042."""
-    stage.terminal.state = ""
+    stage.terminal.close()
 
     seen = look(stage)
 
@@ -116,7 +124,7 @@ def test_a_window_that_was_closed_is_noted_as_ended(stage):
 
 
 def test_one_that_was_started_again_meanwhile_is_not_noted_as_ended(stage):
-    stage.terminal.state = ""
+    stage.terminal.close()
     with Registry() as registry:
         old = registry.get(stage.id)
         registry.set_started(stage.id, command=("claude",), terminal_id=PANE, pid=7)
@@ -139,7 +147,7 @@ def test_without_a_terminal_it_works_until_it_ends(world, shop):
 def test_one_that_is_just_being_started_has_not_ended(stage):
     with Registry() as registry:
         registry.set_state(stage.id, "starting")
-    stage.terminal.state = ""
+    stage.terminal.close()
 
     assert ("starting", "") == (look(stage).state, look(stage).status)
 

@@ -159,7 +159,7 @@ def test_a_window_that_was_closed_has_ended(worker, private_tmux, repo):
 
     private_tmux("kill-pane", "-t", started.terminal_id)
 
-    assert "Its window was closed." == TmuxPlace().ended(started, PROCESSES, os.environ)
+    assert "Its window was closed." == eventually(lambda: TmuxPlace().ended(started, PROCESSES, os.environ))
 
 
 def test_the_windows_of_others_are_left_as_they_are(worker, private_tmux, repo):
