@@ -22,7 +22,7 @@ from tests.smart_fork.world import BrokenModel, WordsModel, World
 
 RETRY = "add retry with backoff to the uploader"
 DONE = "The uploader in upload.py retries five times with exponential backoff"
-TOOLS = {"smart_fork", "list_sessions", "read_session", "index_status"}
+TOOLS = {"smart_fork", "list_sessions", "read_session", "index_status", "compare_workers"}
 
 
 @pytest.fixture(autouse=True)
@@ -273,7 +273,7 @@ def test_other_requests_are_answered_while_a_search_runs(world, shop):
 
             tasks.start_soon(search)
             await anyio.to_thread.run_sync(gate.entered.wait)
-            assert len((await session.list_tools()).tools) == 4
+            assert len((await session.list_tools()).tools) == len(TOOLS)
             assert not (await session.call_tool("list_sessions", {})).is_error
             assert found == []
             gate.open.set()
