@@ -179,7 +179,7 @@ def _with_changes(one: Compared, worker: Worker, processes: Processes, *, patch:
         files, text = difference(Path(worker.worktree), worker.base_commit, processes, patch=patch)
     except (SmartForkError, OSError) as error:
         return replace(one, notes=(*one.notes, f"Its changes are not known: {error}"))
-    diff = printable(text.decode("utf-8", "replace"))
+    diff = printable(redact(text.decode("utf-8", "replace")))
     if len(diff) > MAX_PATCH_CHARACTERS:
         diff = f"{diff[:MAX_PATCH_CHARACTERS]}\n… ({len(diff) - MAX_PATCH_CHARACTERS} more characters)\n"
     return replace(one, files=files, diff=diff if patch else None)

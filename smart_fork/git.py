@@ -45,7 +45,7 @@ def git(
         ProgramFailed: it did not answer in time.
     """
     clean = {key: value for key, value in os.environ.items() if key not in _GITS_OWN}
-    clean |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"} | dict(env or {})
+    clean |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"} | dict(env or {})
     return processes.run([*_COMMAND, "-C", str(folder), *arguments], env=clean, timeout=GIT_SECONDS, input=given)
 
 

@@ -50,6 +50,7 @@ def plan_worktree(repository: Path, name: str | None, processes: Processes, *, w
     Raises:
         ForkRefused: `repository` is not in a git repository or has no commit, 99 worktrees have that name, or the
             changes cannot be carried over.
+        ProgramFailed: git does not read the repository.
     """
     project = project_of(repository)
     if not project.git:
@@ -58,6 +59,8 @@ def plan_worktree(repository: Path, name: str | None, processes: Processes, *, w
     if folder.is_symlink():
         raise ForkRefused(f"{folder} is a symbolic link", "Remove it, or fork without --worktree.")
     head = git(repository, processes, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    if not head.ok and head.complaint:
+        raise ProgramFailed(f"git cannot read {repository}: {head.complaint}", "Fork without --worktree.")
     if not head.ok:
         raise ForkRefused(f"There is no commit yet in {repository}", "Make the first one, or fork without --worktree.")
     if with_changes:

@@ -61,7 +61,7 @@ def _print(found: list[Compared], *, diff: bool) -> None:
     out.print(table, soft_wrap=False)
     for one in found if diff else ():
         out.print(plain(f"\n{one.name}: {one.worktree or 'no worktree of its own'}", "bold"))
-        out.print(plain(one.diff or "No changes."))
+        out.print(plain(one.diff or ("Not known." if one.files is None else "No changes.")))
 
 
 def _files(one: Compared) -> str:

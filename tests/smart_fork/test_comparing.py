@@ -83,6 +83,17 @@ def test_a_worker_that_copied_its_parents_words_has_not_answered_yet(fleet, shop
     assert ("It has not answered yet",) == one.notes
 
 
+def test_secrets_are_masked(fleet):
+    key = "ghp_" + "a1B2c3D4e5F6" * 3
+    worker = fleet.worker("one", f"{PROMPT} {key}", f"It is {key}", prompt=f"{PROMPT} {key}")
+    Path(worker.worktree, "settings.py").write_text(f"TOKEN = '{key}'\n")
+
+    (one,) = compare([worker.id], PROCESSES, patch=True)
+
+    assert "TOKEN" in one.diff
+    assert key not in str(one.as_json())
+
+
 def test_what_is_not_known_is_said(fleet, shop, world):
     with Registry() as registry:
         beside = registry.add("claude", source_session_id="s", place="tmux", cwd=shop, prompt=PROMPT, session_id="7a1c0000-0000-4000-8000-000000000002")  # fmt: skip

@@ -15,6 +15,8 @@ from smart_fork.cli import app
 from smart_fork.finding import Engine, Request, find
 from smart_fork.launch import ForkedSession
 from smart_fork.ranking import KNOWN
+from smart_fork.server import comparing
+from smart_fork.worktrees import WorkersTree
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import World
 
@@ -108,6 +110,8 @@ def test_json_of_the_commands(run, world, shop):  # noqa: F811
         (["workers", "waited"], answers.WorkerWaited),
         (["close, stop and close_workers"], answers.WorkersClosed),
         (["closed"], answers.WorkerClosed),
+        (["compare and compare_workers"], comparing.Comparison),
+        (["compared"], comparing.ComparedWorker),
     ],
 )
 def test_the_output_schemas_are_what_is_documented(headings, shape):
@@ -121,6 +125,10 @@ def test_a_fork_is_documented():
 
     assert set(ForkedSession.__dataclass_fields__) == always
     assert sometimes == {"forked_index"}
+
+
+def test_worktrees_are_documented():
+    assert set(WorkersTree.__dataclass_fields__) == documented()["trees"][0]
 
 
 def commands() -> dict[str, Any]:

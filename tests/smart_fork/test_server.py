@@ -130,7 +130,14 @@ class TestAnswers:
         knows = world.claude(shop, RETRY, DONE)
 
         found = answer(
-            world, intent=RETRY, fork_index=0, auto_fork=True, prompt='{"json": ["kept"]}', at=1, worktree="true"
+            world,
+            intent=RETRY,
+            fork_index=0,
+            auto_fork=True,
+            prompt='{"json": ["kept"]}',
+            at=1,
+            worktree="true",
+            with_changes=True,
         )
 
         assert launched == [
@@ -140,7 +147,7 @@ class TestAnswers:
                 {
                     "at": 1,
                     "worktree": True,
-                    "with_changes": False,
+                    "with_changes": True,
                     "place": None,
                     "cwd": str(shop),
                     "caller_session_id": None,

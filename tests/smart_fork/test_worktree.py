@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smart_fork.errors import ForkRefused
+from smart_fork.errors import ForkRefused, ProgramFailed
 from smart_fork.processes import SystemProcesses
 from smart_fork.worktree import create_worktree, plain_name, plan_worktree, remove_worktree
 
@@ -90,6 +90,13 @@ def test_where_there_is_no_repository_there_is_no_worktree(home, repo):
     git(home, "init", "-q", "--bare", "bare.git")
     with pytest.raises(ForkRefused, match="Not in a git repository"):
         create_worktree(home / "bare.git", None, PROCESSES)
+
+
+def test_a_repository_that_git_does_not_read_is_not_called_empty(repo):
+    (repo / ".git/config").write_text("[broken")
+
+    with pytest.raises(ProgramFailed, match="git cannot read"):
+        create_worktree(repo, None, PROCESSES)
 
 
 def test_a_repository_cannot_lead_the_worktree_elsewhere(repo, tmp_path):
