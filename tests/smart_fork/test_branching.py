@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,14 @@ def test_the_title_is_the_copies_and_the_next_one_is_another(any_session):
         assert not {"uuid", "parentUuid"} & {*title, *name}
         assert first["session_id"] == title["sessionId"]
         assert conversation[0]["parentUuid"] is None
+
+
+def test_branches_that_are_made_at_once_have_titles_of_their_own(any_session):
+    """B-031, B-064."""
+    with ThreadPoolExecutor(6) as pool:
+        made = list(pool.map(lambda _: branch(SESSION, title="x"), range(12)))
+
+    assert {"x (Branch)", *(f"x (Branch {number})" for number in range(2, 13))} == {one["title"] for one in made}
 
 
 def test_a_branch_at_a_message_ends_where_the_agent_had_finished(any_session):

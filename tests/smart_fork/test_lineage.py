@@ -271,6 +271,18 @@ def test_an_index_that_knows_the_logs_tells_the_same(world, shop, native):
     assert before == lineage(fork)
 
 
+def test_a_hit_says_how_to_see_the_rest_of_its_family(world, shop, native, run):  # noqa: F811
+    first = world.claude(shop, "add retry", "Retries")
+    alone = run("find", "add retry").out
+    native(first, "in blue", "Blue")
+
+    found = run("find", "add retry").out
+
+    assert "smart-fork lineage" not in alone
+    assert "2 in its family" in found
+    assert 1 == found.count("smart-fork lineage ")
+
+
 def test_over_mcp(world, shop, native, monkeypatch):
     monkeypatch.chdir(shop)
     first = world.claude(shop, "add retry", "Retries", "docs", "Documented")
