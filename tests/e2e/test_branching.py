@@ -49,6 +49,19 @@ def own_fork(machine: Machine, agent: Protocol, session_id: str, prompt: str) ->
     return wait_until(lambda: machine.find_log(agent, f"Noted: {prompt[:60]}"), "the fork's log")
 
 
+def fork_of_a_person(machine: Machine, agent: Protocol, session_id: str, prompt: str) -> Log:
+    """The same in a terminal, where Claude Code puts other records at the top of the file."""
+    words = (
+        ("--resume", session_id, "--fork-session")
+        if agent == "claude"
+        else ("fork", session_id, "-C", str(machine.project))
+    )
+    terminal = machine.agent_interactive(agent, *words, "--", prompt)
+    log = wait_until(lambda: machine.find_log(agent, f"Noted: {prompt[:60]}"), "the fork's log")
+    terminal.leave("/exit" if agent == "claude" else "/quit")
+    return log
+
+
 def lineage(machine: Machine, session_id: str) -> list[Json]:
     told: list[Json] = json.loads(machine.smart_fork("lineage", session_id, "--json").stdout)["sessions"]
     return told
@@ -226,7 +239,7 @@ def test_forks_of_forks_and_branches_make_one_family(equipped: Machine, agent: P
     first = equipped.session_of_a_person(agent, *EXCHANGES)
     prompts = [unlike_any_other(words) for words in ("First step", "Second step", "Third step", "Fourth step")]
     fork = own_fork(equipped, agent, first.session_id, prompts[0])
-    again = own_fork(equipped, agent, fork.session_id, prompts[1])
+    again = fork_of_a_person(equipped, agent, fork.session_id, prompts[1])
     made = branch(equipped, fork, "--at", "1")
     of_branch = own_fork(equipped, agent, made["session_id"], prompts[2])
     whole = branch(equipped, again)

@@ -218,7 +218,8 @@ def conversations(draw: st.DrawFn) -> list[dict]:
             leaf = log[-1]["uuid"]
     for _ in range(draw(st.integers(0, 2))):
         one = draw(st.sampled_from(log))
-        log.insert(draw(st.integers(0, len(log))), one | {"odd": "again"} if draw(st.booleans()) else one)
+        again = draw(st.sampled_from([{}, {"odd": "again"}, {"isSidechain": True}]))
+        log.insert(draw(st.integers(0, len(log))), one | again)
     if draw(st.integers(0, 4)) == 0:  # a circle, or a parent that is not there
         place = draw(st.integers(0, len(log) - 1))
         log[place] = log[place] | {"parentUuid": draw(st.sampled_from([*(r["uuid"] for r in log), "missing"]))}
