@@ -192,16 +192,13 @@ def resume_written(
     name: str | None = None,
     caller_session_id: str | None = None,
     processes: Processes | None = None,
-    env: Mapping[str, str] | None = None,
-    clock: Clock | None = None,
 ) -> ForkedSession:
     """Run a copy of `source` that was written; the copy goes where it could not be started.
 
     Raises:
         SmartForkError: nothing was started, and nothing is left of the copy.
     """
-    environ = os.environ if env is None else env
-    world = World(processes or SystemProcesses(), environ, adapter_of(source.agent), clock or SystemClock())
+    world = World(processes or SystemProcesses(), os.environ, adapter_of(source.agent), SystemClock())
     with _Attempt(world) as attempt, Registry() as registry:
         attempt.undo_with(written.undo)
         chosen = choose_place(place, world.processes, world.env)
