@@ -17,8 +17,8 @@ from indexer.project import project_of, resolve
 from indexer.transcripts.agents import AGENTS, adapter
 from indexer.transcripts.model import Agent, Session
 from smart_fork import sessions
-from smart_fork.branch import Branch, branch_point, message_at, write_copy
 from smart_fork.branch_titles import branch_title, titles_like_ours
+from smart_fork.copying import Branch, branch_point, message_at, write_copy
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.plan import check_id, plain_name
 from smart_fork.recent import in_project

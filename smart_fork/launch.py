@@ -18,8 +18,8 @@ from indexer.transcripts.agents import adapter as adapter_of
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import Agent, Session
 from smart_fork import sessions
-from smart_fork.branch import Branch, branch_point, message_at, write_branch
 from smart_fork.confirmation import CONFIRM_SECONDS, Clock, SystemClock, World, confirm, one_at_a_time
+from smart_fork.copying import Branch, branch_point, message_at, write_branch
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError
 from smart_fork.plan import DEPTH, ForkPlan, ForkRequest, environment, plain_name, plan_fork, shell_command
 from smart_fork.processes import Processes, SystemProcesses

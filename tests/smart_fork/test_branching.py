@@ -14,24 +14,14 @@ import pytest
 
 from indexer.transcripts.agents import adapter
 from smart_fork import branching, side_files
-from smart_fork.branch import Branch
 from smart_fork.branching import branch
+from smart_fork.copying import Branch
 from smart_fork.errors import ForkRefused, NotFound, ProgramMissing, SmartForkError, Usage
 from smart_fork.launch import ForkSource, resume_written
 from smart_fork.registry import Registry
 from smart_fork.staging import folder_of
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
-from tests.smart_fork.forks import (
-    SESSION,
-    FakeClock,
-    FakeProcesses,
-    codex_path,
-    codex_records,
-    said,
-    snapshot,
-    text,
-    write_log,
-)
+from tests.smart_fork.forks import SESSION, FakeProcesses, codex_path, codex_records, said, snapshot, text, write_log
 
 REFUSED = "Cannot branch while a response or tool call is in progress"
 
@@ -391,9 +381,7 @@ def test_a_branch_is_resumed_by_its_own_id_and_known_as_a_worker(agent, request,
     processes = FakeProcesses()
     source = ForkSource(agent, SESSION, path, str(repo))
 
-    started = resume_written(
-        source, written, prompt="go on", place="process", name=made["title"], processes=processes, clock=FakeClock()
-    )
+    started = resume_written(source, written, prompt="go on", place="process", name=made["title"], processes=processes)
 
     resume = {
         "claude": ["--resume", made["session_id"], "--name=mine (Branch)", "-p", "--output-format", "json"],
