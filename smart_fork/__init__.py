@@ -32,6 +32,7 @@ __all__ = [
     "ProgramMissing",
     "SmartForkError",
     "Usage",
+    "branch",
     "find",
     "fork",
 ]
@@ -81,6 +82,19 @@ def fork(
     return fork_session(
         session_id, prompt, at=at, worktree=worktree, with_changes=with_changes, place=place, cwd=cwd, name=name
     )
+
+
+def branch(
+    session_id: str, *, at: int | None = None, title: str | None = None, cwd: str | None = None
+) -> dict[str, Any]:
+    """Copy a session under a title of its own, up to message number `at` where given; nothing runs.
+
+    Raises:
+        SmartForkError: nothing was made.
+    """
+    from smart_fork.branching import branch as copy
+
+    return copy(session_id, at=at, title=title, cwd=cwd)
 
 
 @cache

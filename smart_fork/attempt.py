@@ -10,8 +10,8 @@ from typing import Self
 
 import apsw
 
-from smart_fork.branch import write_branch
 from smart_fork.confirmation import World
+from smart_fork.copying import write_branch
 from smart_fork.errors import SmartForkError
 from smart_fork.plan import ForkPlan, ForkRequest
 from smart_fork.registry import Registry

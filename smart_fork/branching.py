@@ -10,12 +10,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
+from indexer.paths import private_dir, state_home
 from indexer.project import project_of, resolve
 from indexer.transcripts.agents import AGENTS, adapter
 from indexer.transcripts.model import Agent, Session
 from smart_fork import sessions
-from smart_fork.branch import Branch, branch_point, message_at, write_copy
 from smart_fork.branch_titles import branch_title, titles_like_ours
+from smart_fork.copying import Branch, branch_point, message_at, write_copy
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.plan import check_id, plain_name
 from smart_fork.recent import in_project
@@ -59,28 +62,37 @@ def branch(
             f"Source session does not belong to current project: {session.session_id}", f"It worked in {session.cwd}."
         )
     end, warnings = _end(session, at, moment)
-    taken = titles_like_ours(AGENTS, project_of(target))
-    final = branch_title(title, session.title, taken, int(moment * 1000))
-    try:
-        written = write_copy(
-            adapter(session.agent),
-            session,
-            end,
-            new_session_id=str(uuid.uuid4()),
-            target_cwd=target,
-            now=datetime.fromtimestamp(moment),  # noqa: DTZ006 - Codex names its files by local time
-            title=final,
-        )
-    except OSError as error:
-        raise SmartForkError(
-            f"Failed to branch conversation: {error}", "Nothing of it was left behind; try again."
-        ) from error
+    with _titles_lock():
+        taken = titles_like_ours(AGENTS, project_of(target))
+        final = branch_title(title, session.title, taken, int(moment * 1000))
+        written = _write(session, end, target, title=final, now=moment)
     warnings += written.warnings
     report = _report(session, written, end=end, title=final, target=target, warnings=warnings)
     if start:
         how: dict[str, Any] = {"prompt": prompt, "place": place, "caller_session_id": caller_session_id}
         report["started"] = _start(session, written, target, name=final, **how)
     return report
+
+
+def _titles_lock() -> FileLock:
+    """Two branches that are made at once must not get the same title."""
+    return FileLock(private_dir(state_home()) / "branch.lock", mode=0o600)
+
+
+def _write(session: Session, end: int, target: Path, *, title: str, now: float) -> Branch:
+    try:
+        return write_copy(
+            adapter(session.agent),
+            session,
+            end,
+            new_session_id=str(uuid.uuid4()),
+            target_cwd=target,
+            now=datetime.fromtimestamp(now),  # noqa: DTZ006 - Codex names its files by local time
+            title=title,
+        )
+    except OSError as error:
+        hint = "Nothing of it was left behind; try again."
+        raise SmartForkError(f"Failed to branch conversation: {error}", hint) from error
 
 
 def _end(session: Session, at: int | None, now: float) -> tuple[int, list[str]]:

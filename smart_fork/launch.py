@@ -11,8 +11,8 @@ from indexer.project import project_of
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import Agent, Session
 from smart_fork import sessions
-from smart_fork.branch import Branch, branch_point, message_at
 from smart_fork.confirmation import Clock, World, world_of
+from smart_fork.copying import Branch, branch_point, message_at
 from smart_fork.errors import ForkRefused
 from smart_fork.plan import ForkRequest, plan_fork
 from smart_fork.processes import Processes, SystemProcesses
@@ -132,8 +132,6 @@ def resume_written(
     name: str | None = None,
     caller_session_id: str | None = None,
     processes: Processes | None = None,
-    env: Mapping[str, str] | None = None,
-    clock: Clock | None = None,
 ) -> ForkedSession:
     """Run a copy of `source` that was written; the copy goes where it could not be started.
 
@@ -150,7 +148,7 @@ def resume_written(
         caller_session_id=caller_session_id,
         written=written,
     )
-    world = world_of(source.agent, processes, env, clock)
+    world = world_of(source.agent, processes)
     try:
         prepared = prepare(wanted, world)
     except BaseException:

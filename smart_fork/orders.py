@@ -8,8 +8,8 @@ from typing import Any
 from indexer.project import project_of
 from indexer.transcripts.model import Agent
 from smart_fork import sessions
-from smart_fork.branch import branch_point, message_at
 from smart_fork.confirmation import World
+from smart_fork.copying import branch_point, message_at
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.registry import Kind
 from smart_fork.resuming import check_free, newest_session, source_of

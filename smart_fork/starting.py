@@ -14,8 +14,8 @@ from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import Agent
 from smart_fork.admission import admission
 from smart_fork.attempt import Attempt
-from smart_fork.branch import Branch
 from smart_fork.confirmation import CONFIRM_SECONDS, World, confirm, one_at_a_time, world_of
+from smart_fork.copying import Branch
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.plan import DEPTH, ForkPlan, ForkRequest, Form, environment, passable, plain_name, plan_fork
 from smart_fork.programs import find_program, require_fork

@@ -192,6 +192,8 @@ def _print_hit(hit: dict[str, Any]) -> None:
     else:
         at = f" --at {match['ends_at_message']}" if _saves(hit["token_estimate"], match) else ""
         out.print(plain(f"    smart-fork fork {short_id(hit['agent_type'], hit['session_id'])}{at}"))
+    if hit["lineage"]["family_size"] > 1:
+        out.print(plain(f"    smart-fork lineage {short_id(hit['agent_type'], hit['session_id'])}"))
     out.print()
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,13 @@ import pytest
 from indexer.transcripts.agents import adapter
 from smart_fork import branching, side_files
 from smart_fork.branching import branch
+from smart_fork.copying import Branch
 from smart_fork.errors import ForkRefused, NotFound, ProgramMissing, SmartForkError, Usage
+from smart_fork.launch import ForkSource, resume_written
 from smart_fork.registry import Registry
 from smart_fork.staging import folder_of
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
-from tests.smart_fork.forks import SESSION, codex_path, codex_records, said, snapshot, text, write_log
+from tests.smart_fork.forks import SESSION, FakeProcesses, codex_path, codex_records, said, snapshot, text, write_log
 
 REFUSED = "Cannot branch while a response or tool call is in progress"
 
@@ -88,6 +91,14 @@ def test_the_title_is_the_copies_and_the_next_one_is_another(any_session):
         assert not {"uuid", "parentUuid"} & {*title, *name}
         assert first["session_id"] == title["sessionId"]
         assert conversation[0]["parentUuid"] is None
+
+
+def test_branches_that_are_made_at_once_have_titles_of_their_own(any_session):
+    """B-031, B-064."""
+    with ThreadPoolExecutor(6) as pool:
+        made = list(pool.map(lambda _: branch(SESSION, title="x"), range(12)))
+
+    assert {"x (Branch)", *(f"x (Branch {number})" for number in range(2, 13))} == {one["title"] for one in made}
 
 
 def test_a_branch_at_a_message_ends_where_the_agent_had_finished(any_session):
@@ -359,6 +370,28 @@ def test_a_branch_that_cannot_be_started_is_taken_away(any_session, home, monkey
         branch(SESSION, start=True, prompt="go", place="process")
 
     assert before == everything(home)
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_a_branch_is_resumed_by_its_own_id_and_known_as_a_worker(agent, request, programs, repo):
+    """B-044: nothing is forked a second time."""
+    path = request.getfixturevalue(f"{agent}_session")
+    made = branch(SESSION, title="mine")
+    written = Branch(agent, made["session_id"], SESSION, Path(made["path"]), 1, "a5", moved=False)
+    processes = FakeProcesses()
+    source = ForkSource(agent, SESSION, path, str(repo))
+
+    started = resume_written(source, written, prompt="go on", place="process", name=made["title"], processes=processes)
+
+    resume = {
+        "claude": ["--resume", made["session_id"], "--name=mine (Branch)", "-p", "--output-format", "json"],
+        "codex": ["exec", "-C", str(repo), "resume", made["session_id"]],
+    }[agent]
+    assert [*resume, "--", "go on"] == list(processes.started[0]["argv"][1:])
+    assert repo == processes.started[0]["cwd"]
+    with Registry() as registry:
+        worker = registry.get(started.worker_id)
+    assert (made["session_id"], SESSION, "mine (Branch)") == (worker.session_id, worker.source_session_id, worker.name)
 
 
 # The command

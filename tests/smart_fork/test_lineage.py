@@ -9,9 +9,12 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from smart_fork.branching import branch
 from smart_fork.errors import NotFound
+from smart_fork.kin import Copied, Kin, parents
 from smart_fork.lineage import lineage
 from smart_fork.registry import Registry
 from smart_fork.staging import folder_of, stage_transcript
@@ -39,7 +42,9 @@ def native(world: World, shop: Path):
         session_id = str(uuid.uuid4())
         own = world.claude_records(session_id, shop, *said)
         own[0]["parentUuid"] = copied[-1]["uuid"]
-        head = [{"type": "mode"}, {"type": "queue-operation", "timestamp": own[0]["timestamp"]}]
+        tracked = [one["timestamp"] for one in (*copied, own[0]) if one["type"] == "user"]
+        snapshots = [{"type": "file-history-snapshot", "snapshot": {"timestamp": moment}} for moment in tracked]
+        head = [{"type": "mode"}, *snapshots]
         world.write_claude(session_id, shop, [{**one, "sessionId": session_id} for one in (*head, *copied, *own)])
         return session_id
 
@@ -134,6 +139,34 @@ def test_sessions_that_say_they_are_each_others_forks_do_not_go_round(world, sho
     assert [0, 1] == [depth for depth, _ in tree(ids[0])]
     assert set(ids) == {one for _, one in tree(ids[1])}
     assert [(0, itself)] == tree(itself)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abcdef"), st.sampled_from(["", *"abcdefx"]), st.text("123", max_size=4), st.booleans()
+        ),
+        max_size=8,
+    ),
+    st.dictionaries(st.sampled_from("abcdef"), st.sampled_from("abcdefx")),
+)
+def test_whatever_logs_claim_nobody_is_below_itself(said, forks):
+    """B-077: copies, circles, parents that are not there."""
+    family = [
+        Kin("claude", name, Path(name), recorded=above, begun=shared[:1], native=native,
+            messages=[Copied(f"{one}{i}", above) for i, one in enumerate(shared)])
+        for name, above, shared, native in said
+    ]  # fmt: skip
+
+    above = parents(family, forks)
+
+    for name in above:
+        seen = []
+        current: str | None = name
+        while current is not None:
+            assert current not in seen
+            seen.append(current)
+            current = above.get(current)
 
 
 def test_copies_of_a_log_are_one_session(world, shop):
@@ -269,6 +302,18 @@ def test_an_index_that_knows_the_logs_tells_the_same(world, shop, native):
     world.find("retry", shop)
 
     assert before == lineage(fork)
+
+
+def test_a_hit_says_how_to_see_the_rest_of_its_family(world, shop, native, run):  # noqa: F811
+    first = world.claude(shop, "add retry", "Retries")
+    alone = run("find", "add retry").out
+    native(first, "in blue", "Blue")
+
+    found = run("find", "add retry").out
+
+    assert "smart-fork lineage" not in alone
+    assert "2 in its family" in found
+    assert 1 == found.count("smart-fork lineage ")
 
 
 def test_over_mcp(world, shop, native, monkeypatch):

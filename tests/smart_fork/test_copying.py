@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from indexer.transcripts.agents import adapter
-from smart_fork import branch as branching
-from smart_fork.branch import branch_point, message_at, write_branch
+from smart_fork import copying
 from smart_fork.codex_copy import through_parents
+from smart_fork.copying import branch_point, message_at, write_branch
 from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.staging import STALE_SECONDS, folder_of
 from tests.smart_fork.forks import NEW, SESSION, codex_path, codex_records, said, snapshot, text, write_log
@@ -158,7 +158,7 @@ def test_codex_takes_the_beginning_from_the_sessions_that_it_was_forked_from(hom
     assert ids[1] == session.parent_id
     assert ["session_meta"] == [r["type"] for r in (header, *copy) if r["type"] == "session_meta"]
 
-    shorter = branching.branch_point(session_of("codex", path), "15")
+    shorter = copying.branch_point(session_of("codex", path), "15")
     assert "Done: second" == session_of("codex", path).turns[shorter].text
     codex_path(home, ids[0]).unlink()
     with pytest.raises(NotFound, match=ids[0]):
@@ -218,7 +218,8 @@ def conversations(draw: st.DrawFn) -> list[dict]:
             leaf = log[-1]["uuid"]
     for _ in range(draw(st.integers(0, 2))):
         one = draw(st.sampled_from(log))
-        log.insert(draw(st.integers(0, len(log))), one | {"odd": "again"} if draw(st.booleans()) else one)
+        again = draw(st.sampled_from([{}, {"odd": "again"}, {"isSidechain": True}]))
+        log.insert(draw(st.integers(0, len(log))), one | again)
     if draw(st.integers(0, 4)) == 0:  # a circle, or a parent that is not there
         place = draw(st.integers(0, len(log) - 1))
         log[place] = log[place] | {"parentUuid": draw(st.sampled_from([*(r["uuid"] for r in log), "missing"]))}
@@ -293,7 +294,7 @@ import resource
 from datetime import datetime
 from pathlib import Path
 from indexer.transcripts.agents import adapter
-from smart_fork.branch import write_branch
+from smart_fork.copying import write_branch
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 agent = adapter({agent!r})
 last = agent.read(Path({str(path)!r})).session.turns[-1].id
@@ -313,15 +314,15 @@ import sys
 from datetime import datetime
 from pathlib import Path
 from indexer.transcripts.agents import adapter
-from smart_fork import branch
-class Slow(branch.ClaudeCopy):
+from smart_fork import copying
+class Slow(copying.ClaudeCopy):
     def __iter__(self):
         for record in super().__iter__():
             yield record | {{"long": "x" * 100_000}}
             print("written", flush=True)
             sys.stdin.read()
-branch.ClaudeCopy = Slow
-branch.write_branch(adapter("claude"), Path({str(claude_session)!r}), at="a5", new_session_id={NEW!r},
+copying.ClaudeCopy = Slow
+copying.write_branch(adapter("claude"), Path({str(claude_session)!r}), at="a5", new_session_id={NEW!r},
                     target_cwd=Path({str(repo)!r}), now=datetime(2026, 1, 2))
 """
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
@@ -348,7 +349,7 @@ def test_a_log_that_is_rewritten_while_it_is_read_is_no_source(claude_session, r
     before = snapshot(claude_session.parent)
 
     with pytest.raises(ForkRefused, match="has changed while it was read"):
-        branching.write_copy(
+        copying.write_copy(
             adapter("claude"), session, len(session.turns) - 1, new_session_id=NEW, target_cwd=repo, now=NOW
         )
 
