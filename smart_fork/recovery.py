@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import apsw
@@ -78,7 +79,7 @@ def recover() -> None:
 def _is_gone(worker: Worker, processes: Processes, panes: _Panes, now: float) -> bool:
     began = moment(worker.started_at)
     if worker.pid is None:
-        return began is not None and now - began > STARTING_SECONDS
+        return worker.state == "starting" and began is not None and now - began > STARTING_SECONDS
     if _has_ended(worker.pid, processes):
         return True
     since = process_start(worker.pid, processes)
@@ -93,21 +94,17 @@ class _Panes:
 
     def __init__(self, processes: Processes, env: Mapping[str, str]) -> None:
         self._processes, self._env = processes, env
-        self._pids: dict[str, int] | None = None
 
     def pid_in(self, pane: str | None) -> int | None:
         """The process in that pane; `None` where there is no such pane, or nobody tells."""
-        if self._pids is None:
-            self._pids = self._look()
         return self._pids.get(pane or "")
 
     def pane_of(self, pid: int) -> str | None:
         """The pane in which that process is."""
-        if self._pids is None:
-            self._pids = self._look()
         return next((pane for pane, other in self._pids.items() if other == pid), None)
 
-    def _look(self) -> dict[str, int]:
+    @cached_property
+    def _pids(self) -> dict[str, int]:
         socket = self._env.get(SOCKET)
         command = ["tmux", *(["-L", socket] if socket else []), "list-panes", "-a", "-F", "#{pane_id} #{pane_pid}"]
         try:

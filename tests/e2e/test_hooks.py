@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from smart_fork import registry_schema
+from smart_fork.plan import WORKER_ID
 from smart_fork.processes import SystemProcesses
 from smart_fork.recovery import Recovered, reconcile
 from smart_fork.registry import Registry, Worker
-from tests.e2e.agents import SMART_FORK, Machine, machine_in, wait_until
+from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in, wait_until
 from tests.e2e.logs import Json, Log
-from tests.e2e.model_server import Message, Protocol
+from tests.e2e.model_server import Call, Message, Protocol, Say
 from tests.e2e.programs import cache_folder
 from tests.e2e.scenario import CONVERSATION, EXCHANGES, INTENT, assert_forked, heard, run_fork, unlike_any_other
 from tests.mcp_process import McpProcess
@@ -116,6 +117,20 @@ def test_a_worker_in_a_window_works_is_idle_and_goes_on_when_it_is_asked(hooked,
     assert ("ended", "") == (registry.get(worker.id).state, registry.get(worker.id).status)
 
 
+def test_a_worker_that_asks_for_permission_waits_and_says_for_what(hooked, registry, parent_of):
+    prompt = unlike_any_other("List the sessions")
+    hooked.model.when(prompt, Call(SERVER, "list_sessions", {}, Say("There are some.")))
+
+    worker = fork(hooked, registry, parent_of("claude"), "tmux", prompt)
+
+    wait_until(lambda: told(registry, worker) == ["working", "waiting"], "Claude to ask")
+    assert "permission" in registry.get(worker.id).status_note
+    hooked.tmux("send-keys", "-t", worker.terminal_id, "Enter")
+    wait_until(lambda: told(registry, worker)[-1] == "idle", "the answer")
+    assert "" == registry.get(worker.id).status_note
+    hooked.tmux("kill-pane", "-t", worker.terminal_id)
+
+
 @agents
 def test_sessions_of_persons_and_of_scripts_say_nothing_of_workers(hooked, registry, parent_of, agent):
     """R-025, R-026: those of Codex share the server in the background, and its environment, with the worker's."""
@@ -127,23 +142,13 @@ def test_sessions_of_persons_and_of_scripts_say_nothing_of_workers(hooked, regis
     theirs.unlink(missing_ok=True)
 
     hooked.session_of_a_person(agent, (unlike_any_other("Who are you?"), unlike_any_other("A person's session.")))
-    hooked.run(hooked.programs / agent, *(["-p"] if agent == "claude" else ["exec"]), "--", "Count the files")
+    script = ["-p"] if agent == "claude" else ["exec"]
+    inherited = {WORKER_ID: worker.id}  # as by what a worker starts
+    hooked.run(hooked.programs / agent, *script, "--", "Count the files", env=inherited)
 
     assert theirs.exists(), "hooks were run"
     assert before == registry.workers()
     registry.set_state(pending.id, "failed")
-    hooked.tmux("kill-pane", "-t", worker.terminal_id)
-
-
-def test_an_agent_that_a_worker_starts_does_not_speak_for_it(hooked, registry, parent_of):
-    """R-025: it inherits the worker's mark."""
-    worker = fork(hooked, registry, parent_of("claude"), "tmux", unlike_any_other(NEXT))
-    wait_until(lambda: told(registry, worker) == ["working", "idle"], "the answer")
-    before = registry.get(worker.id)
-
-    hooked.claude("-p", "--", "Count the doors", env={"SMART_FORK_WORKER_ID": worker.id})
-
-    assert before == registry.get(worker.id)
     hooked.tmux("kill-pane", "-t", worker.terminal_id)
 
 

@@ -104,6 +104,7 @@ def test_a_start_that_was_cut_off_has_failed(registry):
     """Once it is too old to be going on just now."""
     worker = add(registry, now=time.time())
     assert () == again(registry).ended
+    registry.set_started(add(registry, now=1.0).id, command=[], terminal_id="of a place that knows no process")
     (failed,) = again(registry, now=time.time() + STARTING_SECONDS + 1).ended
     assert (worker.id, "failed") == (failed.id, failed.state)
 
