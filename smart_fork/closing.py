@@ -114,5 +114,6 @@ def _remove_worktree(worker: Worker, around: Around) -> str | None:
     remove = getattr(worktree, "remove_if_saved", None)
     if remove is None:
         return f"Its worktree is still there: {worker.worktree}"
-    problem: str | None = remove(Path(worker.worktree), worker.branch, worker.base_commit, around.processes)
+    branch, base = worker.branch or "", worker.base_commit or ""
+    problem: str | None = remove(Path(worker.worktree), branch, base, around.processes)
     return problem

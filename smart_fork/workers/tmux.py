@@ -154,7 +154,7 @@ class TmuxPlace:
         form = "#{pane_id} #{pane_pid} #{pane_dead} #{pane_dead_status}"
         state = _run(processes, env, "display-message", "-p", "-t", started.terminal_id or "%", form)
         pane, pid, dead, status = [*state.text.split(), "", "", "", ""][:4]
-        if not state.ok or pane != started.terminal_id or pid != str(started.pid):
+        if not state.ok or pane != started.terminal_id or started.pid not in (None, int(pid)):
             return None, ""
         return dead == "1", status
 

@@ -98,7 +98,8 @@ class Stage:
         self.records = [json.loads(line) | {"timestamp": BEFORE} for line in self.log.read_text().splitlines()[:-1]]
         self.write()
         with Registry() as registry:
-            worker = registry.add("claude", source_session_id=self.parent, session_id=self.session, place=place, cwd=cwd, prompt=prompt, name="fixer", now=STARTED)  # fmt: skip
+            worker = registry.add("claude", source_session_id=self.parent, place=place, cwd=cwd, prompt=prompt, name="fixer", now=STARTED)  # fmt: skip
+            registry.set_session_id(worker.id, self.session)
             output = world.home / "output.log"
             output.write_text("What it printed last")
             registry.set_started(worker.id, command=("claude",), terminal_id=PANE if place == "tmux" else None, pid=PID, log=output if place == "process" else None, attach="look here")  # fmt: skip

@@ -202,6 +202,7 @@ def test_a_window_that_another_tmux_gives_the_same_name_is_not_its_own(private_t
     assert place.ended(elsewhere, PROCESSES, os.environ) is None, "its process runs, wherever its window is"
     PROCESSES.end(started.pid, force=True)
     assert "Its window was closed." == eventually(lambda: place.ended(elsewhere, PROCESSES, os.environ))
+    assert place.ended(Started(somebody), PROCESSES, os.environ) is None, "which process it was is not known"
     place.close(replace(started, terminal_id=somebody), PROCESSES, os.environ)
     assert somebody in private_tmux("list-panes", "-a", "-F", "#{pane_id}").split()
 
