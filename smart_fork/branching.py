@@ -33,6 +33,7 @@ def branch(
     reference: str,
     *,
     at: int | None = None,
+    through: str | None = None,
     title: str | None = None,
     project: str | None = None,
     cwd: str | None = None,
@@ -43,6 +44,8 @@ def branch(
     now: float | None = None,
 ) -> dict[str, Any]:
     """Copy a session, up to the end of what message number `at` is part of, or up to its last finished turn.
+
+    With the id of a message in `through`, up to the end of what that is part of.
 
     `cwd` is where the copy is to work (the session's own directory by default); a session that does not belong to
     `project` is refused where one is given. With `start` the copy is resumed at once, with `prompt` where given.
@@ -61,7 +64,7 @@ def branch(
         raise ForkRefused(
             f"Source session does not belong to current project: {session.session_id}", f"It worked in {session.cwd}."
         )
-    end, warnings = _end(session, at, moment)
+    end, warnings = _end(session, at, through, moment)
     with _titles_lock():
         taken = titles_like_ours(AGENTS, project_of(target))
         final = branch_title(title, session.title, taken, int(moment * 1000))
@@ -95,8 +98,11 @@ def _write(session: Session, end: int, target: Path, *, title: str, now: float) 
         raise SmartForkError(f"Failed to branch conversation: {error}", hint) from error
 
 
-def _end(session: Session, at: int | None, now: float) -> tuple[int, list[str]]:
+def _end(session: Session, at: int | None, through: str | None, now: float) -> tuple[int, list[str]]:
     """The last turn of the copy, and what is to be said about it."""
+    if through is not None:
+        end = branch_point(session, through)
+        return end, [f"Branched after message {end}, where the exchange that answers best ends"]
     if at is not None:
         end = branch_point(session, message_at(session, at))
         moved = f"Branched after message {end}, where the agent had finished what message {at} is part of"

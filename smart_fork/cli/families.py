@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smart_fork.cli.forking import PlaceChoice
-from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.forking import PlaceChoice, message_number
+from smart_fork.cli.output import out, plain, print_json, progress_bar, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import Usage
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
+MATCH = "match"
 #: Columns where nobody looks: lines are as long as they are.
 WIDE = 10_000
 
@@ -28,8 +29,10 @@ def branch(  # noqa: PLR0917 - typer's way
     session: SessionArgument,
     prompt: Annotated[str | None, typer.Argument(help="With --start: what it is to do.")] = None,
     at: Annotated[
-        int | None, typer.Option("--at", help="Branch at the message of this number (see `show`), not at the end.")
+        str | None,
+        typer.Option("--at", help="Branch at the message of this number (see `show`), or at the `match` for --intent."),
     ] = None,
+    intent: Annotated[str | None, typer.Option("--intent", help="What --at match looks for in the session.")] = None,
     title: Annotated[str | None, typer.Option("--title", help="What it is called; like its parent by default.")] = None,
     start: Annotated[bool, typer.Option("--start", help="Resume it at once.")] = False,
     place: Annotated[PlaceChoice | None, typer.Option("--in", help="With --start: where it runs.")] = None,
@@ -46,9 +49,12 @@ def branch(  # noqa: PLR0917 - typer's way
 
     if not start and (prompt or place):
         raise Usage("A prompt and --in are only for --start", "Give --start to resume the branch at once.")
+    if (at == MATCH) != (intent is not None):
+        raise Usage("--at match and --intent belong together", 'Say what to look for: --at match --intent "…"')
     branched = branch_session(
         session,
-        at=at,
+        at=message_number(at) if at != MATCH else None,
+        through=_answering(session, intent, as_json=as_json) if intent is not None else None,
         title=title,
         project=str(project) if project else None,
         cwd=str(cwd) if cwd else None,
@@ -61,6 +67,15 @@ def branch(  # noqa: PLR0917 - typer's way
         print_json(branched)
     else:
         _print_branch(branched, named=bool(title and title.strip()))
+
+
+def _answering(session: str, intent: str, *, as_json: bool) -> str:
+    from smart_fork import sessions
+    from smart_fork.background import engine
+    from smart_fork.matching import message_for
+
+    with progress_bar(quiet=as_json) as progress:
+        return message_for(sessions.read(sessions.locate(session)), intent, engine(progress))
 
 
 def _print_branch(branched: dict[str, Any], *, named: bool) -> None:

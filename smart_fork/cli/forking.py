@@ -112,7 +112,7 @@ def _fork_one(
     elif intent is not None:
         raise Usage("--intent is only for --at match and --top", "Say what the fork is to do as its prompt.")
     else:
-        forked = fork_session(session, prompt, at=_number(at), **how)
+        forked = fork_session(session, prompt, at=message_number(at), **how)
     if as_json:
         print_json(forked)
     else:
@@ -149,7 +149,12 @@ def _fork_at_match(
         return fork_at_match(session, wanted, engine(progress), prompt, **how)
 
 
-def _number(at: str | None) -> int | None:
+def message_number(at: str | None) -> int | None:
+    """The number that `--at` was given, if any.
+
+    Raises:
+        Usage: it is none.
+    """
     if at is None:
         return None
     if not (at.isascii() and at.isdigit()):

@@ -316,6 +316,21 @@ def test_a_hit_says_how_to_see_the_rest_of_its_family(world, shop, native, run):
     assert 1 == found.count("smart-fork lineage ")
 
 
+def test_a_branch_at_the_match_ends_with_the_exchange_that_answers(world, shop, run):  # noqa: F811
+    """C-022."""
+    first = world.claude(shop, "add retry to the uploader", "Retries", "rename the logo", "Renamed")
+
+    made = json.loads(run("branch", first, "--at", "match", "--intent", "retry uploader", "--json").out)
+
+    assert (1, ["Branched after message 1, where the exchange that answers best ends"]) == (
+        made["at"],
+        made["warnings"],
+    )
+    assert "logo" not in Path(made["path"]).read_text()
+    for wrong in (["--at", "match"], ["--intent", "x"], ["--at", "1", "--intent", "x"], ["--at", "-1"], ["--at", "x"]):
+        assert 2 == run("branch", first, *wrong).code
+
+
 def test_over_mcp(world, shop, native, monkeypatch):
     monkeypatch.chdir(shop)
     first = world.claude(shop, "add retry", "Retries", "docs", "Documented")
