@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Protocol
 
-import psutil
-
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, SmartForkError
 
 #: How often, and after how long, a process without any environment is looked at again.
@@ -150,16 +148,19 @@ class SystemProcesses:
 
     def alive(self, pid: int) -> bool:
         """See `Processes.alive`."""
+        import psutil  # takes a while, and most questions ask of no process
+
         try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
+            return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+        except psutil.NoSuchProcess:
             return False
-        except PermissionError:
+        except psutil.Error:  # it is there, and somebody else's
             return True
-        return not _waits_to_be_buried(pid)
 
     def environment(self, pid: int) -> Mapping[str, str] | None:
         """See `Processes.environment`."""
+        import psutil
+
         for _ in range(_LOOKS):
             try:
                 process = psutil.Process(pid)
@@ -183,15 +184,6 @@ class SystemProcesses:
             os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - no shell is what we want
         except (OSError, ValueError) as error:
             raise _not_started(argv, cwd, error) from error
-
-
-def _waits_to_be_buried(pid: int) -> bool:
-    """Whether it has ended and nobody has asked how, as in a container whose first process does not care."""
-    try:
-        stat = Path("/proc", str(pid), "stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:  # no such thing on this system
-        return False
-    return stat.rpartition(")")[2].split()[:1] == ["Z"]
 
 
 def _not_started(argv: Sequence[str], cwd: Path | None, error: Exception) -> SmartForkError:

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import apsw
+import psutil
 
 from indexer.paths import state_home
 from smart_fork.births import find_sessions, moment
@@ -80,9 +80,9 @@ def _is_gone(worker: Worker, processes: Processes, panes: _Panes, now: float) ->
     began = moment(worker.started_at)
     if worker.pid is None:
         return worker.state == "starting" and began is not None and now - began > STARTING_SECONDS
-    if _has_ended(worker.pid, processes):
+    if not processes.alive(worker.pid):
         return True
-    since = process_start(worker.pid, processes)
+    since = process_start(worker.pid)
     if since is not None and began is not None:
         return since > began + START_SECONDS
     # The pane's number alone says nothing: a new tmux server counts from the beginning.
@@ -116,48 +116,19 @@ class _Panes:
 
 
 def _marked(worker: Worker) -> int | None:
-    """The only process that bears the worker's mark and was not started by one that does; Linux tells."""
-    mark = b"\0%s=%s\0" % (WORKER_ID.encode(), worker.id.encode())
+    """The only process that bears the worker's mark and was not started by one that does."""
     above: dict[int, int] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError, ValueError, IndexError):
-            if mark in b"\0" + (folder / "environ").read_bytes():
-                above[int(folder.name)] = int(_proc(int(folder.name))[1])
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):  # somebody else's, or gone by now
+            if process.environ().get(WORKER_ID) == worker.id:
+                above[process.pid] = process.ppid()
     first = [pid for pid, parent in above.items() if parent not in above]
     return first[0] if len(first) == 1 else None
 
 
-def process_start(pid: int, processes: Processes) -> float | None:
+def process_start(pid: int) -> float | None:
     """When that process began, in seconds since the epoch; `None` where the system does not tell."""
-    if not Path("/proc/stat").exists():
-        return _start_by_ps(pid, processes)
     try:
-        ticks = int(_proc(pid)[19])
-        booted = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
-    except (OSError, ValueError, IndexError, StopIteration):
-        return None
-    return int(booted.split()[1]) + ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _has_ended(pid: int, processes: Processes) -> bool:
-    """Also a process that only waits to be noticed: nobody may be left to do so after a crash."""
-    if not processes.alive(pid):
-        return True
-    try:
-        return _proc(pid)[0] == b"Z"
-    except (OSError, IndexError):
-        return False
-
-
-def _proc(pid: int) -> list[bytes]:
-    """What Linux says of a process, from its state on; its name before that may contain anything."""
-    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-
-
-def _start_by_ps(pid: int, processes: Processes) -> float | None:
-    command = ["ps", "-o", "lstart=", "-p", str(pid)]
-    try:
-        done = processes.run(command, env={"LC_ALL": "C", "PATH": os.defpath}, timeout=_SECONDS)
-        return time.mktime(time.strptime(done.text, "%a %b %d %H:%M:%S %Y"))
-    except (SmartForkError, ValueError, OverflowError):
+        return float(psutil.Process(pid).create_time())
+    except psutil.Error:
         return None
