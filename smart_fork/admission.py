@@ -61,7 +61,7 @@ def admission(request: ForkRequest, world: World, *, counts: bool) -> Callable[[
         if counts and len(others) >= most and sum(lives(worker, world) for worker in others) >= most:
             raise WorkerLimit(
                 f"{most} workers are running, and {LIMIT} allows no more",
-                "Wait until one has ended, or end one: `smart-fork active` lists them.",
+                "Wait until one has ended, or end one: `smart-fork active` or list_workers lists them.",
             )
 
     return admit

@@ -95,7 +95,7 @@ def check_free(source: ForkSource, *, force: bool = False, world: World | None =
     if reason := looks_occupied(source.session_id, source.source_path, world, just_ended=ours):
         raise ForkRefused(
             f"{source.session_id} seems to be open elsewhere: {reason}",
-            "Leave it there first, fork it instead (smart-fork fork), or say --force.",
+            "Leave it there first, or fork it instead; on the command line --force insists.",
         )
 
 

@@ -13,10 +13,12 @@ import typer
 from smart_fork import answers
 from smart_fork.cli import app
 from smart_fork.finding import Engine, Request, find
-from smart_fork.launch import ForkedSession
+from smart_fork.orders import KEYS
 from smart_fork.ranking import KNOWN
 from smart_fork.server import comparing
 from smart_fork.worktrees import WorkersTree
+from smart_fork.report import ForkedSession, StartedWorker
+from smart_fork.server.starting import _WORKER
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import World
 
@@ -97,6 +99,7 @@ def test_json_of_the_commands(run, world, shop):  # noqa: F811
         (["index"], answers.IndexState),
         (["sessions"], answers.RecentSession),
         (["forked_session"], answers.Forked),
+        (["spawn and spawn_workers"], answers.Spawned),
         (["list and list_sessions"], answers.Recent),
         (["show and read_session"], answers.Conversation),
         (["messages"], answers.Message),
@@ -129,6 +132,20 @@ def test_a_fork_is_documented():
 
 def test_worktrees_are_documented():
     assert set(WorkersTree.__dataclass_fields__) == documented()["trees"][0]
+
+
+def test_a_started_worker_is_documented():
+    always, sometimes = documented()["started_worker"]
+
+    assert set(StartedWorker.__dataclass_fields__) == always
+    assert sometimes == {"already_running"}
+
+
+def test_what_can_be_said_of_a_worker_is_documented():
+    text = (ROOT / "docs/workers.md").read_text()
+
+    assert [] == [key for key in KEYS if f"| `{key}` |" not in text]
+    assert set(_WORKER["properties"]) == set(KEYS)
 
 
 def commands() -> dict[str, Any]:
