@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from indexer.transcripts.agents import adapter
 from smart_fork import copying
 from smart_fork.codex_copy import through_parents
-from smart_fork.copying import branch_point, message_at, write_branch
+from smart_fork.copying import branch_point, write_branch
 from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.staging import STALE_SECONDS, folder_of
 from tests.smart_fork.forks import NEW, SESSION, codex_path, codex_records, said, snapshot, text, write_log
@@ -491,16 +491,3 @@ def test_a_fork_can_be_forked_again(any_session, repo):
     )
 
     assert NEW == session_of(agent, second.path).parent_id
-
-
-def test_messages_are_numbered_as_a_reader_sees_them(any_session):
-    agent, path = any_session
-    session = session_of(agent, path)
-    number, turn = session.messages[-1]
-
-    assert turn.id == message_at(session, number)
-    done = next(index for index, turn in enumerate(session.turns) if turn.tool_calls)
-    assert message_at(session, done) == next(turn.id for index, turn in session.messages if index > done)
-    for bad in (-1, 999):
-        with pytest.raises(NotFound, match=f"No message {bad}"):
-            message_at(session, bad)
