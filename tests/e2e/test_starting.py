@@ -39,9 +39,7 @@ def ended(machine: Machine, prompt: str) -> None:
 @agents
 def test_a_session_begins_and_goes_on_without_a_terminal(equipped: Machine, agent: Protocol, project: Path):
     """R-060 to R-064, R-066: by the worker's id, and as the newest of its directory."""
-    first, second, third, fourth = (
-        unlike_any_other(f"The {word} step") for word in ("first", "second", "third", "4th")
-    )
+    first, second, third = (unlike_any_other(f"The {word} step") for word in ("first", "second", "third"))
     how = ("--in", "process")
 
     new = start(equipped, "new", "--agent", agent, *how, "--", first, cwd=project)
