@@ -107,7 +107,7 @@ def prepare(wanted: Wanted, world: World) -> Prepared:
         skip_permissions=wanted.skip_permissions,
     )
     plan_fork(request)
-    admission(request, world, counts=not place.replaces)
+    admission(request, world, counts=not place.replaces)  # whether the limit is a number; it is asked at the start
     if wanted.form == "resume":
         _check_resumable(wanted, request)
     if wanted.worktree and not wanted.or_without:
