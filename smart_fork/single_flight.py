@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
-
-from smart_fork.confirmation import Clock, SystemClock
 
 T = TypeVar("T")
 
@@ -25,8 +24,8 @@ class _Flight(Generic[T]):
 class SingleFlight(Generic[T]):
     """Work that is done once for requests of the same key that come while it is done, or shortly after."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
-        self._clock = clock or SystemClock()
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self._lock = threading.Lock()
         self._flights: dict[Hashable, _Flight[T]] = {}
 
@@ -55,12 +54,12 @@ class SingleFlight(Generic[T]):
 
     def _land(self, key: Hashable, flight: _Flight[T], *, kept: bool) -> None:
         with self._lock:
-            flight.done_at = self._clock.now()
+            flight.done_at = self._now()
             if not kept:
                 del self._flights[key]
 
     def _forget(self) -> None:
-        now = self._clock.now()
+        now = self._now()
         old = [key for key, flight in self._flights.items() if flight.done_at and now - flight.done_at > KEPT_SECONDS]
         for key in old:
             del self._flights[key]
