@@ -23,11 +23,14 @@ from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Agent
 from smart_fork.plan import ForkPlan, plain_prompt
 from smart_fork.processes import Processes, SystemProcesses
+from smart_fork.questions import question_on
 from smart_fork.workers.base import Place, Started
 
 #: How long a start waits for the worker's own log to appear, and how often it looks.
 CONFIRM_SECONDS = 20.0
 LOOK_SECONDS = 0.1
+#: Seconds between two looks at its screen.
+SCREEN_SECONDS = 1.0
 #: File systems round their times, up to two seconds; agents write theirs in milliseconds.
 _FILE_SECONDS = 2.0
 _RECORD_SECONDS = 0.002
@@ -85,11 +88,15 @@ def world_of(
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """`found` is whether the worker's log was seen; `last_words` is what a worker said that has ended, else `None`."""
+    """`found` is whether the worker's log was seen; `last_words` is what a worker said that has ended, else `None`.
+
+    `asks` is the question that it has stopped at instead.
+    """
 
     session_id: str | None
     found: bool
     last_words: str | None = None
+    asks: str = ""
 
 
 @contextlib.contextmanager
@@ -110,17 +117,24 @@ def one_at_a_time(plan: ForkPlan) -> Iterator[None]:
 def confirm(
     plan: ForkPlan, place: Place, started: Started, world: World, began: float, *, patience: float = CONFIRM_SECONDS
 ) -> Confirmation:
-    """Wait until the worker has a log of its own, or has ended, or for `patience` seconds."""
+    """Wait until the worker has a log of its own, has ended, or asks something, or for `patience` seconds."""
     if not _writes_at_once(plan):
         return Confirmation(
             plan.new_session_id, found=True, last_words=place.ended(started, world.processes, world.env)
         )
-    deadline = world.clock.now() + patience
+    now = world.clock.now()
+    deadline, look_again, before = now + patience, now + SCREEN_SECONDS, ""
     while True:
         last_words = place.ended(started, world.processes, world.env)
         session_id = _written(plan, world.adapter, began)
-        if session_id or last_words is not None or world.clock.now() >= deadline:
+        now = world.clock.now()
+        if session_id or last_words is not None or now >= deadline:
             return Confirmation(session_id or plan.new_session_id, session_id is not None, last_words)
+        if now >= look_again:
+            asks = question_on(place.screen(started, world.processes, world.env) or "")
+            if asks and asks.text == before:  # twice the same: not just drawn over
+                return Confirmation(plan.new_session_id, found=False, asks=asks.text)
+            look_again, before = now + SCREEN_SECONDS, asks.text if asks else ""
         world.clock.sleep(LOOK_SECONDS)
 
 

@@ -82,6 +82,9 @@ def _is_gone(worker: Worker, processes: Processes, panes: _Panes, now: float) ->
         return worker.state == "starting" and began is not None and now - began > STARTING_SECONDS
     if not processes.alive(worker.pid):
         return True
+    mark = (processes.environment(worker.pid) or {}).get(WORKER_ID)
+    if mark is not None:  # one that was taken up again began long after it was registered
+        return mark != worker.id
     since = process_start(worker.pid)
     if since is not None and began is not None:
         return since > began + START_SECONDS

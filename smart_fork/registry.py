@@ -197,7 +197,7 @@ class Registry:
         """Note that it runs, and where."""
         return self._set(
             identity,
-            "command = ?, terminal_id = ?, pid = ?, log_path = ?, attach = ?, state = 'running'",
+            "command = ?, terminal_id = ?, pid = ?, log_path = ?, attach = ?, state = 'running', ended_at = NULL",
             orjson.dumps(list(command)).decode(),
             terminal_id,
             pid,

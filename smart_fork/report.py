@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from indexer.transcripts.model import Agent
-from smart_fork.confirmation import CONFIRM_SECONDS
+from smart_fork.confirmation import CONFIRM_SECONDS, Confirmation
 from smart_fork.plan import ForkPlan, shell_command
 from smart_fork.registry import Kind, Worker
 from smart_fork.workers.base import Started
@@ -124,11 +124,13 @@ def describe(worker: Worker, command: str, warnings: list[str]) -> StartedWorker
     )
 
 
-def unconfirmed(plan: ForkPlan, started: Started, last_words: str | None) -> str:
+def unconfirmed(plan: ForkPlan, started: Started, seen: Confirmation) -> str:
     """Why nothing of the worker has been seen yet."""
-    if last_words is not None:
-        return f"The worker ended without a session of its own: {last_words or 'it said nothing'}"
+    if seen.last_words is not None:
+        return f"The worker ended without a session of its own: {seen.last_words or 'it said nothing'}"
     see = f" See: {started.attach}" if started.attach else ""
+    if seen.asks:
+        return f"The worker waits for an answer: {seen.asks}{see}"
     what = "fork's" if plan.form == "fork" else "worker's"
     return (
         f"{plan.agent} has not written the {what} log in {CONFIRM_SECONDS:g} seconds; it may be asking something.{see}"

@@ -7,10 +7,7 @@ import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-if TYPE_CHECKING:
-    from smart_fork.confirmation import Clock
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -27,8 +24,8 @@ class _Flight(Generic[T]):
 class SingleFlight(Generic[T]):
     """Work that is done once for requests of the same key that come while it is done, or shortly after."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
-        self._now = clock.now if clock else time.time
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self._lock = threading.Lock()
         self._flights: dict[Hashable, _Flight[T]] = {}
 

@@ -111,7 +111,7 @@ def prepare(wanted: Wanted, world: World) -> Prepared:
         skip_permissions=wanted.skip_permissions,
     )
     plan_fork(request)
-    admission(request, world, counts=not place.replaces)
+    admission(request, world, counts=not place.replaces)  # whether the limit is a number; it is asked at the start
     if wanted.form == "resume":
         _check_resumable(wanted, request)
     if wanted.worktree and not wanted.or_without:
@@ -160,7 +160,7 @@ def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECOND
         if seen.last_words is not None:
             registry.set_state(worker.id, "ended")
         if not seen.found:
-            warnings.append(unconfirmed(plan, started, seen.last_words))
+            warnings.append(unconfirmed(plan, started, seen))
         return Launched(plan, place.name, registry.get(worker.id), started, seen.session_id, warnings)
 
 

@@ -25,15 +25,23 @@ def writing(equipped: Machine) -> Iterator[Machine]:
     settings.unlink()
 
 
+@pytest.fixture
+def notes(writing: Machine) -> Iterator[Path]:
+    """A file in the project that nobody has committed; other tests find it gone."""
+    path = writing.project / "notes.txt"
+    yield path
+    path.unlink(missing_ok=True)
+
+
 def test_two_sessions_are_fanned_out_compared_and_cleaned_up(
-    writing: Machine, parents: Callable[[Protocol], Log], tmp_path: Path
+    writing: Machine, parents: Callable[[Protocol], Log], notes: Path, tmp_path: Path
 ):
     """F-095, F-099, F-103, F-106, F-120: the one that wrote a file is kept, the other one is removed."""
     agents: list[Protocol] = ["claude", "codex"]
     logs = [parents(agent) for agent in agents]
     before = [log.sha256 for log in logs]
     prompt, name = unlike_any_other("Now do the same for the downloader"), "downloader"
-    (writing.project / "notes.txt").write_text("not committed\n")
+    notes.write_text("not committed\n")
     first, second = (writing.project / ".worktrees" / f"{name}-{number}" for number in (1, 2))
     says = Say(f"Noted: {prompt}")
     writing.model.when(
@@ -58,7 +66,9 @@ def test_two_sessions_are_fanned_out_compared_and_cleaned_up(
     assert all(0 < w["seconds"] < 90 and w["state"] == "ended" and not w["notes"] for w in (one, two))
     writing.smart_fork("compare", "--html", str(tmp_path / "x.html"))
     assert "+retry = 5" in (tmp_path / "x.html").read_text()
-    listed = [session["session_id"] for session in _json(writing, "list", "--include-automated")["sessions"]]
+    listed = [
+        session["session_id"] for session in _json(writing, "list", "--include-automated", "--limit", "500")["sessions"]
+    ]
     assert [1, 1] == [listed.count(session_id) for session_id in ids], "the copy in the worktree is not another one"
 
     (second / "notes.txt").unlink()

@@ -17,7 +17,7 @@ def clock() -> FakeClock:
 
 
 def test_a_request_that_comes_again_while_the_first_is_answered_gets_that_answer(clock):
-    flights: SingleFlight[int] = SingleFlight(clock)
+    flights: SingleFlight[int] = SingleFlight(clock.now)
     begun, go_on = threading.Event(), threading.Event()
     done: list[int] = []
 
@@ -36,7 +36,7 @@ def test_a_request_that_comes_again_while_the_first_is_answered_gets_that_answer
 
 
 def test_an_answer_is_given_again_for_some_seconds_and_then_worked_for(clock):
-    flights: SingleFlight[int] = SingleFlight(clock)
+    flights: SingleFlight[int] = SingleFlight(clock.now)
     answers = iter(range(9))
 
     def next_answer() -> int:
@@ -50,7 +50,7 @@ def test_an_answer_is_given_again_for_some_seconds_and_then_worked_for(clock):
 
 
 def test_what_failed_is_tried_again(clock):
-    flights: SingleFlight[int] = SingleFlight(clock)
+    flights: SingleFlight[int] = SingleFlight(clock.now)
 
     def fail() -> int:
         raise ValueError("no")

@@ -294,7 +294,7 @@ def test_a_codex_session_is_recognised_by_its_prompt(played, order, repo, home):
 
     clock = FakeClock()
     played.living = True
-    other = "7a1c0000-0000-4000-8000-000000000009"
+    other = "7a1c0000-0000-4000-8000-000000000001"
 
     def play(call: dict) -> None:
         moment = {"timestamp": "2999-01-01T00:00:00Z"}
