@@ -79,6 +79,21 @@ def test_another_process_of_the_same_number_is_not_the_worker(registry, sleeper)
     assert [worker.id] == [one.id for one in again(registry).ended]
 
 
+@pytest.mark.parametrize("marked", ["its own", "another"])
+def test_a_process_that_bears_a_mark_is_that_worker_whenever_it_began(registry, marked):
+    """R-042: a worker that was taken up again began long after it was registered."""
+    worker = add(registry, now=time.time() - START_SECONDS - 10)
+    mark = worker.id if marked == "its own" else "claude-1"
+    process = subprocess.Popen(["sleep", "600"], env={**os.environ, WORKER_ID: mark})
+    registry.set_started(worker.id, command=["claude"], pid=process.pid)
+
+    ended = [one.id for one in again(registry).ended]
+
+    process.kill()
+    process.wait()
+    assert ended == ([] if marked == "its own" else [worker.id])
+
+
 def test_a_worker_that_took_the_place_of_a_command_began_before_it_was_registered(registry, sleeper):
     add(registry, pid=sleeper.pid, place="here", now=time.time() + 3600)
     assert () == again(registry).ended
