@@ -46,6 +46,7 @@ class Call:
     """The model calls a tool, and does `then` when the tool's result has come back.
 
     `server` and `tool` name an MCP server and its tool as a person configures them; each protocol has its own spelling.
+    Without a server it is one of the program's own tools.
     A server that is still connecting is waited for, as a real model does that is told so.
     """
 
@@ -172,6 +173,8 @@ class ModelServer:
         self._requests: list[Request] = []
         self._arrived = threading.Condition()
         self._ids = itertools.count(1)
+        #: Requests that no real API takes: a call without its result, or a result without its call.
+        self.refused: list[Request] = []
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._http.daemon_threads = True
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -256,6 +259,14 @@ class ModelServer:
                     self._send(200, "application/json", b'{"input_tokens": 100}')
                 elif path.endswith(("/messages", "/responses")):
                     request = Request(path, body, dict(self.headers.items()))
+                    if alone := unpaired(request):
+                        error = {
+                            "type": "invalid_request_error",
+                            "message": f"calls and results that are alone: {alone}",
+                        }
+                        self._send(400, "application/json", json.dumps({"type": "error", "error": error}).encode())
+                        server.refused.append(request)
+                        return
                     answer, number = server._record(request), next(server._ids)
                     self._answer(request, answer, number)
                 else:
@@ -283,6 +294,24 @@ class ModelServer:
         return Handler
 
 
+def unpaired(request: Request) -> list[str]:
+    """The calls and results of a request that are alone. The one API wants each result in the message after its call."""
+    if request.protocol == "codex":
+        calls = {
+            item["call_id"] for item in request.items if item.get("type", "").endswith("_call") and "call_id" in item
+        }
+        results = {item["call_id"] for item in request.items if item.get("type", "").endswith("_call_output")}
+        return sorted(calls ^ results)
+    alone: set[str] = set()
+    asked: set[str] = set()
+    for message in request.items:
+        content = message["content"] if isinstance(message["content"], list) else []
+        answered = {block["tool_use_id"] for block in content if block.get("type") == "tool_result"}
+        alone |= answered ^ asked
+        asked = {block["id"] for block in content if block.get("type") == "tool_use"}
+    return sorted(alone | asked)
+
+
 def _texts(content: Any) -> list[str]:
     if isinstance(content, str):
         return [content]
@@ -295,7 +324,7 @@ def _messages_events(request: Request, answer: Answer, number: int) -> Iterator[
         block: Json = {"type": "text", "text": ""}
         delta: Json = {"type": "text_delta", "text": answer.text}
     else:
-        name, arguments = f"mcp__{answer.server}__{answer.tool}", answer.arguments
+        name, arguments = f"mcp__{answer.server}__{answer.tool}" if answer.server else answer.tool, answer.arguments
         if name not in request.tools and WAIT in request.tools:
             name, arguments = WAIT, {"servers": [answer.server]}
         block = {"type": "tool_use", "id": f"toolu_{number:024d}", "name": name, "input": {}}
@@ -350,6 +379,8 @@ def _responses_events(request: Request, answer: Answer, number: int) -> Iterator
 
 def _codex_name(request: Request, call: Call) -> Json:
     """The tool as this request offers it: in a namespace of its server, or flat with the server's name in front."""
+    if not call.server:
+        return {"name": call.tool}
     for tool in request.body.get("tools") or []:
         for part in tool.get("tools") or []:
             if part["name"] == call.tool and _plain(call.server) in _plain(tool["name"]):

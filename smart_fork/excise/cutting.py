@@ -1,0 +1,255 @@
+"""Cutting a transcript, undoing it, and looking whether it is whole: what the command line and the server offer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from smart_fork.errors import ForkRefused, SmartForkError, Usage
+from smart_fork.excise import following, snapshots
+from smart_fork.excise.disk import DISK, Disk
+from smart_fork.excise.loading import load_with_tool, located
+from smart_fork.excise.masking import mask
+from smart_fork.excise.model import Session
+from smart_fork.excise.plan import Plan, Refused, plan, refuse
+from smart_fork.excise.ranges import chosen
+from smart_fork.excise.running import nobody_writing, writer_of
+from smart_fork.excise.writing import replace_file, write_lines, written_path
+
+#: Asked between what would be done and doing it; whoever answers no has nothing written.
+Agree = Callable[[Plan], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be cut. `follow` is whether copies, branches and the index follow."""
+
+    reference: str | None = None
+    turns: str = ""
+    ids: Sequence[str] = ()
+    secrets: bool = False
+    force: bool = False
+    dry_run: bool = False
+    relink: bool = True
+    follow: bool = True
+    tool: str = "auto"
+    composer: str = ""
+    command: str = "cut"
+
+
+def cut(
+    request: Request, *, agree: Agree = lambda _plan: True, disk: Disk = DISK, now: datetime | None = None
+) -> dict[str, Any]:
+    """Cut turns out of a transcript, or mask the secrets in it; what else holds them follows.
+
+    Raises:
+        Usage: something in the request is not acceptable.
+        NotFound: there is no such transcript.
+        Refused: a warning or a problem, and it was not insisted on.
+        ForkRefused: the session is running, has changed meanwhile, or the turns are another one's.
+        OSError: nothing was written.
+    """
+    path = located(request.reference)
+    session = load_with_tool(request.tool, path, request.composer)
+    planned = _planned(session, request)
+    if not request.force:
+        refuse(planned)
+    if not request.dry_run:
+        _refuse_inherited(planned)
+    outcome = report(planned, dry_run=request.dry_run)
+    if request.dry_run or not planned.changes:
+        return outcome
+    if not agree(planned):
+        return outcome | {"aborted": True}
+    moment = now or datetime.now(UTC)
+    followers = following.copies(session) if request.follow else []
+    outcome["snapshot"] = _write(planned, request.command, disk, moment)
+    written = [written_path(session)]
+    outcome["followed"] = []
+    outcome["left"] = []
+    keys = {turn.key for turn in planned.removed if turn.key}
+    for copy in followers:
+        _follow(session, copy, keys, request, outcome, disk, moment)
+    if request.follow:
+        written += [Path(one["path"]) for one in outcome["followed"]]
+        outcome["index"] = following.refresh([*written, session.source_path, *following.heirs(session)])
+    outcome["remains"] = remains(planned)
+    return outcome
+
+
+def rollback(
+    identity: str, *, to: Path | None = None, force: bool = False, disk: Disk = DISK, now: datetime | None = None
+) -> dict[str, Any]:
+    """Put a transcript back as a snapshot has it, byte for byte; what is there now is kept as a snapshot (E-064).
+
+    Raises:
+        NotFound, Usage: there is no such snapshot, or it is not known where it belongs.
+        ForkRefused: the session is running, or has gone on since.
+        OSError: nothing was written.
+    """
+    snapshot = snapshots.find(identity)
+    entries = [entry for entry in snapshots.logged() if entry.get("snapshot") == snapshot.id]
+    known = str(entries[-1].get("source_path") or "") if entries else ""
+    if to is None and not known:
+        raise Usage(f"It is not known where snapshot {snapshot.id} belongs", "Say where: --to PATH.")
+    target = (to or Path(known)).expanduser()
+    target = target.resolve()
+    tool = str(entries[-1].get("tool") or "unknown") if entries else "unknown"
+    moment = now or datetime.now(UTC)
+    stamp = disk.stamp(target)
+    session_id = str(entries[-1].get("session_id")) if entries else snapshot.session_id
+    after = entries[-1].get("size_after") if entries and to is None else None
+    if stamp is not None and isinstance(after, int) and stamp.size > after and not force:
+        raise ForkRefused(
+            f"The session has gone on since: {target}",
+            "Undoing the cut would undo that as well: --force does, and keeps a snapshot of it.",
+        )
+    session = Session(tool, target, session_id, (), stamp=stamp)  # type: ignore[arg-type]
+    with nobody_writing(session):
+        before = snapshots.take(target, session_id, moment, disk=disk)
+        replace_file(target, snapshots.content(snapshot), expected=stamp, disk=disk)
+    _log(session, "rollback", before, target, moment, removed=[], seeds=[])
+    with suppress(OSError):
+        snapshots.prune(moment)
+    index = following.refresh([target, *following.heirs(session)])
+    return {"restored": snapshot.id, "path": str(target), "snapshot": before.id if before else None, "index": index}
+
+
+def report(planned: Plan, *, dry_run: bool) -> dict[str, Any]:
+    """A cut in words and figures (E-074)."""
+    session = planned.session
+    order = {turn.id: number for number, turn in reversed(list(enumerate(session.turns, start=1)))}
+    gone = [turn.id for turn in planned.removed]
+    return {
+        "session_id": session.session_id,
+        "tool": session.tool,
+        "path": str(session.source_path),
+        "dry_run": dry_run,
+        "removed": gone,
+        "seeds": [one for one in gone if one in planned.seeds],
+        "dependents": [one for one in gone if one in planned.dependents],
+        "repeated": [one for one in gone if one in planned.repeated],
+        "numbers": [order[one] for one in dict.fromkeys(gone)],
+        "warnings": [
+            *({"turn_id": one.turn_id, "reason": one.reason} for one in planned.warnings),
+            *({"turn_id": "", "reason": reason} for reason in planned.problems),
+        ],
+        "relinked": list(planned.relinked),
+        "masked": dict(planned.masked),
+        "snapshot": None,
+        "tokens_before": session.tokens,
+        "tokens_after": planned.tokens_after,
+    }
+
+
+def remains(planned: Plan) -> list[str]:
+    """Where what was cut can still be, that is not ours to change."""
+    session = planned.session
+    beside = session.source_path.with_suffix("") / "tool-results"
+    calls = [call.id for turn in planned.removed for call in turn.tool_calls if call.id.isidentifier()]
+    found = [str(path) for call in calls if (path := beside / f"{call}.txt").is_file()]
+    home = following.home_of(session.tool)
+    if home is not None:
+        names = ["history.jsonl"] if any(turn.prompt for turn in planned.removed) or planned.masked else []
+        found += [str(home / name) for name in names if (home / name).is_file()]
+        found += sorted(map(str, home.glob("thread_history_*.sqlite")))
+    compacted = [turn.id for turn in planned.survivors if turn.meta.get("compacts")]
+    found += [f"turn {one}, a summary of what was before it" for one in compacted]
+    return found
+
+
+def _planned(session: Session, request: Request) -> Plan:
+    named = bool(request.turns or request.ids)
+    if not named and not request.secrets:
+        raise Usage("nothing to cut was named", "Give a range such as 5-7,9, or --id, or --secrets.")
+    ids = chosen(session.turns, request.turns, request.ids) if named else set()
+    if not request.secrets:
+        planned = plan(session, ids, relink=request.relink)
+        heirs = following.heirs(session) if session.padded and planned.changes else []
+        return replace(planned, problems=(*planned.problems, *_shared(heirs)))
+    masked = mask(session, ids if named else None)
+    planned = plan(session, masked.to_cut, relink=request.relink)
+    edits = {position: raw for position, raw in masked.edits.items() if session.turns[position].id not in planned.gone}
+    return planned.replaced(edits, masked.kinds)
+
+
+def _shared(heirs: Sequence[Path]) -> list[str]:
+    if not heirs:
+        return []
+    names = ", ".join(path.stem[-36:] for path in heirs)
+    return [f"{len(heirs)} forks read these turns from this file and lose them as well: {names}"]
+
+
+def _refuse_inherited(planned: Plan) -> None:
+    inherited = [turn.id for turn in planned.removed if turn.inherited]
+    if inherited:
+        raise ForkRefused(
+            f"{len(inherited)} of these turns stand in the session that it was forked from: {planned.session.base}",
+            "Cut a copy instead: --branch writes one with a session id of its own; or cut them there.",
+        )
+
+
+def _write(planned: Plan, command: str, disk: Disk, now: datetime) -> str | None:
+    session = planned.session
+    target = written_path(session)
+    gone = {position for position, turn in enumerate(session.turns) if turn.id in planned.gone}
+    with nobody_writing(session):
+        snapshot = snapshots.take(target, session.session_id, now, disk=disk)
+        write_lines(session, gone, planned.edits, disk=disk)
+    seeds = [turn.id for turn in planned.removed if turn.id in planned.seeds]
+    _log(session, command, snapshot, target, now, removed=[turn.id for turn in planned.removed], seeds=seeds)
+    with suppress(OSError):
+        snapshots.prune(now)
+    return snapshot.id if snapshot else None
+
+
+def _log(
+    session: Session, command: str, snapshot: snapshots.Snapshot | None, target: Path, now: datetime, *,
+    removed: list[str], seeds: list[str],
+) -> None:  # fmt: skip
+    snapshots.log({
+        "ts": now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "session_id": session.session_id,
+        "source_path": str(target),
+        "snapshot": snapshot.id if snapshot else None,
+        "removed_ids": removed,
+        "seed_ids": seeds,
+        "command": command,
+        "tool": session.tool,
+        "size_after": target.stat().st_size,
+    })  # fmt: skip
+
+
+def _follow(  # noqa: PLR0917 - what a cut is made of
+    session: Session, copy: Path, keys: set[str], request: Request, outcome: dict[str, Any], disk: Disk, now: datetime
+) -> None:
+    """The same cut in a copy or branch: what it cannot be made in is named."""
+    other = following.load_copy(session, copy)
+    if other is None:
+        outcome["left"].append({"path": str(copy), "reason": "cannot be read"})
+        return
+    masked = mask(other) if request.secrets else None
+    planned = plan(other, following.matching(other, keys) | (masked.to_cut if masked else set()))
+    if masked:
+        edits = {at: raw for at, raw in masked.edits.items() if other.turns[at].id not in planned.gone}
+        planned = planned.replaced(edits, masked.kinds)
+    if not planned.changes:
+        return
+    if who := writer_of(other):
+        outcome["left"].append({"path": str(copy), "reason": f"it is running: {who}"})
+        return
+    try:
+        snapshot = _write(planned, f"{request.command} (followed {session.session_id})", disk, now)
+    except (SmartForkError, OSError) as error:
+        outcome["left"].append({"path": str(copy), "reason": str(error)})
+        return
+    outcome["followed"].append({
+        "session_id": other.session_id, "path": str(copy), "removed": len(planned.removed), "snapshot": snapshot,
+    })  # fmt: skip
+
+
+__all__ = ["Plan", "Refused", "Request", "cut", "report", "rollback"]
