@@ -14,6 +14,8 @@ from smart_fork.excise.model import Call, Result, Session, Turn
 
 #: Fields that name another record, and are linked anew where it goes (E-040).
 LINKS = ("parentUuid", "logicalParentUuid", "leafUuid")
+#: What a first line has of one; summaries and snapshots of files, which may come first, have the last two.
+_MARKS = ("uuid", "sessionId", "parentUuid", "leafUuid", "messageId")
 _NOTHING: dict[str, Any] = {}
 _ID = re.compile(r"[A-Za-z0-9-]{8,}")
 
@@ -27,7 +29,7 @@ class ClaudeLoader:
         if path.suffix.lower() != ".jsonl":
             return False
         record = first_record(path)
-        return "type" in record and any(key in record for key in ("uuid", "sessionId", "parentUuid"))
+        return "type" in record and any(key in record for key in _MARKS)
 
     @staticmethod
     def load(path: Path) -> Session:
