@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -88,6 +89,7 @@ def cut(  # noqa: PLR0917 - typer's way
         bool, typer.Option("--no-relink", help="Leave the parents in other lines as they are.")
     ] = False,
     alone: Annotated[bool, typer.Option("--no-follow", help="Leave copies, branches and the index alone.")] = False,
+    branch: Annotated[bool, typer.Option("--branch", help="Leave it as it is, write a copy without them.")] = False,
     tool: ToolOption = ToolChoice.auto,
     composer: ComposerOption = "",
     as_json: JsonOption = False,
@@ -98,6 +100,9 @@ def cut(  # noqa: PLR0917 - typer's way
 
     if (ids or secrets) and turns is not None and session is None and reference is None and not _is_range(turns):
         turns, session = None, turns  # with --id or --secrets the only word is the session
+    if branch and not dry_run:
+        _branch(reference or session, turns or "", ids or (), force=force, as_json=as_json)
+        return
     wanted = Request(
         reference or session, turns or "", tuple(ids or ()), secrets=secrets, force=force, dry_run=dry_run,
         relink=not verbatim, follow=not alone, tool=tool.value, composer=composer,
@@ -107,6 +112,9 @@ def cut(  # noqa: PLR0917 - typer's way
         print_json(outcome)
     else:
         _print_cut(outcome, summarised=not yes and not dry_run)
+    if dry_run and outcome["warnings"] and not force:
+        say("dependency warnings (re-run with --force to override)")
+        raise typer.Exit(1)
     if outcome.get("aborted"):
         raise typer.Exit(1)
 
@@ -186,6 +194,20 @@ def suggest(
         out.print(plain(f"             {one['command']}"))
     if not found["suggestions"]:
         out.print(plain("nothing to suggest"))
+
+
+def _branch(reference: str | None, turns: str, ids: Sequence[str], *, force: bool, as_json: bool) -> None:
+    from smart_fork.excise.branching import branch
+    from smart_fork.excise.cutting import report
+
+    if not reference:
+        raise Usage("Of which session?", "A branch is only made of a session that is named.")
+    made = branch(reference, turns, ids, force=force)
+    if as_json:
+        print_json(report(made.plan, dry_run=False) | {"new_session_id": made.session_id, "new_path": str(made.path)})
+        return
+    out.print(plain(f"{made.session_id} is {made.source_session_id} without {len(made.plan.removed)} turn(s)"))
+    out.print(plain(f"  {made.path}"))
 
 
 def _is_range(text: str) -> bool:

@@ -53,7 +53,9 @@ def branch(
     session = load_with_tool("auto", located(reference))
     if session.tool not in ("claude", "codex"):
         raise Usage(f"There are no branches of {session.tool} sessions")
-    planned = plan(session, chosen(session.turns, turns, ids))
+    planned = plan(session, chosen(session.turns, turns, ids) if turns or ids else ())
+    if not planned.changes:
+        raise Usage("nothing to cut was named", "Give a range such as 5-7,9, or --id.")
     if not force:
         refuse(planned)
     new = check_id(new_session_id or str(uuid.uuid4()), "new")

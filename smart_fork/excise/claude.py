@@ -7,9 +7,9 @@ from pathlib import Path
 from sys import intern
 from typing import Any
 
-from indexer.transcripts.model import Role, estimate_tokens
+from indexer.transcripts.model import Role
 from smart_fork.errors import NotFound
-from smart_fork.excise.lines import RawLine, head, opened, preview, raw_lines, with_sources
+from smart_fork.excise.lines import RawLine, head, opened, preview, raw_lines, tokens, with_sources
 from smart_fork.excise.model import Call, Result, Session, Turn
 
 #: Fields that name another record, and are linked anew where it goes (E-040).
@@ -97,8 +97,8 @@ def _turn(line: RawLine, record: dict[str, Any]) -> Turn:
         links=tuple(one[name] for one in line.objects for name in LINKS if isinstance(one.get(name), str)),
         role=_role(record, results, said),
         timestamp=str(record.get("timestamp") or ""),
-        preview=preview(said or _note(record), [call.name for call in calls], outputs),
-        token_est=estimate_tokens(" " * size, len(calls)) if isinstance(message, dict) else 0,
+        preview=preview(said or ("" if blocks else _note(record)), [call.name for call in calls], outputs),
+        token_est=tokens(size, len(calls)) if isinstance(message, dict) else 0,
         tool_calls=calls,
         tool_results=tuple(Result(intern(str(block.get("tool_use_id") or ""))) for block in results),
         kept=line.place,

@@ -14,10 +14,10 @@ import orjson
 
 from indexer.transcripts.agents import adapter
 from indexer.transcripts.boilerplate import strip_boilerplate
-from indexer.transcripts.model import Role, estimate_tokens
+from indexer.transcripts.model import Role
 from smart_fork.errors import NotFound
 from smart_fork.excise.claude import first_record
-from smart_fork.excise.lines import RawLine, head, opened, preview, raw_lines, with_sources
+from smart_fork.excise.lines import RawLine, head, opened, preview, raw_lines, tokens, with_sources
 from smart_fork.excise.model import Call, Result, Session, Turn
 
 #: Forks of forks are followed this far.
@@ -179,7 +179,7 @@ def _turn(line: RawLine, record: dict[str, Any], kind: str, payload: dict[str, A
         role=role,
         timestamp=str(record.get("timestamp") or ""),
         preview=preview(said or _note(kind, payload, item), [call.name for call in calls], [output] if output else []),
-        token_est=estimate_tokens(" " * size, len(calls)),
+        token_est=tokens(size, len(calls)),
         tool_calls=calls,
         tool_results=(Result(call_id),) if item in OUTPUTS else (),
         kept=line.place,

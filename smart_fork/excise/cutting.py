@@ -13,7 +13,7 @@ from smart_fork.errors import ForkRefused, SmartForkError, Usage
 from smart_fork.excise import following, snapshots
 from smart_fork.excise.disk import DISK, Disk
 from smart_fork.excise.loading import load_with_tool, located
-from smart_fork.excise.masking import mask
+from smart_fork.excise.masking import masked
 from smart_fork.excise.model import Session
 from smart_fork.excise.plan import Plan, Refused, plan, refuse
 from smart_fork.excise.ranges import chosen
@@ -56,12 +56,13 @@ def cut(
     path = located(request.reference)
     session = load_with_tool(request.tool, path, request.composer)
     planned = _planned(session, request)
+    outcome = report(planned, dry_run=request.dry_run)
+    if request.dry_run:
+        return outcome
     if not request.force:
         refuse(planned)
-    if not request.dry_run:
-        _refuse_inherited(planned)
-    outcome = report(planned, dry_run=request.dry_run)
-    if request.dry_run or not planned.changes:
+    _refuse_inherited(planned)
+    if not planned.changes:
         return outcome
     if not agree(planned):
         return outcome | {"aborted": True}
@@ -171,10 +172,7 @@ def _planned(session: Session, request: Request) -> Plan:
         planned = plan(session, ids, relink=request.relink)
         heirs = following.heirs(session) if session.padded and planned.changes else []
         return replace(planned, problems=(*planned.problems, *_shared(heirs)))
-    masked = mask(session, ids if named else None)
-    planned = plan(session, masked.to_cut, relink=request.relink)
-    edits = {position: raw for position, raw in masked.edits.items() if session.turns[position].id not in planned.gone}
-    return planned.replaced(edits, masked.kinds)
+    return masked(session, (), ids if named else None, relink=request.relink)
 
 
 def _shared(heirs: Sequence[Path]) -> list[str]:
@@ -232,11 +230,8 @@ def _follow(  # noqa: PLR0917 - what a cut is made of
     if other is None:
         outcome["left"].append({"path": str(copy), "reason": "cannot be read"})
         return
-    masked = mask(other) if request.secrets else None
-    planned = plan(other, following.matching(other, keys) | (masked.to_cut if masked else set()))
-    if masked:
-        edits = {at: raw for at, raw in masked.edits.items() if other.turns[at].id not in planned.gone}
-        planned = planned.replaced(edits, masked.kinds)
+    same = following.matching(other, keys)
+    planned = masked(other, same, None) if request.secrets else plan(other, same)
     if not planned.changes:
         return
     if who := writer_of(other):

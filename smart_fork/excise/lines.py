@@ -54,6 +54,11 @@ def preview(text: str, calls: Sequence[str] = (), results: Sequence[str] = ()) -
     return shorten(" ".join(part[: PREVIEW_CHARACTERS * 8] for part in parts), PREVIEW_CHARACTERS)
 
 
+def tokens(size: int, calls: int = 0) -> int:
+    """About how many a text of that length is (E-004)."""
+    return -(-size // 4) + 8 * calls
+
+
 def head(text: str) -> str:
     """How a text begins, white space collapsed."""
     return " ".join(text[: HEAD_CHARACTERS * 4].split())[:HEAD_CHARACTERS]

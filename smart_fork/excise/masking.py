@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -13,6 +13,7 @@ import orjson
 from indexer.redact import redact
 from indexer.transcripts.lines import decode_line
 from smart_fork.excise.model import Session
+from smart_fork.excise.plan import Plan, plan
 from smart_fork.excise.strings import mapped
 
 _MASK = re.compile(r"\[REDACTED:([a-z0-9-]{1,40})\]")
@@ -20,7 +21,7 @@ _THINKING = ("thinking", "redacted_thinking")
 
 
 @dataclass(frozen=True, slots=True)
-class Masked:
+class _Masks:
     """Lines to be rewritten by position, how many secrets of each kind, and turns to be cut: signed thinking."""
 
     edits: Mapping[int, bytes]
@@ -28,22 +29,34 @@ class Masked:
     to_cut: frozenset[str]
 
 
-def mask(session: Session, among: Collection[str] | None = None) -> Masked:
-    """The secrets in a session's own lines, in those of `among` where given, replaced by what kind they were."""
+def masked(session: Session, ids: Collection[str], among: Collection[str] | None, *, relink: bool = True) -> Plan:
+    """A plan in which secrets become what kind they were: in a session's own lines, those of `among` where given.
+
+    What is in `ids` is cut as well.
+    """
+    found = _mask(session, among, {})
+    planned = plan(session, {*ids, *found.to_cut}, relink=relink)
+    if planned.edits:  # what is linked anew is masked as well
+        found = _mask(session, among, planned.edits)
+    edits = {position: raw for position, raw in found.edits.items() if session.turns[position].id not in planned.gone}
+    return replace(planned, edits={**planned.edits, **edits}, masked=found.kinds)
+
+
+def _mask(session: Session, among: Collection[str] | None, before: Mapping[int, bytes]) -> _Masks:
     edits: dict[int, bytes] = {}
     kinds: Counter[str] = Counter()
     to_cut: set[str] = set()
     for position, turn in enumerate(session.turns):
         if turn.inherited or (among is not None and turn.id not in among):
             continue
-        raw = turn.raw
+        raw = before.get(position, turn.raw)
         new, found, unsigned = _masked(raw, padded=session.padded)
         kinds.update(found)
         if unsigned:
             to_cut.add(turn.id)
         elif new != raw:
             edits[position] = new
-    return Masked(edits, kinds, frozenset(to_cut))
+    return _Masks(edits, kinds, frozenset(to_cut))
 
 
 def secrets_in(raw: bytes) -> list[str]:

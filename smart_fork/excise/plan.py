@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from smart_fork.errors import SmartForkError
 from smart_fork.excise.closure import closure, excise, repeats, verify
@@ -56,10 +56,6 @@ class Plan:
     def tokens_after(self) -> int:
         """About how many tokens stay."""
         return sum(turn.token_est for turn in self.survivors)
-
-    def replaced(self, edits: Mapping[int, bytes], masked: Mapping[str, int]) -> Plan:
-        """The same with further lines rewritten."""
-        return replace(self, edits={**self.edits, **edits}, masked=masked)
 
 
 def plan(session: Session, to_cut: Collection[str], *, relink: bool = True) -> Plan:

@@ -156,7 +156,7 @@ def _snapshot(path: Path) -> Snapshot:
 def _compressed(source: Path) -> Iterator[bytes]:
     import zlib
 
-    packer = zlib.compressobj(wbits=31)  # a gzip file
+    packer = zlib.compressobj(level=3, wbits=31)  # a gzip file
     with source.open("rb") as file:
         while piece := file.read(_PIECE):
             yield packer.compress(piece)

@@ -70,7 +70,8 @@ async def excise_session(  # noqa: PLR0917 - the tool's parameters
     if not reference or (session_id and path):
         raise ToolError("give session_id or path: which session is to be cut must be said")
     caller = await caller_of(ctx)
-    if caller.session_id and caller.session_id in reference:
+    known = caller.session_id or ""
+    if known and (known in reference or known.startswith(reference.strip().lower())):
         raise ToolError("this is the calling session: it is running and cannot be cut")
     request = Request(
         reference, turns or "", tuple(ids or ()), secrets=secrets is True, force=force is True,

@@ -17,7 +17,7 @@ from smart_fork.registry import Registry
 from smart_fork.staging import folder_of
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.forks import codex_path, codex_records, write_log
-from tests.smart_fork.world import World, WordsModel
+from tests.smart_fork.world import WordsModel, World
 
 pytestmark = pytest.mark.usefixtures("command_model")
 SAID = ("add retry to the uploader", "retries are there", "the passphrase is swordfish", "I will remember swordfish")
@@ -32,8 +32,13 @@ def everything_indexed() -> str:
     """All that the index says anywhere."""
     with opened() as store:
         chunks = [text for (text,) in store.db.execute("SELECT text FROM chunks")]
-        words = [row for (row,) in store.db.execute("SELECT count(*) FROM session_words WHERE session_words MATCH 'swordfish'")]
-        words += [row for (row,) in store.db.execute("SELECT count(*) FROM chunk_words WHERE chunk_words MATCH 'swordfish'")]
+        words = [
+            row
+            for (row,) in store.db.execute("SELECT count(*) FROM session_words WHERE session_words MATCH 'swordfish'")
+        ]
+        words += [
+            row for (row,) in store.db.execute("SELECT count(*) FROM chunk_words WHERE chunk_words MATCH 'swordfish'")
+        ]
         vectors = store.counts().embedded, store.counts().chunks
     assert vectors[0] == vectors[1]
     return " ".join(chunks) + ("swordfish" if any(words) else "")
@@ -41,7 +46,11 @@ def everything_indexed() -> str:
 
 def turn_ids(path, *words: str) -> list[str]:
     found = [json.loads(line) for line in path.read_bytes().splitlines() if line.strip()]
-    return [str(record.get("uuid") or record.get("ordinal")) for record in found if any(word in json.dumps(record) for word in words)]
+    return [
+        str(record.get("uuid") or record.get("ordinal"))
+        for record in found
+        if any(word in json.dumps(record) for word in words)
+    ]
 
 
 def test_a_search_for_what_was_cut_from_a_claude_session_finds_nothing(world: World, shop):
@@ -62,9 +71,14 @@ def test_a_search_for_what_was_cut_from_a_claude_session_finds_nothing(world: Wo
     assert "swordfish" in everything_indexed()
 
 
-def test_a_search_for_what_was_cut_from_a_codex_session_finds_nothing_though_the_file_is_as_long_as_before(world: World, shop):
+def test_a_search_for_what_was_cut_from_a_codex_session_finds_nothing_though_the_file_is_as_long_as_before(
+    world: World, shop
+):
     session_id = str(uuid.uuid4())
-    path = write_log(codex_path(world.home, session_id), codex_records(session_id, shop, [f"task {n} {'x ' * 900}" for n in range(9)]))
+    path = write_log(
+        codex_path(world.home, session_id),
+        codex_records(session_id, shop, [f"task {n} {'x ' * 900}" for n in range(9)]),
+    )
     text = path.read_text().replace("task 4", "swordfish")
     path.write_text(text)
     indexed()
@@ -80,7 +94,10 @@ def test_a_search_for_what_was_cut_from_a_codex_session_finds_nothing_though_the
 def test_the_index_reads_a_log_anew_that_was_replaced_by_one_of_the_same_length(world: World, shop):
     """Whoever cut it, and even if the index could not be reached then."""
     session_id = str(uuid.uuid4())
-    path = write_log(codex_path(world.home, session_id), codex_records(session_id, shop, [f"task {n} {'x ' * 900}" for n in range(9)]))
+    path = write_log(
+        codex_path(world.home, session_id),
+        codex_records(session_id, shop, [f"task {n} {'x ' * 900}" for n in range(9)]),
+    )
     path.write_text(path.read_text().replace("task 4", "swordfish"))
     indexed()
 
@@ -99,7 +116,10 @@ def test_a_fork_that_reads_from_its_parents_file_forgets_it_too(world: World, sh
     records = codex_records(parent, shop, ["add retry", "swordfish", "and the docs"])
     path = write_log(codex_path(world.home, parent), records)
     base = {"thread_id": parent, "end_ordinal_exclusive": len(records), "end_byte_offset": path.stat().st_size}
-    write_log(codex_path(world.home, child), codex_records(child, shop, ["and the tests"], len(records), forked_from_id=parent, history_base=base))
+    write_log(
+        codex_path(world.home, child),
+        codex_records(child, shop, ["and the tests"], len(records), forked_from_id=parent, history_base=base),
+    )
     indexed()
 
     request = Request(parent, ids=turn_ids(path, "swordfish"))
@@ -117,7 +137,10 @@ def test_what_a_fork_has_from_its_parent_is_not_cut_there(world: World, shop):
     records = codex_records(parent, shop, ["add retry"])
     path = write_log(codex_path(world.home, parent), records)
     base = {"thread_id": parent, "end_ordinal_exclusive": len(records), "end_byte_offset": path.stat().st_size}
-    own = write_log(codex_path(world.home, child), codex_records(child, shop, ["and the tests"], len(records), forked_from_id=parent, history_base=base))
+    own = write_log(
+        codex_path(world.home, child),
+        codex_records(child, shop, ["and the tests"], len(records), forked_from_id=parent, history_base=base),
+    )
     before = path.read_bytes(), own.read_bytes()
 
     with pytest.raises(Exception, match="stand in the session that it was forked from"):
@@ -175,7 +198,7 @@ def test_nothing_is_made_where_there_is_no_index(world: World, shop):
 
 
 def test_secrets_are_masked_where_they_stand_and_pairs_and_ids_stay(world: World, shop):
-    """cut --secrets: also in copies."""
+    """Cut --secrets: also in copies."""
     token = "ghp_" + "a1B2" * 9
     session_id = world.claude(shop, "add retry", "done", f"my token is {token}, use it", "used")
     log = world.log_of(session_id)

@@ -12,7 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smart_fork.excise import ClaudeLoader, Turn, closure, excise, load_auto, load_with_tool, rollback, snapshots, verify
+from smart_fork.errors import NotFound, Usage
+from smart_fork.excise import (
+    ClaudeLoader,
+    Turn,
+    closure,
+    excise,
+    load_auto,
+    load_with_tool,
+    rollback,
+    snapshots,
+    verify,
+)
 from smart_fork.excise.checking import broken_links
 from smart_fork.excise.closure import dangling, unanswered
 from smart_fork.excise.cutting import Request, cut
@@ -136,7 +147,9 @@ def test_a_written_cut_is_whole_repeatable_and_can_be_undone(found, seeds, draw)
     home = Path(snapshots.root()).parent
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = home.parent / f"{'a' * 32}.jsonl"
-    lines = [json.dumps(record) for record in as_records(found, draw)] or [json.dumps({"type": "mode", "sessionId": "x"})]
+    lines = [json.dumps(record) for record in as_records(found, draw)] or [
+        json.dumps({"type": "mode", "sessionId": "x"})
+    ]
     path.write_text(draw.choice(["\n", "\n\n"]).join(lines) + draw.choice(["", "\n"]))
     before = path.read_bytes()
     session = ClaudeLoader.load(path)
@@ -149,9 +162,9 @@ def test_a_written_cut_is_whole_repeatable_and_can_be_undone(found, seeds, draw)
     outcome = cut(Request(str(path), ids=wanted, force=True, tool="claude"))
 
     after = ClaudeLoader.load(path)
-    assert [turn.id for turn in session.turns if turn.id not in outcome["removed"] and not turn.id.startswith("line-")] == [
-        turn.id for turn in after.turns if not turn.id.startswith("line-")
-    ]
+    assert [
+        turn.id for turn in session.turns if turn.id not in outcome["removed"] and not turn.id.startswith("line-")
+    ] == [turn.id for turn in after.turns if not turn.id.startswith("line-")]
     for turn in after.turns:
         assert turn.raw in raws or turn.id in outcome["relinked"] or turn.id.startswith("line-")
     assert {one.reason.split()[2] for one in broken_links(after)} <= gaps
@@ -175,7 +188,7 @@ def test_a_thousand_random_cuts_of_real_sessions_leave_them_whole(home, monkeypa
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(laid / "home"))
     paths = sorted(path for path in (laid / "home").rglob("*.jsonl") if path.stat().st_size < 1_000_000)
-    draw = random.Random(6)
+    draw = random.Random(6)  # noqa: S311 - chance decides samples
     draw.shuffle(paths)
     done = 0
     for path in paths * 9:
@@ -204,8 +217,7 @@ def cut_at_random(path: Path, draw: random.Random) -> bool:
     """One cut of a copy of that log; false where it cannot be read as a session or has nothing to cut."""
     try:
         session = load_auto(path)
-    except Exception as error:  # noqa: BLE001 - a fork whose parent is not in the corpus
-        assert "gone" in str(error) or "detect" in str(error), (path, error)
+    except (Usage, NotFound):  # a log of another kind, or a fork whose parent is not in the corpus
         return False
     spoken = [at for at, turn in enumerate(session.turns) if turn.role != "system" and not turn.inherited]
     if not spoken:
