@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,8 @@ from smart_fork.errors import ForkRefused
 from smart_fork.excise.model import Session
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry
+
+_ID = re.compile(r"[0-9a-fA-F-]{36}")
 
 
 @contextmanager
@@ -83,7 +86,7 @@ def _lock_path(session: Session) -> Path:
 
 def _lock_of(session: Session) -> int | None:
     """Codex's own lock of this session, where it has one, held by us; the file is only opened."""
-    if session.tool != "codex":
+    if session.tool != "codex" or not _ID.fullmatch(session.session_id):
         return None
     try:
         descriptor = os.open(_lock_path(session), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from shlex import quote
 from typing import Any
 
 from indexer.transcripts.lines import decode_line
@@ -116,7 +117,7 @@ def _unused_outputs(session: Session) -> Iterator[Suggestion]:
 def _secrets(session: Session) -> Iterator[Suggestion]:
     for turn in session.own:
         if kinds := sorted(set(secrets_in(turn.raw))):
-            command = f"smart-fork excise cut --secrets --id {turn.id} {session.session_id}"
+            command = f"smart-fork excise cut --secrets --id {quote(turn.id)} {quote(session.session_id)}"
             yield Suggestion(
                 "secret", _range(session, {turn.id}), (turn.id,), f"holds a secret ({', '.join(kinds)})", 0, command
             )
@@ -127,7 +128,7 @@ def _suggestion(session: Session, kind: str, ids: Collection[str], reason: str) 
     turns = [turn for turn in session.turns if turn.id in gone]
     numbers = _range(session, gone)
     saved = sum(turn.token_est for turn in turns)
-    command = f"smart-fork excise cut {numbers} {session.session_id}"
+    command = f"smart-fork excise cut {numbers} {quote(session.session_id)}"
     return Suggestion(kind, numbers, tuple(turn.id for turn in turns), reason, saved, command)
 
 

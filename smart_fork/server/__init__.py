@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server.mcpserver import MCPServer
 
+from smart_fork.server import excising
 from smart_fork.server.calls import strict
-from smart_fork.server.excising import excise_session
 from smart_fork.server.searching import Searching
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def create_server(embedder: Embedder | None = None) -> MCPServer[Any]:
             strict(searching.list_sessions, "List recent sessions"),
             strict(searching.read_session, "Read a past session"),
             strict(searching.index_status, "State of the search index"),
-            strict(excise_session, "Cut turns out of a past session", reads=False),
+            excising.tool(),
         ],
     )
 

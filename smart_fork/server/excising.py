@@ -7,10 +7,21 @@ from typing import Annotated, Any, cast
 
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp_types import ToolAnnotations
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from smart_fork.server.calls import caller_of, in_thread
+from smart_fork.server.calls import caller_of, in_thread, strict
+
+
+def tool() -> Tool:
+    """The tool: unlike all others it takes something away."""
+    made = strict(excise_session, "Cut turns out of a past session", reads=False)
+    made.annotations = ToolAnnotations(
+        read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
+    )
+    return made
 
 
 class Danger(TypedDict):

@@ -22,7 +22,7 @@ from tests.smart_fork.world import BrokenModel, WordsModel, World
 
 RETRY = "add retry with backoff to the uploader"
 DONE = "The uploader in upload.py retries five times with exponential backoff"
-TOOLS = {"smart_fork", "list_sessions", "read_session", "index_status"}
+TOOLS = {"smart_fork", "list_sessions", "read_session", "index_status", "excise_session"}
 
 
 @pytest.fixture(autouse=True)
@@ -74,8 +74,8 @@ class TestWhatIsOffered:
         for name, tool in tools.items():
             assert len(tool.description) > 60
             assert tool.title
-            assert tool.annotations.read_only_hint is (name != "smart_fork")
-            assert tool.annotations.destructive_hint is False
+            assert tool.annotations.read_only_hint is (name not in ("smart_fork", "excise_session"))
+            assert tool.annotations.destructive_hint is (name == "excise_session")
             assert tool.output_schema["properties"]
             assert tool.input_schema["additionalProperties"] is False
             for parameter in tool.input_schema["properties"].values():
@@ -266,7 +266,7 @@ def test_other_requests_are_answered_while_a_search_runs(world, shop):
 
             tasks.start_soon(search)
             await anyio.to_thread.run_sync(gate.entered.wait)
-            assert len((await session.list_tools()).tools) == 4
+            assert len((await session.list_tools()).tools) == len(TOOLS)
             assert not (await session.call_tool("list_sessions", {})).is_error
             assert found == []
             gate.open.set()

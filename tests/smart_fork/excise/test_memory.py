@@ -35,8 +35,18 @@ def test_a_session_of_100_mb_is_listed_within_300_mb(tmp_path):
         for number in range(125)
         for record in (
             said(f"u{number}", f"a{number - 1}", "user", f"step {number} " * 20),
-            said(f"c{number}", f"u{number}", "assistant", [{"type": "tool_use", "id": f"t{number}", "name": "Bash", "input": {}}]),
-            said(f"r{number}", f"c{number}", "user", [{"type": "tool_result", "tool_use_id": f"t{number}", "content": "line\n" * 800}]),
+            said(
+                f"c{number}",
+                f"u{number}",
+                "assistant",
+                [{"type": "tool_use", "id": f"t{number}", "name": "Bash", "input": {}}],
+            ),
+            said(
+                f"r{number}",
+                f"c{number}",
+                "user",
+                [{"type": "tool_result", "tool_use_id": f"t{number}", "content": "line\n" * 800}],
+            ),
             said(f"a{number}", f"r{number}", "assistant", text(f"done {number} " * 80)),
         )
     )
