@@ -152,7 +152,7 @@ def rollback(
 ) -> None:
     """Undo a cut, byte for byte. What is there now is kept as a snapshot."""
     from smart_fork.excise import snapshots
-    from smart_fork.excise.cutting import rollback as roll_back
+    from smart_fork.excise.undoing import rollback as roll_back
 
     if not listing and snapshot is None:
         raise Usage("Which snapshot?", "`smart-fork excise rollback --list` lists them.")

@@ -1,4 +1,4 @@
-"""Cutting a transcript, undoing it, and looking whether it is whole: what the command line and the server offer."""
+"""Cutting a transcript: what the command line and the server offer."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from smart_fork.excise.disk import DISK, Disk
 from smart_fork.excise.loading import load_with_tool, located
 from smart_fork.excise.masking import masked
 from smart_fork.excise.model import Session
-from smart_fork.excise.plan import Plan, Refused, plan, refuse
+from smart_fork.excise.plan import Plan, plan, refuse
 from smart_fork.excise.ranges import chosen
 from smart_fork.excise.running import nobody_writing, writer_of
-from smart_fork.excise.writing import replace_file, write_lines, written_path
+from smart_fork.excise.writing import write_lines, written_path
 
 #: Asked between what would be done and doing it; whoever answers no has nothing written.
 Agree = Callable[[Plan], bool]
@@ -82,44 +82,6 @@ def cut(
     return outcome
 
 
-def rollback(
-    identity: str, *, to: Path | None = None, force: bool = False, disk: Disk = DISK, now: datetime | None = None
-) -> dict[str, Any]:
-    """Put a transcript back as a snapshot has it, byte for byte; what is there now is kept as a snapshot (E-064).
-
-    Raises:
-        NotFound, Usage: there is no such snapshot, or it is not known where it belongs.
-        ForkRefused: the session is running, or has gone on since.
-        OSError: nothing was written.
-    """
-    snapshot = snapshots.find(identity)
-    entries = [entry for entry in snapshots.logged() if entry.get("snapshot") == snapshot.id]
-    known = str(entries[-1].get("source_path") or "") if entries else ""
-    if to is None and not known:
-        raise Usage(f"It is not known where snapshot {snapshot.id} belongs", "Say where: --to PATH.")
-    target = (to or Path(known)).expanduser()
-    target = target.resolve()
-    tool = str(entries[-1].get("tool") or "unknown") if entries else "unknown"
-    moment = now or datetime.now(UTC)
-    stamp = disk.stamp(target)
-    session_id = str(entries[-1].get("session_id")) if entries else snapshot.session_id
-    after = entries[-1].get("size_after") if entries and to is None else None
-    if stamp is not None and isinstance(after, int) and stamp.size > after and not force:
-        raise ForkRefused(
-            f"The session has gone on since: {target}",
-            "Undoing the cut would undo that as well: --force does, and keeps a snapshot of it.",
-        )
-    session = Session(tool, target, session_id, (), stamp=stamp)  # type: ignore[arg-type]
-    with nobody_writing(session):
-        before = snapshots.take(target, session_id, moment, disk=disk)
-        replace_file(target, snapshots.content(snapshot), expected=stamp, disk=disk)
-    _log(session, "rollback", before, target, moment, removed=[], seeds=[])
-    with suppress(OSError):
-        snapshots.prune(moment)
-    index = following.refresh([target, *following.heirs(session)])
-    return {"restored": snapshot.id, "path": str(target), "snapshot": before.id if before else None, "index": index}
-
-
 def report(planned: Plan, *, dry_run: bool) -> dict[str, Any]:
     """A cut in words and figures (E-074)."""
     session = planned.session
@@ -158,7 +120,9 @@ def remains(planned: Plan) -> list[str]:
         names = ["history.jsonl"] if any(turn.prompt for turn in planned.removed) or planned.masked else []
         found += [str(home / name) for name in names if (home / name).is_file()]
         found += sorted(map(str, home.glob("thread_history_*.sqlite")))
-    compacted = [turn.id for turn in planned.survivors if turn.meta.get("compacts")]
+    changed = [*planned.edits, *(at for at, turn in enumerate(session.turns) if turn.id in planned.gone)]
+    after = session.turns[min(changed) :]
+    compacted = [turn.id for turn in after if turn.meta.get("compacts") and turn.id not in planned.gone]
     found += [f"turn {one}, a summary of what was before it" for one in compacted]
     return found
 
@@ -199,27 +163,11 @@ def _write(planned: Plan, command: str, disk: Disk, now: datetime) -> str | None
         snapshot = snapshots.take(target, session.session_id, now, disk=disk)
         write_lines(session, gone, planned.edits, disk=disk)
     seeds = [turn.id for turn in planned.removed if turn.id in planned.seeds]
-    _log(session, command, snapshot, target, now, removed=[turn.id for turn in planned.removed], seeds=seeds)
+    removed = [turn.id for turn in planned.removed]
+    snapshots.note(session, command, snapshot, target, now, removed=removed, seeds=seeds)
     with suppress(OSError):
         snapshots.prune(now)
     return snapshot.id if snapshot else None
-
-
-def _log(
-    session: Session, command: str, snapshot: snapshots.Snapshot | None, target: Path, now: datetime, *,
-    removed: list[str], seeds: list[str],
-) -> None:  # fmt: skip
-    snapshots.log({
-        "ts": now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "session_id": session.session_id,
-        "source_path": str(target),
-        "snapshot": snapshot.id if snapshot else None,
-        "removed_ids": removed,
-        "seed_ids": seeds,
-        "command": command,
-        "tool": session.tool,
-        "size_after": target.stat().st_size,
-    })  # fmt: skip
 
 
 def _follow(  # noqa: PLR0917 - what a cut is made of
@@ -245,6 +193,3 @@ def _follow(  # noqa: PLR0917 - what a cut is made of
     outcome["followed"].append({
         "session_id": other.session_id, "path": str(copy), "removed": len(planned.removed), "snapshot": snapshot,
     })  # fmt: skip
-
-
-__all__ = ["Plan", "Refused", "Request", "cut", "report", "rollback"]

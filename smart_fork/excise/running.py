@@ -125,7 +125,7 @@ def _holder_of_file(session: Session) -> str:
             for link in folder.iterdir():
                 info = link.stat()
                 same = (info.st_dev, info.st_ino) == (wanted.st_dev, wanted.st_ino)
-                if same and os.access(link, os.W_OK) and _writes(folder.parent / "fdinfo" / link.name):
+                if same and _writes(folder.parent / "fdinfo" / link.name):
                     return f"process {pid} has its file open"
         except OSError:
             continue

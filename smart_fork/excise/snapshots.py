@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import re
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ import orjson
 from indexer.paths import private_dir, state_home
 from smart_fork.errors import NotFound, Usage
 from smart_fork.excise.disk import DISK, Disk
+from smart_fork.excise.model import Session
 
 KEPT = timedelta(days=30)
 _PIECE = 1 << 20
@@ -52,26 +54,32 @@ def take(source: Path, session_id: str, now: datetime, *, disk: Disk = DISK) -> 
     if not source.is_file():
         return None
     folder = private_dir(root() / _plain(session_id))
-    target, staging = _free(folder, now), folder / f".{os.getpid()}.tmp"
-    disk.remove(staging)
-    descriptor = disk.create(staging)
+    target, staging = _free(folder, now), folder / f".{secrets.token_hex(8)}.tmp"
     try:
-        for piece in _compressed(source):
-            disk.write(descriptor, piece)
-        disk.sync(descriptor)
-    finally:
-        disk.close(descriptor)
-    disk.replace(staging, target)
+        descriptor = disk.create(staging)
+        try:
+            for piece in _compressed(source):
+                disk.write(descriptor, piece)
+            disk.sync(descriptor)
+        finally:
+            disk.close(descriptor)
+        disk.replace(staging, target)
+    except BaseException:
+        staging.unlink(missing_ok=True)
+        raise
     disk.sync_folder(folder)
     return _snapshot(target)
 
 
 def prune(now: datetime) -> None:
-    """Take away what is older than 30 days, and folders that are empty then."""
+    """Take away what is older than 30 days, what a killed process has left, and folders that are empty then."""
     oldest = f"{now.astimezone(UTC) - KEPT:%Y%m%dT%H%M%S}"
     for snapshot in snapshots():
         if snapshot.taken_at < oldest:
             snapshot.path.unlink(missing_ok=True)
+    for left in root().glob("*/.*.tmp"):
+        if left.stat().st_mtime < (now - timedelta(days=1)).timestamp():
+            left.unlink(missing_ok=True)
     for folder in root().glob("*/"):
         if not any(folder.iterdir()):
             folder.rmdir()
@@ -110,8 +118,22 @@ def content(snapshot: Snapshot) -> Iterator[bytes]:
             yield piece
 
 
-def log(entry: dict[str, Any]) -> None:
-    """Note one change of a transcript (E-061)."""
+def note(
+    session: Session, command: str, snapshot: Snapshot | None, target: Path, now: datetime, *,
+    removed: list[str], seeds: list[str],
+) -> None:  # fmt: skip
+    """Note one change of a transcript in the log (E-061)."""
+    entry = {
+        "ts": now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "session_id": session.session_id,
+        "source_path": str(target),
+        "snapshot": snapshot.id if snapshot else None,
+        "removed_ids": removed,
+        "seed_ids": seeds,
+        "command": command,
+        "tool": session.tool,
+        "size_after": target.stat().st_size,
+    }
     path = private_dir(state_home()) / "excise.jsonl"
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
