@@ -134,7 +134,8 @@ def _planned(session: Session, request: Request) -> Plan:
     ids = chosen(session.turns, request.turns, request.ids) if named else set()
     if not request.secrets:
         planned = plan(session, ids, relink=request.relink)
-        heirs = following.heirs(session) if session.padded and planned.changes else []
+        first = min((int(turn.id) for turn in planned.removed if turn.id.isdigit()), default=0)
+        heirs = following.heirs(session, first) if session.padded and planned.changes else []
         return replace(planned, problems=(*planned.problems, *_shared(heirs)))
     return masked(session, (), ids if named else None, relink=request.relink)
 

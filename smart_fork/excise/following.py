@@ -21,6 +21,7 @@ from indexer.transcripts.agents import adapter
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import Agent
 from indexer.transcripts.model import Session as Conversation
+from indexer.transcripts.state import count
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.excise.claude import first_record
 from smart_fork.excise.codex import MAX_FORK_DEPTH
@@ -57,20 +58,21 @@ def matching(session: Session, keys: set[str]) -> set[str]:
     return {turn.id for turn in session.own if turn.key and turn.key in keys}
 
 
-def heirs(session: Session) -> list[Path]:
-    """The forks of a Codex session that read from its file, and theirs: by their headers."""
+def heirs(session: Session, first: int = 0) -> list[Path]:
+    """The forks of a Codex session that read from its file, record `first` or later ones, and theirs."""
     if session.tool != "codex":
         return []
-    bases: dict[str, list[Path]] = {}
+    bases: dict[str, list[tuple[Path, int]]] = {}
     for file in adapter("codex").discover():
         payload = first_record(file.path).get("payload")
         base = payload.get("history_base") if isinstance(payload, dict) else None
         if isinstance(base, dict):
-            bases.setdefault(str(base.get("thread_id")), []).append(file.path)
+            end = count(base.get("end_ordinal_exclusive"))
+            bases.setdefault(str(base.get("thread_id")), []).append((file.path, end))
     found: list[Path] = []
     waiting = [session.session_id]
     for _ in range(MAX_FORK_DEPTH):
-        below = [path for one in waiting for path in bases.get(one, ()) if path not in found]
+        below = [path for one in waiting for path, end in bases.get(one, ()) if end > first and path not in found]
         found += below
         waiting = [adapter("codex").id_of(path) for path in below]
     return found
@@ -162,9 +164,13 @@ def _branches(session: Session) -> Iterator[Path]:
     if not index_db().exists():
         return
     agent: Agent = "claude" if session.tool == "claude" else "codex"
-    with opened() as store:
-        row = store.session(agent, session.session_id)
-        family = store.family(row.root_id) if row else []
+    try:
+        with opened() as store:
+            row = store.session(agent, session.session_id)
+            family = store.family(row.root_id) if row else []
+    except IndexUnavailable as error:
+        log.info("branches are not looked for: %s", error)
+        return
     for one in family:
         if one.path and one.parent_id == session.session_id and _is_ours(Path(one.path)):
             yield Path(one.path)

@@ -56,7 +56,15 @@ class Call:
     then: Answer
 
 
-Answer = Say | Call
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The model calls several tools in one answer, and does `then` when all results have come back."""
+
+    calls: tuple[Call, ...]
+    then: Answer
+
+
+Answer = Say | Call | Calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +243,8 @@ class ModelServer:
             self._arrived.notify_all()
         if answer is None or not request.body.get("tools"):
             return Say(f"Noted: {prompt[:60]}")
+        if isinstance(answer, Calls) and len(request.our_results) >= len(answer.calls):
+            return answer.then
         for result in request.our_results:
             if isinstance(answer, Call) and result.tool == answer.tool:
                 answer = answer.then
@@ -320,26 +330,30 @@ def _texts(content: Any) -> list[str]:
 
 def _messages_events(request: Request, answer: Answer, number: int) -> Iterator[Json]:
     """One assistant message of the Anthropic messages API."""
-    if isinstance(answer, Say):
-        block: Json = {"type": "text", "text": ""}
-        delta: Json = {"type": "text_delta", "text": answer.text}
-    else:
-        name, arguments = f"mcp__{answer.server}__{answer.tool}" if answer.server else answer.tool, answer.arguments
-        if name not in request.tools and WAIT in request.tools:
-            name, arguments = WAIT, {"servers": [answer.server]}
-        block = {"type": "tool_use", "id": f"toolu_{number:024d}", "name": name, "input": {}}
-        delta = {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
     message: Json = {"id": f"msg_{number:024d}", "type": "message", "role": "assistant", "content": []}
     message |= {"model": request.body.get("model", ""), "stop_reason": None, "stop_sequence": None}
     message["usage"] = {"input_tokens": 100, "output_tokens": 1}
     yield {"type": "message_start", "message": message}
-    yield {"type": "content_block_start", "index": 0, "content_block": block}
-    yield {"type": "content_block_delta", "index": 0, "delta": delta}
-    yield {"type": "content_block_stop", "index": 0}
+    for index, part in enumerate(answer.calls if isinstance(answer, Calls) else (answer,)):
+        block, delta = _content_block(request, part, f"toolu_{number:020d}{index:04d}")
+        yield {"type": "content_block_start", "index": index, "content_block": block}
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
     reason = "end_turn" if isinstance(answer, Say) else "tool_use"
     ending = {"stop_reason": reason, "stop_sequence": None}
     yield {"type": "message_delta", "delta": ending, "usage": {"output_tokens": 20}}
     yield {"type": "message_stop"}
+
+
+def _content_block(request: Request, part: Say | Call, identity: str) -> tuple[Json, Json]:
+    """One block of a message as it begins, and what it is then filled with."""
+    if isinstance(part, Say):
+        return {"type": "text", "text": ""}, {"type": "text_delta", "text": part.text}
+    name, arguments = f"mcp__{part.server}__{part.tool}" if part.server else part.tool, part.arguments
+    if name not in request.tools and WAIT in request.tools:
+        name, arguments = WAIT, {"servers": [part.server]}
+    block = {"type": "tool_use", "id": identity, "name": name, "input": {}}
+    return block, {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
 
 
 def _whole_message(events: list[Json]) -> Json:
@@ -357,24 +371,34 @@ def _responses_events(request: Request, answer: Answer, number: int) -> Iterator
     """One answer of the OpenAI responses API."""
     response: Json = {"id": f"resp_{number}", "object": "response", "status": "in_progress", "output": []}
     yield {"type": "response.created", "response": response}
-    if isinstance(answer, Say):
-        part = {"type": "output_text", "text": answer.text, "annotations": []}
-        item: Json = {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed"}
-        yield {"type": "response.output_item.added", "output_index": 0, "item": item | {"content": []}}
-        where = {"item_id": item["id"], "output_index": 0, "content_index": 0}
-        yield {"type": "response.output_text.delta", "delta": answer.text, **where}
-        item["content"] = [part]
-    else:
-        item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}"}
-        item |= _codex_name(request, answer) | {"arguments": json.dumps(answer.arguments)}
-        yield {"type": "response.output_item.added", "output_index": 0, "item": item}
-    yield {"type": "response.output_item.done", "output_index": 0, "item": item}
+    output = []
+    for index, part in enumerate(answer.calls if isinstance(answer, Calls) else (answer,)):
+        item = _output_item(request, part, f"{number}" if not index else f"{number}_{index}")
+        yield {
+            "type": "response.output_item.added",
+            "output_index": index,
+            "item": item | {"content": []} if isinstance(part, Say) else item,
+        }
+        if isinstance(part, Say):
+            where = {"item_id": item["id"], "output_index": index, "content_index": 0}
+            yield {"type": "response.output_text.delta", "delta": part.text, **where}
+        yield {"type": "response.output_item.done", "output_index": index, "item": item}
+        output.append(item)
     usage: Json = {"input_tokens": 100, "output_tokens": 20, "total_tokens": 120}
     usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
     yield {
         "type": "response.completed",
-        "response": response | {"status": "completed", "output": [item], "usage": usage},
+        "response": response | {"status": "completed", "output": output, "usage": usage},
     }
+
+
+def _output_item(request: Request, part: Say | Call, number: str) -> Json:
+    """One item of an answer, complete."""
+    if isinstance(part, Say):
+        text = {"type": "output_text", "text": part.text, "annotations": []}
+        return {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": [text]}
+    item: Json = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}"}
+    return item | _codex_name(request, part) | {"arguments": json.dumps(part.arguments)}
 
 
 def _codex_name(request: Request, call: Call) -> Json:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.agents import Machine, wait_until
 from tests.e2e.logs import Log
-from tests.e2e.model_server import Call, Protocol, Request, Say
+from tests.e2e.model_server import Call, Calls, Protocol, Request, Say
 from tests.e2e.programs import CHECKOUT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
@@ -44,6 +44,13 @@ def step(name: str) -> list[tuple[str, str]]:
     return [("user", f"step {name}"), ("call", f"echo {name}"), ("result", name), ("assistant", f"done {name}")]
 
 
+def echo(agent: Protocol, name: str, then: Say) -> Call:
+    tool, arguments = (
+        ("Bash", {"command": f"echo {name}"}) if agent == "claude" else ("exec_command", {"cmd": f"echo {name}"})
+    )
+    return Call("", tool, arguments, then)
+
+
 def run(machine: Machine, agent: Protocol, session: str | None, prompt: str, *, check: bool = True) -> Any:
     if agent == "claude":
         resumed = ["--resume", session] if session else []
@@ -61,12 +68,7 @@ def _our_command(machine: Machine) -> None:
 def session(machine: Machine, agent: Protocol) -> Log:
     """A finished session of four steps, each with a tool call."""
     for name in STEPS:
-        tool, arguments = (
-            ("Bash", {"command": f"echo {name}"}) if agent == "claude" else ("exec_command", {"cmd": f"echo {name}"})
-        )
-        machine.model.when(
-            lambda text, wanted=f"step {name}": text == wanted, Call("", tool, arguments, Say(f"done {name}"))
-        )
+        machine.model.when(lambda text, wanted=f"step {name}": text == wanted, echo(agent, name, Say(f"done {name}")))
     before = set(machine.logs(agent))
     run(machine, agent, None, f"step {STEPS[0]}")
     (log,) = set(machine.logs(agent)) - before
@@ -129,6 +131,33 @@ def test_the_model_is_sent_exactly_what_stayed(machine: Machine, agent: Protocol
     assert [*step("zebra"), *step("walrus"), *step("heron"), *step("otter")] == asked_next(
         machine, agent, session.session_id
     )
+
+
+def test_one_of_two_calls_of_one_answer_goes_with_its_result_and_the_other_stays(machine: Machine, agent: Protocol):
+    prompt, after = f"step both {uuid.uuid4().hex}", f"step {uuid.uuid4().hex}"
+    calls = tuple(echo(agent, name, Say("")) for name in ("left", "right"))
+    machine.model.when(prompt, Calls(calls, Say("done both")))
+    before = set(machine.logs(agent))
+    run(machine, agent, None, prompt)
+    (log,) = set(machine.logs(agent)) - before
+    run(machine, agent, log.session_id, after)
+    listed = turns(machine, log)
+    first, _ = [one["calls"][0] for one in listed if one["calls"]]
+    (called,) = [one for one in listed if one["calls"] == [first]]
+
+    outcome = cut(machine, log, [called])
+
+    (answered,) = [one["id"] for one in listed if one["results"] == [first]]
+    assert [answered] == outcome["dependents"]
+    heard = asked_next(machine, agent, log.session_id)
+    assert [
+        ("user", prompt),
+        ("call", "echo right"),
+        ("result", "right"),
+        ("assistant", "done both"),
+        ("user", after),
+    ] == heard[:5]
+    assert [] == machine.model.refused
 
 
 def test_a_cut_session_can_be_forked(machine: Machine, agent: Protocol, session: Log):

@@ -132,6 +132,31 @@ def test_a_fork_that_reads_from_its_parents_file_forgets_it_too(world: World, sh
     assert check(child)["ok"]
 
 
+def test_what_a_parent_has_gone_on_with_is_none_of_its_forks(world: World, shop):
+    parent, child = str(uuid.uuid4()), str(uuid.uuid4())
+    path = write_log(codex_path(world.home, parent), codex_records(parent, shop, ["add retry", "swordfish"]))
+    base = {"thread_id": parent, "end_ordinal_exclusive": 9, "end_byte_offset": 1}
+    write_log(
+        codex_path(world.home, child),
+        codex_records(child, shop, ["and the tests"], 9, forked_from_id=parent, history_base=base),
+    )
+
+    cut(Request(parent, ids=turn_ids(path, "swordfish")))
+
+    assert "swordfish" not in path.read_text()
+
+
+def test_a_damaged_index_keeps_nobody_from_cutting(world: World, shop):
+    session_id = world.claude(shop, *SAID)
+    indexed()
+    (world.home / ".smart-fork/index.db").write_bytes(b"no database" * 999)
+
+    outcome = cut(Request(session_id, "3-4"))
+
+    assert not outcome["index"]["updated"]
+    assert "swordfish" not in world.log_of(session_id).read_text()
+
+
 def test_what_a_fork_has_from_its_parent_is_not_cut_there(world: World, shop):
     parent, child = str(uuid.uuid4()), str(uuid.uuid4())
     records = codex_records(parent, shop, ["add retry"])
