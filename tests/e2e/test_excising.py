@@ -16,7 +16,7 @@ from tests.e2e.programs import CHECKOUT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
 
-STEPS = ("zebra", "walrus", "heron", "otter")
+STEPS = ("zebra", "walrus", "heron")
 
 
 def said(request: Request) -> list[tuple[str, str]]:
@@ -66,7 +66,7 @@ def _our_command(machine: Machine) -> None:
 
 @pytest.fixture
 def session(machine: Machine, agent: Protocol) -> Log:
-    """A finished session of four steps, each with a tool call."""
+    """A finished session of three steps, each with a tool call."""
     for name in STEPS:
         machine.model.when(lambda text, wanted=f"step {name}": text == wanted, echo(agent, name, Say(f"done {name}")))
     before = set(machine.logs(agent))
@@ -111,16 +111,14 @@ def asked_next(machine: Machine, agent: Protocol, session_id: str) -> list[tuple
 def test_the_model_is_sent_exactly_what_stayed(machine: Machine, agent: Protocol, session: Log):
     """E-030, E-032, E-040, E-041: one whole step, and of another one the call alone, which takes its result along."""
     original = session.path.read_bytes()
-    assert [*step("zebra"), *step("walrus"), *step("heron"), *step("otter")] == asked_next(
-        machine, agent, session.session_id
-    )[:16]
+    assert [*step("zebra"), *step("walrus"), *step("heron")] == asked_next(machine, agent, session.session_id)[:12]
     session.path.write_bytes(original)
     listed = turns(machine, session)
-    calls = [turn for turn in of_step(listed, "otter") if turn["calls"]]
+    calls = [turn for turn in of_step(listed, "heron") if turn["calls"]]
 
     outcome = cut(machine, session, [*of_step(listed, "walrus"), *calls])
 
-    kept = [*step("zebra"), *step("heron"), step("otter")[0], step("otter")[3]]
+    kept = [*step("zebra"), step("heron")[0], step("heron")[3]]
     assert kept == asked_next(machine, agent, session.session_id)
     assert [] == machine.model.refused
     assert 0 == machine.smart_fork("excise", "verify", session.session_id).returncode
@@ -128,9 +126,7 @@ def test_the_model_is_sent_exactly_what_stayed(machine: Machine, agent: Protocol
 
     machine.smart_fork("excise", "rollback", outcome["snapshot"], "--force")
     assert original == session.path.read_bytes()
-    assert [*step("zebra"), *step("walrus"), *step("heron"), *step("otter")] == asked_next(
-        machine, agent, session.session_id
-    )
+    assert [*step("zebra"), *step("walrus"), *step("heron")] == asked_next(machine, agent, session.session_id)
 
 
 def test_one_of_two_calls_of_one_answer_goes_with_its_result_and_the_other_stays(machine: Machine, agent: Protocol):
@@ -166,19 +162,19 @@ def test_a_cut_session_can_be_forked(machine: Machine, agent: Protocol, session:
     if agent == "codex":
         machine.codex("exec", "fork", session.session_id, "--", "next of a fork")
         child = next(log for log in machine.logs(agent) if log.meta.get("forked_from_id") == session.session_id)
-        cut(machine, session, of_step(turns(machine, session), "heron"), "--force")
+        cut(machine, session, of_step(turns(machine, session), "walrus"), "--force")
         machine.codex("exec", "resume", child.session_id, "--", prompt)
     else:
-        cut(machine, session, of_step(turns(machine, session), "heron"))
+        cut(machine, session, of_step(turns(machine, session), "walrus"))
         machine.claude("-p", "--resume", session.session_id, "--fork-session", "--", prompt)
 
     heard = said(machine.model.wait_for(lambda request: request.last_prompt == prompt))
-    assert [*step("zebra"), *step("walrus"), *step("otter")] == heard[:12]
+    assert [*step("zebra"), *step("heron")] == heard[:8]
     if agent == "codex":
         again = f"next {uuid.uuid4().hex}"
         machine.codex("exec", "fork", session.session_id, "--", again)
         heard = said(machine.model.wait_for(lambda request: request.last_prompt == again))
-        assert [*step("zebra"), *step("walrus"), *step("otter")] == heard[:-1]
+        assert [*step("zebra"), *step("heron")] == heard[:-1]
 
 
 def test_a_branch_without_a_step_is_resumed_and_the_original_stays(machine: Machine, agent: Protocol, session: Log):
@@ -189,7 +185,7 @@ def test_a_branch_without_a_step_is_resumed_and_the_original_stays(machine: Mach
 
     new = machine.run(sys.executable, "-c", code, session.session_id, numbers).stdout.strip()
 
-    assert [*step("walrus"), *step("heron"), *step("otter")] == asked_next(machine, agent, new)
+    assert [*step("walrus"), *step("heron")] == asked_next(machine, agent, new)
     assert before == session.sha256
 
 
@@ -197,7 +193,7 @@ def test_a_session_that_is_open_is_refused(machine: Machine, agent: Protocol, se
     """E-075."""
     command = ["--resume", session.session_id] if agent == "claude" else ["resume", session.session_id]
     terminal = machine.agent_interactive(agent, *command)
-    wait_until(lambda: "done otter" in terminal.screen, "the session on the screen")
+    wait_until(lambda: "done heron" in terminal.screen, "the session on the screen")
     before = session.sha256
 
     done = machine.smart_fork(

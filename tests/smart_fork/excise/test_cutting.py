@@ -254,6 +254,34 @@ def test_lines_of_bookkeeping_go_with_what_they_repeat(home, repo):
     assert [None, None] == [record.get("parentUuid", record.get("leafUuid")) for record in records(path)]
 
 
+@pytest.mark.parametrize("last", ["r1", "r2"])
+@pytest.mark.parametrize(("named", "stays"), [("a1", ["a2", "r2"]), ("a2", ["a1", "r1"])])
+def test_what_is_left_of_parallel_calls_stays_on_the_way_from_the_leaf(home, repo, named, stays, last):
+    """E-040: Claude Code goes on from one result only, and the other branch hangs on that by its answer's id."""
+
+    def part(uid, parent, call):
+        block = {"type": "tool_use", "id": call, "name": "Bash", "input": {}}
+        return said(uid, parent, "assistant", [], message={"role": "assistant", "id": "m1", "content": [block]})
+
+    path = write_log(home / f".claude/projects/x/{SESSION}.jsonl", [
+        said("u1", None, "user", "both"),
+        part("a1", "u1", "t1"),
+        part("a2", "a1", "t2"),
+        said("r1", "a1", "user", [{"type": "tool_result", "tool_use_id": "t1", "content": "left"}]),
+        said("r2", "a2", "user", [{"type": "tool_result", "tool_use_id": "t2", "content": "right"}]),
+        said("a3", last, "assistant", text("done")),
+    ])  # fmt: skip
+
+    cut_of(path, named)
+
+    parents = {record["uuid"]: record["parentUuid"] for record in records(path)}
+    way, current = [], "a3"
+    while current:
+        way.append(current)
+        current = parents[current]
+    assert ["a3", *stays[::-1], "u1"] == way
+
+
 def test_a_rollout_keeps_every_byte_in_its_place(codex_session):
     """E-005: Codex's own database and the headers of its forks name places in the file."""
     before = codex_session.read_bytes()
