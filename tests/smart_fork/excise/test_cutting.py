@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import stat
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.excise import Refused, Request, check, cut, load_auto, rollback, snapshots
 from smart_fork.excise.cutting import _write
 from smart_fork.excise.plan import plan
+from smart_fork.registry import Registry
 from tests.smart_fork.forks import SESSION, codex_path, codex_records, said, text, write_log
 
 
@@ -229,6 +233,51 @@ def test_a_running_session_of_claude_is_refused(claude_session, home):
     assert "running" in refused.value.message
     assert before == claude_session.read_bytes()
     note.write_text(json.dumps({"pid": 2**22 + 1, "sessionId": SESSION}))  # it was killed, and left its note
+    cut_of(claude_session, "a3")
+
+
+def test_a_session_that_codex_has_open_is_refused(codex_session, home):
+    """E-075: Codex holds a lock for each session that it has open, and leaves the file behind when it is killed."""
+    lock = home / ".codex/thread-writer-locks" / f"{SESSION}.lock"
+    lock.parent.mkdir()
+    lock.touch()
+    before = codex_session.read_bytes()
+    with lock.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(ForkRefused, match="running"):
+            cut_of(codex_session, "4")
+    assert before == codex_session.read_bytes()
+
+    assert ["4", "5"] == cut_of(codex_session, "4")["removed"]
+    with lock.open("rb") as free:
+        fcntl.flock(free, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fdinfo").exists(), reason="the system does not tell who has a file open")
+def test_a_session_that_another_process_has_open_for_writing_is_refused(claude_session):
+    """E-075: older versions leave no note; whoever only reads is in nobody's way."""
+    code = "import sys; file = open(sys.argv[1], sys.argv[2]); print('open', flush=True); sys.stdin.read()"
+    for mode, refused in (("a", True), ("r", False)):
+        command = [sys.executable, "-c", code, str(claude_session), mode]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+            assert other.stdout.readline() == b"open\n"
+            if refused:
+                with pytest.raises(ForkRefused, match=f"process {other.pid}"):
+                    cut_of(claude_session, "a3")
+            else:
+                cut_of(claude_session, "a3")
+            other.stdin.close()
+            other.wait()
+
+
+def test_a_worker_of_ours_that_runs_is_refused(claude_session, repo):
+    """E-075."""
+    with Registry() as registry:
+        worker = registry.add("claude", source_session_id="", session_id=SESSION, place="process", cwd=repo)
+        registry.set_started(worker.id, command=["claude"], pid=os.getpid())
+        with pytest.raises(ForkRefused, match=worker.id):
+            cut_of(claude_session, "a3")
+        registry.set_state(worker.id, "ended")
     cut_of(claude_session, "a3")
 
 
