@@ -154,7 +154,7 @@ def _waiting(store: Store) -> int:
 
 
 def _read_log(store: Store, file: LogFile, report: Report) -> None:
-    result = adapter(file.agent).read(file.path, store.checkpoint(str(file.path), VERSION))
+    result = adapter(file.agent).read(file.path, store.checkpoint(str(file.path), VERSION, file.inode))
     report.read += 1
     report.resumed += result.resumed
     report.bytes_read += result.bytes_read

@@ -152,8 +152,8 @@ class Store(Protocol):
         """Every log that was read before, by path."""
         ...
 
-    def checkpoint(self, path: str, version: str) -> Checkpoint | None:
-        """Where readers of that version stopped in that log."""
+    def checkpoint(self, path: str, version: str, inode: int | None = None) -> Checkpoint | None:
+        """Where readers of that version stopped in that log; none where another file has taken its place since."""
         ...
 
     def save(self, reading: Reading, document: Document | None, publish: Callable[[], None] | None = None) -> bool:

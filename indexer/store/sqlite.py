@@ -45,9 +45,11 @@ class SqliteStore(StoreReading):
         rows = self.db.execute("SELECT path, size, mtime_ns, inode, version FROM files")
         return {row[0]: SeenFile._make(row[1:]) for row in rows}
 
-    def checkpoint(self, path: str, version: str) -> Checkpoint | None:
+    def checkpoint(self, path: str, version: str, inode: int | None = None) -> Checkpoint | None:
         row = self.db.execute(
-            "SELECT offset, lines, probe, state FROM files WHERE path = ? AND version = ?", (path, version)
+            "SELECT offset, lines, probe, state FROM files "
+            "WHERE path = ?1 AND version = ?2 AND inode = ifnull(?3, inode)",
+            (path, version, inode),
         ).fetchone()
         return Checkpoint(*row) if row else None
 

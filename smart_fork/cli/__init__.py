@@ -11,6 +11,7 @@ import typer
 
 from smart_fork.cli import (
     comparing,
+    excise,
     families,
     following,
     forking,
@@ -39,7 +40,7 @@ app = typer.Typer(
 app.command("find")(search.find)
 app.command("list")(search.list_sessions)
 app.command("show")(search.show)
-app.command("fork")(forking.fork)
+app.command("fork", cls=forking.ForkCommand)(forking.fork)
 app.command("new")(starting.new)
 app.command("resume")(starting.resume)
 app.command("continue")(starting.continue_newest)
@@ -52,12 +53,12 @@ app.command("message")(following.message)
 app.command("wait")(following.wait)
 app.command("close")(following.close)
 app.command("stop")(following.stop)
-app.command("fork", cls=forking.ForkCommand)(forking.fork)
 app.command("compare")(comparing.compare)
 app.command("worktrees")(worktrees.worktrees)
 app.add_typer(index.app, name="index")
 app.add_typer(setting_up.app, name="setup")
 app.command("hook", hidden=True)(setting_up.hook)
+app.add_typer(excise.app, name="excise")
 app.command("mcp")(system.mcp)
 app.command("doctor")(system.doctor)
 app.command("demo")(system.demo)

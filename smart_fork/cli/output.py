@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,7 +44,7 @@ def print_json(value: Any) -> None:
     """`value` as JSON on stdout, indented for people where they look at it."""
     text = json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None)
     # File names need not be UTF-8: what cannot be written as such is escaped, as JSON can.
-    sys.stdout.write("".join(c if not "\ud800" <= c <= "\udfff" else f"\\u{ord(c):04x}" for c in text) + "\n")
+    sys.stdout.write(re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def plain(text: str, style: str = "") -> Text:

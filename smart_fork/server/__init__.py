@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server.mcpserver import MCPServer
 
-from smart_fork.server import following
+from smart_fork.server import excising, following
 from smart_fork.server.calls import strict
 from smart_fork.server.comparing import compare_workers
 from smart_fork.server.families import branch_session, session_lineage
@@ -44,6 +44,7 @@ def create_server(embedder: Embedder | None = None) -> MCPServer[Any]:
             strict(session_lineage, "A session's family"),
             *following.tools(),
             strict(compare_workers, "Compare workers"),
+            excising.tool(),
         ],
     )
 

@@ -20,7 +20,8 @@ class Log:
     @property
     def records(self) -> list[Json]:
         lines = self.path.read_bytes().split(b"\n")
-        return [json.loads(line) for line in lines[:-1]]  # behind the last newline is nothing, or a line being written
+        # Behind the last newline is nothing, or a line being written; blank lines stand where something was cut.
+        return [json.loads(line) for line in lines[:-1] if line.strip()]
 
     @property
     def sha256(self) -> str:

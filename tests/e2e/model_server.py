@@ -64,7 +64,15 @@ class Hold:
     then: Answer
 
 
-Answer = Say | Call | Hold
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The model calls several tools in one answer, and does `then` when all results have come back."""
+
+    calls: tuple[Call, ...]
+    then: Answer
+
+
+Answer = Say | Call | Calls | Hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +189,8 @@ class ModelServer:
         self._requests: list[Request] = []
         self._arrived = threading.Condition()
         self._ids = itertools.count(1)
+        #: Requests that no real API takes: a call without its result, or a result without its call.
+        self.refused: list[Request] = []
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._http.daemon_threads = True
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -243,6 +253,8 @@ class ModelServer:
             return Say(f"Noted: {prompt[:60]}")
         if isinstance(answer, Call) and not answer.server and answer.tool not in request.tools:
             return answer.then
+        if isinstance(answer, Calls) and len(request.our_results) >= len(answer.calls):
+            return answer.then
         for result in request.our_results:
             if isinstance(answer, Call) and result.tool == answer.tool:
                 answer = answer.then
@@ -267,6 +279,14 @@ class ModelServer:
                     self._send(200, "application/json", b'{"input_tokens": 100}')
                 elif path.endswith(("/messages", "/responses")):
                     request = Request(path, body, dict(self.headers.items()))
+                    if alone := unpaired(request):
+                        error = {
+                            "type": "invalid_request_error",
+                            "message": f"calls and results that are alone: {alone}",
+                        }
+                        self._send(400, "application/json", json.dumps({"type": "error", "error": error}).encode())
+                        server.refused.append(request)
+                        return
                     answer, number = server._record(request), next(server._ids)
                     while isinstance(answer, Hold):
                         answer.until.wait()
@@ -297,6 +317,24 @@ class ModelServer:
         return Handler
 
 
+def unpaired(request: Request) -> list[str]:
+    """The calls and results of a request that are alone. The one API wants each result in the message after its call."""
+    if request.protocol == "codex":
+        calls = {
+            item["call_id"] for item in request.items if item.get("type", "").endswith("_call") and "call_id" in item
+        }
+        results = {item["call_id"] for item in request.items if item.get("type", "").endswith("_call_output")}
+        return sorted(calls ^ results)
+    alone: set[str] = set()
+    asked: set[str] = set()
+    for message in request.items:
+        content = message["content"] if isinstance(message["content"], list) else []
+        answered = {block["tool_use_id"] for block in content if block.get("type") == "tool_result"}
+        alone |= answered ^ asked
+        asked = {block["id"] for block in content if block.get("type") == "tool_use"}
+    return sorted(alone | asked)
+
+
 def _texts(content: Any) -> list[str]:
     if isinstance(content, str):
         return [content]
@@ -305,27 +343,30 @@ def _texts(content: Any) -> list[str]:
 
 def _messages_events(request: Request, answer: Answer, number: int) -> Iterator[Json]:
     """One assistant message of the Anthropic messages API."""
-    if isinstance(answer, Say):
-        block: Json = {"type": "text", "text": ""}
-        delta: Json = {"type": "text_delta", "text": answer.text}
-    else:
-        name = f"mcp__{answer.server}__{answer.tool}" if answer.server else answer.tool
-        arguments = answer.arguments
-        if answer.server and name not in request.tools and WAIT in request.tools:
-            name, arguments = WAIT, {"servers": [answer.server]}
-        block = {"type": "tool_use", "id": f"toolu_{number:024d}", "name": name, "input": {}}
-        delta = {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
     message: Json = {"id": f"msg_{number:024d}", "type": "message", "role": "assistant", "content": []}
     message |= {"model": request.body.get("model", ""), "stop_reason": None, "stop_sequence": None}
     message["usage"] = {"input_tokens": 100, "output_tokens": 1}
     yield {"type": "message_start", "message": message}
-    yield {"type": "content_block_start", "index": 0, "content_block": block}
-    yield {"type": "content_block_delta", "index": 0, "delta": delta}
-    yield {"type": "content_block_stop", "index": 0}
+    for index, part in enumerate(answer.calls if isinstance(answer, Calls) else (answer,)):
+        block, delta = _content_block(request, part, f"toolu_{number:020d}{index:04d}")
+        yield {"type": "content_block_start", "index": index, "content_block": block}
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
     reason = "end_turn" if isinstance(answer, Say) else "tool_use"
     ending = {"stop_reason": reason, "stop_sequence": None}
     yield {"type": "message_delta", "delta": ending, "usage": {"output_tokens": 20}}
     yield {"type": "message_stop"}
+
+
+def _content_block(request: Request, part: Say | Call, identity: str) -> tuple[Json, Json]:
+    """One block of a message as it begins, and what it is then filled with."""
+    if isinstance(part, Say):
+        return {"type": "text", "text": ""}, {"type": "text_delta", "text": part.text}
+    name, arguments = f"mcp__{part.server}__{part.tool}" if part.server else part.tool, part.arguments
+    if part.server and name not in request.tools and WAIT in request.tools:
+        name, arguments = WAIT, {"servers": [part.server]}
+    block = {"type": "tool_use", "id": identity, "name": name, "input": {}}
+    return block, {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
 
 
 def _whole_message(events: list[Json]) -> Json:
@@ -343,28 +384,40 @@ def _responses_events(request: Request, answer: Answer, number: int) -> Iterator
     """One answer of the OpenAI responses API."""
     response: Json = {"id": f"resp_{number}", "object": "response", "status": "in_progress", "output": []}
     yield {"type": "response.created", "response": response}
-    if isinstance(answer, Say):
-        part = {"type": "output_text", "text": answer.text, "annotations": []}
-        item: Json = {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed"}
-        yield {"type": "response.output_item.added", "output_index": 0, "item": item | {"content": []}}
-        where = {"item_id": item["id"], "output_index": 0, "content_index": 0}
-        yield {"type": "response.output_text.delta", "delta": answer.text, **where}
-        item["content"] = [part]
-    else:
-        item = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}"}
-        item |= _codex_name(request, answer) | {"arguments": json.dumps(answer.arguments)}
-        yield {"type": "response.output_item.added", "output_index": 0, "item": item}
-    yield {"type": "response.output_item.done", "output_index": 0, "item": item}
+    output = []
+    for index, part in enumerate(answer.calls if isinstance(answer, Calls) else (answer,)):
+        item = _output_item(request, part, f"{number}" if not index else f"{number}_{index}")
+        yield {
+            "type": "response.output_item.added",
+            "output_index": index,
+            "item": item | {"content": []} if isinstance(part, Say) else item,
+        }
+        if isinstance(part, Say):
+            where = {"item_id": item["id"], "output_index": index, "content_index": 0}
+            yield {"type": "response.output_text.delta", "delta": part.text, **where}
+        yield {"type": "response.output_item.done", "output_index": index, "item": item}
+        output.append(item)
     usage: Json = {"input_tokens": 100, "output_tokens": 20, "total_tokens": 120}
     usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
     yield {
         "type": "response.completed",
-        "response": response | {"status": "completed", "output": [item], "usage": usage},
+        "response": response | {"status": "completed", "output": output, "usage": usage},
     }
+
+
+def _output_item(request: Request, part: Say | Call, number: str) -> Json:
+    """One item of an answer, complete."""
+    if isinstance(part, Say):
+        text = {"type": "output_text", "text": part.text, "annotations": []}
+        return {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": [text]}
+    item: Json = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}"}
+    return item | _codex_name(request, part) | {"arguments": json.dumps(part.arguments)}
 
 
 def _codex_name(request: Request, call: Call) -> Json:
     """The tool as this request offers it: in a namespace of its server, or flat with the server's name in front."""
+    if not call.server:
+        return {"name": call.tool}
     for tool in request.body.get("tools") or []:
         for part in tool.get("tools") or []:
             if part["name"] == call.tool and _plain(call.server) in _plain(tool["name"]):

@@ -1,0 +1,260 @@
+"""``excise list``, ``cut``, ``verify``, ``rollback`` and ``suggest``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.search import JsonOption
+from smart_fork.errors import Usage
+
+app = typer.Typer(help="Cut turns out of a transcript that its agent can still resume.", no_args_is_help=True)
+
+
+class ToolChoice(StrEnum):
+    """Whose transcript it is."""
+
+    auto = "auto"
+    claude = "claude"
+    codex = "codex"
+    cursor = "cursor"
+
+
+SessionArgument = Annotated[
+    str | None, typer.Argument(help="A session id, 8 or more characters of it, or a path; Claude's newest by default.")
+]
+SessionOption = Annotated[str | None, typer.Option("--session", help="The same as an option.")]
+ToolOption = Annotated[ToolChoice, typer.Option("--tool", help="Whose transcript it is, where it is not seen.")]
+ComposerOption = Annotated[str, typer.Option("--composer", help="Which of Cursor's conversations.")]
+
+
+@app.command("list")
+def list_turns(  # noqa: PLR0917 - typer's way
+    session: SessionArgument = None,
+    reference: SessionOption = None,
+    everything: Annotated[bool, typer.Option("--all", help="Lines of bookkeeping too.")] = False,
+    composers: Annotated[bool, typer.Option("--composers", help="Cursor's conversations instead.")] = False,
+    tool: ToolOption = ToolChoice.auto,
+    composer: ComposerOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Number the turns of a transcript. Nothing is changed."""
+    from smart_fork.excise.cursor import composers as conversations
+    from smart_fork.excise.cursor import default_cursor_path
+    from smart_fork.excise.listing import listed
+    from smart_fork.excise.loading import load_with_tool, located
+
+    wanted = reference or session
+    if tool is ToolChoice.cursor and not wanted:
+        wanted = str(default_cursor_path())
+    path = located(wanted)
+    if composers:
+        found = conversations(path)
+        if as_json:
+            print_json({"path": str(path), "composers": [{"id": name, "bubbles": count} for name, count in found]})
+        else:
+            for name, count in found:
+                out.print(plain(f"{name}  {count} bubbles"))
+        return
+    loaded = load_with_tool(tool.value, path, composer)
+    if as_json:
+        print_json(listed(loaded))
+        return
+    say(f"{loaded.tool} {loaded.session_id} · {len(loaded.turns)} turns, about {loaded.tokens} tokens")
+    for number, turn in enumerate(loaded.turns, start=1):
+        if everything or turn.role != "system":
+            mark = "^" if turn.inherited else " "
+            out.print(plain(f"{number:5}{mark} {turn.role:<9} {turn.token_est:>7}  {turn.preview}"))
+
+
+@app.command("cut")
+def cut(  # noqa: PLR0917 - typer's way
+    turns: Annotated[str | None, typer.Argument(help="Turns as `list` numbers them: 5-7,9.")] = None,
+    session: SessionArgument = None,
+    reference: SessionOption = None,
+    ids: Annotated[list[str] | None, typer.Option("--id", help="A turn by its id; may be given again.")] = None,
+    secrets: Annotated[
+        bool, typer.Option("--secrets", help="Mask secrets instead; all, or in the turns named.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Cut against warnings.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    verbatim: Annotated[
+        bool, typer.Option("--no-relink", help="Leave the parents in other lines as they are.")
+    ] = False,
+    alone: Annotated[bool, typer.Option("--no-follow", help="Leave copies, branches and the index alone.")] = False,
+    branch: Annotated[bool, typer.Option("--branch", help="Leave it as it is, write a copy without them.")] = False,
+    tool: ToolOption = ToolChoice.auto,
+    composer: ComposerOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Cut turns, and what cannot stand without them. A snapshot of before is kept."""
+    from smart_fork.excise.cutting import Request
+    from smart_fork.excise.cutting import cut as cut_out
+
+    if (ids or secrets) and turns is not None and session is None and reference is None and not _is_range(turns):
+        turns, session = None, turns  # with --id or --secrets the only word is the session
+    if branch and not dry_run:
+        _branch(reference or session, turns or "", ids or (), force=force, as_json=as_json)
+        return
+    wanted = Request(
+        reference or session, turns or "", tuple(ids or ()), secrets=secrets, force=force, dry_run=dry_run,
+        relink=not verbatim, follow=not alone, tool=tool.value, composer=composer,
+    )  # fmt: skip
+    outcome = cut_out(wanted, agree=lambda planned: yes or _agreed(planned, as_json=as_json))
+    if as_json:
+        print_json(outcome)
+    else:
+        _print_cut(outcome, summarised=not yes and not dry_run)
+    if dry_run and outcome["warnings"] and not force:
+        say("dependency warnings (re-run with --force to override)")
+        raise typer.Exit(1)
+    if outcome.get("aborted"):
+        raise typer.Exit(1)
+
+
+@app.command("verify")
+def verify(
+    session: SessionArgument = None,
+    reference: SessionOption = None,
+    tool: ToolOption = ToolChoice.auto,
+    as_json: JsonOption = False,
+) -> None:
+    """Look whether a transcript is whole and nothing of what was cut is found any more. Exit 1 where not."""
+    from smart_fork.excise.checking import check
+
+    found = check(reference or session, tool.value)
+    if as_json:
+        print_json(found)
+    else:
+        for one in [*found["dangling"], *found["broken_links"]]:
+            out.print(plain(f"{one['turn_id']}: {one['reason']}"))
+        if found["words_found"]:
+            out.print(plain(f"still found although cut: {', '.join(found['words_found'][:20])}"))
+        out.print(plain("whole" if found["ok"] else "not whole"))
+    if not found["ok"]:
+        raise typer.Exit(1)
+
+
+@app.command("rollback")
+def rollback(
+    snapshot: Annotated[str | None, typer.Argument(help="The id of a snapshot.")] = None,
+    listing: Annotated[bool, typer.Option("--list", help="List the snapshots, newest first.")] = False,
+    to: Annotated[Path | None, typer.Option("--to", help="Write it here instead.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Even where the session has gone on since.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Undo a cut, byte for byte. What is there now is kept as a snapshot."""
+    from smart_fork.excise import snapshots
+    from smart_fork.excise.undoing import rollback as roll_back
+
+    if not listing and snapshot is None:
+        raise Usage("Which snapshot?", "`smart-fork excise rollback --list` lists them.")
+    if listing:
+        found = snapshots.snapshots()
+        if as_json:
+            print_json({"snapshots": [{"id": one.id, "size": one.size, "path": str(one.path)} for one in found]})
+            return
+        for one in found:
+            out.print(plain(f"{one.id}  {one.size} bytes"))
+        if not found:
+            out.print(plain("(no snapshots)"))
+        return
+    outcome = roll_back(str(snapshot), to=to, force=force)
+    if as_json:
+        print_json(outcome)
+    else:
+        out.print(plain(f"Restored {outcome['path']} from {outcome['restored']}"))
+        if outcome["snapshot"]:
+            out.print(plain(f"Undo: smart-fork excise rollback {outcome['snapshot']}"))
+
+
+@app.command("suggest")
+def suggest(
+    session: SessionArgument = None,
+    reference: SessionOption = None,
+    tool: ToolOption = ToolChoice.auto,
+    as_json: JsonOption = False,
+) -> None:
+    """Propose what could be cut, why, and what it saves. Nothing is changed."""
+    from smart_fork.excise.suggesting import suggest as propose
+
+    found = propose(reference or session, tool.value)
+    if as_json:
+        print_json(found)
+        return
+    for one in found["suggestions"]:
+        out.print(plain(f"{one['range']:<12} {one['tokens']:>7} tokens  {one['kind']}: {one['reason']}"))
+        out.print(plain(f"             {one['command']}"))
+    if not found["suggestions"]:
+        out.print(plain("nothing to suggest"))
+
+
+def _branch(reference: str | None, turns: str, ids: Sequence[str], *, force: bool, as_json: bool) -> None:
+    from smart_fork.excise.branching import branch
+    from smart_fork.excise.cutting import report
+
+    if not reference:
+        raise Usage("Of which session?", "A branch is only made of a session that is named.")
+    made = branch(reference, turns, ids, force=force)
+    if as_json:
+        print_json(report(made.plan, dry_run=False) | {"new_session_id": made.session_id, "new_path": str(made.path)})
+        return
+    out.print(plain(f"{made.session_id} is {made.source_session_id} without {len(made.plan.removed)} turn(s)"))
+    out.print(plain(f"  {made.path}"))
+
+
+def _is_range(text: str) -> bool:
+    return bool(text) and all(character.isdigit() or character in "-, " for character in text)
+
+
+def _agreed(planned: Any, *, as_json: bool) -> bool:
+    """Whether the person says yes; nobody to ask is no."""
+    if as_json or not sys.stdin:
+        say("not asked: -y commits")
+        return False
+    from smart_fork.excise.cutting import report
+
+    _summarise(report(planned, dry_run=False))
+    sys.stderr.write("Commit? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _summarise(outcome: dict[str, Any]) -> None:
+    pulled = len(outcome["dependents"])
+    say(f"Will remove {len(outcome['removed'])} turn(s) (including {pulled} pulled in by tool-call dependency):")
+    dependents, repeated = set(outcome["dependents"]), set(outcome["repeated"])
+    for number, identity in zip(outcome["numbers"], dict.fromkeys(outcome["removed"]), strict=True):
+        note = " (dep)" if identity in dependents else " (repeats one)" if identity in repeated else ""
+        say(f"  {number} {identity}{note}")
+    for warning in outcome["warnings"]:
+        say(f"  warning: {warning['turn_id']} {warning['reason']}")
+    if outcome["masked"]:
+        say("Will mask: " + ", ".join(f"{count} {kind}" for kind, count in outcome["masked"].items()))
+    say(f"About {outcome['tokens_before']} tokens become {outcome['tokens_after']}.")
+
+
+def _print_cut(outcome: dict[str, Any], *, summarised: bool) -> None:
+    if not summarised:
+        _summarise(outcome)
+    if outcome.get("aborted"):
+        say("aborted")
+    elif not outcome["dry_run"]:
+        out.print(plain(f"Removed {len(outcome['removed'])} turn(s) of {outcome['session_id']}"))
+        if outcome["relinked"]:
+            out.print(plain(f"relinked: {', '.join(outcome['relinked'])}"))
+        if outcome["snapshot"]:
+            out.print(plain(f"Undo: smart-fork excise rollback {outcome['snapshot']}"))
+        for one in outcome.get("followed", ()):
+            out.print(plain(f"followed: {one['path']}"))
+        for one in outcome.get("left", ()):
+            say(f"not followed: {one['path']}: {one['reason']}")
+        for place in outcome.get("remains", ()):
+            say(f"can still be in: {place}")

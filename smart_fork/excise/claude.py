@@ -1,0 +1,192 @@
+"""Claude Code's sessions as they are cut."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from sys import intern
+from typing import Any
+
+from indexer.transcripts.model import Role
+from smart_fork.errors import NotFound
+from smart_fork.excise.lines import RawLine, head, opened, preview, raw_lines, tokens, with_sources
+from smart_fork.excise.model import Call, Result, Session, Turn
+
+#: Fields that name another record, and are linked anew where it goes (E-040).
+LINKS = ("parentUuid", "logicalParentUuid", "leafUuid")
+#: What a first line has of one; summaries and snapshots of files, which may come first, have the last two.
+_MARKS = ("uuid", "sessionId", "parentUuid", "leafUuid", "messageId")
+_NOTHING: dict[str, Any] = {}
+_ID = re.compile(r"[A-Za-z0-9-]{8,}")
+
+
+class ClaudeLoader:
+    """Reads ``<session-id>.jsonl``; every line is kept, none is sorted (E-011, E-024)."""
+
+    @staticmethod
+    def detect(path: Path) -> bool:
+        """Whether the first line that is not empty is a record of Claude Code (E-010)."""
+        if path.suffix.lower() != ".jsonl":
+            return False
+        record = first_record(path)
+        return "type" in record and any(key in record for key in _MARKS)
+
+    @staticmethod
+    def load(path: Path) -> Session:
+        """The session in `path`.
+
+        Raises:
+            NotFound: it is not there.
+            OSError: it cannot be read.
+        """
+        turns: list[Turn] = []
+        heads: dict[str, str] = {}
+        copies: dict[str, str] = {}
+        first_id = ""
+        try:
+            file, stamp = opened(path)
+        except FileNotFoundError as error:
+            raise NotFound(f"No such transcript: {path}") from error
+        with file:
+            for line in raw_lines(file, path):
+                record = _main(line)
+                first_id = first_id or next((str(one["sessionId"]) for one in line.objects if one.get("sessionId")), "")
+                turn = _turn(line, record)
+                turns.append(turn)
+                if turn.prompt:
+                    heads[turn.id] = head(_said(record))
+                elif copy := _repeated(record):
+                    copies[turn.id] = head(copy)
+        session_id = path.stem if _ID.fullmatch(path.stem) else first_id or path.stem
+        return Session("claude", path, session_id, with_sources(turns, heads, copies), stamp=stamp)
+
+
+def first_record(path: Path) -> dict[str, Any]:
+    """The first object of a file; empty where there is none, or no file (E-010)."""
+    try:
+        file, _ = opened(path)
+    except OSError:
+        return {}
+    with file:
+        line = next(raw_lines(file, path), None)
+    return line.objects[0] if line and line.objects else {}
+
+
+def _main(line: RawLine) -> dict[str, Any]:
+    """Of several records on one line the one that is conversation."""
+    return next((record for record in line.objects if record.get("uuid")), line.objects[0] if line.objects else {})
+
+
+def _turn(line: RawLine, record: dict[str, Any]) -> Turn:
+    identity = str(record["uuid"]) if isinstance(record.get("uuid"), str) else ""
+    blocks = [block for one in line.objects for block in _blocks(one)]
+    calls = tuple(
+        Call(intern(str(block.get("id") or "")), intern(str(block.get("name") or "")))
+        for block in blocks
+        if block.get("type") == "tool_use"
+    )
+    results = [block for block in blocks if block.get("type") == "tool_result"]
+    said = _said(record)
+    outputs = [_text(block.get("content")) for block in results]
+    size = len(said) + sum(map(len, outputs)) + sum(_size(block) for block in blocks)
+    turn_id = identity or f"line-{line.number}"
+    message = record.get("message")
+    return Turn(
+        id=turn_id,
+        parent_id=next((record[name] for name in LINKS if isinstance(record.get(name), str)), None),
+        links=tuple(one[name] for one in line.objects for name in LINKS if isinstance(one.get(name), str)),
+        role=_role(record, results, said),
+        timestamp=str(record.get("timestamp") or ""),
+        preview=preview(said or ("" if blocks else _note(record)), [call.name for call in calls], outputs),
+        token_est=tokens(size, len(calls)) if isinstance(message, dict) else 0,
+        tool_calls=calls,
+        tool_results=tuple(Result(intern(str(block.get("tool_use_id") or ""))) for block in results),
+        kept=line.place,
+        meta={"compacts": True} if record.get("isCompactSummary") is True else _NOTHING,
+        aliases=tuple(one["uuid"] for one in line.objects if isinstance(one.get("uuid"), str) and one is not record),
+        repeats=_keys_repeated(record) if not isinstance(message, dict) else _thought_for(message, blocks),
+        says=(f"turn:{turn_id}", *(f"call:{call.id}" for call in calls if call.id), *_part_of(message, blocks)),
+        key=identity,
+        prompt=_is_prompt(record, said, results),
+    )
+
+
+def _role(record: dict[str, Any], results: list[dict[str, Any]], said: str) -> Role:
+    message = record.get("message")
+    kind = (message.get("role") if isinstance(message, dict) else None) or record.get("type")
+    if results and not said:
+        return "tool"
+    return kind if kind in ("user", "assistant") else "system"
+
+
+def _is_prompt(record: dict[str, Any], said: str, results: list[dict[str, Any]]) -> bool:
+    typed = record.get("isMeta") is not True and record.get("isCompactSummary") is not True
+    sidechain = record.get("isSidechain") is True
+    return record.get("type") == "user" and bool(said.strip()) and not results and typed and not sidechain
+
+
+def _blocks(record: dict[str, Any]) -> list[dict[str, Any]]:
+    message = record.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def _said(record: dict[str, Any]) -> str:
+    message = record.get("message")
+    return _text(message.get("content")) if isinstance(message, dict) else ""
+
+
+def _text(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    texts = [block.get("text") for block in content if isinstance(block, dict) and block.get("type") == "text"]
+    return "\n\n".join(text for text in texts if isinstance(text, str))
+
+
+def _size(block: dict[str, Any]) -> int:
+    """About how long the arguments of a call are."""
+    arguments = block.get("input") if block.get("type") == "tool_use" else None
+    return len(str(arguments)) if arguments else 0
+
+
+def _note(record: dict[str, Any]) -> str:
+    """What a line of bookkeeping is, for a list."""
+    attachment = record.get("attachment")
+    kind = attachment.get("type") if isinstance(attachment, dict) else record.get("subtype")
+    words = (record.get("type"), kind, record.get("summary"), record.get("content"), record.get("lastPrompt"))
+    return " ".join(word for word in words if isinstance(word, str))
+
+
+def _repeated(record: dict[str, Any]) -> str:
+    """The prompt that a line of bookkeeping repeats."""
+    attachment = record.get("attachment")
+    queued = attachment.get("prompt") if isinstance(attachment, dict) else None
+    name = {"queue-operation": "content", "last-prompt": "lastPrompt"}.get(str(record.get("type")), "")
+    copy = record.get(name, queued)
+    return _text(copy)
+
+
+def _thought_for(message: dict[str, Any], blocks: list[dict[str, Any]]) -> tuple[str, ...]:
+    """A line of thinking alone belongs to the rest of its answer: without that no model takes it."""
+    return () if _part_of(message, blocks) or not message.get("id") else (f"part:{message['id']}",)
+
+
+def _part_of(message: object, blocks: list[dict[str, Any]]) -> tuple[str, ...]:
+    """The answer that a line says something of, and does not only think for."""
+    thinking = blocks and all(block.get("type") in ("thinking", "redacted_thinking") for block in blocks)
+    known = isinstance(message, dict) and message.get("id")
+    return (f"part:{known}",) if known and not thinking else ()
+
+
+def _keys_repeated(record: dict[str, Any]) -> tuple[str, ...]:
+    """Progress of a call, what hooks said of it, and the files as they were before a message."""
+    places = [record, record.get("attachment")]
+    named = [
+        place.get(name) for place in places if isinstance(place, dict) for name in ("toolUseID", "parentToolUseID")
+    ]
+    keys = [f"call:{one}" for one in named if isinstance(one, str)]
+    if isinstance(record.get("messageId"), str):
+        keys.append(f"turn:{record['messageId']}")
+    return tuple(keys)

@@ -1,0 +1,83 @@
+"""Which turns go together: pure functions over turns, for every agent (E-030…E-039)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+
+from smart_fork.excise.model import CutWarning, Turn
+
+
+def excise(turns: Sequence[Turn], to_cut: Collection[str]) -> list[Turn]:
+    """A new list without the turns of these ids; order and turns stay as they are. Unknown ids are ignored."""
+    gone = set(to_cut)
+    return [turn for turn in turns if turn.id not in gone]
+
+
+def closure(turns: Sequence[Turn], to_cut: Collection[str]) -> set[str]:
+    """`to_cut` and what must go with it: the results of calls that go, and so on."""
+    results: defaultdict[str, list[str]] = defaultdict(list)
+    for turn, _, owner in _pairs(turns):
+        results[owner.id].append(turn.id)
+    known = {turn.id for turn in turns}
+    waiting = [one for one in to_cut if one in known]
+    gone = set(waiting)
+    while waiting:
+        for dependent in results[waiting.pop()]:
+            if dependent not in gone:
+                gone.add(dependent)
+                waiting.append(dependent)
+    return gone
+
+
+def verify(turns: Sequence[Turn], to_cut: Collection[str]) -> list[CutWarning]:
+    """The results that would go while their call stays, by turn id (E-031, E-037, E-038)."""
+    gone = set(to_cut)
+    return sorted({
+        CutWarning(turn.id, f"holds the result of {call}, whose call stays in turn {owner.id}")
+        for turn, call, owner in _pairs(turns)
+        if turn.id in gone and owner.id not in gone
+    })  # fmt: skip
+
+
+def repeats(turns: Sequence[Turn], gone: Collection[str]) -> set[str]:
+    """The lines of bookkeeping that only repeat what goes, and nothing that stays."""
+    cut, staying = set[str](), set[str]()
+    for turn in turns:
+        (cut if turn.id in gone else staying).update(turn.says)
+    cut -= staying
+    return {turn.id for turn in turns if turn.id not in gone and not cut.isdisjoint(turn.repeats)}
+
+
+def dangling(turns: Sequence[Turn]) -> list[CutWarning]:
+    """The results without a call before them, and the calls without a result that are not at the end (E-041)."""
+    found = []
+    asked: set[str] = set()
+    for turn in turns:
+        unasked = [one.tool_use_id for one in turn.tool_results if one.tool_use_id and one.tool_use_id not in asked]
+        found += [CutWarning(turn.id, f"holds the result of {one}, which no turn before calls") for one in unasked]
+        asked.update(call.id for call in turn.tool_calls)
+    return sorted(set(found))
+
+
+def unanswered(turns: Sequence[Turn]) -> set[str]:
+    """The calls without a result."""
+    answered = {result.tool_use_id for turn in turns for result in turn.tool_results}
+    return {call.id for turn in turns for call in turn.tool_calls if call.id} - answered
+
+
+def _pairs(turns: Sequence[Turn]) -> Iterator[tuple[Turn, str, Turn]]:
+    """Each result's turn, the call's id and the turn of its call: the last before it, or else the first after it.
+
+    An id may be used twice (E-039). Empty ids join nothing (E-036).
+    """
+    first: dict[str, Turn] = {}
+    for turn in reversed(turns):
+        first.update((call.id, turn) for call in turn.tool_calls)
+    latest: dict[str, Turn] = {}
+    for turn in turns:
+        latest.update((call.id, turn) for call in turn.tool_calls)
+        for result in turn.tool_results:
+            owner = latest.get(result.tool_use_id) or first.get(result.tool_use_id)
+            if result.tool_use_id and owner is not None:
+                yield turn, result.tool_use_id, owner

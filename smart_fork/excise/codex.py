@@ -1,0 +1,237 @@
+"""Codex's rollouts as they are cut, those of forks with what they share with their parents."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from sys import intern
+from typing import IO, Any
+
+import orjson
+
+from indexer.transcripts.agents import adapter
+from indexer.transcripts.boilerplate import strip_boilerplate
+from indexer.transcripts.model import Role
+from smart_fork.errors import NotFound
+from smart_fork.excise.claude import first_record
+from smart_fork.excise.lines import RawLine, head, opened, preview, raw_lines, tokens, with_sources
+from smart_fork.excise.model import Call, Result, Session, Turn
+
+#: Forks of forks are followed this far.
+MAX_FORK_DEPTH = 64
+CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
+OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
+#: Records that stay when what they repeat goes, without that.
+_KINDS: dict[str, dict[str, Any]] = {
+    "task_complete": {"repeating": True},
+    "compacted": {"repeating": True, "compacts": True},
+}
+_NOTHING: dict[str, Any] = {}
+_FILE_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
+
+
+class CodexLoader:
+    """Reads ``rollout-….jsonl`` (E-005). What a fork inherited comes first, marked as such."""
+
+    @staticmethod
+    def detect(path: Path) -> bool:
+        """Whether the first record is a header of Codex, in an envelope or without."""
+        if path.suffix.lower() != ".jsonl":
+            return False
+        record = first_record(path)
+        enveloped = record.get("type") == "session_meta" and isinstance(record.get("payload"), dict)
+        return enveloped or ("type" not in record and {"id", "timestamp"} <= record.keys())
+
+    @staticmethod
+    def load(path: Path) -> Session:
+        """The session in `path`.
+
+        Raises:
+            NotFound: it, or the session that it was forked from, is not there.
+            OSError: it cannot be read.
+        """
+        try:
+            file, stamp = opened(path)
+        except FileNotFoundError as error:
+            raise NotFound(f"No such transcript: {path}") from error
+        reading = _Reading()
+        with file:
+            base = reading.read(file, path, None, ())
+        turns = with_sources(reading.turns, reading.heads, reading.copies)
+        named = _FILE_ID.search(path.stem)
+        session_id = named[0] if named else reading.first_id or path.stem
+        return Session("codex", path, session_id, turns, stamp=stamp, padded=reading.numbered, base=base)
+
+
+class _Reading:
+    """What is collected of a rollout and of those that it was forked from."""
+
+    def __init__(self) -> None:
+        self.turns: list[Turn] = []
+        self.heads: dict[str, str] = {}
+        self.copies: dict[str, str] = {}
+        self.first_id = ""
+        self.numbered = False
+        self._thoughts: list[int] = []
+
+    def read(self, file: IO[bytes], path: Path, end: int | None, below: tuple[Path, ...]) -> str:
+        """Collect what stands before record `end`; gives the id of the session that it is a fork of."""
+        base = ""
+        for first, line in _marked(raw_lines(file, path)):
+            record = line.objects[0] if line.objects else {}
+            number = record.get("ordinal")
+            if end is not None and (number if isinstance(number, int) else line.number) >= end:
+                break
+            if first:
+                base = self._inherit(record, path, below)
+            if not below:
+                self.first_id = self.first_id or str(_payload(record)[1].get("id") or "")
+                self.numbered = self.numbered or isinstance(number, int)
+            self._add(line, record, inherited=bool(below))
+        return base
+
+    def _inherit(self, record: dict[str, Any], path: Path, below: tuple[Path, ...]) -> str:
+        base = _payload(record)[1].get("history_base")
+        if not isinstance(base, dict):
+            return ""
+        parent = str(base.get("thread_id"))
+        above = next(iter(adapter("codex").locate(parent)), None)
+        if above is None or above in below or len(below) >= MAX_FORK_DEPTH:
+            raise NotFound(f"The session that this one was forked from is gone: {parent}")
+        end = base.get("end_ordinal_exclusive")
+        file, _ = opened(above)
+        with file:
+            self.read(file, above, end if isinstance(end, int) else 0, (*below, path))
+        return parent
+
+    def _add(self, line: RawLine, record: dict[str, Any], *, inherited: bool) -> None:
+        kind, payload = _payload(record)
+        turn = _turn(line, record, kind, payload, inherited=inherited)
+        self.turns.append(turn)
+        if payload.get("type") == "reasoning":
+            self._thoughts.append(len(self.turns) - 1)
+        elif turn.role == "assistant":  # what the model thought before it goes with it: no API takes it alone
+            for index in self._thoughts:
+                self.turns[index] = replace(self.turns[index], repeats=(f"turn:{turn.id}",))
+            self._thoughts.clear()
+        if turn.role in ("user", "assistant") and not turn.tool_calls:
+            self.heads[turn.id] = head(strip_boilerplate(_text(payload.get("content"))))
+        elif copy := _repeated(kind, payload):
+            self.copies[turn.id] = head(strip_boilerplate(copy))
+
+
+def rewritten(record: dict[str, Any], gone: frozenset[str]) -> bool:
+    """Take what begins as something in `gone` out of a record that repeats it and must stay. Whether there was any.
+
+    The end of a turn repeats its last answer; a compaction repeats what the person said, and is what the model gets.
+    """
+    kind, payload = _payload(record)
+    if payload.get("type") == "task_complete" and head(str(payload.get("last_agent_message") or "")) in gone:
+        payload["last_agent_message"] = None
+        return True
+    history = payload.get("replacement_history") if kind == "compacted" else None
+    if not isinstance(history, list):
+        return False
+    kept = [item for item in history if head(_text(item.get("content") if isinstance(item, dict) else "")) not in gone]
+    payload["replacement_history"] = kept
+    return len(kept) < len(history)
+
+
+def text_of(record: dict[str, Any]) -> str:
+    """What a message says."""
+    return _text(_payload(record)[1].get("content"))
+
+
+def _marked(lines: Iterator[RawLine]) -> Iterator[tuple[bool, RawLine]]:
+    first = True
+    for line in lines:
+        yield first, line
+        first = False
+
+
+def _payload(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The kind of a record and what it says; the oldest rollouts have no envelope."""
+    payload = record.get("payload")
+    if isinstance(payload, dict):
+        return str(record.get("type")), payload
+    return ("response_item" if isinstance(record.get("type"), str) else "session_meta"), record
+
+
+def _turn(line: RawLine, record: dict[str, Any], kind: str, payload: dict[str, Any], *, inherited: bool) -> Turn:
+    number = record.get("ordinal")
+    turn_id = str(number if isinstance(number, int) else line.number) if record else f"line-{line.number}"
+    item = str(payload.get("type")) if kind == "response_item" else ""
+    call_id = intern(str(payload.get("call_id") or payload.get("id") or ""))
+    said = _text(payload.get("content")) if item == "message" else ""
+    output = _output(payload.get("output")) if item in OUTPUTS else ""
+    arguments = str(payload.get("arguments") or payload.get("input") or payload.get("action") or "")
+    calls = (Call(call_id, intern(str(payload.get("name") or item))),) if item in CALLS else ()
+    size = len(said) + len(output) + (len(arguments) if calls else 0)
+    says = [f"turn:{turn_id}", *(f"call:{call.id}" for call in calls if call.id)]
+    if isinstance(payload.get("id"), str) and item:
+        says.append(f"item:{payload['id']}")
+    role = _role(item, payload)
+    return Turn(
+        id=turn_id,
+        role=role,
+        timestamp=str(record.get("timestamp") or ""),
+        preview=preview(said or _note(kind, payload, item), [call.name for call in calls], [output] if output else []),
+        token_est=tokens(size, len(calls)),
+        tool_calls=calls,
+        tool_results=(Result(call_id),) if item in OUTPUTS else (),
+        kept=line.place,
+        meta=_KINDS.get(str(kind if kind == "compacted" else payload.get("type")), _NOTHING),
+        repeats=_keys_repeated(payload) if kind == "event_msg" else (),
+        says=tuple(says),
+        key=hashlib.blake2b(orjson.dumps(payload), digest_size=16).hexdigest() if item else "",
+        prompt=role == "user" and bool(strip_boilerplate(said)),
+        inherited=inherited,
+    )
+
+
+def _role(item: str, payload: dict[str, Any]) -> Role:
+    if item == "message":
+        role = payload.get("role")
+        return role if role in ("user", "assistant") else "system"
+    if item in CALLS or item in ("reasoning", "web_search_call"):
+        return "assistant"
+    return "tool" if item in OUTPUTS else "system"
+
+
+def _note(kind: str, payload: dict[str, Any], item: str) -> str:
+    said = item or " ".join(word for word in (kind, payload.get("type")) if isinstance(word, str))
+    return f"[{said}]"
+
+
+def _repeated(kind: str, payload: dict[str, Any]) -> str:
+    """What an event says that a message has said."""
+    if kind != "event_msg" or payload.get("type") not in ("user_message", "agent_message", "item_completed"):
+        return ""
+    item = payload.get("item")
+    if isinstance(item, dict):
+        return _text(item.get("content")) or str(item.get("text") or "")
+    said = payload.get("message") or payload.get("text")
+    return said if isinstance(said, str) else ""
+
+
+def _keys_repeated(payload: dict[str, Any]) -> tuple[str, ...]:
+    """The call or item that an event reports."""
+    item = payload.get("item")
+    named = [payload.get("call_id"), payload.get("callId"), item.get("id") if isinstance(item, dict) else None]
+    return tuple(key for one in named if isinstance(one, str) for key in (f"call:{one}", f"item:{one}"))
+
+
+def _text(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    texts = [part.get("text") for part in content if isinstance(part, dict)]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _output(output: object) -> str:
+    return str(output.get("content") or "") if isinstance(output, dict) else _text(output)

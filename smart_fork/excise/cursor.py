@@ -1,0 +1,163 @@
+"""Cursor's conversations: out of its database, which is only ever read, or out of a side-car that we wrote."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from indexer.transcripts.model import Role, estimate_tokens
+from smart_fork.errors import NotFound, SmartForkError, Usage
+from smart_fork.excise.claude import first_record
+from smart_fork.excise.lines import opened, preview, raw_lines, stamp_of
+from smart_fork.excise.model import Call, Result, Session, Turn
+
+DATABASES = (".vscdb", ".sqlite")
+SIDE_CAR = ".excised.jsonl"
+_BUBBLES = "SELECT key, value FROM cursorDiskKV WHERE key LIKE 'bubbleId:%' ORDER BY rowid"
+
+
+class CursorLoader:
+    """Reads ``state.vscdb`` or ``….excised.jsonl`` (E-015)."""
+
+    @staticmethod
+    def detect(path: Path) -> bool:
+        """Whether it is a database by its name, or its first line is a bubble in our envelope."""
+        if path.suffix.lower() in DATABASES:
+            return path.is_file()
+        return {"composerId", "bubble"} <= first_record(path).keys()
+
+    @staticmethod
+    def load(path: Path, composer: str = "") -> Session:
+        """The conversation `composer`; the one with most bubbles, where none is named (E-017).
+
+        Raises:
+            NotFound: the file or that conversation is not there.
+            SmartForkError: the database cannot be read.
+        """
+        if path.suffix.lower() not in DATABASES:
+            return _load_side_car(path)
+        found = composers(path)
+        if not found or (composer and composer not in dict(found)):
+            known = ", ".join(name for name, _ in found)
+            raise NotFound(f"No such conversation in {path}: {composer}", f"There are: {known}" if known else "")
+        chosen = composer or found[0][0]
+        turns = []
+        for key, value in _rows(path):
+            parts = key.split(":")
+            if len(parts) < 3 or parts[1] != chosen:  # E-019
+                continue
+            bubble = _decoded(value)
+            if bubble is not None:
+                turns.append(_turn(parts[2], bubble, _envelope(chosen, bubble)))
+        return Session("cursor", path, chosen, tuple(turns), composer_id=chosen, stamp=stamp_of(path.stat()))
+
+
+def composers(path: Path) -> list[tuple[str, int]]:
+    """The conversations in a database and how many bubbles each has, most first, ties by id."""
+    counts = Counter(parts[1] for key, _ in _rows(path) if len(parts := key.split(":")) >= 3)
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def default_cursor_path() -> Path:
+    """Where Cursor keeps its conversations on this platform (E-023)."""
+    below = Path("Cursor/User/globalStorage/state.vscdb")
+    if platform.system() == "Darwin":
+        return Path.home() / "Library/Application Support" / below
+    if platform.system() == "Windows":
+        return Path(os.environ.get("APPDATA") or Path.home() / "AppData/Roaming") / below
+    return Path.home() / ".config" / below
+
+
+def side_car(path: Path) -> Path:
+    """The file that is really written for a source (E-051, E-053)."""
+    return path.with_name(path.name + SIDE_CAR) if path.suffix.lower() in DATABASES else path
+
+
+def _rows(path: Path) -> list[tuple[str, bytes]]:
+    if not path.is_file() or not path.stat().st_size:
+        raise NotFound(f"Cursor's database is empty or not there: {path}", "Close Cursor and try again.")
+    problem: Exception | None = None
+    for how in ("mode=ro", "mode=ro&immutable=1"):  # where Cursor has locked it, as it stands on the disk
+        try:
+            with closing(sqlite3.connect(f"{path.resolve().as_uri()}?{how}", uri=True, timeout=2)) as db:
+                return [(str(key), _bytes(value)) for key, value in db.execute(_BUBBLES)]
+        except sqlite3.Error as error:
+            problem = error
+    raise SmartForkError(f"Cursor's database cannot be read: {path}: {problem}", "Close Cursor and try again.")
+
+
+def _bytes(value: object) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+
+
+def _decoded(value: bytes) -> dict[str, Any] | None:
+    try:
+        bubble = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return None
+    return bubble if isinstance(bubble, dict) else None
+
+
+def _envelope(composer: str, bubble: dict[str, Any]) -> bytes:
+    return orjson.dumps({"composerId": composer, "bubble": bubble})  # no escaping of <>& (E-054)
+
+
+def _load_side_car(path: Path) -> Session:
+    try:
+        file, stamp = opened(path)
+    except FileNotFoundError as error:
+        raise NotFound(f"No such transcript: {path}") from error
+    turns = []
+    composer = ""
+    with file:
+        for line in raw_lines(file, path):
+            record = line.objects[0] if line.objects else {}
+            bubble = record.get("bubble")
+            composer = composer or str(record.get("composerId") or "")
+            if isinstance(bubble, dict):
+                turns.append(_turn(str(bubble.get("bubbleId") or f"line-{line.number}"), bubble, line.place))
+            else:
+                turns.append(Turn(f"line-{line.number}", kept=line.place))
+    if not composer:
+        raise Usage(f"No conversation of Cursor in {path}")
+    return Session("cursor", path, composer, tuple(turns), composer_id=composer, stamp=stamp)
+
+
+def _turn(identity: str, bubble: dict[str, Any], kept: Any) -> Turn:
+    """One bubble (E-018)."""
+    said = next(
+        (bubble[name] for name in ("text", "richtext") if isinstance(bubble.get(name), str) and bubble[name]), ""
+    )
+    calls = tuple(
+        Call(str(one.get("toolCallId") or one.get("id") or ""), str(one.get("name") or one.get("toolName") or ""))
+        for one in _dicts(bubble.get("toolFormers") or bubble.get("toolFormerData"))
+    )
+    results = [str(one.get("toolCallId") or "") for one in _dicts(bubble.get("toolResults"))]
+    role: Role = "user" if bubble.get("type") == 1 else "tool" if results and not said else "assistant"
+    counted = bubble.get("tokenCount")
+    known = counted if isinstance(counted, int) and counted > 0 else 0
+    return Turn(
+        id=identity,
+        role=role,
+        timestamp=str(bubble.get("createdAt") or bubble.get("timestamp") or ""),
+        preview=preview(said, [call.name for call in calls], ["" for _ in results]),
+        token_est=known or estimate_tokens(said, len(calls)),
+        tool_calls=calls,
+        tool_results=tuple(Result(one) for one in results),
+        kept=kept,
+        says=(f"turn:{identity}",),
+        key=identity,
+        prompt=role == "user" and bool(said.strip()),
+    )
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    values = value if isinstance(value, list) else [value]
+    return [one for one in values if isinstance(one, dict)]

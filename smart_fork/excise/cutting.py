@@ -1,0 +1,196 @@
+"""Cutting a transcript: what the command line and the server offer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from smart_fork.errors import ForkRefused, SmartForkError, Usage
+from smart_fork.excise import following, snapshots
+from smart_fork.excise.disk import DISK, Disk
+from smart_fork.excise.loading import load_with_tool, located
+from smart_fork.excise.masking import masked
+from smart_fork.excise.model import Session
+from smart_fork.excise.plan import Plan, plan, refuse
+from smart_fork.excise.ranges import chosen
+from smart_fork.excise.running import nobody_writing, writer_of
+from smart_fork.excise.writing import write_lines, written_path
+
+#: Asked between what would be done and doing it; whoever answers no has nothing written.
+Agree = Callable[[Plan], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be cut. `follow` is whether copies, branches and the index follow."""
+
+    reference: str | None = None
+    turns: str = ""
+    ids: Sequence[str] = ()
+    secrets: bool = False
+    force: bool = False
+    dry_run: bool = False
+    relink: bool = True
+    follow: bool = True
+    tool: str = "auto"
+    composer: str = ""
+    command: str = "cut"
+
+
+def cut(
+    request: Request, *, agree: Agree = lambda _plan: True, disk: Disk = DISK, now: datetime | None = None
+) -> dict[str, Any]:
+    """Cut turns out of a transcript, or mask the secrets in it; what else holds them follows.
+
+    Raises:
+        Usage: something in the request is not acceptable.
+        NotFound: there is no such transcript.
+        Refused: a warning or a problem, and it was not insisted on.
+        ForkRefused: the session is running, has changed meanwhile, or the turns are another one's.
+        OSError: nothing was written.
+    """
+    path = located(request.reference)
+    session = load_with_tool(request.tool, path, request.composer)
+    planned = _planned(session, request)
+    outcome = report(planned, dry_run=request.dry_run)
+    if request.dry_run:
+        return outcome
+    if not request.force:
+        refuse(planned)
+    _refuse_inherited(planned)
+    if not planned.changes:
+        return outcome
+    if not agree(planned):
+        return outcome | {"aborted": True}
+    moment = now or datetime.now(UTC)
+    followers = following.copies(session) if request.follow else []
+    outcome["snapshot"] = _write(planned, request.command, disk, moment)
+    written = [written_path(session)]
+    outcome["followed"] = []
+    outcome["left"] = []
+    keys = {turn.key for turn in planned.removed if turn.key}
+    for copy in followers:
+        _follow(session, copy, keys, request, outcome, disk, moment)
+    if request.follow:
+        written += [Path(one["path"]) for one in outcome["followed"]]
+        outcome["index"] = following.refresh([*written, session.source_path, *following.heirs(session)])
+    outcome["remains"] = remains(planned)
+    return outcome
+
+
+def report(planned: Plan, *, dry_run: bool) -> dict[str, Any]:
+    """A cut in words and figures (E-074)."""
+    session = planned.session
+    order = {turn.id: number for number, turn in reversed(list(enumerate(session.turns, start=1)))}
+    gone = [turn.id for turn in planned.removed]
+    return {
+        "session_id": session.session_id,
+        "tool": session.tool,
+        "path": str(session.source_path),
+        "dry_run": dry_run,
+        "removed": gone,
+        "seeds": [one for one in gone if one in planned.seeds],
+        "dependents": [one for one in gone if one in planned.dependents],
+        "repeated": [one for one in gone if one in planned.repeated],
+        "numbers": [order[one] for one in dict.fromkeys(gone)],
+        "warnings": [
+            *({"turn_id": one.turn_id, "reason": one.reason} for one in planned.warnings),
+            *({"turn_id": "", "reason": reason} for reason in planned.problems),
+        ],
+        "relinked": list(planned.relinked),
+        "masked": dict(planned.masked),
+        "snapshot": None,
+        "tokens_before": session.tokens,
+        "tokens_after": planned.tokens_after,
+    }
+
+
+def remains(planned: Plan) -> list[str]:
+    """Where what was cut can still be, that is not ours to change."""
+    session = planned.session
+    beside = session.source_path.with_suffix("") / "tool-results"
+    calls = [call.id for turn in planned.removed for call in turn.tool_calls if call.id.isidentifier()]
+    found = [str(path) for call in calls if (path := beside / f"{call}.txt").is_file()]
+    home = following.home_of(session.tool)
+    if home is not None:
+        names = ["history.jsonl"] if any(turn.prompt for turn in planned.removed) or planned.masked else []
+        found += [str(home / name) for name in names if (home / name).is_file()]
+        found += sorted(map(str, home.glob("thread_history_*.sqlite")))
+    changed = [*planned.edits, *(at for at, turn in enumerate(session.turns) if turn.id in planned.gone)]
+    after = session.turns[min(changed) :]
+    compacted = [turn.id for turn in after if turn.meta.get("compacts") and turn.id not in planned.gone]
+    found += [f"turn {one}, a summary of what was before it" for one in compacted]
+    return found
+
+
+def _planned(session: Session, request: Request) -> Plan:
+    named = bool(request.turns or request.ids)
+    if not named and not request.secrets:
+        raise Usage("nothing to cut was named", "Give a range such as 5-7,9, or --id, or --secrets.")
+    ids = chosen(session.turns, request.turns, request.ids) if named else set()
+    if not request.secrets:
+        planned = plan(session, ids, relink=request.relink)
+        first = min((int(turn.id) for turn in planned.removed if turn.id.isdigit()), default=0)
+        heirs = following.heirs(session, first) if session.padded and planned.changes else []
+        return replace(planned, problems=(*planned.problems, *_shared(heirs)))
+    return masked(session, (), ids if named else None, relink=request.relink)
+
+
+def _shared(heirs: Sequence[Path]) -> list[str]:
+    if not heirs:
+        return []
+    names = ", ".join(path.stem[-36:] for path in heirs)
+    return [f"{len(heirs)} forks read these turns from this file and lose them as well: {names}"]
+
+
+def _refuse_inherited(planned: Plan) -> None:
+    inherited = [turn.id for turn in planned.removed if turn.inherited]
+    if inherited:
+        raise ForkRefused(
+            f"{len(inherited)} of these turns stand in the session that it was forked from: {planned.session.base}",
+            "Cut a copy instead: --branch writes one with a session id of its own; or cut them there.",
+        )
+
+
+def _write(planned: Plan, command: str, disk: Disk, now: datetime) -> str | None:
+    session = planned.session
+    target = written_path(session)
+    gone = {position for position, turn in enumerate(session.turns) if turn.id in planned.gone}
+    with nobody_writing(session):
+        snapshot = snapshots.take(target, session.session_id, now, disk=disk)
+        write_lines(session, gone, planned.edits, disk=disk)
+    seeds = [turn.id for turn in planned.removed if turn.id in planned.seeds]
+    removed = [turn.id for turn in planned.removed]
+    snapshots.note(session, command, snapshot, target, now, removed=removed, seeds=seeds)
+    with suppress(OSError):
+        snapshots.prune(now)
+    return snapshot.id if snapshot else None
+
+
+def _follow(  # noqa: PLR0917 - what a cut is made of
+    session: Session, copy: Path, keys: set[str], request: Request, outcome: dict[str, Any], disk: Disk, now: datetime
+) -> None:
+    """The same cut in a copy or branch: what it cannot be made in is named."""
+    other = following.load_copy(session, copy)
+    if other is None:
+        outcome["left"].append({"path": str(copy), "reason": "cannot be read"})
+        return
+    same = following.matching(other, keys)
+    planned = masked(other, same, None) if request.secrets else plan(other, same)
+    if not planned.changes:
+        return
+    if who := writer_of(other):
+        outcome["left"].append({"path": str(copy), "reason": f"it is running: {who}"})
+        return
+    try:
+        snapshot = _write(planned, f"{request.command} (followed {session.session_id})", disk, now)
+    except (SmartForkError, OSError) as error:
+        outcome["left"].append({"path": str(copy), "reason": str(error)})
+        return
+    outcome["followed"].append({
+        "session_id": other.session_id, "path": str(copy), "removed": len(planned.removed), "snapshot": snapshot,
+    })  # fmt: skip

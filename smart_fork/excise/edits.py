@@ -1,0 +1,151 @@
+"""How lines that stay are rewritten: as little as possible, and everything else verbatim."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import orjson
+
+from indexer.transcripts.boilerplate import strip_boilerplate
+from indexer.transcripts.lines import decode_line
+from smart_fork.excise import codex
+from smart_fork.excise.claude import LINKS
+from smart_fork.excise.lines import head
+from smart_fork.excise.model import Session, Turn
+
+#: New bytes for lines that stay, by the turn's position: an id may be there twice.
+Edits = Mapping[int, bytes]
+
+
+def relinked(turns: Sequence[Turn], gone: Collection[str]) -> dict[int, bytes]:
+    """Lines of Claude Code that name a record that goes, naming the nearest that stays before it (E-040).
+
+    Without that its walk from the leaf ends there, and everything before is lost.
+    """
+    tree = _Tree(turns, gone)
+    edits = {}
+    for position, turn in enumerate(turns):
+        if turn.id not in gone and any(name in tree.cut for name in turn.links):
+            edits[position] = _with(turn.raw, partial(_link, tree=tree, position=position))
+    return edits
+
+
+class _Tree:
+    """Who stands before whom, and which turns are parts of one answer: its calls, and their results.
+
+    Parallel calls branch the tree, and the walk goes past one result only. What is left of an answer on another branch
+    would be lost with the branch that goes, so the walk is led there.
+    """
+
+    def __init__(self, turns: Sequence[Turn], gone: Collection[str]) -> None:
+        self.turns = turns
+        self.parents = {name: turn.parent_id for turn in turns for name in (turn.id, *turn.aliases)}
+        self.cut = {name for turn in turns if turn.id in gone for name in (turn.id, *turn.aliases)}
+        self._answers: dict[str, str] = {}
+        self._left: defaultdict[str, list[int]] = defaultdict(list)
+        if self.cut:
+            self._find_answers(gone)
+
+    def _find_answers(self, gone: Collection[str]) -> None:
+        parts = {turn.id: key for turn in self.turns for key in turn.says if key.startswith("part:")}
+        of_call = {call.id: parts[turn.id] for turn in self.turns if turn.id in parts for call in turn.tool_calls}
+        for position, turn in enumerate(self.turns):
+            named = (of_call.get(result.tool_use_id) for result in turn.tool_results)
+            answer = parts.get(turn.id) or next(filter(None, named), None)
+            if answer is None:
+                continue
+            if turn.id in gone:
+                self._answers[turn.id] = answer
+            else:
+                self._left[answer].append(position)
+
+    def nearest(self, name: str, position: int) -> str | None:
+        """What stays and is nearest before `name`, for the turn at `position`. A circle has none."""
+        seen: set[str] = set()
+        current: str | None = name
+        while current is not None and current in self.cut and current not in seen:
+            seen.add(current)
+            for mate in reversed(self._left.get(self._answers.get(current, ""), ())):
+                if mate < position and not self._leads(mate, position):
+                    return self.turns[mate].id
+            current = self.parents[current]
+        return None if current in seen else current
+
+    def _leads(self, start: int, end: int) -> bool:
+        """Whether the walk from one turn comes to another."""
+        current: str | None = self.turns[start].id
+        seen: set[str] = set()
+        while current is not None and current not in seen:
+            if current == self.turns[end].id:
+                return True
+            seen.add(current)
+            current = self.parents.get(current)
+        return False
+
+
+def without_repetitions(session: Session, gone: Collection[str]) -> dict[int, bytes]:
+    """Lines of Codex that must stay and repeat what goes, without that."""
+    if session.tool != "codex":
+        return {}
+    heads = set()
+    for turn in session.turns:
+        if turn.id in gone and turn.role in ("user", "assistant") and not turn.tool_calls:
+            said = codex.text_of(orjson.loads(turn.raw))
+            heads |= {head(said), head(strip_boilerplate(said))}
+    heads.discard("")
+    if not heads:
+        return {}
+    known = frozenset(heads)
+    edits = {}
+    for position, turn in enumerate(session.turns):
+        if turn.id in gone or turn.inherited or "repeating" not in turn.meta:
+            continue
+        raw = turn.raw
+        new = _with(raw, lambda record: codex.rewritten(record, known))
+        if new != raw:
+            edits[position] = new
+    return edits
+
+
+def _link(record: dict[str, Any], *, tree: _Tree, position: int) -> bool:
+    changed = False
+    for field in LINKS:
+        name = record.get(field)
+        if isinstance(name, str) and name in tree.cut:
+            record[field] = tree.nearest(name, position)
+            changed = True
+    return changed
+
+
+def _with(raw: bytes, change: Callable[[dict[str, Any]], bool]) -> bytes:
+    """The line with its objects changed: by exchanging the one value where that says the same, else written anew."""
+    done = []
+    touched = False
+    for source, record in decode_line(raw)[0]:
+        before = dict(record)
+        if not change(record):
+            done.append(source)
+            continue
+        touched = True
+        done.append(_exchanged(source.rstrip(b"\r\n"), before, record) or orjson.dumps(record))
+    return b" ".join(piece.rstrip(b"\r\n") for piece in done) if touched else raw
+
+
+def _exchanged(raw: bytes, before: Mapping[str, Any], after: Mapping[str, Any]) -> bytes | None:
+    """`raw` with the values of its changed fields exchanged in place; `None` where that is not the same."""
+    for field in LINKS:
+        if before.get(field) == after.get(field):
+            continue
+        new = orjson.dumps(after.get(field))
+        for gap in (b"", b" "):
+            old = orjson.dumps(field) + b":" + gap + orjson.dumps(before[field])
+            if old in raw:
+                raw = raw.replace(old, orjson.dumps(field) + b":" + gap + new, 1)
+                break
+    try:
+        return raw if orjson.loads(raw) == after else None
+    except orjson.JSONDecodeError:
+        return None

@@ -1,0 +1,190 @@
+"""What else holds what is cut: copies and branches of the session, and the index (exports, words, vectors)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from indexer.embedding import ModelUnavailableError
+from indexer.freshness import IndexBusyError, only_writer
+from indexer.markdown import export_path
+from indexer.paths import index_db, state_home
+from indexer.pipeline import VERSION, Report, embed_waiting, read_logs
+from indexer.project import Project, project_of
+from indexer.store.base import Document, Reading, SessionRow, Words
+from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.agents import adapter
+from indexer.transcripts.base import Checkpoint, LogFile
+from indexer.transcripts.model import Agent
+from indexer.transcripts.model import Session as Conversation
+from indexer.transcripts.state import count
+from smart_fork.errors import IndexUnavailable, SmartForkError
+from smart_fork.excise.claude import first_record
+from smart_fork.excise.codex import MAX_FORK_DEPTH
+from smart_fork.excise.loading import load_with_tool
+from smart_fork.excise.model import Session
+from smart_fork.opening import opened
+from smart_fork.registry import Registry
+
+log = logging.getLogger(__name__)
+
+#: How long the index is waited for, and vectors are made; what is left over is made by the next run.
+PATIENCE, EMBED_SECONDS = 30.0, 60.0
+
+
+def copies(session: Session) -> list[Path]:
+    """Other files with the same session in them, and those of the branches that we made of it."""
+    if session.tool not in ("claude", "codex"):
+        return []
+    agent: Agent = "claude" if session.tool == "claude" else "codex"
+    found = [*adapter(agent).locate(session.session_id)]
+    if (state_home() / "workers.db").exists():
+        with Registry() as registry:
+            found += [Path(copy.path) for copy in registry.staged_copies(session.session_id)]
+            ids = {one.session_id for one in registry.workers() if one.source_session_id == session.session_id}
+        found += [path for one in ids if one for path in adapter(agent).locate(one)]
+    found += [path for path in _branches(session) if path not in found]
+    own = session.source_path.resolve()
+    others = dict.fromkeys(path for path in found if path.is_file() and path.resolve() != own)
+    return list(others)
+
+
+def matching(session: Session, keys: set[str]) -> set[str]:
+    """The turns of a copy that are those records."""
+    return {turn.id for turn in session.own if turn.key and turn.key in keys}
+
+
+def heirs(session: Session, first: int = 0) -> list[Path]:
+    """The forks of a Codex session that read from its file, record `first` or later ones, and theirs."""
+    if session.tool != "codex":
+        return []
+    bases: dict[str, list[tuple[Path, int]]] = {}
+    for file in adapter("codex").discover():
+        payload = first_record(file.path).get("payload")
+        base = payload.get("history_base") if isinstance(payload, dict) else None
+        if isinstance(base, dict):
+            end = count(base.get("end_ordinal_exclusive"))
+            bases.setdefault(str(base.get("thread_id")), []).append((file.path, end))
+    found: list[Path] = []
+    waiting = [session.session_id]
+    for _ in range(MAX_FORK_DEPTH):
+        below = [path for one in waiting for path, end in bases.get(one, ()) if end > first and path not in found]
+        found += below
+        waiting = [adapter("codex").id_of(path) for path in below]
+    return found
+
+
+def load_copy(session: Session, path: Path) -> Session | None:
+    """The copy in `path`; nothing where it cannot be read."""
+    try:
+        return load_with_tool(session.tool, path)
+    except (SmartForkError, OSError) as error:
+        log.info("not followed: %s: %s", path, error)
+        return None
+
+
+def refresh(paths: Iterable[Path]) -> dict[str, Any]:
+    """Have the index read these logs again from their first byte: no export, chunk or vector has what was cut then."""
+    wanted = list(paths)
+    if not index_db().exists():
+        return {"updated": False, "note": "there is no index"}
+    try:
+        with only_writer(PATIENCE), opened() as store:
+            read = _read_again(store, wanted)
+        return {"updated": True, "read": read, "note": _embed()}
+    except (IndexBusyError, IndexUnavailable, OSError) as error:
+        return {"updated": False, "note": f"{error}: run `smart-fork index run`, it reads them again"}
+
+
+def _read_again(store: SqliteStore, paths: list[Path]) -> int:
+    there = {path.resolve() for path in paths}
+    seen = [location for location in store.seen() if Path(location).resolve() in there]
+    rows = {location: row for location in seen if (row := _row_of(store, location)) is not None}
+    store.forget_files(seen)
+    files = [file for location in seen if (file := _log_file(location)) is not None]
+    report = Report()
+    read_logs(store, files, report)
+    for file in files:
+        row = rows.get(file.location)
+        if row is not None and _unread(store, row):
+            _empty(store, row, file)
+    return len(files)
+
+
+def _row_of(store: SqliteStore, location: str) -> SessionRow | None:
+    agent: Agent = "codex" if Path(location).name.startswith("rollout-") else "claude"
+    return store.session(agent, adapter(agent).id_of(Path(location)))
+
+
+def _unread(store: SqliteStore, row: SessionRow) -> bool:
+    """Whether nothing of the session is read from any log any more."""
+    now = store.session(row.agent, row.session_id)
+    return now is not None and not now.path
+
+
+def _empty(store: SqliteStore, row: SessionRow, file: LogFile) -> None:
+    """Nobody asks anything in it any more: nothing of it may be found."""
+    rest = Conversation(row.agent, row.session_id, file.path, (), cwd=row.cwd, root_id=row.root_id)
+    project = project_of(row.repo_root) if row.repo_root else Project("", "", git=False)
+    document = Document(rest, project, row.resolved_cwd, (), Words("", "", "", "", ""))
+    nothing = Checkpoint(0, 0, "", b"")
+    store.save(Reading(file, VERSION, nothing), document)
+    store.save(Reading(file, VERSION, nothing, skipped="nobody asked anything"), None)
+    export_path(row.agent, row.session_id).unlink(missing_ok=True)
+
+
+def _log_file(location: str) -> LogFile | None:
+    try:
+        info = os.stat(location)  # noqa: PTH116 - as the listing gives it
+    except OSError:
+        return None
+    agent: Agent = "codex" if Path(location).name.startswith("rollout-") else "claude"
+    return LogFile(agent, location, info.st_size, info.st_mtime_ns, info.st_ino)
+
+
+def _embed() -> str:
+    """Vectors for what has moved together, where there were vectors."""
+    from indexer.models import configured_embedder
+
+    try:
+        with only_writer(PATIENCE, "embedding"), opened() as store:
+            if store.meta("model"):
+                embed_waiting(store, configured_embedder(), Report(), deadline=time.monotonic() + EMBED_SECONDS)
+    except (ModelUnavailableError, IndexBusyError) as error:
+        return f"vectors of what stays are made later: {error}"
+    return ""
+
+
+def _branches(session: Session) -> Iterator[Path]:
+    """The logs of its family that say, in our words, that they were copied from it."""
+    if not index_db().exists():
+        return
+    agent: Agent = "claude" if session.tool == "claude" else "codex"
+    try:
+        with opened() as store:
+            row = store.session(agent, session.session_id)
+            family = store.family(row.root_id) if row else []
+    except IndexUnavailable as error:
+        log.info("branches are not looked for: %s", error)
+        return
+    for one in family:
+        if one.path and one.parent_id == session.session_id and _is_ours(Path(one.path)):
+            yield Path(one.path)
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether we wrote it: Claude's forks say nothing of their parent, and Codex's of today begin upon it."""
+    record = first_record(path)
+    payload = record.get("payload")
+    if isinstance(payload, dict):
+        return "forked_from_id" in payload and "history_base" not in payload
+    return "forkedFrom" in record
+
+
+def home_of(tool: str) -> Path | None:
+    """The folder of an agent that we know."""
+    return adapter("claude" if tool == "claude" else "codex").home() if tool in ("claude", "codex") else None

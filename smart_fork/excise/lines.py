@@ -1,0 +1,85 @@
+"""The lines of a transcript with where they stand, one at a time, however long they are (E-014)."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from indexer.transcripts.lines import decode_line, open_regular
+from indexer.transcripts.model import PREVIEW_CHARACTERS, shorten
+from smart_fork.excise.model import Place, Stamp, Turn
+
+#: How much of a text stands for it where something is looked for that repeats it.
+HEAD_CHARACTERS = 80
+
+
+class RawLine(NamedTuple):
+    """One line that is not blank, and the objects on it: usually one, none where it cannot be decoded."""
+
+    number: int
+    place: Place
+    objects: tuple[dict[str, Any], ...]
+
+
+def raw_lines(file: IO[bytes], path: Path) -> Iterator[RawLine]:
+    """The lines of an open file. Blank ones are passed over (E-011)."""
+    end = 0
+    for number, raw in enumerate(file, start=1):
+        start, end = end, end + len(raw)
+        if raw.isspace():
+            continue
+        objects, _ = decode_line(raw)
+        place = Place(path, start, end - 1 if raw.endswith(b"\n") else end)
+        yield RawLine(number, place, tuple(record for _, record in objects))
+
+
+def opened(path: Path) -> tuple[IO[bytes], Stamp]:
+    """The file and what it was when it was opened: the stamp comes before the first byte is read (E-056)."""
+    file = open_regular(path)
+    return file, stamp_of(os.fstat(file.fileno()))
+
+
+def stamp_of(info: os.stat_result) -> Stamp:
+    """What tells this version of a file from another."""
+    return Stamp(info.st_size, info.st_mtime_ns, info.st_ino)
+
+
+def preview(text: str, calls: Sequence[str] = (), results: Sequence[str] = ()) -> str:
+    """About 120 characters on one line, cut between characters (E-003)."""
+    parts = [text, *(f"[tool_use: {name}]" for name in calls), *(f"[tool_result] {said}" for said in results)]
+    return shorten(" ".join(part[: PREVIEW_CHARACTERS * 8] for part in parts), PREVIEW_CHARACTERS)
+
+
+def tokens(size: int, calls: int = 0) -> int:
+    """About how many a text of that length is (E-004)."""
+    return -(-size // 4) + 8 * calls
+
+
+def head(text: str) -> str:
+    """How a text begins, white space collapsed."""
+    return " ".join(text[: HEAD_CHARACTERS * 4].split())[:HEAD_CHARACTERS]
+
+
+def with_sources(turns: list[Turn], heads: dict[str, str], copies: dict[str, str]) -> tuple[Turn, ...]:
+    """`turns`, where those in `copies` (id -> how what they repeat begins) say which turn that is.
+
+    What was said twice is said by several turns (`heads`: id -> beginning): a copy is that of the nearest.
+    """
+    order = {turn.id: position for position, turn in enumerate(turns)}
+    saying: defaultdict[str, list[str]] = defaultdict(list)
+    for identity, words in heads.items():
+        if words:
+            saying[words].append(identity)
+    return tuple(_with_source(turn, saying.get(copies.get(turn.id, ""), ()), order) for turn in turns)
+
+
+def _with_source(turn: Turn, sources: Sequence[str], order: dict[str, int]) -> Turn:
+    if not sources:
+        return turn
+    here = order[turn.id]
+    nearest = min(sources, key=lambda one: abs(order[one] - here))
+    return replace(turn, repeats=(*turn.repeats, f"turn:{nearest}"))

@@ -1,0 +1,31 @@
+"""The turns of a transcript as they are numbered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from smart_fork.excise.model import Session
+
+
+def listed(session: Session) -> dict[str, Any]:
+    """A transcript's turns, numbered from 1 in the order of the file."""
+    return {
+        "session_id": session.session_id,
+        "tool": session.tool,
+        "path": str(session.source_path),
+        "tokens": session.tokens,
+        "turns": [
+            {
+                "number": number,
+                "id": turn.id,
+                "role": turn.role,
+                "timestamp": turn.timestamp,
+                "tokens": turn.token_est,
+                "inherited": turn.inherited,
+                "calls": [call.id for call in turn.tool_calls],
+                "results": [result.tool_use_id for result in turn.tool_results],
+                "preview": turn.preview,
+            }
+            for number, turn in enumerate(session.turns, start=1)
+        ],
+    }

@@ -1,0 +1,108 @@
+"""What a cut would do, before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from smart_fork.errors import SmartForkError
+from smart_fork.excise.closure import closure, excise, repeats, verify
+from smart_fork.excise.edits import relinked, without_repetitions
+from smart_fork.excise.model import CutWarning, Session, Turn
+
+
+class Refused(SmartForkError):
+    """It could be cut and must not be, unless it is insisted on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A cut. `seeds` were named, `dependents` go with them, `repeated` are lines that only say again what goes.
+
+    `relinked` are the turns that name another parent than before; `edits` all lines that are rewritten, by position.
+    """
+
+    session: Session
+    seeds: frozenset[str]
+    gone: frozenset[str]
+    repeated: frozenset[str] = frozenset()
+    warnings: tuple[CutWarning, ...] = ()
+    problems: tuple[str, ...] = ()
+    edits: Mapping[int, bytes] = field(default_factory=dict)
+    relinked: tuple[str, ...] = ()
+    masked: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def dependents(self) -> frozenset[str]:
+        """What goes with what was named."""
+        return self.gone - self.seeds - self.repeated
+
+    @property
+    def survivors(self) -> tuple[Turn, ...]:
+        """What stays."""
+        return tuple(excise(self.session.turns, self.gone))
+
+    @property
+    def removed(self) -> tuple[Turn, ...]:
+        """What goes, in order."""
+        return tuple(turn for turn in self.session.turns if turn.id in self.gone)
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything is written at all."""
+        return bool(self.gone or self.edits)
+
+    @property
+    def tokens_after(self) -> int:
+        """About how many tokens stay."""
+        return sum(turn.token_est for turn in self.survivors)
+
+
+def plan(session: Session, to_cut: Collection[str], *, relink: bool = True) -> Plan:
+    """What cutting these turns does to the session, and what speaks against it."""
+    turns = session.turns
+    seeds = frozenset(to_cut) & {turn.id for turn in turns}
+    paired = closure(turns, seeds)
+    repeated = repeats(turns, paired)
+    gone = frozenset(paired | repeated)
+    linked = relinked(turns, gone) if relink and session.tool == "claude" else {}
+    return Plan(
+        session,
+        seeds,
+        gone,
+        frozenset(repeated),
+        tuple(verify(turns, gone)),
+        tuple(_problems(session, gone)),
+        {**without_repetitions(session, gone), **linked},
+        tuple(turns[position].id for position in linked),
+    )
+
+
+def refuse(plan: Plan) -> None:
+    """What has to be insisted on (E-071, E-073).
+
+    Raises:
+        Refused: there are warnings or problems; nothing was written.
+    """
+    if plan.problems:
+        raise Refused("; ".join(plan.problems), "If that is what you want: --force.")
+    if plan.warnings:
+        found = "\n".join(f"  {warning.turn_id}: {warning.reason}" for warning in plan.warnings)
+        raise Refused(
+            f"dependency warnings (re-run with --force to override)\n{found}\naborted by dependency-aware check",
+            "Name the turns of the calls as well, and nothing is left without its other half.",
+        )
+
+
+def _problems(session: Session, gone: Collection[str]) -> list[str]:
+    own = session.own
+    left = [turn for turn in own if turn.id not in gone]
+    spoken = [turn for turn in left if turn.role in ("user", "assistant")]
+    if not gone:
+        return []
+    if not spoken:
+        return ["that would cut everything"]
+    inherits = len(own) < len(session.turns)
+    if not inherits and not any(turn.prompt for turn in left) and any(turn.prompt for turn in own):
+        return ["no prompt of a person would be left"]
+    return []

@@ -1,0 +1,185 @@
+"""What was there before each cut, compressed and private, and a log of the cuts (E-060…E-064)."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from indexer.paths import private_dir, state_home
+from smart_fork.errors import NotFound, Usage
+from smart_fork.excise.disk import DISK, Disk
+from smart_fork.excise.model import Session
+
+KEPT = timedelta(days=30)
+_PIECE = 1 << 20
+_NAME = re.compile(r"\d{8}T\d{6}\.\d{6}Z(?:-\d{1,4})?")
+_SUFFIX = ".jsonl.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One state of one transcript. `id` is what ``rollback`` takes."""
+
+    id: str
+    session_id: str
+    path: Path
+    size: int
+
+    @property
+    def taken_at(self) -> str:
+        """When, as its name says."""
+        return self.path.name.removesuffix(_SUFFIX)
+
+
+def root() -> Path:
+    """The folder of all snapshots."""
+    return state_home() / "snapshots"
+
+
+def take(source: Path, session_id: str, now: datetime, *, disk: Disk = DISK) -> Snapshot | None:
+    """Keep what is in `source`, byte for byte; nothing where there is no such file yet (E-053).
+
+    Raises:
+        OSError: it cannot be kept.
+    """
+    if not source.is_file():
+        return None
+    folder = private_dir(root() / _plain(session_id))
+    target, staging = _free(folder, now), folder / f".{secrets.token_hex(8)}.tmp"
+    try:
+        descriptor = disk.create(staging)
+        try:
+            for piece in _compressed(source):
+                disk.write(descriptor, piece)
+            disk.sync(descriptor)
+        finally:
+            disk.close(descriptor)
+        disk.replace(staging, target)
+    except BaseException:
+        staging.unlink(missing_ok=True)
+        raise
+    disk.sync_folder(folder)
+    return _snapshot(target)
+
+
+def prune(now: datetime) -> None:
+    """Take away what is older than 30 days, what a killed process has left, and folders that are empty then."""
+    oldest = f"{now.astimezone(UTC) - KEPT:%Y%m%dT%H%M%S}"
+    for snapshot in snapshots():
+        if snapshot.taken_at < oldest:
+            snapshot.path.unlink(missing_ok=True)
+    for left in root().glob("*/.*.tmp"):
+        if left.stat().st_mtime < (now - timedelta(days=1)).timestamp():
+            left.unlink(missing_ok=True)
+    for folder in root().glob("*/"):
+        if not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def snapshots(session_id: str = "") -> list[Snapshot]:
+    """All snapshots, or those of one session, newest first."""
+    below = _plain(session_id) if session_id else "*"
+    found = [path for path in root().glob(f"{below}/*{_SUFFIX}") if _NAME.fullmatch(path.name.removesuffix(_SUFFIX))]
+    return [_snapshot(path) for path in sorted(found, key=lambda path: path.name, reverse=True)]
+
+
+def find(identity: str) -> Snapshot:
+    """The snapshot of that id; its time alone is enough where no other has the same.
+
+    Raises:
+        Usage: that is no id (E-063), or the time is that of several.
+        NotFound: there is none.
+    """
+    folder, _, name = identity.rpartition("/")
+    if not _NAME.fullmatch(name) or (folder and folder != _plain(folder)):
+        raise Usage(f"{identity!r} is not the id of a snapshot", "`smart-fork excise rollback --list` lists them.")
+    found = [one for one in snapshots() if one.taken_at == name and folder in ("", one.path.parent.name)]
+    if not found:
+        where = root() / (folder or "*") / f"{name}{_SUFFIX}"
+        raise NotFound(f"snapshot {identity} not found at {where}", "`smart-fork excise rollback --list` lists them.")
+    if len(found) > 1:
+        raise Usage(f"{identity} is the time of {len(found)} snapshots", "Put the session's id before it.")
+    return found[0]
+
+
+def content(snapshot: Snapshot) -> Iterator[bytes]:
+    """What was kept, in pieces."""
+    with gzip.open(snapshot.path, "rb") as file:
+        while piece := file.read(_PIECE):
+            yield piece
+
+
+def note(
+    session: Session, command: str, snapshot: Snapshot | None, target: Path, now: datetime, *,
+    removed: list[str], seeds: list[str],
+) -> None:  # fmt: skip
+    """Note one change of a transcript in the log (E-061)."""
+    entry = {
+        "ts": now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "session_id": session.session_id,
+        "source_path": str(target),
+        "snapshot": snapshot.id if snapshot else None,
+        "removed_ids": removed,
+        "seed_ids": seeds,
+        "command": command,
+        "tool": session.tool,
+        "size_after": target.stat().st_size,
+    }
+    path = private_dir(state_home()) / "excise.jsonl"
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE))
+    finally:
+        os.close(descriptor)
+
+
+def logged(source: Path | None = None) -> list[dict[str, Any]]:
+    """The changes so far, oldest first; those of one file."""
+    path = state_home() / "excise.jsonl"
+    entries = []
+    for line in path.read_bytes().splitlines() if path.is_file() else ():
+        try:
+            entry = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(entry, dict) and (source is None or entry.get("source_path") == str(source)):
+            entries.append(entry)
+    return entries
+
+
+def _plain(session_id: str) -> str:
+    """A session's id as the name of a folder, whatever it is made of."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", session_id)[:120] or "_"
+
+
+def _free(folder: Path, now: datetime) -> Path:
+    """A name that nobody has: two in the same moment do not overwrite each other (E-063)."""
+    name = f"{now.astimezone(UTC):%Y%m%dT%H%M%S.%fZ}"
+    number = 1
+    while (path := folder / f"{name}{f'-{number}' if number > 1 else ''}{_SUFFIX}").exists():
+        number += 1
+    return path
+
+
+def _snapshot(path: Path) -> Snapshot:
+    name = path.name.removesuffix(_SUFFIX)
+    return Snapshot(f"{path.parent.name}/{name}", path.parent.name, path, path.stat().st_size)
+
+
+def _compressed(source: Path) -> Iterator[bytes]:
+    import zlib
+
+    packer = zlib.compressobj(level=3, wbits=31)  # a gzip file
+    with source.open("rb") as file:
+        while piece := file.read(_PIECE):
+            yield packer.compress(piece)
+    yield packer.flush()

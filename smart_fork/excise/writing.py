@@ -1,0 +1,189 @@
+"""Writing what stays: the file is always the old one or the new one (E-033, E-050…E-057)."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Self
+
+from smart_fork.errors import ForkRefused, Usage
+from smart_fork.excise.cursor import side_car
+from smart_fork.excise.disk import DISK, Disk
+from smart_fork.excise.edits import relinked
+from smart_fork.excise.model import Place, Session, Stamp, Tool, Turn
+
+_PIECE = 1 << 20
+
+
+class _Writer:
+    """Writes the sessions of one agent."""
+
+    tool: Tool = "unknown"
+
+    def write(self, session: Session, turns: Sequence[Turn], *, relink: bool = False, disk: Disk = DISK) -> Path:
+        """Write these turns of a session in place of it; verbatim, unless `relink` (E-040). Gives the file.
+
+        Raises:
+            Usage: another agent's session, or no place for it.
+            ForkRefused: the file has changed since it was read.
+            OSError: nothing was written.
+        """
+        if session.tool != self.tool:
+            raise Usage(f"{type(self).__name__} cannot write {session.tool} sessions")
+        ids = {turn.id for turn in turns}
+        gone = {position for position, turn in enumerate(session.turns) if turn.id not in ids}
+        cut = {session.turns[position].id for position in gone}
+        edits = relinked(session.turns, cut) if relink and session.tool == "claude" else {}
+        return write_lines(session, gone, edits, disk=disk)
+
+
+class ClaudeWriter(_Writer):
+    """Lines as they were, each with one newline (E-050)."""
+
+    tool = "claude"
+
+
+class CodexWriter(_Writer):
+    """Lines as they were and, where records are numbered, in their places: blanks stand where others were."""
+
+    tool = "codex"
+
+
+class CursorWriter(_Writer):
+    """A database's bubbles into a file beside it, such a file in place (E-051)."""
+
+    tool = "cursor"
+
+
+def write(session: Session, turns: Sequence[Turn], *, relink: bool = False) -> Path:
+    """Write these turns of a session with the writer of its agent.
+
+    Raises:
+        As the writers.
+    """
+    writer = next(
+        (one for one in (ClaudeWriter(), CodexWriter(), CursorWriter()) if one.tool == session.tool), _Writer()
+    )
+    return writer.write(session, turns, relink=relink)
+
+
+def write_lines(session: Session, gone: Collection[int], edits: Mapping[int, bytes], *, disk: Disk = DISK) -> Path:
+    """The session without the turns at these positions, and with `edits` in place of those.
+
+    Raises:
+        As `write`.
+    """
+    if not session.source_path.name:
+        raise Usage("The session has no source path")
+    if session.tool == "unknown":
+        raise Usage("It is not known whose transcript this is")
+    target = written_path(session)
+    lines = _padded(session, gone, edits) if session.padded else _lines(session, gone, edits)
+    expected = session.stamp if target == session.source_path.resolve() else None
+    replace_file(target, lines, expected=expected, disk=disk)
+    return target
+
+
+def written_path(session: Session) -> Path:
+    """The file that is really written (E-053): a link's target, a database's side-car."""
+    return side_car(session.source_path.resolve())
+
+
+def replace_file(target: Path, pieces: Iterable[bytes], *, expected: Stamp | None, disk: Disk = DISK) -> None:
+    """Write a file anew, completely or not at all. `expected` is what it must still be.
+
+    Raises:
+        ForkRefused: it has changed.
+        OSError: it is as it was.
+    """
+    staging = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        descriptor = disk.create(staging)
+        try:
+            for piece in _gathered(pieces):
+                disk.write(descriptor, piece)
+            with contextlib.suppress(FileNotFoundError):
+                disk.like(descriptor, target.stat())
+            disk.sync(descriptor)
+        finally:
+            disk.close(descriptor)
+        if expected is not None and disk.stamp(target) != expected:
+            raise ForkRefused(
+                f"The transcript has changed since it was read: {target}", "Its agent is at work; end it and try again."
+            )
+        disk.replace(staging, target)
+    finally:
+        with contextlib.suppress(OSError):  # the first error is the one to tell
+            disk.remove(staging)
+    with contextlib.suppress(OSError):
+        disk.sync_folder(target.parent)
+
+
+def _lines(session: Session, gone: Collection[int], edits: Mapping[int, bytes]) -> Iterator[bytes]:
+    with _Source(session.source_path) as source:
+        for position, turn in enumerate(session.turns):
+            if position not in gone and not turn.inherited:
+                yield edits[position] if position in edits else source.raw(turn)
+                yield b"\n"
+
+
+def _padded(session: Session, gone: Collection[int], edits: Mapping[int, bytes]) -> Iterator[bytes]:
+    """Every byte that stays keeps its place: Codex's own database and the headers of forks name places in this file."""
+    end = 0
+    with _Source(session.source_path) as source:
+        for position, turn in enumerate(session.turns):
+            if turn.inherited or not isinstance(turn.kept, Place):
+                continue
+            _, start, after = turn.kept
+            yield _blank(start - end)
+            size = after - start
+            if position in gone:
+                yield b" " * size
+            elif position in edits:
+                if len(edits[position]) > size:
+                    raise Usage(f"Turn {turn.id} would become longer than it is: Codex's own records do not allow that")
+                yield edits[position].ljust(size)
+            else:
+                yield source.raw(turn)
+            end = after
+        if session.stamp and session.stamp.size > end:
+            yield _blank(session.stamp.size - end)
+
+
+def _blank(size: int) -> bytes:
+    """The end of a line, and where there is more room, one blank line."""
+    return b"\n" * size if size < 2 else b"\n" + b" " * (size - 2) + b"\n"
+
+
+class _Source:
+    """The transcript, opened once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> Self:
+        self._file: IO[bytes] = self._path.open("rb")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def raw(self, turn: Turn) -> bytes:
+        if isinstance(turn.kept, bytes):
+            return turn.kept
+        self._file.seek(turn.kept.start)
+        return self._file.read(turn.kept.end - turn.kept.start)
+
+
+def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Fewer and larger pieces."""
+    waiting = bytearray()
+    for piece in pieces:
+        waiting += piece
+        if len(waiting) >= _PIECE:
+            yield bytes(waiting)
+            waiting.clear()
+    if waiting:
+        yield bytes(waiting)

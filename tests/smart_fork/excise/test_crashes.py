@@ -1,0 +1,153 @@
+"""Whatever fails, and whenever the process dies: a transcript is the old one or the new one (E-033, E-052, E-057)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from smart_fork.excise import Request, cut, load_auto, rollback
+from smart_fork.excise.disk import Disk
+from smart_fork.excise.plan import plan
+from smart_fork.excise.writing import write_lines
+
+#: More calls than a write makes.
+MANY = 100
+CALLS = [name for name in vars(Disk) if not name.startswith("_")]
+
+
+class Breaking(Disk):
+    """Does `breaks` instead of the call of that number; a write that breaks has done half of its work."""
+
+    def __init__(self, number: int, breaks) -> None:
+        self.left = number
+        self.breaks = breaks
+        self.made: list[str] = []
+
+
+def _breaking(name: str):
+    whole = getattr(Disk, name)
+
+    def call(self, *arguments):
+        self.made.append(name)
+        self.left -= 1
+        if self.left == 0:
+            if name == "write":
+                os.write(arguments[0], arguments[1][: len(arguments[1]) // 2])
+            self.breaks()
+        return whole(self, *arguments)
+
+    return call
+
+
+for call_name in CALLS:
+    setattr(Breaking, call_name, _breaking(call_name))
+
+
+def no_space() -> None:
+    raise OSError(28, "No space left on device")
+
+
+def states(path: Path) -> tuple[bytes, bytes]:
+    """What is in the file, and what will be."""
+    before = path.read_bytes()
+    cut(Request(str(path), ids=("a3",)))
+    after = path.read_bytes()
+    path.write_bytes(before)
+    return before, after
+
+
+@pytest.mark.parametrize("number", range(1, 20))
+def test_a_call_that_fails_leaves_the_old_transcript_or_the_new_one(claude_session, number):
+    before, after = states(claude_session)
+    disk = Breaking(number, no_space)
+
+    try:
+        cut(Request(str(claude_session), ids=("a3",)), disk=disk)
+    except OSError:
+        # Up to the replacement nothing has happened; what comes behind it, and may fail, is no error.
+        assert before == claude_session.read_bytes()
+    else:
+        assert after == claude_session.read_bytes()
+    assert [claude_session] == list(claude_session.parent.iterdir()) or disk.made[-1] == "remove"
+
+
+def test_every_call_of_a_write_is_tried(claude_session):
+    disk = Breaking(MANY, no_space)
+    cut(Request(str(claude_session), ids=("a3",)), disk=disk)
+
+    assert set(CALLS) == set(disk.made)
+    assert len(disk.made) < 20
+
+
+CHILD = """
+import os, signal, sys
+from tests.smart_fork.excise.test_crashes import Breaking
+from smart_fork.excise import Request, cut
+number = int(sys.argv[2])
+for number in range(1, 20):
+    child = os.fork()
+    if not child:
+        cut(Request(sys.argv[1], ids=("a3",)), disk=Breaking(number, lambda: os.kill(os.getpid(), signal.SIGKILL)))
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    with open(sys.argv[1], "rb") as file:
+        found = file.read()
+    print(number, os.WIFSIGNALED(status), found.hex(), flush=True)
+    with open(sys.argv[1], "wb") as file:
+        file.write(bytes.fromhex(sys.argv[3]))
+"""
+
+
+def test_a_process_that_is_killed_in_any_call_leaves_the_old_transcript_or_the_new_one(claude_session):
+    before, after = states(claude_session)
+
+    root = str(Path(__file__).resolve().parents[3])
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(claude_session), "1", before.hex()],
+        env=os.environ | {"PYTHONPATH": root}, cwd=root, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    rows = [line.split() for line in done.stdout.splitlines()]
+    found = [bytes.fromhex(content) for _, _, content in rows]
+    killed = [was == "True" for _, was, _ in rows]
+    assert {before, after} == set(found)
+    changed = [content == after for content in found]
+    assert changed == sorted(changed)  # from the replacement on the new one
+    assert sum(killed) > 10
+    assert not killed[-1]
+    claude_session.write_bytes(before)
+    cut(Request(str(claude_session), ids=("a3",)))  # what was left behind is in nobody's way
+    assert after == claude_session.read_bytes()
+
+
+def test_a_rollback_that_fails_leaves_what_was_there(claude_session):
+    snapshot = cut(Request(str(claude_session), ids=("a3",)))["snapshot"]
+    before = claude_session.read_bytes()
+
+    for number in range(1, 20):
+        disk = Breaking(number, no_space)
+        try:
+            rollback(snapshot, disk=disk)
+        except OSError:
+            assert before == claude_session.read_bytes()
+        else:
+            break
+    else:
+        pytest.fail("it never succeeded")
+
+
+def test_a_cut_of_a_rollout_is_as_safe(codex_session):
+    before = codex_session.read_bytes()
+    session = load_auto(codex_session)
+    planned = plan(session, {"4"})
+    gone = {at for at, turn in enumerate(session.turns) if turn.id in planned.gone}
+
+    for number in range(1, 7):
+        with pytest.raises(OSError, match="No space"):
+            write_lines(session, gone, planned.edits, disk=Breaking(number, no_space))
+        assert before == codex_session.read_bytes()
+        assert [codex_session] == list(codex_session.parent.iterdir())

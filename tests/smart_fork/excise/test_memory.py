@@ -1,0 +1,61 @@
+"""A long session is listed within bounded memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.smart_fork.forks import SESSION, said, text
+
+ROOT = Path(__file__).resolve().parents[3]
+BYTES, LIMIT = 100_000_000, 300 * 1024  # KB
+
+#: Runs the command of its arguments, and prints the peak of memory in KB.
+MEASURE = """
+import runpy, sys
+sys.argv = ["smart-fork", *sys.argv[1:]]
+try:
+    runpy.run_module("smart_fork", run_name="__main__")
+finally:
+    peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    print(peak, file=sys.stderr)
+"""
+
+
+def test_a_session_of_100_mb_is_listed_within_300_mb(tmp_path):
+    if not Path("/proc/self/status").exists():
+        pytest.skip("the system does not tell the peak of memory")
+    path = tmp_path / f"{SESSION}.jsonl"
+    piece = b"".join(
+        json.dumps(record).encode() + b"\n"
+        for number in range(125)
+        for record in (
+            said(f"u{number}", f"a{number - 1}", "user", f"step {number} " * 20),
+            said(
+                f"c{number}",
+                f"u{number}",
+                "assistant",
+                [{"type": "tool_use", "id": f"t{number}", "name": "Bash", "input": {}}],
+            ),
+            said(
+                f"r{number}",
+                f"c{number}",
+                "user",
+                [{"type": "tool_result", "tool_use_id": f"t{number}", "content": "line\n" * 800}],
+            ),
+            said(f"a{number}", f"r{number}", "assistant", text(f"done {number} " * 80)),
+        )
+    )
+    with path.open("wb") as file:
+        while file.tell() < BYTES:
+            file.write(piece)
+
+    command = [sys.executable, "-c", MEASURE, "excise", "list", str(path), "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert len(json.loads(done.stdout)["turns"]) > 40_000
+    assert int(done.stderr.split()[-1]) < LIMIT
