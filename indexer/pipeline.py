@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -30,6 +30,7 @@ _NOTHING = Checkpoint(0, 0, "", b"")
 #: How much of a prompt is looked at for secrets, where its beginning is the title.
 _MASKED_CHARACTERS = 2000
 
+#: Is told a stage, how much of it is done, and of how much. Called where nothing is half done: it may raise to end it.
 Progress = Callable[[str, int, int], None]
 
 
@@ -66,7 +67,24 @@ def changed_logs(store: Store, adapters: Iterable[AgentAdapter], report: Report)
         seen = store.seen()
     missing = _without_export(store)
     changed = [file for path, file in there.items() if seen.get(path) != (*file.stamp, VERSION) or path in missing]
-    report.files, report.unchanged, report.removed = len(there), len(there) - len(changed), len(gone)
+    report.files, report.unchanged = len(there), len(there) - len(changed)
+    report.removed += len(gone)
+    return sorted(changed, key=lambda file: (-file.mtime_ns, file.location))
+
+
+def named_logs(store: Store, adapters: Sequence[AgentAdapter], paths: Collection[str], report: Report) -> list[LogFile]:
+    """Those of these `paths` that are logs and not as they were, newest first; those that have gone are forgotten.
+
+    It costs what they cost, however many others there are.
+    """
+    there = {path: file for path in paths for agent in adapters if (file := agent.log_at(path)) is not None}
+    seen = store.seen(paths)
+    gone = [path for path in seen.keys() - there.keys() if not os.path.exists(path)]  # noqa: PTH110 - as above
+    if gone:
+        store.forget_files(gone)
+    changed = [file for path, file in there.items() if seen.get(path) != (*file.stamp, VERSION)]
+    report.files, report.unchanged = len(there), len(there) - len(changed)
+    report.removed += len(gone)
     return sorted(changed, key=lambda file: (-file.mtime_ns, file.location))
 
 
@@ -129,6 +147,7 @@ def embed_waiting(
     parts = first.parts if first else ()
     counts = store.counts()
     if counts.chunks == counts.embedded and (not counts.chunks or store.meta("model") == embedder.model):
+        report.waiting = 0
         return
     if store.use_model(embedder.model, embedder.dimensions):
         log.info("the index is embedded anew with %s", embedder.model)

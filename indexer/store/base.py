@@ -148,8 +148,8 @@ class Similarities(Protocol):
 class Store(Protocol):
     """Writes are one transaction a session; reads see only whole sessions."""
 
-    def seen(self) -> dict[str, SeenFile]:
-        """Every log that was read before, by path."""
+    def seen(self, paths: Collection[str] | None = None) -> dict[str, SeenFile]:
+        """Every log that was read before, by path; of these `paths` alone, where given."""
         ...
 
     def checkpoint(self, path: str, version: str) -> Checkpoint | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -41,8 +41,12 @@ class SqliteStore(StoreReading):
 
     # -- logs and sessions -----------------------------------------------------------------------------------------
 
-    def seen(self) -> dict[str, SeenFile]:
-        rows = self.db.execute("SELECT path, size, mtime_ns, inode, version FROM files")
+    def seen(self, paths: Collection[str] | None = None) -> dict[str, SeenFile]:
+        every = "SELECT path, size, mtime_ns, inode, version FROM files"
+        if paths is None:
+            rows = self.db.execute(every)
+        else:
+            rows = self.db.executemany(f"{every} WHERE path = ?", [(path,) for path in paths])
         return {row[0]: SeenFile._make(row[1:]) for row in rows}
 
     def checkpoint(self, path: str, version: str) -> Checkpoint | None:
