@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from indexer import prerequisites
 from indexer.batch import Batch
 from indexer.embedding import Embedder
-from indexer.freshness import LOCK_SECONDS, IndexBusyError, only_writer, read_named, read_some
+from indexer.freshness import LOCK_SECONDS, IndexBusyError, only_writer, read_named, read_rest, read_some
 from indexer.paths import index_db
 from indexer.pipeline import Report, embed_waiting
 from indexer.runs import Freshness, Outcome, Run
@@ -249,6 +249,8 @@ class Freshener:
                 store, self._adapters, report, PIECE_SECONDS, progress=self._progress
             ):
                 self._progress("reading", 0, 0)
+            if job.paths is None:
+                read_rest(store, report, self._progress)
             self._embed(store, report)
 
     def _embed(self, store: Store, report: Report) -> None:

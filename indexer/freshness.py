@@ -13,6 +13,7 @@ from indexer.embedding import Embedder
 from indexer.paths import private_dir, state_home
 from indexer.pipeline import Progress, Report, changed_logs, embed_waiting, named_logs, read_logs
 from indexer.project import Project
+from indexer.remembering import remember, sweep
 from indexer.store.base import Scope, Store
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.claude import slug
@@ -76,6 +77,7 @@ def read_some(
         IndexBusyError: another process is indexing.
     """
     with only_writer(LOCK_SECONDS):
+        sweep(store)
         changed = _current_first(changed_logs(store, adapters, report), project)
         return len(changed) - read_logs(store, changed, report, progress, time.monotonic() + seconds)
 
@@ -90,7 +92,18 @@ def read_named(
         IndexBusyError: another process is indexing.
     """
     with only_writer(LOCK_SECONDS):
+        sweep(store)
         read_logs(store, named_logs(store, adapters, paths, report), report, progress)
+
+
+def read_rest(store: Store, report: Report, progress: Progress | None = None) -> None:
+    """What belongs to the whole index when all logs have been read: see `remembering.remember`.
+
+    Raises:
+        IndexBusyError: another process is indexing.
+    """
+    with only_writer(LOCK_SECONDS):
+        remember(store, report, progress)
 
 
 def complete(
@@ -105,8 +118,10 @@ def complete(
     """
     report = Report()
     with only_writer(patience):
+        sweep(store)
         changed = _current_first(changed_logs(store, adapters, report), project)
         read_logs(store, changed, report, progress)
+        remember(store, report, progress)
     if embedder is not None:
         with only_writer(patience, "embedding"):
             first = store.scope(project, [agent.name for agent in adapters], automated=False) if project else None

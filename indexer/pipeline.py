@@ -11,10 +11,12 @@ from pathlib import Path
 
 from indexer import chunks, redact
 from indexer.embedding import Embedder
+from indexer.forgotten import forgotten
+from indexer.keeping import keep_copy, make_room
 from indexer.markdown import EXPORT_VERSION, export_names, export_path, to_markdown, write_export
 from indexer.pieces import Piece, pieces_of
 from indexer.project import Project, project_of, resolve
-from indexer.store.base import Document, Reading, Scope, Store, Words
+from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Store, Words
 from indexer.transcripts.agents import adapter
 from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile
 from indexer.transcripts.model import Agent, BrokenLine, Session, shorten
@@ -113,14 +115,14 @@ def read_logs(
     Returns how many were read before `deadline` (of `time.monotonic`): at least one.
     """
     started = time.perf_counter()
-    done = 0
+    done, gone = 0, forgotten()
     for number, file in enumerate(files):
         if number and deadline is not None and time.monotonic() >= deadline:
             break
         if progress:
             progress("reading", number, len(files))
         try:
-            _read_log(store, file, report)
+            _read_log(store, file, report, gone)
         except OSError as error:
             report.failed[str(file.path)] = str(error)
             log.warning("cannot read %s: %s", file.path, error)
@@ -129,6 +131,7 @@ def read_logs(
             log.exception("cannot index %s", file.path)
             store.save(Reading(file, VERSION, _NOTHING, skipped="could not be indexed"), None)
         done += 1
+    make_room(store)
     if progress:
         progress("reading", done, len(files))
     report.seconds["reading"] = report.seconds.get("reading", 0.0) + time.perf_counter() - started
@@ -172,26 +175,43 @@ def _waiting(store: Store) -> int:
     return counts.chunks - counts.embedded
 
 
-def _read_log(store: Store, file: LogFile, report: Report) -> None:
-    result = adapter(file.agent).read(file.path, store.checkpoint(str(file.path), VERSION))
+def _read_log(store: Store, file: LogFile, report: Report, gone: Collection[tuple[Agent, str]]) -> None:
+    reader = adapter(file.agent)
+    if (file.agent, reader.id_of(file.path)) in gone:
+        _pass_over(store, Reading(file, VERSION, _NOTHING, skipped=FORGOTTEN), report)
+        return
+    result = reader.read(file.path, store.checkpoint(str(file.path), VERSION))
     report.read += 1
     report.resumed += result.resumed
     report.bytes_read += result.bytes_read
     report.broken_lines += len(result.broken)
     _log_broken(result.broken)
     reading = Reading(file, VERSION, result.checkpoint, result.skipped, result.broken, result.resumed)
-    if result.session is None:
-        report.skipped[result.skipped] = report.skipped.get(result.skipped, 0) + 1
-        store.save(reading, None)
-        return
     session = result.session
+    if session is None:
+        _pass_over(store, reading, report)
+    elif (file.agent, session.session_id) in gone:
+        _pass_over(store, Reading(file, VERSION, _NOTHING, skipped=FORGOTTEN), report)
+    elif save_session(store, reading, session, report):
+        keep_copy(file, session.session_id)
+
+
+def _pass_over(store: Store, reading: Reading, report: Report) -> None:
+    report.skipped[reading.skipped] = report.skipped.get(reading.skipped, 0) + 1
+    store.save(reading, None)
+
+
+def save_session(store: Store, reading: Reading, session: Session, report: Report) -> bool:
+    """Store a session that was read, with its export; False where another log holds a newer copy of it (F-103)."""
     document, pieces = document_of(session, _repo_root_of(store, session))
 
     def export() -> None:
         markdown = to_markdown(session, pieces, document.project.root if document.project.git else "")
-        report.exported += write_export(export_path(file.agent, session.session_id), markdown)
+        report.exported += write_export(export_path(session.agent, session.session_id), markdown)
 
-    report.sessions += store.save(reading, document, export)
+    saved = store.save(reading, document, export)
+    report.sessions += saved
+    return saved
 
 
 def _repo_root_of(store: Store, session: Session) -> str:

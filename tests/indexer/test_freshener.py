@@ -200,7 +200,7 @@ def test_an_error_in_a_run_is_logged_with_where_it_happened(fresh, runs, caplog)
     while runs.get(timeout=SECONDS)[0].error != "the disk is gone":
         pass
     assert "Traceback" in caplog.text
-    assert "idle" == one.status().state
+    assert "the disk is gone" == one.status().last_error
 
 
 def test_what_fails_at_every_change_is_said_once(fresh, runs, caplog):
@@ -264,8 +264,8 @@ def test_stopping_ends_a_run_between_two_logs(fresh, runs, monkeypatch, caplog):
     reading, go_on = threading.Event(), threading.Event()
     real = indexer.pipeline._read_log
 
-    def slow(store, file, report):
-        real(store, file, report)
+    def slow(*what):
+        real(*what)
         reading.set()
         go_on.wait(SECONDS)
 
