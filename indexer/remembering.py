@@ -58,11 +58,17 @@ def _recall_one(store: Store, copy: kept.Copy, report: Report) -> None:
 
 
 def sweep(store: Store) -> None:
-    """Take everything of forgotten sessions away: index, export, copy. What a killed process left is completed so.
+    """Take everything of forgotten sessions away: what a killed process has left is completed so.
 
     For whoever holds the index's lock.
     """
+    sweep_files()
+    for agent, session_id in forgotten():
+        store.forget_session(agent, session_id)
+
+
+def sweep_files() -> None:
+    """Take the copies and exports of forgotten sessions away, whatever state the index is in."""
     for agent, session_id in forgotten():
         kept.remove(agent, session_id)
         export_path(agent, session_id).unlink(missing_ok=True)
-        store.forget_session(agent, session_id)

@@ -33,6 +33,7 @@ __all__ = [
     "SmartForkError",
     "Usage",
     "find",
+    "forget",
     "fork",
 ]
 
@@ -76,6 +77,17 @@ def fork(
     from smart_fork.launch import fork_session
 
     return fork_session(session_id, prompt, at=at, worktree=worktree, place=place, cwd=cwd, name=name)
+
+
+def forget(session_id: str, *, undo: bool = False) -> dict[str, Any]:
+    """Remove all that is held of a session and never index it again, or with `undo` let it be indexed again.
+
+    Raises:
+        SmartForkError: there is no such session, or another process is indexing for too long.
+    """
+    from smart_fork import forgetting
+
+    return forgetting.undo(session_id) if undo else forgetting.forget(session_id)
 
 
 @cache

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from smart_fork.cli import forking, index, search, system
+from smart_fork.cli import forgetting, forking, index, search, system
 from smart_fork.cli.output import complain, log_to_stderr, print_json
 from smart_fork.errors import SmartForkError
 
@@ -29,6 +29,7 @@ app.command("find")(search.find)
 app.command("list")(search.list_sessions)
 app.command("show")(search.show)
 app.command("fork")(forking.fork)
+app.command("forget")(forgetting.forget)
 app.add_typer(index.app, name="index")
 app.command("mcp")(system.mcp)
 app.command("doctor")(system.doctor)

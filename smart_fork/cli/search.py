@@ -118,7 +118,7 @@ def show(
     from smart_fork.results import title
 
     located = sessions.locate(session)
-    if located.path is None:
+    if not located.readable:
         text = sessions.exported(located)
         if as_json:
             print_json({"session_id": located.session_id, "agent_type": located.agent, "markdown": text})

@@ -227,7 +227,7 @@ def _conversation(session_id: str, at: int | None, context: int) -> Any:
     from smart_fork.results import UNTRUSTED, title
 
     located = sessions.locate(session_id)
-    if located.path is None:
+    if not located.readable:
         text = sessions.exported(located)
         rest = len(text) - READ_CHARACTERS
         shown = text if rest <= 0 else f"{text[:READ_CHARACTERS]}\n… ({rest} more characters)"
