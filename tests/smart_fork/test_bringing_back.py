@@ -121,7 +121,7 @@ def test_a_damaged_copy_is_not_put_back(deleted, home):
     path.write_bytes(path.read_bytes()[:-20])
 
     for attempt in (lambda: sessions.read(located), lambda: fork_session(session_id, "go", dry_run=True)):
-        with pytest.raises(NotFound, match="copy of .* cannot be"):
+        with pytest.raises(NotFound, match=r"copy of .* cannot be"):
             attempt()
     with pytest.raises(NotFound, match="cannot be used"), brought_back(located):
         pass

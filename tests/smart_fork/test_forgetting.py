@@ -15,6 +15,7 @@ import smart_fork
 from indexer import kept
 from indexer.freshness import only_writer
 from indexer.paths import index_db, state_home
+from indexer.store.sqlite import SqliteStore
 from smart_fork import forgetting
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.listing import list_recent
@@ -65,6 +66,15 @@ def test_nothing_of_it_is_left_and_it_does_not_come_back(session_id, world, shop
     assert b"zanzibarquokka" not in everything_of_ours()
     assert session_id not in {one["session_id"] for one in list_recent("both", str(shop), 9)}
     assert 0o600 == (state_home() / "forgotten.jsonl").stat().st_mode & 0o777
+
+
+def test_nothing_of_it_is_left_in_the_log_of_an_index_that_others_have_open(session_id):
+    other = SqliteStore(index_db())
+    other.counts()
+    smart_fork.forget(session_id)
+
+    assert b"zanzibarquokka" not in everything_of_ours()
+    other.close()
 
 
 def test_what_a_fork_shares_with_it_stays_the_forks(session_id, world, shop):
