@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 #: Reading or embedding everything is done in pieces of about so long; between them what has just changed is read.
 PIECE_SECONDS = 5.0
 #: After a run for changes nothing is read for so many times as long as it took, but for at most so many seconds.
-REST_SHARE, REST_SECONDS = 4.0, 30.0
+REST_SHARE, REST_SECONDS = 2.0, 30.0
 #: When everything is looked at again after a run was skipped, because another process is indexing, or has failed.
 BUSY_SECONDS, FAILED_SECONDS = 5.0, 60.0
 #: How often the clock is compared with the schedule.
@@ -195,7 +195,8 @@ class Freshener:
         else:
             self._last_change = Run(started, took, outcome, report, error)
         with self._changed:
-            self._rest_until = self._clock() + min(REST_SHARE * took, REST_SECONDS)
+            if not job.scheduled:
+                self._rest_until = self._clock() + min(REST_SHARE * took, REST_SECONDS)
             if outcome in ("failed", "skipped"):
                 wait = BUSY_SECONDS if outcome == "skipped" else FAILED_SECONDS
                 self._look_at = self._clock() + wait
@@ -245,13 +246,16 @@ class Freshener:
         with self._opened() as store:
             if job.paths is not None:
                 read_named(store, self._adapters, job.paths, report, self._progress)
-            while job.paths is None and read_some(
-                store, self._adapters, report, PIECE_SECONDS, progress=self._progress
-            ):
-                self._progress("reading", 0, 0)
-            if job.paths is None:
-                read_rest(store, report, self._progress)
+            else:
+                self._read_all(store, report)
             self._embed(store, report)
+
+    def _read_all(self, store: Store, report: Report) -> None:
+        """What has changed, the newest first, and then what there is beside logs."""
+        while read_some(store, self._adapters, report, PIECE_SECONDS, progress=self._progress):
+            self._progress("reading", 0, 0)
+        while not read_rest(store, report, PIECE_SECONDS, self._progress):
+            self._read_meanwhile(store, report)
 
     def _embed(self, store: Store, report: Report) -> None:
         """Vectors for all that waits. It takes long at first: between pieces, words of what has changed are read."""
@@ -262,14 +266,16 @@ class Freshener:
                     embed_waiting(store, self._embedder, report, deadline=deadline, progress=self._progress)
                 if not report.waiting:
                     return
-                with self._changed:
-                    changed = self._batch.take(self._clock())
-                if changed:
-                    self._read_meanwhile(store, changed, report)
+                self._read_meanwhile(store, report)
         except IndexBusyError:
             log.debug("another process is embedding")
 
-    def _read_meanwhile(self, store: Store, paths: Collection[str], report: Report) -> None:
+    def _read_meanwhile(self, store: Store, report: Report) -> None:
+        """The logs that are due, between two pieces of long work."""
+        with self._changed:
+            paths = self._batch.take(self._clock())
+        if not paths:
+            return
         try:
             read_named(store, self._adapters, paths, report, self._progress)
         except IndexBusyError:

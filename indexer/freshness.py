@@ -96,14 +96,15 @@ def read_named(
         read_logs(store, named_logs(store, adapters, paths, report), report, progress)
 
 
-def read_rest(store: Store, report: Report, progress: Progress | None = None) -> None:
-    """What belongs to the whole index when all logs have been read: see `remembering.remember`.
+def read_rest(store: Store, report: Report, seconds: float, progress: Progress | None = None) -> bool:
+    """What there is to do when all logs have been read (see `remembering.remember`), for about `seconds`. Whether it is
+    done.
 
     Raises:
         IndexBusyError: another process is indexing.
     """
     with only_writer(LOCK_SECONDS):
-        remember(store, report, progress)
+        return remember(store, report, progress, time.monotonic() + seconds)
 
 
 def complete(

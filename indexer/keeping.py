@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 from indexer import kept
@@ -33,17 +34,22 @@ def make_room(store: Store) -> None:
         log.warning("no kept copy could be removed: %s", error)
 
 
-def keep_all(store: Store, progress: Callable[[str, int, int], None] | None = None) -> None:
+def keep_all(
+    store: Store, progress: Callable[[str, int, int], None] | None = None, deadline: float | None = None
+) -> bool:
     """Copies of all indexed logs that have none yet, the newest first; those that have one cost a look at two files.
 
-    For whoever holds the index's lock.
+    For whoever holds the index's lock. Whether all was done before `deadline` (of `time.monotonic`).
     """
     if not kept.wanted():
-        return
+        return True
     sources = ((adapter(agent).log_at(path), session_id) for agent, session_id, path in store.sources())
     logs = sorted(((file, session_id) for file, session_id in sources if file), key=lambda one: -one[0].mtime_ns)
     for number, (file, session_id) in enumerate(logs):
+        if deadline is not None and time.monotonic() >= deadline:
+            return False
         if progress:
             progress("copying", number, len(logs))
         keep_copy(file, session_id)
         make_room(store)
+    return True

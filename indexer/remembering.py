@@ -17,13 +17,15 @@ from indexer.transcripts.base import LogFile
 log = logging.getLogger(__name__)
 
 
-def remember(store: Store, report: Report, progress: Progress | None = None) -> None:
+def remember(store: Store, report: Report, progress: Progress | None = None, deadline: float | None = None) -> bool:
     """Keep copies of all logs, where that is wanted, and index those that are all that is left of a session.
 
-    For whoever holds the index's lock.
+    For whoever holds the index's lock. Whether all was done before `deadline` (of `time.monotonic`).
     """
-    keep_all(store, progress)
+    if not keep_all(store, progress, deadline):
+        return False
     recall(store, report, progress)
+    return True
 
 
 def recall(store: Store, report: Report, progress: Progress | None = None) -> None:

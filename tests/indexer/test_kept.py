@@ -13,8 +13,9 @@ import pytest
 
 import indexer
 from indexer import kept
-from indexer.freshness import complete
+from indexer.freshness import complete, read_rest
 from indexer.paths import index_db, state_home
+from indexer.pipeline import Report
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.agents import AGENTS, adapter
 from tests.indexer.written import append, claude_log, claude_records, codex_log, content, lines
@@ -215,3 +216,16 @@ def keep_again() -> None:
     (file,) = AGENTS[0].discover()
     kept.keep(file, ONE)
     kept.make_room(())
+
+
+def test_copying_everything_is_done_in_pieces(store, monkeypatch):
+    """Nobody waits for it: new words are indexed between two pieces."""
+    monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "no")
+    claude_log(ONE, "/work/a", "question")
+    index(store)
+    monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "yes")
+
+    assert not read_rest(store, Report(), -1)
+    assert kept.find("claude", ONE) is None
+    assert read_rest(store, Report(), 99)
+    assert kept.find("claude", ONE)
