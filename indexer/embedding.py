@@ -176,7 +176,9 @@ def _are_expected(weights: Path) -> bool:
             return False
     with suppress(OSError):  # where nothing can be kept it is read each time
         private_dir(note.parent)
-        note.write_text(seen, encoding="utf-8")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        with open(os.open(note, flags, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123 - private from the start
+            file.write(seen)
     return True
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "ProgramMissing",
     "SmartForkError",
     "Usage",
+    "branch",
     "find",
     "forget",
     "fork",
@@ -65,18 +66,36 @@ def fork(
     *,
     at: int | None = None,
     worktree: str | bool | None = None,
+    with_changes: bool = False,
     place: str | None = None,
     cwd: str | None = None,
     name: str | None = None,
 ) -> dict[str, Any]:
     """Run a fork of a session with `prompt`, from message number `at` on where given; the original stays untouched.
 
+    With `with_changes` in a worktree of its own that has the uncommitted changes of the directory as well.
+
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
     """
     from smart_fork.launch import fork_session
 
-    return fork_session(session_id, prompt, at=at, worktree=worktree, place=place, cwd=cwd, name=name)
+    return fork_session(
+        session_id, prompt, at=at, worktree=worktree, with_changes=with_changes, place=place, cwd=cwd, name=name
+    )
+
+
+def branch(
+    session_id: str, *, at: int | None = None, title: str | None = None, cwd: str | None = None
+) -> dict[str, Any]:
+    """Copy a session under a title of its own, up to message number `at` where given; nothing runs.
+
+    Raises:
+        SmartForkError: nothing was made.
+    """
+    from smart_fork.branching import branch as copy
+
+    return copy(session_id, at=at, title=title, cwd=cwd)
 
 
 def forget(session_id: str, *, undo: bool = False) -> dict[str, Any]:

@@ -103,6 +103,38 @@ class Forked(TypedDict, total=False):
     forked_index: int | None
 
 
+class SpawnedWorker(TypedDict, total=False):
+    """One worker that was asked for: what was started, or `error`, `message` and `hint`."""
+
+    index: int
+    worker_id: str
+    session_id: str | None
+    agent_type: str
+    name: str
+    kind: str
+    source_session_id: str | None
+    cwd: str
+    worktree: str | None
+    branch: str | None
+    place: str
+    terminal_id: str | None
+    log: str | None
+    attach: str
+    command: str
+    warnings: list[str]
+    error: str
+    message: str
+    hint: str
+
+
+class Spawned(TypedDict):
+    """The answer of ``spawn_workers``."""
+
+    started: int
+    failed: int
+    workers: list[SpawnedWorker]
+
+
 class Found(TypedDict, total=False):
     """The answer of ``smart_fork``."""
 
@@ -188,3 +220,158 @@ class Status(TypedDict, total=False):
     skipped: dict[str, int]
     broken_lines: int
     broken_logs: list[BrokenLog]
+
+
+class Named(TypedDict):
+    """A session and what it is called."""
+
+    session_id: str
+    title: str
+
+
+class Branched(TypedDict, total=False):
+    """The answer of ``branch_session``."""
+
+    session_id: str
+    agent_type: str
+    title: str
+    path: str
+    copied: int
+    parent: Named
+    at: int
+    working_directory: str
+    warnings: list[str]
+    resume_command: str
+    resume_original: str
+    started: Forked
+
+
+class LeftAt(TypedDict):
+    """The last message that a fork has from its parent."""
+
+    message: int
+    role: str
+    text: str
+
+
+class Running(TypedDict):
+    """A worker that has the session now."""
+
+    worker_id: str
+    name: str
+    place: str
+    status: str
+    attach: str
+
+
+class Relative(TypedDict):
+    """One session of a family. `depth` is 0 for the first of all."""
+
+    session_id: str
+    agent_type: str
+    depth: int
+    parent: str | None
+    left_parent_at: LeftAt | None
+    log_gone: bool
+    title: str
+    begun: str
+    started: str
+    last_activity: str
+    turns: int
+    token_estimate: int
+    working_directory: str
+    jsonl_path: str | None
+    copies: list[str]
+    resume_command: str | None
+    started_by: str | None
+    running: Running | None
+
+
+class Family(TypedDict):
+    """The answer of ``session_lineage``."""
+
+    session_id: str
+    agent_type: str
+    notice: str
+    count: int
+    return_command: str | None
+    sessions: list[Relative]
+
+
+class WorkerState(TypedDict, total=False):
+    """A worker and what it does. Of a window that is not ours, only where it is: its `agent_type` is ``?``."""
+
+    worker_id: str | None
+    session_id: str | None
+    agent_type: str
+    name: str
+    prompt: str
+    state: str
+    status: str | None
+    waiting_for: str | None
+    last_activity: str
+    tokens: int
+    started_at: str
+    source_session_id: str | None
+    cwd: str
+    branch: str | None
+    place: str
+    terminal_id: str | None
+    attach: str
+    log: str | None
+
+
+class Workers(TypedDict):
+    """The answer of ``list_workers``."""
+
+    count: int
+    notice: str
+    workers: list[WorkerState]
+
+
+class WorkerRead(WorkerState, total=False):
+    """The answer of ``read_worker``: the last messages of the worker's own, and how many come before them."""
+
+    notice: str
+    messages: list[Message]
+    earlier: int
+
+
+class WorkerMessaged(WorkerState, total=False):
+    """The answer of ``message_worker``: whether it was typed, queued, answered, or the worker resumed with it."""
+
+    how: str
+    warnings: list[str]
+
+
+class WorkerWaited(WorkerState, total=False):
+    """One worker that was waited for. `settled` says whether it is idle, asks something or has ended."""
+
+    settled: bool
+    last_words: str
+
+
+class WorkersWaited(TypedDict, total=False):
+    """The answer of ``wait_workers``. `done` is false when the time was over first."""
+
+    done: bool
+    notice: str
+    workers: list[WorkerWaited]
+
+
+class WorkerClosed(TypedDict, total=False):
+    """One worker that was to be ended; `note` says why it was not, or why its worktree is still there."""
+
+    worker_id: str
+    session_id: str | None
+    agent_type: str
+    name: str
+    closed: bool
+    worktree_removed: bool | None
+    note: str
+
+
+class WorkersClosed(TypedDict):
+    """The answer of ``close_workers``."""
+
+    workers: list[WorkerClosed]

@@ -26,6 +26,7 @@ def find_and_fork(
     run_in: str | None = None,
     at: int | str | None = None,
     worktree: str | bool | None = None,
+    with_changes: bool = False,
 ) -> dict[str, Any]:
     """`find`, and the fork that was asked for as ``forked_session``; with `at` ``"match"`` where its passage ends.
 
@@ -56,6 +57,7 @@ def find_and_fork(
             prompt or request.intent,
             **place,
             worktree=worktree,
+            with_changes=with_changes,
             place=run_in,
             cwd=request.project_path,  # it works in the project that was asked about
             caller_session_id=caller_session_id,
@@ -73,7 +75,7 @@ def _through(answer: dict[str, Any], index: int | None, session_id: str, request
     from smart_fork import sessions
 
     found = answer["results"][index]["match"]["message_id"] if index is not None else None
-    return str(found or message_for(sessions.read(sessions.locate(session_id)), request.intent, engine))
+    return str(found or message_for(sessions.look_into(sessions.locate(session_id)), request.intent, engine))
 
 
 def _chosen(results: list[dict[str, Any]], fork_index: int | None, session_id: str | None) -> tuple[int | None, str]:

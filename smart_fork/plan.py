@@ -1,4 +1,4 @@
-"""Which command forks a session, where, and with which id: the plan of a fork. Pure.
+"""Which command starts a worker, where, and with which session id: a new session, one gone on with, or a fork. Pure.
 
 What the real programs do (Claude Code 2.1, Codex 0.169) decides the form of the commands:
 
@@ -44,15 +44,20 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x1f\x7f-\x9f]+")
 
 #: What must be on disk before the command works: nothing, the transcript in the target's folder, or a shortened copy.
 Staging = Literal["nothing", "transcript", "branch"]
+#: Which of an agent's own commands: a session of its own, one that goes on, or a fork of one.
+Form = Literal["fork", "new", "resume"]
 
 
 @dataclass(frozen=True, slots=True)
 class ForkRequest:
-    """What is to be forked, and how. `at` is the id of the last message to keep; `with_agent` what to run it with."""
+    """What is to be started, and how. `at` is the id of the last message to keep; `with_agent` what to run it with.
+
+    `session_id` is that of the session to fork or to go on with, empty for a new one.
+    """
 
     agent: Agent
     session_id: str
-    source_path: Path
+    source_path: Path | None
     source_cwd: str
     target_cwd: Path
     program: str
@@ -64,11 +69,16 @@ class ForkRequest:
     with_agent: Agent | None = None
     depth: int = 0
     worker_id: str = ""
+    form: Form = "fork"
+    skip_permissions: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ForkPlan:
-    """A command to run. `new_session_id` is `None` where only the agent knows it; `env` is added to its environment."""
+    """A command to run. `env` is added to its environment.
+
+    `new_session_id` is that of the worker's session, `None` where only the agent knows it.
+    """
 
     agent: Agent
     argv: tuple[str, ...]
@@ -81,16 +91,17 @@ class ForkPlan:
     name: str
     prompt: str
     headless: bool
+    form: Form = "fork"
 
 
 def plan_fork(request: ForkRequest) -> ForkPlan:
-    """The plan of one fork.
+    """The plan of one worker.
 
     Raises:
         Usage: an id, the prompt or the depth is not acceptable.
-        ForkRefused: another agent's session (F-096), or forks of forks of forks.
+        ForkRefused: another agent's session (F-096), or workers of workers of workers.
     """
-    source = check_id(request.session_id, "source")
+    source = "" if request.form == "new" else check_id(request.session_id, "source")
     new = check_id(request.new_session_id, "new") if request.new_session_id else None
     if request.with_agent not in (None, request.agent):
         raise ForkRefused(
@@ -98,45 +109,67 @@ def plan_fork(request: ForkRequest) -> ForkPlan:
             f"Fork it with {request.agent}, or search for sessions of {request.with_agent}.",
         )
     if request.depth >= MAX_DEPTH:
-        raise ForkRefused(f"This is already a fork of a fork, {MAX_DEPTH} deep", f"Unset {DEPTH} to go on on purpose.")
+        raise ForkRefused(
+            f"This is already a worker of a worker, {MAX_DEPTH} deep", f"Unset {DEPTH} to go on on purpose."
+        )
     if request.at and not new:
         raise Usage("A fork at an earlier message needs a new session id")
     prompt = plain_prompt(request.prompt)
     if request.headless and not prompt:
-        raise Usage("A fork without a terminal needs a prompt", 'Say what it is to do: smart-fork fork ID "…"')
+        raise Usage("A worker without a terminal needs a prompt", "Say what it is to do, or run it in tmux.")
     name = plain_name(request.name)
-    argv = _claude(request, source, new, name) if request.agent == "claude" else _codex(request, source, new)
-    words = ("--", prompt) if prompt else ()
-    known = request.agent == "claude" or request.at is not None
+    goes_on_in = source if request.form == "resume" else new if request.at else None
+    if request.agent == "claude":
+        argv = _claude(request, source, new, goes_on_in, name)
+    else:
+        argv = _codex(request, source, goes_on_in)
     return ForkPlan(
         agent=request.agent,
-        argv=(*argv, *words),
+        argv=(*argv, *(("--", prompt) if prompt else ())),
         cwd=request.target_cwd,
         env={DEPTH: str(request.depth + 1), **({WORKER_ID: request.worker_id} if request.worker_id else {})},
         source_session_id=source,
-        new_session_id=new if known else None,
-        staging="branch" if request.at else "transcript" if request.agent == "claude" else "nothing",
+        new_session_id=goes_on_in or (new if request.agent == "claude" else None),
+        staging=_staging(request),
         at=request.at,
         name=name,
-        prompt=request.prompt or "",
+        prompt=passable(request.prompt or ""),
         headless=request.headless,
+        form=request.form,
     )
 
 
-def _claude(request: ForkRequest, source: str, new: str | None, name: str) -> tuple[str, ...]:
-    if request.at and new:  # already a copy of its own
-        argv = ["--resume", new]
+def _staging(request: ForkRequest) -> Staging:
+    if request.form != "fork":
+        return "nothing"
+    return "branch" if request.at else "transcript" if request.agent == "claude" else "nothing"
+
+
+def _claude(request: ForkRequest, source: str, new: str | None, goes_on_in: str | None, name: str) -> tuple[str, ...]:
+    chosen = ("--session-id", new) if new else ()
+    if goes_on_in:  # a shortened copy is one of its own already
+        session: tuple[str, ...] = ("--resume", goes_on_in)
+    elif request.form == "new":
+        session = chosen
     else:
-        argv = ["--resume", source, "--fork-session", *(("--session-id", new) if new else ())]
-    argv += [f"--name={name}"] if name else []
-    argv += ["-p", "--output-format", "json"] if request.headless else []
-    return (request.program, *argv)
+        session = ("--resume", source, "--fork-session", *chosen)
+    # The session that goes on keeps the name it has.
+    named = (f"--name={name}",) if name and request.form != "resume" else ()
+    unasked = ("--dangerously-skip-permissions",) if request.skip_permissions else ()
+    printed = ("-p", "--output-format", "json") if request.headless else ()
+    return (request.program, *session, *named, *unasked, *printed)
 
 
-def _codex(request: ForkRequest, source: str, new: str | None) -> tuple[str, ...]:
-    words = ("resume", new) if request.at and new else ("fork", source)
+def _codex(request: ForkRequest, source: str, goes_on_in: str | None) -> tuple[str, ...]:
+    if goes_on_in:
+        words: tuple[str, ...] = ("resume", goes_on_in)
+    else:
+        words = () if request.form == "new" else ("fork", source)
     place = ("-C", str(request.target_cwd))
-    return (request.program, "exec", *place, *words) if request.headless else (request.program, *words, *place)
+    unasked = ("--dangerously-bypass-approvals-and-sandbox",) if request.skip_permissions else ()
+    if request.headless:  # only `exec` itself takes a directory
+        return (request.program, "exec", *place, *words, *unasked)
+    return (request.program, *words, *place, *unasked)
 
 
 def check_id(session_id: str, which: str = "source") -> str:
@@ -156,16 +189,21 @@ def plain_prompt(prompt: str | None) -> str:
     Raises:
         Usage: it is too long.
     """
-    text = (prompt or "").replace("\0", "").encode("utf-8", "replace").decode().strip()
+    text = passable(prompt or "").strip()
     if not text:
         return ""
     if len(text.encode()) > MAX_PROMPT_BYTES:
         raise Usage(
             f"The prompt is longer than {MAX_PROMPT_BYTES:,} bytes",
-            "Write it to a file, and ask the fork to read that file.",
+            "Write it to a file, and ask for that file to be read.",
         )
     ordinary = text[0].isalnum() and len(text.split(maxsplit=1)) > 1
     return text if ordinary else f" {text}"
+
+
+def passable(text: str) -> str:
+    """`text` as far as it can be an argument of a program: without NUL and half characters."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def plain_name(name: str | None) -> str:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Protocol
 
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, SmartForkError
+
+#: How often, and after how long, a process without any environment is looked at again.
+_LOOKS, _LOOK_SECONDS = 100, 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,14 @@ class Processes(Protocol):
 
     def alive(self, pid: int) -> bool:
         """Whether that process is still running."""
+        ...
+
+    def environment(self, pid: int) -> Mapping[str, str] | None:
+        """What a running process was started with: its number may have been another's before. `None` if unknown."""
+        ...
+
+    def end(self, pid: int, *, force: bool) -> None:
+        """Tell the group that a process leads to end, or have the system end it."""
         ...
 
     def replace(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> NoReturn:
@@ -135,13 +148,34 @@ class SystemProcesses:
 
     def alive(self, pid: int) -> bool:
         """See `Processes.alive`."""
+        import psutil  # takes a while, and most questions ask of no process
+
         try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
+            return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+        except psutil.NoSuchProcess:
             return False
-        except PermissionError:
+        except psutil.Error:  # it is there, and somebody else's
             return True
-        return True
+
+    def environment(self, pid: int) -> Mapping[str, str] | None:
+        """See `Processes.environment`."""
+        import psutil
+
+        for _ in range(_LOOKS):
+            try:
+                process = psutil.Process(pid)
+                env = None if process.status() == psutil.STATUS_ZOMBIE else process.environ()
+            except (psutil.Error, OSError, ValueError):
+                return None
+            if env is None or env:
+                return env
+            time.sleep(_LOOK_SECONDS)  # one that is just becoming another program has none for a moment
+        return {}
+
+    def end(self, pid: int, *, force: bool) -> None:
+        """See `Processes.end`. A group may outlive the process that it is named after."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL if force else signal.SIGTERM)
 
     def replace(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> NoReturn:
         """See `Processes.replace`."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import apsw
 import orjson
@@ -25,6 +25,8 @@ MIN_PREFIX = 8
 State = Literal["starting", "running", "ended", "failed"]
 #: What the agent's own hooks said last of a running worker; empty before the first.
 Status = Literal["", "working", "idle", "waiting"]
+#: States that nothing comes after.
+OVER: tuple[State, ...] = ("ended", "failed")
 #: How a worker came about.
 Kind = Literal["fork", "new", "resume", "continue"]
 
@@ -78,13 +80,14 @@ class StagedCopy:
 class Registry:
     """Workers and staged copies. Several processes may have it open; use it as a context manager, or close it."""
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, *, patience: int = BUSY_MILLISECONDS) -> None:
+        """`patience` is how many milliseconds another process that writes is waited for."""
         path = path or state_home() / "workers.db"
         private_dir(path.parent)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))  # its WAL gets the same mode
         self.path = path
         self._db = apsw.Connection(str(path))
-        self._db.set_busy_timeout(BUSY_MILLISECONDS)
+        self._db.set_busy_timeout(patience)
         self._db.execute("PRAGMA journal_mode = WAL").fetchall()
         self._db.execute("PRAGMA foreign_keys = ON")
         migrate(self._db)
@@ -119,14 +122,18 @@ class Registry:
         depth: int = 1,
         permission_mode: str = "",
         now: float | None = None,
+        admit: Callable[[Sequence[Worker]], None] | None = None,
     ) -> Worker:
         """Register a worker that is about to be started. Ids are unique, in the same millisecond too (R-002).
 
-        A worker without a name is named by its id.
+        A worker without a name is named by its id. `admit` is shown those that run; by raising it refuses this one,
+        and no other process can start one in between.
         """
         seconds = time.time() if now is None else now
         number = int(seconds * 1000)
         with self._writing():
+            if admit is not None:
+                admit(self.workers(states=("starting", "running")))
             while self._db.execute("SELECT 1 FROM workers WHERE id = ?", (f"{agent}-{number}",)).fetchone():
                 number += 1
             identity = f"{agent}-{number}"
@@ -152,7 +159,30 @@ class Registry:
             # Our own words; the values go beside them.
             names, marks = ", ".join(row), ", ".join("?" * len(row))
             self._db.execute(f"INSERT INTO workers ({names}) VALUES ({marks})", tuple(row.values()))  # noqa: S608
+            if session_id is not None:
+                self._note_session(identity, session_id)
         return self._by_id(identity)
+
+    def set_ready(
+        self,
+        identity: str,
+        *,
+        cwd: Path,
+        worktree: Path | None,
+        branch: str | None,
+        base_commit: str | None,
+        now: float | None = None,
+    ) -> Worker:
+        """Note what was made for it. It is started now: what it says itself is later than that (F-105)."""
+        return self._set(
+            identity,
+            "cwd = ?, worktree = ?, branch = ?, base_commit = ?, started_at = ?",
+            str(cwd),
+            str(worktree) if worktree else None,
+            branch,
+            base_commit,
+            _iso(time.time() if now is None else now),
+        )
 
     def set_started(
         self,
@@ -175,18 +205,56 @@ class Registry:
             attach,
         )
 
+    def set_found(self, identity: str, *, pid: int, terminal_id: str | None) -> Worker:
+        """Note where a worker runs whose start was cut off before that was written down; what is known stays."""
+        return self._set(
+            identity,
+            "state = 'running', pid = coalesce(pid, ?), terminal_id = coalesce(terminal_id, ?)",
+            pid,
+            terminal_id,
+        )
+
     def set_session_id(self, identity: str, session_id: str) -> Worker:
-        """Note the id of the worker's own session. One session belongs to one worker (R-006)."""
+        """Note the id of the worker's own session. One session belongs to one worker (R-006).
+
+        It may be another one than before: all that it has had name the worker (R-007).
+        """
         with self._writing():
             self._db.execute(
                 "UPDATE workers SET session_id = NULL WHERE session_id = ? AND id <> ?", (session_id, identity)
             )
             self._db.execute("UPDATE workers SET session_id = ? WHERE id = ?", (session_id, identity))
+            self._note_session(identity, session_id)
         return self._by_id(identity)
 
-    def set_state(self, identity: str, state: State) -> Worker:
-        """Note what has become of it."""
-        return self._set(identity, "state = ?", state)
+    def set_state(self, identity: str, state: State, *, now: float | None = None) -> Worker:
+        """Note what has become of it; and when, for one that has ended. What it did last no longer counts then."""
+        if state not in OVER:
+            return self._set(identity, "state = ?, ended_at = NULL", state)
+        return self._set(
+            identity, "state = ?, status = '', status_note = '', ended_at = coalesce(ended_at, ?)", state, _iso(now)
+        )
+
+    def set_status(self, identity: str, status: Status, note: str = "", *, now: float | None = None) -> Worker:
+        """Note what its hooks say that it does; `note` is what it waits for."""
+        return self._set(identity, "status = ?, status_note = ?, status_at = ?", status, note, _iso(now))
+
+    def find(self, identity: str) -> Worker | None:
+        """The worker of exactly that id."""
+        return next(iter(self._select("WHERE id = ?", identity)), None)
+
+    def of_session(self, session_id: str) -> Worker | None:
+        """The worker whose session that is, or once was."""
+        return next(
+            iter(
+                self._select(
+                    "WHERE session_id = ?1 OR id = (SELECT worker_id FROM worker_sessions WHERE session_id = ?1)"
+                    " ORDER BY session_id = ?1 DESC LIMIT 1",
+                    session_id,
+                )
+            ),
+            None,
+        )
 
     def get(self, reference: str) -> Worker:
         """The worker of that id, session id, terminal or name, or of an unambiguous beginning of an id (R-005).
@@ -195,14 +263,18 @@ class Registry:
             NotFound: there is none.
             Usage: the beginning is that of several.
         """
-        for column in ("id", "session_id", "terminal_id", "name"):
-            # A terminal or a name may have been used before: the newest is meant.
+        if known := self.find(reference) or self.of_session(reference):
+            return known
+        for column in ("terminal_id", "name"):
+            # It may have been used before: the newest is meant.
             found = self._select(f"WHERE {column} = ? ORDER BY rowid DESC LIMIT 1", reference)
             if found:
                 return found[0]
         if len(reference) >= MIN_PREFIX:
             found = self._select(
-                "WHERE substr(id, 1, length(?1)) = ?1 OR substr(session_id, 1, length(?1)) = ?1", reference
+                "WHERE substr(id, 1, length(?1)) = ?1 OR id IN"
+                " (SELECT worker_id FROM worker_sessions WHERE substr(session_id, 1, length(?1)) = ?1)",
+                reference,
             )
             if len(found) > 1:
                 raise Usage(f"{reference} is the beginning of {len(found)} workers", "Give more characters.")
@@ -219,8 +291,10 @@ class Registry:
         """The workers that this session had started, and those that they started in turn, oldest first."""
         return self._select(
             "WHERE id IN (WITH RECURSIVE below (id, session) AS ("
-            " SELECT id, session_id FROM workers WHERE caller_session_id = ?"
-            " UNION SELECT w.id, w.session_id FROM workers w JOIN below b ON w.caller_session_id = b.session)"
+            " SELECT id, s.session_id FROM workers LEFT JOIN worker_sessions s ON worker_id = id"
+            " WHERE caller_session_id = ?"
+            " UNION SELECT w.id, s.session_id FROM below b JOIN workers w ON w.caller_session_id = b.session"
+            " LEFT JOIN worker_sessions s ON s.worker_id = w.id)"
             " SELECT id FROM below) ORDER BY rowid",
             session_id,
         )
@@ -229,9 +303,10 @@ class Registry:
         """How many workers stand one above the other, down to this session; 0 for a session that a person began."""
         found = self._db.execute(
             "WITH RECURSIVE above (caller, depth) AS ("
-            " SELECT caller_session_id, 1 FROM workers WHERE session_id = ?"
-            " UNION SELECT w.caller_session_id, a.depth + 1 FROM workers w JOIN above a ON w.session_id = a.caller"
-            " WHERE a.depth < 100)"
+            " SELECT caller_session_id, 1 FROM workers JOIN worker_sessions s ON worker_id = id WHERE s.session_id = ?"
+            " UNION SELECT w.caller_session_id, a.depth + 1 FROM above a"
+            " JOIN worker_sessions s ON s.session_id = a.caller"
+            " JOIN workers w ON w.id = s.worker_id WHERE a.depth < 100)"
             " SELECT max(depth) FROM above",
             (session_id,),
         ).get
@@ -244,7 +319,7 @@ class Registry:
                 "INSERT INTO staged_copies (path, session_id, source_path, staged_at) VALUES (?, ?, ?, ?)"
                 " ON CONFLICT (path) DO UPDATE SET session_id = excluded.session_id,"
                 " source_path = excluded.source_path, staged_at = excluded.staged_at",
-                (str(path), session_id, str(source_path), _iso(time.time() if now is None else now)),
+                (str(path), session_id, str(source_path), _iso(now)),
             )
 
     def forget_staged_copy(self, path: Path) -> None:
@@ -261,6 +336,13 @@ class Registry:
         )
         return [StagedCopy(*row) for row in rows]
 
+    def _note_session(self, identity: str, session_id: str) -> None:
+        self._db.execute(
+            "INSERT INTO worker_sessions (session_id, worker_id) SELECT ?, id FROM workers WHERE id = ?"
+            " ON CONFLICT (session_id) DO UPDATE SET worker_id = excluded.worker_id",
+            (session_id, identity),
+        )
+
     def _writing(self) -> Writing:
         return Writing(self._db)
 
@@ -270,18 +352,38 @@ class Registry:
         return self._by_id(identity)
 
     def _by_id(self, identity: str) -> Worker:
-        found = self._select("WHERE id = ?", identity)
-        if not found:
-            raise NotFound(f"No such worker: {identity}")
-        return found[0]
+        if found := self.find(identity):
+            return found
+        raise NotFound(f"No such worker: {identity}")
 
     def _select(self, where: str, *values: Any) -> list[Worker]:
         names = [column.name for column in fields(Worker)]
         rows: Iterable[Any] = self._db.execute(f"SELECT {', '.join(names)} FROM workers {where}", values)  # noqa: S608
-        found = [dict(zip(names, row, strict=True)) for row in rows]
-        return [Worker(**row | {"command": tuple(orjson.loads(row["command"]))}) for row in found]
+        return [_worker(dict(zip(names, row, strict=True))) for row in rows]
 
 
-def _iso(seconds: float) -> str:
+def _worker(row: dict[str, Any]) -> Worker:
+    """One row. What another version has written in words of its own does not hide the worker (R-043)."""
+    for name, words, otherwise in (
+        ("agent", Agent, "claude"),
+        ("state", State, "running"),
+        ("status", Status, ""),
+        ("kind", Kind, "fork"),
+    ):
+        if row[name] not in get_args(words):
+            row[name] = otherwise
+    return Worker(**row | {"command": _words(row["command"])})
+
+
+def _words(text: object) -> tuple[str, ...]:
+    try:
+        words = orjson.loads(str(text))
+    except orjson.JSONDecodeError:
+        return ()
+    return tuple(map(str, words)) if isinstance(words, list) else ()
+
+
+def _iso(moment: float | None = None) -> str:
+    seconds = time.time() if moment is None else moment
     whole, milliseconds = divmod(int(seconds * 1000), 1000)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + f".{milliseconds:03d}Z"

@@ -63,8 +63,21 @@ def m002_ways_and_whereabouts(db: apsw.Connection) -> None:
         db.execute(f"ALTER TABLE workers ADD COLUMN {column}")
 
 
+def m003_sessions_of_workers(db: apsw.Connection) -> None:
+    """Every session that a worker has had: ``/clear`` and ``/resume`` give it another one (R-007, R-016)."""
+    db.execute(
+        "CREATE TABLE worker_sessions (session_id TEXT PRIMARY KEY, worker_id TEXT NOT NULL REFERENCES workers (id))"
+    )
+    db.execute("CREATE INDEX worker_sessions_of_worker ON worker_sessions (worker_id)")
+    db.execute("INSERT INTO worker_sessions SELECT session_id, id FROM workers WHERE session_id IS NOT NULL")
+
+
 #: Only ever appended to. Each is applied once, in its own transaction.
-MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (m001_workers, m002_ways_and_whereabouts)
+MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
+    m001_workers,
+    m002_ways_and_whereabouts,
+    m003_sessions_of_workers,
+)
 
 
 def migrate(db: apsw.Connection) -> None:

@@ -53,8 +53,8 @@ def locate(reference: str) -> Located:
     if not found:
         raise NotFound(f"Session not found: {shown}", "`smart-fork list --all-projects` shows what there is.")
     exact = [one for one in found if one.session_id.lower() == wanted]
-    if exact:
-        return exact[0]
+    # Files may differ in case alone: then it matters how it was written (B-078).
+    found = [one for one in exact if one.session_id == reference.strip()] or exact or found
     ids = sorted({one.session_id for one in found})
     if len(ids) > 1:
         raise Usage(
@@ -65,13 +65,16 @@ def locate(reference: str) -> Located:
 
 
 def read(located: Located) -> Session:
-    """The session from its log, or from the copy that was kept of it.
+    """The session from its log.
 
     Raises:
-        NotFound: both are gone, cannot be read, or hold no conversation.
+        NotFound: the log is gone, cannot be read, or holds no conversation.
     """
     if located.path is None:
-        return _read_copy(located)
+        raise NotFound(
+            f"The log of {located.session_id} has been deleted",
+            "`smart-fork show` reads what is left; where a copy was kept, `smart-fork fork` puts it back.",
+        )
     reader = adapter(located.agent)
     others = [path for path in reader.locate(located.session_id) if path != located.path]
     problem = ""
@@ -87,12 +90,15 @@ def read(located: Located) -> Session:
     raise NotFound(problem)
 
 
-def _read_copy(located: Located) -> Session:
-    """The session from the copy that was kept of its log."""
-    hint = "`smart-fork show` reads the export that is left."
-    copy = kept.find(located.agent, located.session_id)
+def look_into(located: Located) -> Session:
+    """The session to be read by somebody: from its log, or from the copy that was kept of it.
+
+    Raises:
+        NotFound: both are gone, cannot be read, or hold no conversation.
+    """
+    copy = kept.find(located.agent, located.session_id) if located.path is None else None
     if copy is None:
-        raise NotFound(f"The log of {located.session_id} has been deleted", hint)
+        return read(located)
     try:
         with kept.opened(copy) as path:
             result = adapter(located.agent).read(path)

@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import shutil
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,9 @@ from indexer.transcripts.lines import open_regular
 from smart_fork.errors import ForkRefused, NotFound
 
 _PIECE = 1 << 20
+#: A file or folder that was staged so long ago has lost its writer.
+STALE_SECONDS = 3600
+_STAGING = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
 #: What `link` answers where a file system has no hard links.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EXDEV, errno.ENOSYS, errno.EMLINK)
 
@@ -121,10 +126,22 @@ def write_new(target: Path, pieces: Iterable[bytes]) -> None:
     Raises:
         FileExistsError: it is there already, and untouched.
     """
+    with new_file(target) as file:
+        file.writelines(pieces)
+
+
+@contextlib.contextmanager
+def new_file(target: Path) -> Iterator[IO[bytes]]:
+    """A new private file to write to, which appears under its name when all is done; an error leaves nothing.
+
+    Raises:
+        FileExistsError: it is there already, and untouched.
+    """
+    _sweep(target.parent)
     staging = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
         with open(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:  # noqa: PTH123
-            file.writelines(pieces)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         _publish(staging, target)
@@ -144,6 +161,14 @@ def remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what writers that were killed have left in `folder`: nobody has written to it for long."""
+    for path in folder.glob(".*.tmp"):
+        with contextlib.suppress(OSError):
+            if _STAGING.fullmatch(path.name) and time.time() - path.lstat().st_mtime > STALE_SECONDS:
+                remove(path)
 
 
 def _publish(staging: Path, target: Path) -> None:

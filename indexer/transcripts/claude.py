@@ -183,7 +183,7 @@ class _Fold:
         message = record.get("message")
         if kind == "assistant" and isinstance(message, dict):
             text, calls = self._assistant(message)
-            group, loaded = str(message.get("id") or ""), _loaded(message)
+            group, loaded = str(message.get("id") or ""), loaded_after(message)
             return self._make(record, identity, line, "assistant", text, calls=calls, group=group, loaded=loaded)
         if kind == "user" and isinstance(message, dict):
             return self._user(record, message, identity, line)
@@ -327,7 +327,7 @@ def _typed_by(record: dict[str, Any]) -> Literal["by_hand", "by_program", ""]:
     return "by_program" if str(record.get("entrypoint") or "").startswith("sdk") else "by_hand"
 
 
-def _loaded(message: dict[str, Any]) -> int:
+def loaded_after(message: dict[str, Any]) -> int:
     """What the model had in its context when it had said this."""
     usage = message.get("usage")
     if not isinstance(usage, dict) or message.get("model") == "<synthetic>":

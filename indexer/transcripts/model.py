@@ -141,7 +141,10 @@ class Session:
         """
         points = []
         waiting: set[str] = set()
-        spoken = [i for i, turn in enumerate(self.turns) if turn.role != "system"]
+        # A record that says and does nothing, such as what a command of the agent's own leaves, parts nothing.
+        spoken = [
+            i for i, t in enumerate(self.turns) if t.role != "system" and (t.text or t.tool_calls or t.tool_results)
+        ]
         following = dict(pairwise(spoken))
         for index, turn in enumerate(self.turns):
             if turn.prompt:  # what was interrupted and gone on from is not waited for any more

@@ -9,7 +9,19 @@ from typing import Any
 
 import typer
 
-from smart_fork.cli import forgetting, forking, index, search, system
+from smart_fork.cli import (
+    comparing,
+    families,
+    following,
+    forgetting,
+    forking,
+    index,
+    search,
+    setting_up,
+    starting,
+    system,
+    worktrees,
+)
 from smart_fork.cli.output import complain, log_to_stderr, print_json
 from smart_fork.errors import SmartForkError
 
@@ -29,8 +41,25 @@ app.command("find")(search.find)
 app.command("list")(search.list_sessions)
 app.command("show")(search.show)
 app.command("fork")(forking.fork)
+app.command("new")(starting.new)
+app.command("resume")(starting.resume)
+app.command("continue")(starting.continue_newest)
+app.command("spawn")(starting.spawn)
+app.command("branch")(families.branch)
+app.command("lineage")(families.lineage)
+app.command("active")(following.active)
+app.command("read")(following.read)
+app.command("message")(following.message)
+app.command("wait")(following.wait)
+app.command("close")(following.close)
+app.command("stop")(following.stop)
+app.command("fork", cls=forking.ForkCommand)(forking.fork)
 app.command("forget")(forgetting.forget)
+app.command("compare")(comparing.compare)
+app.command("worktrees")(worktrees.worktrees)
 app.add_typer(index.app, name="index")
+app.add_typer(setting_up.app, name="setup")
+app.command("hook", hidden=True)(setting_up.hook)
 app.command("mcp")(system.mcp)
 app.command("doctor")(system.doctor)
 app.command("demo")(system.demo)

@@ -50,7 +50,7 @@ def _ask(reference: str, *, as_json: bool) -> None:
     if as_json or not sys.stdin.isatty():
         raise Usage("What is forgotten is gone for good", "Add --yes to do it without being asked.")
     try:
-        about = f": {title(sessions.read(located).title)}"
+        about = f": {title(sessions.look_into(located).title)}"
     except NotFound:
         about = ""
     err.print(plain(f"{located.agent} {located.session_id}{about}"))

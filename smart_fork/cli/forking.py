@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from smart_fork.cli.output import out, plain, print_json, progress_bar, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import Usage
+
+_PROTECTED = "smart_fork.protected"
 
 
 class PlaceChoice(StrEnum):
@@ -19,23 +22,51 @@ class PlaceChoice(StrEnum):
 
     tmux = "tmux"
     process = "process"
+    iterm2 = "iterm2"
     here = "here"
 
 
+class ForkCommand(TyperCommand):
+    """Remembers whether a word stands behind ``--``: then the last one is the prompt, whatever it looks like."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """See click."""
+        ctx.meta[_PROTECTED] = "--" in args[:-1]
+        return super().parse_args(ctx, args)
+
+
 def fork(  # noqa: PLR0917 - typer's way
-    session: Annotated[str, typer.Argument(help="A session id, or at least 8 characters of it.")],
-    prompt: Annotated[str | None, typer.Argument(help="What the fork is to do.")] = None,
+    ctx: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ID... [PROMPT]", help="Session ids, or at least 8 characters of each; what the forks are to do."
+        ),
+    ] = None,
     at: Annotated[
         str | None,
         typer.Option("--at", help="Fork at the message of this number (see `show`), or at the `match` for --intent."),
     ] = None,
     intent: Annotated[
-        str | None, typer.Option("--intent", help="What --at match looks for in the session; the prompt by default.")
+        str | None,
+        typer.Option("--intent", help="What --at match and --top look for; the prompt by default."),
     ] = None,
-    worktree: Annotated[bool, typer.Option("--worktree", "-w", help="Run it in a new git worktree.")] = False,
+    top: Annotated[
+        int | None, typer.Option("--top", help="Fork the so many best sessions of this project for --intent.")
+    ] = None,
+    worktree: Annotated[
+        bool | None,
+        typer.Option(
+            "--worktree/--no-worktree", "-w", help="Run it in a new git worktree; the default for several sessions."
+        ),
+    ] = None,
     worktree_name: Annotated[
         str | None, typer.Option("--worktree-name", help="The worktree's name; implies --worktree.")
     ] = None,
+    with_changes: Annotated[
+        bool,
+        typer.Option("--with-changes", help="Have the uncommitted changes in the worktree too; implies --worktree."),
+    ] = False,
     place: Annotated[
         PlaceChoice | None, typer.Option("--in", help="Where it runs; tmux where it is installed.")
     ] = None,
@@ -46,30 +77,63 @@ def fork(  # noqa: PLR0917 - typer's way
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the exact command, start nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a fork of a session; the original stays untouched.
+    """Run a fork of a session; the original stays untouched. Of several sessions, each in its own git worktree.
 
     A prompt that starts with a dash goes after "--":  smart-fork fork 60309e1e -- "-Werror breaks the build, fix it"
     """
-    from smart_fork.launch import fork_session
-
+    if worktree is False and (worktree_name or with_changes):
+        raise Usage("--no-worktree goes with neither --worktree-name nor --with-changes")
     how: dict[str, Any] = {
-        "worktree": worktree_name or worktree or None,
+        "with_changes": with_changes,
         "place": place.value if place else None,
         "cwd": str(cwd) if cwd else None,
         "name": name,
         "dry_run": dry_run,
         "caller_session_id": os.environ.get("CLAUDE_CODE_SESSION_ID"),
     }
+    said = list(words or ())
+    ids, prompt = _ids_and_prompt(said, protected=ctx.meta[_PROTECTED]) if top is None else ([], _prompt_alone(said))
+    if top is not None or len(ids) > 1:
+        from smart_fork.cli.fanning_out import Wanted, fork_several
+
+        how["in_worktrees"] = worktree_name or worktree is not False
+        fork_several(Wanted(tuple(ids), prompt, at, intent, top), how, as_json=as_json)
+        return
+    _fork_one(ids[0], prompt, at, intent, how | {"worktree": worktree_name or worktree or None}, as_json=as_json)
+
+
+def _fork_one(
+    session: str, prompt: str | None, at: str | None, intent: str | None, how: dict[str, Any], *, as_json: bool
+) -> None:
+    from smart_fork.launch import fork_session
+
     if at == "match":
         forked = _fork_at_match(session, prompt, intent, as_json=as_json, how=how)
     elif intent is not None:
-        raise Usage("--intent is only for --at match", "Say what the fork is to do as its prompt.")
+        raise Usage("--intent is only for --at match and --top", "Say what the fork is to do as its prompt.")
     else:
-        forked = fork_session(session, prompt, at=_number(at), **how)
+        forked = fork_session(session, prompt, at=message_number(at), **how)
     if as_json:
         print_json(forked)
     else:
-        _print_forked(forked, dry_run=dry_run)
+        print_forked(forked, dry_run=how["dry_run"])
+
+
+def _ids_and_prompt(words: list[str], *, protected: bool) -> tuple[list[str], str | None]:
+    """The last of several words is the prompt, unless it means a session and does not stand behind ``--``."""
+    from smart_fork.fan_out import is_session
+
+    if not words:
+        raise Usage("Which session is to be forked?", "`smart-fork find` and `smart-fork list` show their ids.")
+    if len(words) == 1 or (not protected and is_session(words[-1])):
+        return words, None
+    return words[:-1], words[-1]
+
+
+def _prompt_alone(words: list[str]) -> str | None:
+    if len(words) > 1:
+        raise Usage("With --top, sessions are searched and not named", "Say only the prompt, in quotation marks.")
+    return words[0] if words else None
 
 
 def _fork_at_match(
@@ -85,7 +149,12 @@ def _fork_at_match(
         return fork_at_match(session, wanted, engine(progress), prompt, **how)
 
 
-def _number(at: str | None) -> int | None:
+def message_number(at: str | None) -> int | None:
+    """The number that `--at` was given, if any.
+
+    Raises:
+        Usage: it is none.
+    """
     if at is None:
         return None
     if not (at.isascii() and at.isdigit()):
@@ -93,7 +162,8 @@ def _number(at: str | None) -> int | None:
     return int(at)
 
 
-def _print_forked(forked: dict[str, Any], *, dry_run: bool) -> None:
+def print_forked(forked: dict[str, Any], *, dry_run: bool) -> None:
+    """One fork, for a person."""
     for warning in forked.get("warnings") or ():
         say(f"note: {warning}")
     if dry_run:

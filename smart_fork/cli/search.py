@@ -125,7 +125,7 @@ def show(
         else:
             out.print(plain(text))
         return
-    conversation = sessions.read(located)
+    conversation = sessions.look_into(located)
     chosen, _ = sessions.messages(conversation, at, before=context, after=context)
     if as_json:
         print_json(
@@ -192,6 +192,8 @@ def _print_hit(hit: dict[str, Any]) -> None:
     else:
         at = f" --at {match['ends_at_message']}" if _saves(hit["token_estimate"], match) else ""
         out.print(plain(f"    smart-fork fork {short_id(hit['agent_type'], hit['session_id'])}{at}"))
+    if hit["lineage"]["family_size"] > 1:
+        out.print(plain(f"    smart-fork lineage {short_id(hit['agent_type'], hit['session_id'])}"))
     out.print()
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import threading
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.mcpserver import MCPServer
 
+from smart_fork.server import following
 from smart_fork.server.calls import strict
+from smart_fork.server.comparing import compare_workers
+from smart_fork.server.families import branch_session, session_lineage
 from smart_fork.server.searching import Searching
+from smart_fork.server.starting import Starting
 
 if TYPE_CHECKING:
     from indexer.embedding import Embedder
@@ -34,12 +39,24 @@ def create_server(embedder: Embedder | None = None) -> MCPServer[Any]:
             strict(searching.list_sessions, "List recent sessions"),
             strict(searching.read_session, "Read a past session"),
             strict(searching.index_status, "State of the search index"),
+            strict(Starting().spawn_workers, "Start workers", reads=False),
+            strict(branch_session, "Branch a session", reads=False),
+            strict(session_lineage, "A session's family"),
+            *following.tools(),
+            strict(compare_workers, "Compare workers"),
         ],
     )
 
 
 def run_stdio() -> None:
     """Serve on stdin and stdout until stdin closes. The SDK keeps stdout for the protocol, whatever prints (X-005)."""
+    threading.Thread(target=_recover, name="recover", daemon=True).start()
     create_server().run("stdio")
     # A model that is just being loaded, or a log being read, must not keep a server without a client alive.
     os._exit(0)
+
+
+def _recover() -> None:
+    from smart_fork.recovery import recover
+
+    recover()

@@ -87,6 +87,9 @@ class Searching:
                 description="Run the fork in a new git worktree, so that it changes no file here: true, or its name."
             ),
         ] = None,
+        with_changes: Annotated[  # noqa: FBT002
+            bool | None, Field(description="Run it in a new worktree that also has the uncommitted changes of here.")
+        ] = False,
         explain: Annotated[  # noqa: FBT002
             bool | None, Field(description="Whether to say how each score came about.")
         ] = False,
@@ -128,6 +131,7 @@ class Searching:
             "worktree": {"true": True, "false": False}.get(worktree.lower(), worktree)
             if isinstance(worktree, str)
             else worktree,
+            "with_changes": with_changes is True,
         }
         return await in_thread(partial(self._find_and_fork, request, choice, caller, progress_of(ctx)))
 
@@ -232,7 +236,7 @@ def _conversation(session_id: str, at: int | None, context: int) -> Any:
         rest = len(text) - READ_CHARACTERS
         shown = text if rest <= 0 else f"{text[:READ_CHARACTERS]}\n… ({rest} more characters)"
         return {"session_id": located.session_id, "agent_type": located.agent, "notice": UNTRUSTED, "markdown": shown}
-    session = sessions.read(located)
+    session = sessions.look_into(located)
     chosen, next_at = sessions.messages(session, at, before=context, characters=READ_CHARACTERS)
     return {
         "session_id": session.session_id,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from smart_fork.errors import ProgramMissing, Usage
+from smart_fork.errors import NotFound, ProgramMissing, Usage
 from smart_fork.processes import Processes
+from smart_fork.registry import Worker
 from smart_fork.workers.base import Place
 from smart_fork.workers.here import HerePlace
+from smart_fork.workers.iterm2 import INSTALL, ITerm2Place
 from smart_fork.workers.process import ProcessPlace
 from smart_fork.workers.tmux import TmuxPlace
 
-PLACES: tuple[Place, ...] = (TmuxPlace(), ProcessPlace(), HerePlace())
+PLACES: tuple[Place, ...] = (TmuxPlace(), ProcessPlace(), ITerm2Place(), HerePlace())
 
 
 def choose_place(name: str | None, processes: Processes, env: Mapping[str, str]) -> Place:
@@ -27,5 +29,19 @@ def choose_place(name: str | None, processes: Processes, env: Mapping[str, str])
     if place is None:
         raise Usage(f"Unknown place to run: {name}", f"Places are: {', '.join(known.name for known in PLACES)}.")
     if not place.available(processes, env):
+        if isinstance(place, ITerm2Place):
+            raise ProgramMissing("iTerm2 cannot be driven here", INSTALL)
         raise ProgramMissing(f"{name} is not installed", "Install it, or run the fork as a process.")
+    return place
+
+
+def place_of(worker: Worker) -> Place:
+    """Where a worker of the registry was started.
+
+    Raises:
+        NotFound: this version knows no such place.
+    """
+    place = next((known for known in PLACES if known.name == worker.place), None)
+    if place is None:
+        raise NotFound(f"{worker.id} runs in a place that this version does not know: {worker.place}")
     return place

@@ -1,4 +1,4 @@
-"""For commands that are too long for tmux. A script: becomes the command in the JSON file that it is given."""
+"""For commands that a place cannot take as they are. A script: becomes the command in the JSON file it is given."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from pathlib import Path
 
 
 def main(path: Path) -> None:
-    """Read the command, remove the file, become the command."""
-    argv = json.loads(path.read_bytes())
+    """Read the command, remove the file, become the command: with its own environment and directory, if it has them."""
+    command = json.loads(path.read_bytes())
     path.unlink()
-    os.execvp(argv[0], argv)  # noqa: S606 - no shell is what we want
+    if "cwd" in command:
+        os.chdir(command["cwd"])
+    argv = command["argv"]
+    os.execvpe(argv[0], argv, command.get("env", os.environ))  # noqa: S606 - no shell is what we want
 
 
 if __name__ == "__main__":

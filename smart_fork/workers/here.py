@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
+from smart_fork.errors import ForkRefused
 from smart_fork.plan import ForkPlan
 from smart_fork.processes import Processes
 from smart_fork.registry import Worker
-from smart_fork.workers.base import Started
+from smart_fork.workers.base import Started, runs
 
 
 class HerePlace:
-    """Becomes the agent. Nothing of ours is left to report afterwards."""
+    """Becomes the agent. It is a person's terminal: what happens there is that person's to do."""
 
     name = "here"
     headless = False
@@ -30,4 +31,28 @@ class HerePlace:
 
     def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:  # noqa: ARG002
         """See `Place.ended`."""
+        return None if started.pid is None or runs(started, processes) else "It ended."
+
+    def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:  # noqa: ARG002
+        """See `Place.screen`."""
         return None
+
+    def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
+        """See `Place.paste`."""
+        raise _of_a_person()
+
+    def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
+        """See `Place.press`."""
+        raise _of_a_person()
+
+    def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
+        """See `Place.close`."""
+        raise _of_a_person()
+
+    def show(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str:  # noqa: ARG002
+        """See `Place.show`."""
+        return ""
+
+
+def _of_a_person() -> ForkRefused:
+    return ForkRefused("It runs in a person's own terminal", "Go to that terminal.")

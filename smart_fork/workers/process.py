@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from indexer.transcripts.lines import open_regular
+from smart_fork.errors import ForkRefused
 from smart_fork.plan import ForkPlan
 from smart_fork.processes import Processes
 from smart_fork.registry import Worker
-from smart_fork.workers.base import Started, worker_file
+from smart_fork.workers.base import Started, require_ours, runs, worker_file
 
 _LAST_BYTES = 2000
 
@@ -28,12 +30,35 @@ class ProcessPlace:
         """See `Place.start`."""
         log = worker_file(worker, ".log")
         pid = processes.start(plan.argv, cwd=plan.cwd, env=env, log=log)
-        return Started(pid=pid, log=log, attach=f"tail -f {log}")
+        return Started(pid=pid, log=log, attach=f"tail -f {log}", worker_id=worker.id)
 
     def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:  # noqa: ARG002
         """See `Place.ended`."""
-        if started.pid is None or started.log is None or processes.alive(started.pid):
+        if started.pid is None or started.log is None or runs(started, processes):
             return None
-        with started.log.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST_BYTES))
-            return file.read().decode("utf-8", "replace").strip()
+        try:
+            with open_regular(started.log) as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST_BYTES))
+                return file.read().decode("utf-8", "replace").strip()
+        except OSError:
+            return ""
+
+    def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:  # noqa: ARG002
+        """See `Place.screen`."""
+        return None
+
+    def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
+        """See `Place.paste`."""
+        raise ForkRefused("It works without a terminal and hears nothing before it has ended", "Wait for it.")
+
+    def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
+        """See `Place.press`."""
+        raise ForkRefused("It has no terminal, and so no keys")
+
+    def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
+        """See `Place.close`."""
+        processes.end(require_ours(started, processes), force=False)
+
+    def show(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str:  # noqa: ARG002
+        """See `Place.show`."""
+        return started.attach

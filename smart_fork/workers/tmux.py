@@ -2,28 +2,28 @@
 
 tmux takes a command as separate arguments and runs no shell then, if they are at least two. What it does read is
 escaped: an argument's trailing ``;`` would separate commands, and ``#(…)`` in a directory's name would be run.
+
+What is typed goes through a buffer and is pasted: tmux sends a buffer's bytes as they are, and the agents, which ask
+for bracketed paste, take newlines in it as text.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import secrets
 import shlex
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
-
 from indexer.project import project_of
-from smart_fork.errors import NotFound, ProgramFailed, SmartForkError
+from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, SmartForkError
 from smart_fork.plan import CALLERS_OWN, ForkPlan
 from smart_fork.processes import Completed, Processes
 from smart_fork.registry import Worker
-from smart_fork.staging import write_new
-from smart_fork.workers import handoff
-from smart_fork.workers.base import Started, worker_file
+from smart_fork.workers.base import KEYS, Started, hand_over, require_ours, runs
 
 #: Uses a server of its own (``tmux -L``).
 SOCKET = "SMART_FORK_TMUX_SOCKET"
@@ -34,6 +34,19 @@ MAX_COMMAND_BYTES = 8_000
 #: Given to the window, since a server that runs already has the environment of whoever started it. No secrets: they
 #: would stand in the list of processes.
 PASSED_ON = ("PATH", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "SMART_FORK_HOME", "SMART_FORK_CLAUDE", "SMART_FORK_CODEX")
+#: Our sessions are named after projects, with this in front.
+OURS = "smart-fork-"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window in one of our sessions, whoever opened it."""
+
+    terminal_id: str
+    pid: int
+    session: str
+    cwd: str
+    name: str
 
 
 class TmuxPlace:
@@ -59,24 +72,100 @@ class TmuxPlace:
         window += ["--", *self._command(plan.argv, worker)]
         done = self._open(session, _escaped(window), processes, env)
         pane, _, pid = done.text.partition(" ")
-        attach = shlex.join([*_tmux(env), "attach", "-t", f"={session}"])
-        return Started(terminal_id=pane, pid=int(pid), attach=attach)
+        if not pane.startswith("%") or not pid.isdigit():
+            raise ProgramFailed(f"tmux did not say which window it opened: {done.text[:200]}")
+        attach = self.attach_command(session, env)
+        return Started(terminal_id=pane, pid=int(pid), attach=attach, worker_id=worker.id)
 
     def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
         """See `Place.ended`."""
-        target = ["-t", started.terminal_id or ""]
-        state = _run(processes, env, "display-message", "-p", *target, "#{pane_id} #{pane_dead} #{pane_dead_status}")
-        pane, dead, status = [*state.text.split(), "", "", ""][:3]
-        if not state.ok or not pane.startswith("%"):
-            return "Its window was closed."
-        if dead != "1":
+        dead, status = self._pane(started, processes, env)
+        if dead is None:  # or it is a window of another tmux server, which this one does not know
+            return None if runs(started, processes) else "Its window was closed."
+        if not dead:
             return None
         # tmux moves everything up by a line for its own "Pane is dead".
-        screen = _run(processes, env, "capture-pane", "-p", "-S", "-20", *target)
+        screen = _run(processes, env, "capture-pane", "-p", "-S", "-20", "-t", started.terminal_id or "")
         lines = [line.rstrip() for line in screen.text.splitlines() if line.strip()]
         words = "\n".join(line for line in lines[-20:] if not line.startswith("Pane is dead"))
         # tmux drops what a program wrote if it sees the program's end before it reads the terminal.
         return words or (f"It ended with status {status}." if status else "It ended.")
+
+    def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
+        """See `Place.screen`."""
+        if self._pane(started, processes, env)[0] is None:
+            return None
+        seen = _run(processes, env, "capture-pane", "-p", "-J", "-t", started.terminal_id or "")
+        return seen.stdout.decode("utf-8", "replace")
+
+    def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:
+        """See `Place.paste`."""
+        pane = self._require(started, processes, env)
+        buffer = f"smart-fork-{secrets.token_hex(8)}"
+        pasting = ("paste-buffer", "-d", "-p", "-r", "-b", buffer, "-t", pane)
+        done = _run(processes, env, "load-buffer", "-b", buffer, "-", ";", *pasting, said=text.encode())
+        if not done.ok:
+            raise ProgramFailed(f"tmux could not paste: {done.complaint}")
+
+    def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:
+        """See `Place.press`."""
+        if key not in KEYS:
+            raise ForkRefused(f"Not a key that is pressed: {key!r}")
+        pane = self._require(started, processes, env)
+        done = _run(processes, env, "send-keys", "-t", pane, key)
+        if not done.ok:
+            raise ProgramFailed(f"tmux could not press {key}: {done.complaint}")
+
+    def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:
+        """See `Place.close`. The window of one that has ended is closed as well."""
+        dead, _ = self._pane(started, processes, env)
+        if dead is None:
+            return
+        if not dead:
+            require_ours(started, processes)
+        _run(processes, env, "kill-pane", "-t", started.terminal_id or "")
+
+    def show(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str:
+        """See `Place.show`."""
+        if self._pane(started, processes, env)[0] is not None:
+            _run(processes, env, "select-window", "-t", started.terminal_id or "")
+        return started.attach
+
+    def attach_command(self, session: str, env: Mapping[str, str]) -> str:
+        """What a person types to see one of our sessions."""
+        return shlex.join([*_tmux(env), "attach", "-t", f"={session}"])
+
+    def windows(self, processes: Processes, env: Mapping[str, str]) -> list[Window]:
+        """All windows in our sessions; none where no tmux runs."""
+        form = "#{pane_id}\t#{pane_pid}\t#{session_name}\t#{pane_current_path}\t#{window_name}"
+        listed = _run(processes, env, "list-panes", "-a", "-F", form)
+        rows = (line.split("\t", 4) for line in listed.text.splitlines() if listed.ok)
+        return [
+            Window(row[0], int(row[1]), *row[2:])
+            for row in rows
+            if len(row) == 5 and row[1].isdigit() and row[2].startswith(OURS)
+        ]
+
+    def _pane(self, started: Started, processes: Processes, env: Mapping[str, str]) -> tuple[bool | None, str]:
+        """Whether the process in its window has ended, and with which status; `None` where the window is gone.
+
+        A tmux that was started anew gives the same names again, so the process has to be the same too.
+        """
+        form = "#{pane_id} #{pane_pid} #{pane_dead} #{pane_dead_status}"
+        state = _run(processes, env, "display-message", "-p", "-t", started.terminal_id or "%", form)
+        pane, pid, dead, status = [*state.text.split(), "", "", "", ""][:4]
+        if not state.ok or pane != started.terminal_id or started.pid not in (None, int(pid)):
+            return None, ""
+        return dead == "1", status
+
+    def _require(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str:
+        """Its window, ready to be typed into, if what runs there is what was started."""
+        if self._pane(started, processes, env)[0] is not False or started.terminal_id is None:
+            raise ForkRefused("It has ended, or its window was closed")
+        require_ours(started, processes)
+        # Where somebody is scrolling, keys would scroll, and a paste would not be marked as one.
+        _run(processes, env, "copy-mode", "-q", "-t", started.terminal_id)
+        return started.terminal_id
 
     def _open(self, session: str, window: Sequence[str], processes: Processes, env: Mapping[str, str]) -> Completed:
         # In one message, so that the window is told to stay before the command in it can have ended.
@@ -95,15 +184,13 @@ class TmuxPlace:
         """The command, or for one that is too long for tmux, a program that reads it from a file and becomes it."""
         if sum(len(os.fsencode(word)) + 1 for word in argv) <= MAX_COMMAND_BYTES:
             return list(argv)
-        file = worker_file(worker, ".command.json")
-        write_new(file, [orjson.dumps(list(argv))])
-        return [sys.executable, "-I", str(Path(handoff.__file__).resolve()), str(file)]
+        return hand_over(worker, {"argv": list(argv)})
 
 
 def session_name(directory: Path) -> str:
     """The tmux session of the project that `directory` is in."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(project_of(directory).root).name)
-    return f"smart-fork-{name[:MAX_NAME_CHARACTERS].strip('-') or 'fork'}"
+    return f"{OURS}{name[:MAX_NAME_CHARACTERS].strip('-') or 'fork'}"
 
 
 def _escaped(words: Sequence[str]) -> list[str]:
@@ -115,10 +202,10 @@ def _tmux(env: Mapping[str, str]) -> list[str]:
     return ["tmux", "-L", socket] if socket else ["tmux"]
 
 
-def _run(processes: Processes, env: Mapping[str, str], *words: str) -> Completed:
+def _run(processes: Processes, env: Mapping[str, str], *words: str, said: bytes = b"") -> Completed:
     # A server that this starts keeps the environment for every later window.
     clean = {name: value for name, value in env.items() if name not in CALLERS_OWN}
     try:
-        return processes.run([*_tmux(env), *words], env=clean, timeout=TMUX_SECONDS)
+        return processes.run([*_tmux(env), *words], env=clean, timeout=TMUX_SECONDS, input=said)
     except SmartForkError as error:
         raise ProgramFailed(f"tmux: {error.message}", "Run the fork as a process.") from error

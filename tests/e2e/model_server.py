@@ -46,7 +46,8 @@ class Call:
     """The model calls a tool, and does `then` when the tool's result has come back.
 
     `server` and `tool` name an MCP server and its tool as a person configures them; each protocol has its own spelling.
-    A server that is still connecting is waited for, as a real model does that is told so.
+    A server that is still connecting is waited for, as a real model does that is told so. Without a server it is one of
+    the program's own tools; a program that has none of that name is given `then`.
     """
 
     server: str
@@ -55,7 +56,15 @@ class Call:
     then: Answer
 
 
-Answer = Say | Call
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The model says nothing before `until` is set, and then does `then`."""
+
+    until: threading.Event
+    then: Answer
+
+
+Answer = Say | Call | Hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +241,8 @@ class ModelServer:
             self._arrived.notify_all()
         if answer is None or not request.body.get("tools"):
             return Say(f"Noted: {prompt[:60]}")
+        if isinstance(answer, Call) and not answer.server and answer.tool not in request.tools:
+            return answer.then
         for result in request.our_results:
             if isinstance(answer, Call) and result.tool == answer.tool:
                 answer = answer.then
@@ -257,6 +268,9 @@ class ModelServer:
                 elif path.endswith(("/messages", "/responses")):
                     request = Request(path, body, dict(self.headers.items()))
                     answer, number = server._record(request), next(server._ids)
+                    while isinstance(answer, Hold):
+                        answer.until.wait()
+                        answer = answer.then
                     self._answer(request, answer, number)
                 else:
                     self._send(404, "application/json", b"{}")
@@ -295,8 +309,9 @@ def _messages_events(request: Request, answer: Answer, number: int) -> Iterator[
         block: Json = {"type": "text", "text": ""}
         delta: Json = {"type": "text_delta", "text": answer.text}
     else:
-        name, arguments = f"mcp__{answer.server}__{answer.tool}", answer.arguments
-        if name not in request.tools and WAIT in request.tools:
+        name = f"mcp__{answer.server}__{answer.tool}" if answer.server else answer.tool
+        arguments = answer.arguments
+        if answer.server and name not in request.tools and WAIT in request.tools:
             name, arguments = WAIT, {"servers": [answer.server]}
         block = {"type": "tool_use", "id": f"toolu_{number:024d}", "name": name, "input": {}}
         delta = {"type": "input_json_delta", "partial_json": json.dumps(arguments)}

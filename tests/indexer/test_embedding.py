@@ -1,6 +1,7 @@
 """The embedding model: which one it is, that it is what it says, and that it is quiet."""
 
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import indexer
 from indexer import embedding
 from indexer.embedding import DEFAULT_MODEL, ModelUnavailableError, SentenceTransformerEmbedder, packaged_model
+from indexer.paths import state_home
 
 ROOT = Path(indexer.__file__).parent.parent
 TEXTS = [
@@ -95,6 +97,7 @@ def test_weights_that_were_tampered_with_are_refused(tmp_path, monkeypatch):
 
 def test_weights_are_read_again_only_when_the_file_has_changed(monkeypatch):
     packaged_model()
+    assert 0o600 == stat.S_IMODE((state_home() / "weights-checked").stat().st_mode)
     monkeypatch.setattr(embedding.hashlib, "file_digest", lambda *_: pytest.fail("read again"))
     assert packaged_model().is_dir()
 

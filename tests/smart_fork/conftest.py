@@ -12,9 +12,10 @@ import pytest
 
 from smart_fork.staging import folder_of
 from tests.smart_fork.forks import SESSION, codex_path, codex_records, said, text, write_log
+from tests.smart_fork.scripted import scripted
 from tests.smart_fork.world import shop, world
 
-__all__ = ["shop", "world"]  # fixtures, defined beside what they are made of
+__all__ = ["scripted", "shop", "world"]  # fixtures, defined beside what they are made of
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def codex_session(home: Path, repo: Path) -> Path:
 def programs(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with files named claude and codex, which is PATH's first."""
     folder = home / "bin"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     for name in ("claude", "codex"):
         (folder / name).write_text("#!/bin/sh\nexit 1\n")
         (folder / name).chmod(0o755)

@@ -90,6 +90,12 @@ class FakeProcesses:
     def alive(self, pid):
         return self.living
 
+    def environment(self, pid):
+        return self.started[-1]["env"] if self.living and self.started else None
+
+    def end(self, pid, *, force):
+        self.living = False
+
     def replace(self, argv, *, cwd, env):
         self.started.append({"argv": tuple(argv), "cwd": cwd, "env": dict(env), "log": None})
         raise SystemExit(0)

@@ -120,7 +120,7 @@ def test_a_damaged_copy_is_not_put_back(deleted, home):
     path = copy.folder / copy.log.name
     path.write_bytes(path.read_bytes()[:-20])
 
-    for attempt in (lambda: sessions.read(located), lambda: fork_session(session_id, "go", dry_run=True)):
+    for attempt in (lambda: sessions.look_into(located), lambda: fork_session(session_id, "go", dry_run=True)):
         with pytest.raises(NotFound, match=r"copy of .* cannot be"):
             attempt()
     with pytest.raises(NotFound, match="cannot be used"), brought_back(located):

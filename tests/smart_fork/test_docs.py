@@ -13,8 +13,12 @@ import typer
 from smart_fork import answers
 from smart_fork.cli import app
 from smart_fork.finding import Engine, Request, find
-from smart_fork.launch import ForkedSession
+from smart_fork.orders import KEYS
 from smart_fork.ranking import KNOWN
+from smart_fork.report import ForkedSession, StartedWorker
+from smart_fork.server import comparing
+from smart_fork.server.starting import _WORKER
+from smart_fork.worktrees import WorkersTree
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import World
 
@@ -97,11 +101,22 @@ def test_json_of_the_commands(run, world, shop):  # noqa: F811
         (["index"], answers.IndexState),
         (["sessions"], answers.RecentSession),
         (["forked_session"], answers.Forked),
+        (["spawn and spawn_workers"], answers.Spawned),
         (["list and list_sessions"], answers.Recent),
         (["show and read_session"], answers.Conversation),
         (["messages"], answers.Message),
         (["index status and index_status"], answers.Status),
         (["broken_logs"], answers.BrokenLog),
+        (["active and list_workers"], answers.Workers),
+        (["workers"], answers.WorkerState),
+        (["workers", "read and read_worker"], answers.WorkerRead),
+        (["workers", "message and message_worker"], answers.WorkerMessaged),
+        (["wait and wait_workers"], answers.WorkersWaited),
+        (["workers", "waited"], answers.WorkerWaited),
+        (["close, stop and close_workers"], answers.WorkersClosed),
+        (["closed"], answers.WorkerClosed),
+        (["compare and compare_workers"], comparing.Comparison),
+        (["compared"], comparing.ComparedWorker),
     ],
 )
 def test_the_output_schemas_are_what_is_documented(headings, shape):
@@ -117,12 +132,31 @@ def test_a_fork_is_documented():
     assert sometimes == {"forked_index"}
 
 
+def test_worktrees_are_documented():
+    assert set(WorkersTree.__dataclass_fields__) == documented()["trees"][0]
+
+
+def test_a_started_worker_is_documented():
+    always, sometimes = documented()["started_worker"]
+
+    assert set(StartedWorker.__dataclass_fields__) == always
+    assert sometimes == {"already_running"}
+
+
+def test_what_can_be_said_of_a_worker_is_documented():
+    text = (ROOT / "docs/workers.md").read_text()
+
+    assert [] == [key for key in KEYS if f"| `{key}` |" not in text]
+    assert set(_WORKER["properties"]) == set(KEYS)
+
+
 def commands() -> dict[str, Any]:
     group: Any = typer.main.get_command(app)
-    index = group.commands["index"]
+    shown = {name: command for name, command in group.commands.items() if not command.hidden}
+    groups = {name: group for name, group in shown.items() if hasattr(group, "commands")}
     return {
-        **{name: command for name, command in group.commands.items() if name != "index"},
-        **{f"index {name}": command for name, command in index.commands.items()},
+        **{name: command for name, command in shown.items() if name not in groups},
+        **{f"{above} {name}": command for above in groups for name, command in groups[above].commands.items()},
     }
 
 

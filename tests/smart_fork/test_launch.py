@@ -125,6 +125,36 @@ def test_a_fork_into_a_worktree_works_there(launch, source, played, repo):
 
 
 @agents
+def test_a_worktree_is_remembered_with_what_its_worker_began_with(launch, source, played, repo):
+    """F-099, R-004: with the uncommitted changes where they are asked for, which says that there is a worktree."""
+    (repo / "README.md").write_text("changed")
+
+    plain = launch(source, played, worktree="plain")
+    changed = launch(source, played, with_changes=True, name="changed")
+
+    with Registry() as registry:
+        (second, first) = registry.workers()
+    head = (repo / ".git/refs/heads/main").read_text().strip()
+    assert (plain.cwd, "smart-fork/plain", head) == (first.worktree, first.branch, first.base_commit)
+    assert (changed.cwd, "smart-fork/changed") == (second.worktree, second.branch)
+    assert second.base_commit not in (None, head)
+    assert "changed" == Path(changed.cwd, "README.md").read_text()
+
+
+@agents
+def test_changes_that_cannot_be_carried_over_are_known_beforehand(launch, source, repo):
+    (repo / "inner/.git/objects").mkdir(parents=True)
+    (repo / "inner/.git/refs").mkdir()
+    (repo / "inner/.git/HEAD").write_text("ref: refs/heads/main\n")
+
+    for dry in (True, False):
+        with pytest.raises(ForkRefused, match="repository of its own"):
+            launch(source, FakeProcesses(), with_changes=True, dry_run=dry)
+
+    assert not (repo / ".worktrees").exists()
+
+
+@agents
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(launch, source, agent, repo, home):
     """F-107."""
     before = snapshot(home)

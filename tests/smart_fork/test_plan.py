@@ -72,6 +72,48 @@ def test_codex_without_a_terminal_uses_exec():
     assert ("/bin/codex", "exec", "-C", "/work", "fork", SESSION, "--", "fix the race") == plan.argv
 
 
+def test_a_new_session_of_claude_has_an_id_known_beforehand():
+    """R-060, F-111."""
+    new = replace(CLAUDE, form="new", session_id="", source_path=None, source_cwd="", prompt="fix the race", name="it")
+    plan = plan_fork(new)
+
+    assert ("/bin/claude", "--session-id", NEW, "--name=it", "--", "fix the race") == plan.argv
+    assert (NEW, "", "nothing") == (plan.new_session_id, plan.source_session_id, plan.staging)
+    headless = plan_fork(replace(new, headless=True, skip_permissions=True))
+    assert ("--dangerously-skip-permissions", "-p", "--output-format", "json", "--", "fix the race") == headless.argv[
+        -6:
+    ]
+
+
+def test_a_new_session_of_codex_tells_its_id_later():
+    """R-060, F-112."""
+    new = replace(CODEX, form="new", session_id="", source_path=None, source_cwd="", prompt="fix the race")
+    plan = plan_fork(new)
+
+    assert ("/bin/codex", "-C", "/work", "--", "fix the race") == plan.argv
+    assert (None, "nothing") == (plan.new_session_id, plan.staging)
+    assert ("/bin/codex", "exec", "-C", "/work", "--", "fix the race") == plan_fork(replace(new, headless=True)).argv
+    unasked = "--dangerously-bypass-approvals-and-sandbox"
+    assert ("/bin/codex", "-C", "/work", unasked) == plan_fork(replace(new, prompt=None, skip_permissions=True)).argv
+
+
+@both
+@pytest.mark.parametrize("headless", [False, True])
+def test_a_session_that_goes_on_keeps_its_id_and_its_name(request_, headless):
+    """F-093, F-111, F-112, R-063: the sub-command, then flags."""
+    on = replace(request_, form="resume", prompt="fix the race", headless=headless, name="n", skip_permissions=True)
+    plan = plan_fork(on)
+
+    words = {
+        ("claude", False): ["--resume", SESSION, "--dangerously-skip-permissions"],
+        ("claude", True): ["--resume", SESSION, "--dangerously-skip-permissions", "-p", "--output-format", "json"],
+        ("codex", False): ["resume", SESSION, "-C", "/work", "--dangerously-bypass-approvals-and-sandbox"],
+        ("codex", True): ["exec", "-C", "/work", "resume", SESSION, "--dangerously-bypass-approvals-and-sandbox"],
+    }[request_.agent, headless]
+    assert [request_.program, *words, "--", "fix the race"] == list(plan.argv)
+    assert (SESSION, SESSION, "nothing") == (plan.new_session_id, plan.source_session_id, plan.staging)
+
+
 def test_a_fork_at_an_earlier_message_resumes_the_shortened_copy():
     """B-074."""
     claude = plan_fork(replace(CLAUDE, at="m", prompt="go on"))

@@ -102,6 +102,15 @@ def test_a_running_program_is_alive_and_an_ended_one_is_not(processes, tmp_path)
     assert processes.alive(1)
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc here")
+def test_what_has_ended_and_was_not_waited_for_is_not_alive(processes):
+    child = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+
+    assert not processes.alive(child.pid)
+    child.wait()
+
+
 def test_a_log_is_never_written_through_a_link(processes, tmp_path):
     """X-002."""
     (tmp_path / "precious").write_text("mine")
@@ -127,3 +136,39 @@ def test_replacing_becomes_the_program(tmp_path):
     )
 
     assert f"{tmp_path} 1 $(x)\n" == done.stdout
+
+
+def test_a_process_keeps_the_environment_that_it_was_started_with(tmp_path):
+    """X-003: by which a worker's process is known, whatever number it has."""
+    pid = SystemProcesses().start(
+        ["sleep", "600"], cwd=tmp_path, env={"MARK": "w-1", "PATH": "/usr/bin:/bin"}, log=tmp_path / "log"
+    )
+
+    assert "w-1" == SystemProcesses().environment(pid)["MARK"]
+    SystemProcesses().end(pid, force=False)
+    eventually(lambda: SystemProcesses().environment(pid) is None)
+    SystemProcesses().end(pid, force=True)  # what has ended is left alone
+
+
+def test_what_does_not_listen_is_ended_with_its_group(tmp_path):
+    code = "trap '' TERM; sleep 600 & echo $!; while :; do wait; done"
+    pid = SystemProcesses().start(["sh", "-c", code], cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, log=tmp_path / "log")
+    child = int(eventually((tmp_path / "log").read_text))
+
+    SystemProcesses().end(pid, force=True)
+
+    eventually(lambda: SystemProcesses().environment(pid) is None and SystemProcesses().environment(child) is None)
+
+
+def test_a_process_that_is_just_becoming_another_program_keeps_its_environment(tmp_path, monkeypatch):
+    """Linux shows none for a moment; it must not be taken for somebody else's."""
+    pid = SystemProcesses().start(
+        ["sleep", "600"], cwd=tmp_path, env={"MARK": "w-1", "PATH": "/usr/bin:/bin"}, log=tmp_path / "log"
+    )
+    shown = [{}, {}, {"MARK": "w-1"}]
+    monkeypatch.setattr("psutil.Process.environ", lambda _self: shown.pop(0))
+    monkeypatch.setattr("smart_fork.processes._LOOK_SECONDS", 0)
+
+    assert {"MARK": "w-1"} == SystemProcesses().environment(pid)
+    assert [] == shown
+    SystemProcesses().end(pid, force=True)

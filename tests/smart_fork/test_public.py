@@ -28,6 +28,15 @@ def test_find_gives_the_sessions_best_first(world, shop, monkeypatch):
     assert len(smart_fork.find(RETRY, project=str(shop), limit=1, agent="claude")) == 1
 
 
+def test_a_session_is_branched(world, shop):
+    session_id = world.claude(shop, RETRY, "done")
+
+    made = smart_fork.branch(session_id, at=1, title="mine")
+
+    assert ("mine (Branch)", session_id) == (made["title"], made["parent"]["session_id"])
+    assert world.log_of(made["session_id"]).is_file()
+
+
 def test_the_model_is_loaded_once_for_all_questions(world, shop):
     assert smart_fork._embedder() is smart_fork._embedder()
 

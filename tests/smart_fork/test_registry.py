@@ -117,6 +117,51 @@ def test_a_session_belongs_to_one_worker(registry):
     assert (second.id, None) == (registry.get(NEW).id, registry.get(first.id).session_id)
 
 
+def test_every_session_that_a_worker_has_had_names_it(registry):
+    """R-007, R-016: in full and by its beginning, and for those that it had started before."""
+    later = NEW.replace("7a1c", "8b2d")
+    worker = add(registry)
+    for session_id in (NEW, later):
+        registry.set_session_id(worker.id, session_id)
+
+    assert later == registry.get(worker.id).session_id
+    for reference in (NEW, later, NEW[:8], later[:8]):
+        assert worker.id == registry.get(reference).id
+    child = add(registry, caller_session_id=NEW)
+    assert [child.id] == [one.id for one in registry.spawned_by(NEW)]
+    top = registry.set_session_id(add(registry).id, SESSION)
+    registry._db.execute("UPDATE workers SET caller_session_id = ? WHERE id = ?", (SESSION, worker.id))
+    registry.set_session_id(child.id, later.replace("8b2d", "9c3e"))
+    assert [worker.id, child.id] == [one.id for one in registry.spawned_by(top.session_id)]
+    assert 3 == registry.depth(registry.get(child.id).session_id)
+    last = add(registry, caller_session_id=registry.get(child.id).session_id)
+    registry.set_session_id(child.id, later.replace("8b2d", "0d4f"))
+    assert [worker.id, child.id, last.id] == [one.id for one in registry.spawned_by(top.session_id)]
+
+
+def test_a_session_that_another_worker_goes_on_with_is_that_workers(registry):
+    """R-006."""
+    first, second = add(registry), add(registry)
+    for worker in (first, second):
+        registry.set_session_id(worker.id, NEW)
+    assert second.id == registry.of_session(NEW).id
+    registry.set_session_id(second.id, SESSION.replace("6030", "7141"))
+    assert second.id == registry.of_session(NEW).id
+    assert registry.of_session(SESSION) is registry.find("claude-0") is None
+
+
+def test_when_a_worker_ended_is_kept_until_it_runs_again(registry):
+    worker = add(registry)
+    registry.set_status(worker.id, "waiting", "for an answer", now=NOW)
+    ended = registry.set_state(worker.id, "ended", now=NOW + 1)
+    assert ("ended", "", "", "2025-10-09T08:53:21.500Z") == (
+        ended.state, ended.status, ended.status_note, ended.ended_at,
+    )  # fmt: skip
+    assert ended.ended_at == registry.set_state(worker.id, "failed", now=NOW + 9).ended_at
+    assert (None, "running") == (registry.set_state(worker.id, "running").ended_at, registry.get(worker.id).state)
+    assert "2025-10-09T08:53:20.500Z" == registry.get(worker.id).status_at
+
+
 def test_workers_are_listed_newest_first_and_by_state(registry):
     first, second = add(registry, now=NOW + 5), add(registry)
     registry.set_state(first.id, "ended")

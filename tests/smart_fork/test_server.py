@@ -22,7 +22,13 @@ from tests.smart_fork.world import BrokenModel, WordsModel, World
 
 RETRY = "add retry with backoff to the uploader"
 DONE = "The uploader in upload.py retries five times with exponential backoff"
-TOOLS = {"smart_fork", "list_sessions", "read_session", "index_status"}
+#: What changes something, and what ends something.
+CHANGES = {"smart_fork", "spawn_workers", "branch_session", "message_worker", "close_workers"}
+ENDS = {"close_workers"}
+TOOLS = CHANGES | {
+    *("list_sessions", "read_session", "index_status", "session_lineage"),
+    *("list_workers", "read_worker", "wait_workers", "compare_workers"),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -74,8 +80,8 @@ class TestWhatIsOffered:
         for name, tool in tools.items():
             assert len(tool.description) > 60
             assert tool.title
-            assert tool.annotations.read_only_hint is (name != "smart_fork")
-            assert tool.annotations.destructive_hint is False
+            assert tool.annotations.read_only_hint is (name not in CHANGES)
+            assert tool.annotations.destructive_hint is (name in ENDS)
             assert tool.output_schema["properties"]
             assert tool.input_schema["additionalProperties"] is False
             for parameter in tool.input_schema["properties"].values():
@@ -84,7 +90,7 @@ class TestWhatIsOffered:
     def test_what_a_model_has_to_read_before_it_asks_is_short(self, world):
         assert (
             sum(len(tool.description) + len(json.dumps(tool.input_schema)) for tool in self.tools(world).values())
-            < 9000
+            < 16_000
         )
 
 
@@ -124,14 +130,28 @@ class TestAnswers:
         knows = world.claude(shop, RETRY, DONE)
 
         found = answer(
-            world, intent=RETRY, fork_index=0, auto_fork=True, prompt='{"json": ["kept"]}', at=1, worktree="true"
+            world,
+            intent=RETRY,
+            fork_index=0,
+            auto_fork=True,
+            prompt='{"json": ["kept"]}',
+            at=1,
+            worktree="true",
+            with_changes=True,
         )
 
         assert launched == [
             (
                 knows,
                 '{"json": ["kept"]}',
-                {"at": 1, "worktree": True, "place": None, "cwd": str(shop), "caller_session_id": None},
+                {
+                    "at": 1,
+                    "worktree": True,
+                    "with_changes": True,
+                    "place": None,
+                    "cwd": str(shop),
+                    "caller_session_id": None,
+                },
             )
         ]
         assert found["forked_session"]["resume_session_id"] == knows
@@ -266,7 +286,7 @@ def test_other_requests_are_answered_while_a_search_runs(world, shop):
 
             tasks.start_soon(search)
             await anyio.to_thread.run_sync(gate.entered.wait)
-            assert len((await session.list_tools()).tools) == 4
+            assert len((await session.list_tools()).tools) == len(TOOLS)
             assert not (await session.call_tool("list_sessions", {})).is_error
             assert found == []
             gate.open.set()

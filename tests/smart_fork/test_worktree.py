@@ -85,8 +85,18 @@ def test_where_there_is_no_repository_there_is_no_worktree(home, repo):
     empty = home / "empty"
     empty.mkdir()
     git(empty, "init", "-q")
-    with pytest.raises(ProgramFailed, match="git worktree add failed"):
+    with pytest.raises(ForkRefused, match="no commit yet"):
         create_worktree(empty, None, PROCESSES)
+    git(home, "init", "-q", "--bare", "bare.git")
+    with pytest.raises(ForkRefused, match="Not in a git repository"):
+        create_worktree(home / "bare.git", None, PROCESSES)
+
+
+def test_a_repository_that_git_does_not_read_is_not_called_empty(repo):
+    (repo / ".git/config").write_text("[broken")
+
+    with pytest.raises(ProgramFailed, match="git cannot read"):
+        create_worktree(repo, None, PROCESSES)
 
 
 def test_a_repository_cannot_lead_the_worktree_elsewhere(repo, tmp_path):

@@ -267,7 +267,7 @@ class TestFork:
                 "60309e1e",
                 "--fix; it",
                 {
-                    "at": 4, "worktree": "api", "place": "process", "cwd": "/x", "name": "n", "dry_run": False,
+                    "at": 4, "worktree": "api", "with_changes": False, "place": "process", "cwd": "/x", "name": "n", "dry_run": False,
                     "caller_session_id": "asking",
                 },
             )
@@ -283,3 +283,5 @@ class TestFork:
     def test_json(self, run, forked):
         assert json.loads(run("fork", "60309e1e", "-w", "--json").out)["worker_id"] == "claude-1"
         assert forked[0][2]["worktree"] is True
+        run("fork", "60309e1e", "--with-changes")
+        assert (None, True) == (forked[1][2]["worktree"], forked[1][2]["with_changes"])

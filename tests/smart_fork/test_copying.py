@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import subprocess
+import sys
+import time
 from datetime import datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 
 from indexer.transcripts.agents import adapter
-from smart_fork import branch as branching
-from smart_fork.branch import branch_point, message_at, write_branch
+from smart_fork import copying
+from smart_fork.codex_copy import through_parents
+from smart_fork.copying import branch_point, write_branch
 from smart_fork.errors import ForkRefused, NotFound, Usage
+from smart_fork.staging import STALE_SECONDS, folder_of
 from tests.smart_fork.forks import NEW, SESSION, codex_path, codex_records, said, snapshot, text, write_log
 
 NOW = datetime(2026, 5, 6, 7, 8, 9)  # noqa: DTZ001 - Codex names its files by local time
@@ -150,11 +158,11 @@ def test_codex_takes_the_beginning_from_the_sessions_that_it_was_forked_from(hom
     assert ids[1] == session.parent_id
     assert ["session_meta"] == [r["type"] for r in (header, *copy) if r["type"] == "session_meta"]
 
-    shorter = branching.branch_point(session_of("codex", path), "15")
+    shorter = copying.branch_point(session_of("codex", path), "15")
     assert "Done: second" == session_of("codex", path).turns[shorter].text
     codex_path(home, ids[0]).unlink()
     with pytest.raises(NotFound, match=ids[0]):
-        list(branching._through_parents(adapter("codex"), path, None, ()))
+        list(through_parents(adapter("codex"), path))
 
 
 def test_codex_files_of_the_first_versions_become_todays(home, repo):
@@ -173,6 +181,179 @@ def test_codex_files_of_the_first_versions_become_todays(home, repo):
 
 
 # Both
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[dict]:
+    """Logs as they may come: rewinds, parallel calls, sub-agents, lines told twice, early answers, parents in circles."""
+    log: list[dict] = []
+    leaf: str | None = None
+    for number in range(draw(st.integers(1, 6))):
+        if log and draw(st.booleans()):
+            leaf = draw(st.sampled_from([*(r["uuid"] for r in log), None]))
+        asked = said(f"u{number}", leaf, "user", f"prompt {number}")
+        log.append(asked)
+        leaf = asked["uuid"]
+        calls = [f"t{number}-{i}" for i in range(draw(st.integers(0, 3)))]
+        for call in calls:
+            block = {"type": "tool_use", "id": call, "name": "Read", "input": {}}
+            one = said(f"c{call}", leaf, "assistant", [block])
+            one["message"]["id"] = f"calls{number}"
+            log.append(one)
+            leaf = one["uuid"]
+        for call in draw(st.permutations(calls))[: draw(st.integers(0, 3))]:
+            block = {"type": "tool_result", "tool_use_id": call, "content": "ok"}
+            log.append(said(f"r{call}", f"c{call}", "user", [block]))
+            leaf = log[-1]["uuid"]
+        if draw(st.booleans()):
+            log.append(
+                said(f"x{number}", leaf, "attachment", "")
+                | {"attachment": {"type": "queued_command", "prompt": "hurry"}}
+            )
+            leaf = log[-1]["uuid"]
+        if draw(st.booleans()):
+            log.append(said(f"s{number}", leaf, "assistant", text("sub-agent"), isSidechain=True))
+        if draw(st.booleans()):
+            log.append(said(f"a{number}", leaf, "assistant", text(f"answer {number}")))
+            leaf = log[-1]["uuid"]
+    for _ in range(draw(st.integers(0, 2))):
+        one = draw(st.sampled_from(log))
+        again = draw(st.sampled_from([{}, {"odd": "again"}, {"isSidechain": True}]))
+        log.insert(draw(st.integers(0, len(log))), one | again)
+    if draw(st.integers(0, 4)) == 0:  # a circle, or a parent that is not there
+        place = draw(st.integers(0, len(log) - 1))
+        log[place] = log[place] | {"parentUuid": draw(st.sampled_from([*(r["uuid"] for r in log), "missing"]))}
+    if draw(st.booleans()):
+        place = draw(st.integers(0, len(log) - 1))
+        log.insert(draw(st.integers(0, len(log))), log.pop(place))
+    return log
+
+
+@given(conversations(), st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=150)
+def test_whatever_the_log_the_copy_is_what_the_agent_remembers_as_one_line(home, repo, log, data):
+    """B-003, B-004, B-050, B-060, B-061, B-074, B-077."""
+    source = write_log(folder_of(repo) / f"{SESSION}.jsonl", log)
+    before = source.read_bytes()
+    session = session_of("claude", source)
+    assume(session is not None)
+    at = data.draw(st.sampled_from([turn.id for turn in session.turns]))
+    try:
+        branch = write("claude", source, at, repo)
+    except ForkRefused:
+        assert [source.name] == [one.name for one in source.parent.iterdir()]
+        return
+    try:
+        copy = records(branch.path)
+        end = next(i for i, turn in enumerate(session.turns) if turn.id == branch.at)
+        first = {record["uuid"]: record for record in reversed(log) if record.get("isSidechain") is not True}
+        expected = [t.id for t in session.turns[: end + 1] if first[t.id]["type"] != "attachment"]
+        assert expected == [record["uuid"] for record in copy]
+        assert [None, *expected[:-1]] == [record["parentUuid"] for record in copy]
+        for record in copy:
+            ours = {"sessionId": NEW, "parentUuid": record["parentUuid"], "cwd": str(repo)}
+            ours["forkedFrom"] = {"sessionId": SESSION, "messageUuid": record["uuid"]}
+            assert first[record["uuid"]] | ours == record
+        copied = session_of("claude", branch.path)
+        if any(first[turn.id]["type"] == "user" and turn.prompt for turn in session.turns[: end + 1]):
+            assert expected == [turn.id for turn in copied.turns]
+            assert (NEW, SESSION) == (copied.session_id, copied.parent_id)
+        assert before == source.read_bytes()
+    finally:
+        branch.undo()
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_a_long_session_is_copied_record_by_record(agent, home, repo):
+    """B-061: with much less memory than it is long."""
+    megabyte = "x" * (1 << 20)
+    number = 80
+    if agent == "claude":
+        log, parent = [], None
+        for i in range(number):
+            call = {"type": "tool_use", "id": f"t{i}", "name": "Read", "input": {}}
+            result = {"type": "tool_result", "tool_use_id": f"t{i}", "content": megabyte}
+            for kind, what in (
+                ("user", f"prompt {i}"),
+                ("assistant", [call]),
+                ("user", [result]),
+                ("assistant", text("ok")),
+            ):
+                log.append(said(f"{len(log)}", parent, kind, what))
+                parent = log[-1]["uuid"]
+        path = write_log(folder_of(repo) / f"{SESSION}.jsonl", log)
+    else:
+        log = codex_records(SESSION, repo, [f"prompt {i}" for i in range(number)])
+        for record in log:
+            if record["payload"].get("type") == "function_call_output":
+                record["payload"]["output"] = megabyte
+        path = write_log(codex_path(home, SESSION), log)
+    del log
+    code = f"""
+import resource
+from datetime import datetime
+from pathlib import Path
+from indexer.transcripts.agents import adapter
+from smart_fork.copying import write_branch
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+agent = adapter({agent!r})
+last = agent.read(Path({str(path)!r})).session.turns[-1].id
+write_branch(agent, Path({str(path)!r}), at=last, new_session_id={NEW!r}, target_cwd=Path({str(repo)!r}), now=datetime(2026, 1, 2))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert int(done.stdout) < 40 * 1024  # KiB on Linux, of 80 MiB
+    assert number << 20 < next(home.rglob(f"*{NEW}.jsonl")).stat().st_size
+
+
+def test_a_writer_that_is_killed_leaves_nothing_that_an_agent_sees_and_the_next_one_sweeps(claude_session, repo):
+    """B-059, B-073."""
+    code = f"""
+import sys
+from datetime import datetime
+from pathlib import Path
+from indexer.transcripts.agents import adapter
+from smart_fork import copying
+class Slow(copying.ClaudeCopy):
+    def __iter__(self):
+        for record in super().__iter__():
+            yield record | {{"long": "x" * 100_000}}
+            print("written", flush=True)
+            sys.stdin.read()
+copying.ClaudeCopy = Slow
+copying.write_branch(adapter("claude"), Path({str(claude_session)!r}), at="a5", new_session_id={NEW!r},
+                    target_cwd=Path({str(repo)!r}), now=datetime(2026, 1, 2))
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout.readline() == b"written\n"
+        writer.kill()
+    folder = claude_session.parent
+    (staged,) = [one for one in folder.iterdir() if one != claude_session]
+    assert staged.name.startswith(f".{NEW}.jsonl.")
+    assert [SESSION] == [adapter("claude").id_of(file.path) for file in adapter("claude").discover()]
+
+    other = NEW.replace("7a1c", "7a1d")
+    how = {"at": "a5", "target_cwd": repo, "now": NOW}
+    write_branch(adapter("claude"), claude_session, new_session_id=other, **how)
+    assert staged.exists()  # its writer may still be at work
+    os.utime(staged, (time.time() - 2 * STALE_SECONDS,) * 2)
+    write_branch(adapter("claude"), claude_session, new_session_id=NEW, **how)
+    assert {f"{one}.jsonl" for one in (SESSION, other, NEW)} == {one.name for one in folder.iterdir()}
+
+
+def test_a_log_that_is_rewritten_while_it_is_read_is_no_source(claude_session, repo, monkeypatch):
+    """B-073."""
+    session = session_of("claude", claude_session)
+    claude_session.write_text(claude_session.read_text().replace('"a4"', '"b4"'))
+    before = snapshot(claude_session.parent)
+
+    with pytest.raises(ForkRefused, match="has changed while it was read"):
+        copying.write_copy(
+            adapter("claude"), session, len(session.turns) - 1, new_session_id=NEW, target_cwd=repo, now=NOW
+        )
+
+    assert before == snapshot(claude_session.parent)
 
 
 @pytest.fixture(params=["claude", "codex"])
@@ -310,16 +491,3 @@ def test_a_fork_can_be_forked_again(any_session, repo):
     )
 
     assert NEW == session_of(agent, second.path).parent_id
-
-
-def test_messages_are_numbered_as_a_reader_sees_them(any_session):
-    agent, path = any_session
-    session = session_of(agent, path)
-    number, turn = session.messages[-1]
-
-    assert turn.id == message_at(session, number)
-    done = next(index for index, turn in enumerate(session.turns) if turn.tool_calls)
-    assert message_at(session, done) == next(turn.id for index, turn in session.messages if index > done)
-    for bad in (-1, 999):
-        with pytest.raises(NotFound, match=f"No message {bad}"):
-            message_at(session, bad)

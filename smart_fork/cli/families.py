@@ -1,0 +1,155 @@
+"""``branch`` and ``lineage``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smart_fork.cli.forking import PlaceChoice, message_number
+from smart_fork.cli.output import out, plain, print_json, progress_bar, say
+from smart_fork.cli.search import JsonOption
+from smart_fork.errors import Usage
+
+if TYPE_CHECKING:
+    from rich.text import Text
+    from rich.tree import Tree
+
+MATCH = "match"
+#: Columns where nobody looks: lines are as long as they are.
+WIDE = 10_000
+
+SessionArgument = Annotated[str, typer.Argument(help="A session id, or at least 8 characters of it.")]
+
+
+def branch(  # noqa: PLR0917 - typer's way
+    session: SessionArgument,
+    prompt: Annotated[str | None, typer.Argument(help="With --start: what it is to do.")] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", help="Branch at the message of this number (see `show`), or at the `match` for --intent."),
+    ] = None,
+    intent: Annotated[str | None, typer.Option("--intent", help="What --at match looks for in the session.")] = None,
+    title: Annotated[str | None, typer.Option("--title", help="What it is called; like its parent by default.")] = None,
+    start: Annotated[bool, typer.Option("--start", help="Resume it at once.")] = False,
+    place: Annotated[PlaceChoice | None, typer.Option("--in", help="With --start: where it runs.")] = None,
+    cwd: Annotated[
+        Path | None, typer.Option("--cwd", help="The directory it works in; the session's own by default.")
+    ] = None,
+    project: Annotated[
+        Path | None, typer.Option("--project", "-p", help="Refuse a session that is not this directory's project's.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy a session under a title of its own, to go on with later; the original stays untouched."""
+    from smart_fork.branching import branch as branch_session
+
+    if not start and (prompt or place):
+        raise Usage("A prompt and --in are only for --start", "Give --start to resume the branch at once.")
+    if (at == MATCH) != (intent is not None):
+        raise Usage("--at match and --intent belong together", 'Say what to look for: --at match --intent "…"')
+    branched = branch_session(
+        session,
+        at=message_number(at) if at != MATCH else None,
+        through=_answering(session, intent, as_json=as_json) if intent is not None else None,
+        title=title,
+        project=str(project) if project else None,
+        cwd=str(cwd) if cwd else None,
+        start=start,
+        prompt=prompt,
+        place=place.value if place else None,
+        caller_session_id=os.environ.get("CLAUDE_CODE_SESSION_ID"),
+    )
+    if as_json:
+        print_json(branched)
+    else:
+        _print_branch(branched, named=bool(title and title.strip()))
+
+
+def _answering(session: str, intent: str, *, as_json: bool) -> str:
+    from smart_fork import sessions
+    from smart_fork.background import engine
+    from smart_fork.matching import message_for
+
+    with progress_bar(quiet=as_json) as progress:
+        return message_for(sessions.read(sessions.locate(session)), intent, engine(progress))
+
+
+def _print_branch(branched: dict[str, Any], *, named: bool) -> None:
+    for warning in branched["warnings"]:
+        say(f"note: {warning}")
+    if named:
+        out.print(plain(f'Branched conversation "{branched["title"]}".'))
+    else:
+        out.print(plain("Branched conversation."))
+        out.print(plain(f"  its title: {branched['title']}"))
+    started = branched.get("started")
+    if started is None:
+        out.print(plain(f"To go on in the branch: {branched['resume_command']}"))
+    else:
+        for warning in started["warnings"]:
+            say(f"note: {warning}")
+        out.print(plain(f"  worker {started['worker_id']} in {started['terminal_id'] or 'a process'}"))
+        if started["attach"]:
+            out.print(plain(f"  watch it: {started['attach']}"))
+    out.print(plain(f"To resume the original: {branched['resume_original']}"))
+
+
+def lineage(session: SessionArgument, as_json: JsonOption = False) -> None:
+    """Show a session's family as a tree: who was forked from whom and where, what runs, and how to get back."""
+    from smart_fork.lineage import lineage as family_of
+
+    family = family_of(session)
+    if as_json:
+        print_json(family)
+        return
+    if not out.console.is_terminal:
+        out.console.width = WIDE
+    for tree in _trees(family["sessions"], family["session_id"]):
+        out.print(tree, soft_wrap=False)
+    if family["return_command"]:
+        out.print(plain(f"To return to its parent: {family['return_command']}"))
+
+
+def _trees(members: Sequence[dict[str, Any]], asked: str) -> list[Tree]:
+    from rich.tree import Tree
+
+    roots: list[Tree] = []
+    path: list[Tree] = []  # from the root down to the one before
+    for one in members:
+        del path[one["depth"] :]
+        label = _label(one, marked=one["session_id"] == asked)
+        if path:
+            path.append(path[-1].add(label))
+        else:
+            path.append(Tree(label))
+            roots.append(path[0])
+    return roots
+
+
+def _label(one: dict[str, Any], *, marked: bool) -> Text:
+    """Two lines: what it is, and where it is from; a third for what runs."""
+    from smart_fork.results import short_id
+
+    head = plain(short_id(one["agent_type"], one["session_id"]), "bold" if marked else "")
+    if one["log_gone"] and not one["running"]:
+        return head + plain("  its log is gone")
+    head += plain(f"  {_one_line(one['title'])}", "bold" if marked else "")
+    facts = [f"{one['begun'][:16].replace('T', ' ')}", f"{one['turns']} turns", f"{one['token_estimate']:,} tokens"]
+    if one["copies"]:
+        facts.append(f"{len(one['copies']) + 1} copies of its log")
+    if one["started_by"]:
+        facts.append(f"started by {short_id(one['agent_type'], one['started_by'])}")
+    lines = [", ".join(facts)]
+    if at := one["left_parent_at"]:
+        lines.append(f'left its parent after message {at["message"]}: "{_one_line(at["text"])}"')
+    if running := one["running"]:
+        lines.append(f"{running['status']}: worker {running['worker_id']}  {_one_line(running['attach'])}")
+    return head + plain("".join(f"\n{line}" for line in lines), "dim")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,76 @@
+"""``setup hooks``, and ``hook``, which the agents run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from indexer.transcripts.model import Agent
+from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.search import JsonOption
+from smart_fork.errors import SmartForkError, Usage
+
+app = typer.Typer(help="Make Claude Code and Codex known to smart-fork.", no_args_is_help=True)
+
+_AGENTS: dict[str, tuple[Agent, ...]] = {"claude": ("claude",), "codex": ("codex",), "both": ("claude", "codex")}
+
+
+@app.command("hooks")
+def hooks(
+    agent: Annotated[str, typer.Option("--agent", help="claude, codex, or both.")] = "both",
+    remove: Annotated[bool, typer.Option("--remove", help="Take them out again.")] = False,
+    only_print: Annotated[bool, typer.Option("--print", help="Print what would be added, and change nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Have the agents tell what their workers do: put our hooks into their settings, beside those of others."""
+    from smart_fork.hooks import settings
+
+    if agent not in _AGENTS:
+        raise Usage(f"Unknown agent: {agent}", "Say claude, codex, or both.")
+    if only_print:
+        print_json(
+            {one: {"path": str(settings.settings_file(one)), "hooks": settings.entries(one)} for one in _AGENTS[agent]}
+        )
+        return
+    done = [_changed(one, remove=remove, wanted=agent != "both") for one in _AGENTS[agent]]
+    if as_json:
+        print_json({"ok": not any("error" in one for one in done), "agents": done})
+    else:
+        _print_changes(done)
+    if any("error" in one for one in done):
+        raise typer.Exit(1)
+
+
+def _changed(agent: Agent, *, remove: bool, wanted: bool) -> dict[str, Any]:
+    """What was done for one agent. One that is not there, or that failed, does not keep the other from it."""
+    from smart_fork.hooks import settings
+
+    path = settings.settings_file(agent)
+    told: dict[str, Any] = {"agent": agent, "path": str(path), "changed": False, "installed": False, "notes": []}
+    if not wanted and not path.parent.is_dir():
+        return told | {"notes": [f"{agent} has never run here: there is no {path.parent}"]}
+    try:
+        change = settings.remove(agent) if remove else settings.install(agent)
+    except SmartForkError as error:
+        return told | {"error": error.message, "hint": error.hint}
+    return told | {"changed": change.changed, "installed": change.installed, "notes": list(change.notes)}
+
+
+def _print_changes(done: list[dict[str, Any]]) -> None:
+    for one in done:
+        if "error" in one:
+            say(f"error: {one['error']}")
+            say(f"  {one['hint']}")
+            continue
+        what = "hooks are installed in" if one["installed"] else "no hooks of ours in"
+        out.print(plain(f"{one['agent']}: {what} {one['path']}{'' if one['changed'] else ' (nothing changed)'}"))
+        for note in one["notes"]:
+            say(f"note: {note}")
+
+
+def hook(agent: Annotated[str, typer.Argument(help="claude or codex.")] = "") -> None:
+    """For the agents: take one event from stdin, in silence. They run the module itself, which starts faster."""
+    from smart_fork.hooks.__main__ import main
+
+    main(agent)

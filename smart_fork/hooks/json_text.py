@@ -1,0 +1,140 @@
+"""Changing a JSON text in one place, with every other byte left as it is: order, indentation, spelling of strings.
+
+Only strict JSON is read. What is in it twice, or has comments, is not understood by everybody in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_decode: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().raw_decode
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A member of an object or an element of an array: where it begins, where its value begins, and where that ends."""
+
+    key: str
+    start: int
+    value: int
+    end: int
+
+
+def read_object(text: str) -> dict[str, Any]:
+    """`text` as an object.
+
+    Raises:
+        ValueError: it is not strict JSON, not an object, or a name is in it twice.
+    """
+    decoded: object = json.loads(text, object_pairs_hook=_once)
+    if not isinstance(decoded, dict):
+        raise ValueError("it is not an object")  # noqa: TRY004 - whoever reads a file catches this
+    return decoded
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is in it twice")
+    return found
+
+
+def items(text: str, at: int) -> list[Item]:
+    """What is in the object or array that begins at `at`."""
+    named = text[at] == "{"
+    found: list[Item] = []
+    at = _skip(text, at + 1)
+    while text[at] not in "]}":
+        start, key = at, ""
+        if named:
+            key, at = _decode(text, at)
+            at = _skip(text, _skip(text, at) + 1)
+        _, end = _decode(text, at)
+        found.append(Item(key, start, at, end))
+        at = _skip(text, end)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+    return found
+
+
+def root(text: str) -> int:
+    """Where the outermost value begins."""
+    return _skip(text, 0)
+
+
+def interior(text: str, at: int) -> str:
+    """The white space in an empty object or array."""
+    return text[at + 1 : _skip(text, at + 1)]
+
+
+def member(text: str, at: int, key: str) -> Item | None:
+    """That member of the object that begins at `at`; `None` where there is none, or `at` is no object."""
+    return next((item for item in items(text, at) if item.key == key), None) if text[at] == "{" else None
+
+
+def append(text: str, at: int, value: Any, key: str | None = None) -> str:
+    """`text` with `value` as the last in the object (as `key`) or array at `at`, written as its siblings are."""
+    inside = items(text, at)
+    unit, outer = _unit(text), _indentation(text, at)
+    if inside:
+        before = text[at + 1 : inside[0].start]
+        separator = before if "\n" in before else " "
+        written = _written(value, key, separator.rpartition("\n")[2] if "\n" in separator else None, unit)
+        return f"{text[: inside[-1].end]},{separator}{written}{text[inside[-1].end :]}"
+    gap = interior(text, at)
+    if unit is None:
+        return f"{text[: at + 1]}{_written(value, key, None, None)}{text[at + 1 :]}"
+    rest = "" if "\n" in gap else f"\n{outer}"
+    written = _written(value, key, outer + unit, unit)
+    return f"{text[: at + 1]}\n{outer}{unit}{written}{rest}{text[at + 1 :]}"
+
+
+def replace(text: str, item: Item, value: Any) -> str:
+    """`text` with another value for `item`."""
+    before = text[: item.start].rpartition("\n")
+    lined = before[1] and not before[2].strip()
+    written = _written(value, None, before[2] if lined else None, _unit(text))
+    return f"{text[: item.value]}{written}{text[item.end :]}"
+
+
+def remove(text: str, at: int, item: Item, empty: str = "") -> str:
+    """`text` without `item` of the object or array at `at`; `empty` is put into one that nothing is left in."""
+    inside = items(text, at)
+    index = inside.index(item)
+    if index:
+        return text[: inside[index - 1].end] + text[item.end :]
+    if len(inside) > 1:
+        return text[: item.start] + text[inside[1].start :]
+    return text[: at + 1] + empty + text[_skip(text, item.end) :]
+
+
+def _written(value: Any, key: str | None, indentation: str | None, unit: str | None) -> str:
+    """On lines of their own below `indentation`, or without it in one line."""
+    lined = indentation is not None and unit is not None
+    text = json.dumps(value, ensure_ascii=False, indent=unit if lined else None)
+    if lined:
+        text = text.replace("\n", f"\n{indentation}")  # a string has no bare newline in it
+    return text if key is None else f"{json.dumps(key, ensure_ascii=False)}: {text}"
+
+
+def _unit(text: str) -> str | None:
+    """One step of indentation; `None` where everything is in one line."""
+    first = re.match(r"\s*[\[{]\s*?\n([ \t]*)", text)
+    if first:
+        return first[1] or "  "
+    return "  " if not items(text, root(text)) else None
+
+
+def _indentation(text: str, at: int) -> str:
+    line = text[: at + 1].rpartition("\n")[2]
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _skip(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at

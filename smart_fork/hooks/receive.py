@@ -1,0 +1,148 @@
+"""What an event of a hook says about a worker, if it is one's.
+
+Whose event it is, is decided by evidence only (R-025, R-026). The mark in the environment is not enough:
+
+* whatever a worker starts inherits it, another agent too: so the agent that runs the hook must be the process that we
+  started;
+* Codex runs the hooks of all its terminals in one server in the background, with the environment of whoever came
+  first: there only the session itself counts, known or with the beginning that the worker's must have.
+
+Anything else is a session of a person, and none of our business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from indexer.transcripts.model import Agent
+from smart_fork.errors import Usage
+from smart_fork.hooks.ancestry import Ancestor
+from smart_fork.plan import WORKER_ID, check_id, plain_name
+from smart_fork.registry import OVER, Registry, Status, Worker
+
+#: Of Claude Code's notifications, those that stop it until somebody answers.
+_QUESTIONS = ("permission_prompt", "elicitation_dialog")
+#: Ends of a session after which the same process goes on with another one.
+_GOES_ON = ("clear", "resume")
+
+
+def receive(
+    registry: Registry,
+    agent: Agent,
+    body: Mapping[str, Any],
+    environment: Mapping[str, str] | None = None,
+    ancestry: Sequence[Ancestor] | None = None,
+) -> Worker | None:
+    """Note what `body` says. The worker that it was about, `None` where it was none of ours. Twice is once (R-022).
+
+    `environment` and `ancestry` are those of the process that the agent has run, as far as they are known.
+    """
+    session_id, event = _text(body, "session_id"), _text(body, "hook_event_name")
+    try:
+        check_id(session_id)
+    except Usage:
+        return None
+    worker, proven = _whose(registry, agent, body, environment, ancestry)
+    if worker is None:
+        return None
+    if proven and event != "SessionEnd":
+        worker = _seen(registry, worker, environment, ancestry)
+    if session_id != worker.session_id:
+        if event == "SessionEnd" or _is_the_sources_own(worker, event, session_id):
+            return worker
+        worker = registry.set_session_id(worker.id, session_id)
+    return _note(registry, worker, event, body)
+
+
+def _seen(
+    registry: Registry, worker: Worker, environment: Mapping[str, str] | None, ancestry: Sequence[Ancestor] | None
+) -> Worker:
+    """Its process is there, whatever was thought of it (R-040), and where it is if nobody could write that down."""
+    runner = _runner(ancestry)
+    if worker.state != "running":
+        worker = registry.set_state(worker.id, "running")
+    if worker.pid is None and runner:
+        pane = (environment or {}).get("TMUX_PANE") if worker.place == "tmux" else None
+        worker = registry.set_found(worker.id, pid=runner[0].pid, terminal_id=pane)
+    return worker
+
+
+def _whose(
+    registry: Registry,
+    agent: Agent,
+    body: Mapping[str, Any],
+    environment: Mapping[str, str] | None,
+    ancestry: Sequence[Ancestor] | None,
+) -> tuple[Worker | None, bool]:
+    """The worker, and whether it was seen to be its own process that speaks."""
+    if environment is not None and not _in_the_background(agent, ancestry):
+        claimed = registry.find(environment.get(WORKER_ID, ""))
+        ours = claimed is not None and claimed.agent == agent and _speaks(claimed, _text(body, "session_id"), ancestry)
+        return (claimed, True) if ours else (None, False)
+    session_id = _text(body, "session_id")
+    known = registry.of_session(session_id)
+    if known is None and agent == "codex":
+        from smart_fork.births import worker_of_codex_session
+
+        known = worker_of_codex_session(registry, session_id, _text(body, "prompt"))
+    if known is None or known.agent != agent or known.state in OVER or known.session_id not in (None, session_id):
+        return None, False
+    return known, False
+
+
+def _in_the_background(agent: Agent, ancestry: Sequence[Ancestor] | None) -> bool:
+    runner = _runner(ancestry)
+    return agent == "codex" and (runner is None or "app-server" in runner[0].words)
+
+
+def _speaks(worker: Worker, session_id: str, ancestry: Sequence[Ancestor] | None) -> bool:
+    """Whether the agent that runs the hook is the worker's own process, or, as npm's Codex does, was started by it."""
+    runner = _runner(ancestry)
+    if runner is None or worker.pid is None:  # the system does not tell; or its start was not, or not yet, written down
+        return worker.session_id in (None, session_id)
+    return worker.pid in [process.pid for process in runner]
+
+
+def _runner(ancestry: Sequence[Ancestor] | None) -> Sequence[Ancestor] | None:
+    """The agent, and what had started it."""
+    above = list(ancestry or ())
+    while above and above[0].is_shell:
+        above.pop(0)
+    return above[:2] or None
+
+
+def _is_the_sources_own(worker: Worker, event: str, session_id: str) -> bool:
+    """Claude Code begins a fork in the name of the session that it forks, and has its own id only from then on."""
+    return event == "SessionStart" and worker.kind == "fork" and session_id == worker.source_session_id
+
+
+def _note(registry: Registry, worker: Worker, event: str, body: Mapping[str, Any]) -> Worker:
+    if event == "SessionEnd":
+        return worker if _text(body, "reason") in _GOES_ON else registry.set_state(worker.id, "ended")
+    says = _status(event, body)
+    return registry.set_status(worker.id, *says) if says else worker
+
+
+def _status(event: str, body: Mapping[str, Any]) -> tuple[Status, str] | None:
+    """What the worker does now, and what it waits for; `None` where the event does not say."""
+    if event == "UserPromptSubmit":
+        return "working", ""
+    if event in ("Stop", "Interrupt") or (event == "SessionStart" and body.get("source") == "clear"):
+        return "idle", ""
+    if event == "PermissionRequest":
+        asked = body.get("tool_input")
+        what = (asked.get("description") or asked.get("command")) if isinstance(asked, dict) else None
+        return "waiting", plain_name(": ".join(str(part) for part in (_text(body, "tool_name"), what) if part))
+    if event == "Notification":
+        kind, message = _text(body, "notification_type"), plain_name(_text(body, "message"))
+        if kind == "idle_prompt":
+            return "idle", ""
+        if kind in _QUESTIONS or (not kind and "permission" in message):
+            return "waiting", message
+    return None
+
+
+def _text(body: Mapping[str, Any], name: str) -> str:
+    value = body.get(name)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,218 @@
+"""The real agents run our hooks: what they say of workers, and that they say nothing of anybody else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from smart_fork import registry_schema
+from smart_fork.plan import WORKER_ID
+from smart_fork.processes import SystemProcesses
+from smart_fork.recovery import Recovered, reconcile
+from smart_fork.registry import Registry, Worker
+from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in, wait_until
+from tests.e2e.logs import Json, Log
+from tests.e2e.model_server import Call, Message, Protocol, Say
+from tests.e2e.programs import cache_folder
+from tests.e2e.scenario import CONVERSATION, EXCHANGES, INTENT, assert_forked, heard, run_fork, unlike_any_other
+from tests.mcp_process import McpProcess
+
+pytestmark = pytest.mark.e2e
+agents = pytest.mark.parametrize("agent", ["claude", "codex"])
+NEXT = "Now do the same for the downloader"
+#: Hooks of somebody else, as they were before ours.
+THEIRS: dict[Protocol, str] = {
+    "claude": '{"theme":"dark",\n  "hooks": { "Stop": [ {"hooks": [{"command": "touch ~/theirs-claude", "type": "command"}]} ]}}',
+    "codex": '{\n\t"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "touch ~/theirs-codex"}]}]}\n}',
+}
+
+
+def settings_of(machine: Machine, agent: Protocol) -> Path:
+    return machine.home / {"claude": ".claude/settings.json", "codex": ".codex/hooks.json"}[agent]
+
+
+@pytest.fixture(scope="module")
+def hooked(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
+    """A machine with somebody else's hooks and, beside them, ours, which a person has trusted in Codex."""
+    with machine_in(cache_folder(), programs) as fresh:
+        machines.append(fresh)
+        fresh.add_smart_fork()
+        for agent, text in THEIRS.items():
+            settings_of(fresh, agent).write_text(text)
+        fresh.smart_fork("setup", "hooks")
+        terminal = fresh.agent_interactive("codex")
+        wait_until(lambda: "Hooks need review" in terminal.screen, "Codex to ask whether hooks are trusted")
+        terminal.keys("2", "Enter")
+        wait_until(lambda: "trusted_hash" in (fresh.home / ".codex/config.toml").read_text(), "Codex to trust them")
+        yield fresh
+
+
+@pytest.fixture(scope="module")
+def parent_of(hooked: Machine) -> Callable[[Protocol], Log]:
+    kept: dict[Protocol, Log] = {}
+
+    def find(agent: Protocol) -> Log:
+        if agent not in kept:
+            kept[agent] = hooked.session_of_a_person(agent, *EXCHANGES)
+        return kept[agent]
+
+    return find
+
+
+@pytest.fixture(scope="module")
+def registry(hooked: Machine) -> Iterator[Registry]:
+    """The machine's own, which also keeps what it was told, one after the other."""
+    with Registry(hooked.home / ".smart-fork" / "workers.db") as opened:
+        opened._db.execute("CREATE TABLE told (id TEXT, state TEXT, status TEXT)")
+        opened._db.execute(
+            "CREATE TRIGGER tell AFTER UPDATE OF state, status ON workers"
+            " BEGIN INSERT INTO told VALUES (new.id, new.state, new.status); END"
+        )
+        assert len(registry_schema.MIGRATIONS) == opened._db.pragma("user_version")
+        yield opened
+
+
+def told(registry: Registry, worker: Worker) -> list[str]:
+    """What its hooks have said of it, each once in a row, and how it ended."""
+    rows = registry._db.execute("SELECT iif(state = 'running', status, state) FROM told WHERE id = ?", (worker.id,))
+    said = [word for (word,) in rows if word]
+    return [word for i, word in enumerate(said) if i == 0 or said[i - 1] != word]
+
+
+def fork(machine: Machine, registry: Registry, parent: Log, place: str, prompt: str) -> Worker:
+    return registry.get(run_fork(machine, parent, prompt, "--in", place)["worker_id"])
+
+
+@agents
+def test_a_worker_without_a_terminal_works_is_idle_and_ends(hooked, registry, parent_of, agent):
+    """R-021, R-031."""
+    worker = fork(hooked, registry, parent_of(agent), "process", unlike_any_other(NEXT))
+
+    wait_until(lambda: told(registry, worker)[-1:] == ["ended"], "the worker to end")
+    assert ["working", "idle", "ended"] == told(registry, worker)
+    assert registry.get(worker.id).session_id == worker.session_id != parent_of(agent).session_id
+
+
+@agents
+def test_a_worker_in_a_window_works_is_idle_and_goes_on_when_it_is_asked(hooked, registry, parent_of, agent):
+    """R-007, R-031, R-042."""
+    worker = fork(hooked, registry, parent_of(agent), "tmux", unlike_any_other(NEXT))
+    wait_until(lambda: told(registry, worker) == ["working", "idle"], "the first answer")
+    assert registry.get(worker.id).session_id == worker.session_id
+
+    type_into(hooked, worker, "Go on")
+    wait_until(lambda: told(registry, worker) == ["working", "idle"] * 2, "the second answer")
+    assert worker.session_id == registry.get(worker.id).session_id
+
+    if agent == "claude":
+        type_into(hooked, worker, "/clear")
+        wait_until(lambda: registry.get(worker.id).session_id != worker.session_id, "another session")
+        assert worker.id == registry.get(worker.session_id).id
+    type_into(hooked, worker, "/exit" if agent == "claude" else "/quit")
+    wait_until(lambda: pane_is_dead(hooked, worker), "the agent to leave")
+    reconcile(registry, SystemProcesses(), hooked.env)  # Codex does not say so
+    assert ("ended", "") == (registry.get(worker.id).state, registry.get(worker.id).status)
+
+
+def test_a_worker_that_asks_for_permission_waits_and_says_for_what(hooked, registry, parent_of):
+    prompt = unlike_any_other("List the sessions")
+    hooked.model.when(prompt, Call(SERVER, "list_sessions", {}, Say("There are some.")))
+
+    worker = fork(hooked, registry, parent_of("claude"), "tmux", prompt)
+
+    wait_until(lambda: told(registry, worker) == ["working", "waiting"], "Claude to ask")
+    assert "permission" in registry.get(worker.id).status_note
+    hooked.tmux("send-keys", "-t", worker.terminal_id, "Enter")
+    wait_until(lambda: told(registry, worker)[-1] == "idle", "the answer")
+    assert "" == registry.get(worker.id).status_note
+    hooked.tmux("kill-pane", "-t", worker.terminal_id)
+
+
+@agents
+def test_sessions_of_persons_and_of_scripts_say_nothing_of_workers(hooked, registry, parent_of, agent):
+    """R-025, R-026: those of Codex share the server in the background, and its environment, with the worker's."""
+    worker = fork(hooked, registry, parent_of(agent), "tmux", unlike_any_other(NEXT))
+    wait_until(lambda: told(registry, worker) == ["working", "idle"], "the answer")
+    pending = registry.add(agent, source_session_id=parent_of(agent).session_id, place="tmux", cwd=hooked.project)
+    before = registry.workers()
+    theirs = hooked.home / f"theirs-{agent}"
+    theirs.unlink(missing_ok=True)
+
+    hooked.session_of_a_person(agent, (unlike_any_other("Who are you?"), unlike_any_other("A person's session.")))
+    script = ["-p"] if agent == "claude" else ["exec"]
+    inherited = {WORKER_ID: worker.id}  # as by what a worker starts
+    hooked.run(hooked.programs / agent, *script, "--", "Count the files", env=inherited)
+
+    assert theirs.exists(), "hooks were run"
+    assert before == registry.workers()
+    registry.set_state(pending.id, "failed")
+    hooked.tmux("kill-pane", "-t", worker.terminal_id)
+
+
+def test_after_kill_9_of_the_server_its_workers_are_what_they_were(hooked, registry, parent_of):
+    """R-040, R-041, R-043, R-047."""
+    prompts = [unlike_any_other(NEXT) for _ in range(3)]
+    by: list[Protocol] = ["claude", "codex", "claude"]
+    forked: list[Json] = []
+    with McpProcess([*SMART_FORK, "mcp"], cwd=hooked.project, env=hooked.env) as server:
+        for agent, prompt in zip(by, prompts, strict=True):
+            wanted = {"fork_session_id": parent_of(agent).session_id, "prompt": prompt, "run_in": "tmux"}
+            forked.append(server.call("smart_fork", intent=INTENT, agent_type=agent, **wanted)["forked_session"])
+        workers = [registry.get(one["worker_id"]) for one in forked]
+        wait_until(lambda: all(told(registry, one) == ["working", "idle"] for one in workers), "three answers")
+        known, panes, logs = [facts(registry.get(one.id)) for one in workers], windows(hooked), all_logs(hooked)
+
+        server.kill()
+        for worker in workers:
+            type_into(hooked, worker, f"And {worker.id}")
+        wait_until(lambda: all(told(registry, one) == ["working", "idle"] * 2 for one in workers), "three more answers")
+        server.start()
+        server.call("list_sessions")
+
+        assert Recovered() == reconcile(registry, SystemProcesses(), hooked.env)
+        assert known == [facts(registry.get(one.id)) for one in workers]
+        assert (panes, logs) == (windows(hooked), all_logs(hooked))
+    for agent, prompt, one, worker in zip(by, prompts, forked, workers, strict=True):
+        log = assert_forked(hooked, agent, parent_of(agent), one, prompt)
+        again = f"And {worker.id}"
+        said = [*CONVERSATION, Message("user", prompt), Message("assistant", f"Noted: {prompt[:60]}")]
+        assert [*said, Message("user", again)] == heard(hooked, again).said
+        assert 1 == sum(f"Noted: {again}" in json.dumps(record) for record in log.records if is_spoken(record))
+
+
+@agents
+def test_taking_our_hooks_out_gives_back_the_settings_as_they_were(hooked, agent):
+    """R-028. The last of these tests."""
+    hooked.smart_fork("setup", "hooks", "--agent", agent, "--remove")
+    assert THEIRS[agent] == settings_of(hooked, agent).read_text()
+
+
+def type_into(machine: Machine, worker: Worker, line: str) -> None:
+    pane = worker.terminal_id or ""
+    machine.tmux("send-keys", "-t", pane, "-l", "--", line)
+    wait_until(lambda: line in machine.tmux("capture-pane", "-p", "-t", pane), f"{line!r} to be typed")
+    machine.tmux("send-keys", "-t", pane, "Enter")
+
+
+def pane_is_dead(machine: Machine, worker: Worker) -> bool:
+    return "1" == machine.tmux("display-message", "-p", "-t", worker.terminal_id or "", "#{pane_dead}").strip()
+
+
+def windows(machine: Machine) -> set[str]:
+    return set(machine.tmux("list-panes", "-a", "-F", "#{pane_id} #{pane_pid} #{window_name}").splitlines())
+
+
+def all_logs(machine: Machine) -> set[Path]:
+    return {log.path for agent in ("claude", "codex") for log in machine.logs(agent)}
+
+
+def facts(worker: Worker) -> tuple[object, ...]:
+    return worker.id, worker.session_id, worker.terminal_id, worker.pid, worker.started_at, worker.state
+
+
+def is_spoken(record: Json) -> bool:
+    """Codex writes each answer twice."""
+    return record.get("type") in ("assistant", "response_item")

@@ -1,0 +1,152 @@
+"""Workers of the real programs: new ones, sessions gone on with, and several at once; by what the model is sent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.agents import Machine, Terminal, wait_until
+from tests.e2e.logs import Json, Log
+from tests.e2e.model_server import Message, Protocol
+from tests.e2e.scenario import ANSWER, BEGINNING, ask, assert_forked, assert_in, heard, unlike_any_other
+
+pytestmark = pytest.mark.e2e
+agents = pytest.mark.parametrize("agent", ["claude", "codex"])
+
+
+def start(machine: Machine, *words: str, cwd: Path | None = None) -> Json:
+    worker: Json = json.loads(machine.smart_fork(words[0], "--json", *words[1:], cwd=cwd).stdout)
+    return worker
+
+
+def noted(prompt: str) -> list[Message]:
+    return [Message("user", prompt), Message("assistant", f"Noted: {prompt[:60]}")]
+
+
+def answered(machine: Machine, agent: Protocol, session_id: str, prompt: str) -> Log:
+    log = machine.log(agent, session_id)
+    wait_until(lambda: log.answers(f"Noted: {prompt[:60]}"), "the answer in the log")
+    return log
+
+
+def ended(machine: Machine, prompt: str) -> None:
+    """A worker without a terminal ends with its answer."""
+    wait_until(lambda: not [p for p in machine.processes() if prompt in machine.arguments(p)], "the worker to end")
+
+
+@agents
+def test_a_session_begins_and_goes_on_without_a_terminal(equipped: Machine, agent: Protocol, project: Path):
+    """R-060 to R-064, R-066: by the worker's id, and as the newest of its directory."""
+    first, second, third = (unlike_any_other(f"The {word} step") for word in ("first", "second", "third"))
+    how = ("--in", "process")
+
+    new = start(equipped, "new", "--agent", agent, *how, "--", first, cwd=project)
+    assert [Message("user", first)] == heard(equipped, first).said
+    session = new["session_id"]
+    log = answered(equipped, agent, session, first)
+    assert_in(log, agent, project, "main")
+    ended(equipped, first)
+    resumed = start(equipped, "resume", new["worker_id"], *how, "--", second)
+    assert [*noted(first), Message("user", second)] == heard(equipped, second).said
+    answered(equipped, agent, session, second)
+    ended(equipped, second)
+    newest = start(equipped, "continue", "--agent", agent, *how, "--", third, cwd=project)
+    assert [*noted(first), *noted(second), Message("user", third)] == heard(equipped, third).said
+
+    workers = [new, resumed, newest]
+    assert [session] * 3 == [worker["session_id"] for worker in workers]
+    assert [str(project)] * 3 == [worker["cwd"] for worker in workers]
+    assert ["new", "resume", "continue"] == [worker["kind"] for worker in workers]
+    assert [[]] * 3 == [worker["warnings"] for worker in workers]
+    assert log.path == answered(equipped, agent, session, third).path
+
+
+@agents
+def test_a_session_in_a_window_is_gone_to_while_it_runs_and_gone_on_with_afterwards(
+    equipped: Machine, agent: Protocol, project: Path
+):
+    """R-060, R-064, R-065: Codex is another in the terminal than in a script."""
+    first, second = unlike_any_other("The first step"), unlike_any_other("The second step")
+
+    new = start(equipped, "new", "--agent", agent, "--in", "tmux", "--", first, cwd=project)
+    assert [Message("user", first)] == heard(equipped, first).said
+    log = answered(equipped, agent, new["session_id"], first)
+    there = start(equipped, "resume", new["session_id"], "--in", "tmux")
+    still = start(equipped, "continue", "--agent", agent, "--in", "tmux", cwd=project)
+    pane = Terminal(
+        equipped,
+        new["terminal_id"],
+        int(equipped.tmux("display-message", "-p", "-t", new["terminal_id"], "#{pane_pid}")),
+    )
+    pane.leave("/exit" if agent == "claude" else "/quit")
+    on = start(equipped, "continue", "--agent", agent, "--in", "tmux", "--", second, cwd=project)
+
+    assert [*noted(first), Message("user", second)] == heard(equipped, second).said
+    for same in (there, still):
+        assert (new["worker_id"], True, new["attach"]) == (same["worker_id"], same["already_running"], same["attach"])
+    assert ("continue", new["session_id"]) == (on["kind"], on["session_id"])
+    assert on["worker_id"] != new["worker_id"]
+    assert log.path == answered(equipped, agent, new["session_id"], second).path
+
+
+@agents
+def test_without_a_prompt_a_window_waits_for_the_person(equipped: Machine, agent: Protocol, project: Path):
+    """R-024, R-041: and the start does not."""
+    typed = unlike_any_other("What the person types")
+
+    new = start(equipped, "new", "--agent", agent, "--in", "tmux", cwd=project)
+    pane = Terminal(equipped, new["terminal_id"], 0)
+    ready = {"claude": "for shortcuts", "codex": "Ask Codex"}[agent]
+    wait_until(lambda: ready in pane.screen, "the agent to be ready")
+    pane.type(typed)
+
+    assert [Message("user", typed)] == heard(equipped, typed).said
+    assert (new["session_id"] is None) == (agent == "codex")
+    if agent == "claude":
+        answered(equipped, agent, new["session_id"], typed)
+
+
+@pytest.mark.parametrize("place", ["process", "tmux"])
+def test_workers_of_both_agents_fork_at_a_message_in_worktrees_of_their_own(equipped: Machine, parents, place: str):
+    """F-110, F-115, F-120: asked for by a real agent over MCP."""
+    pairs = [(agent, parents(agent), unlike_any_other("Now the downloader")) for agent in ("claude", "codex")]
+    orders = []
+    for agent, parent, prompt in pairs:
+        messages = json.loads(equipped.smart_fork("show", parent.session_id, "--json").stdout)["messages"]
+        (number,) = [message["number"] for message in messages if message["text"] == ANSWER]
+        order = {"project_path": str(equipped.project), "prompt": prompt, "fork_from": parent.session_id}
+        orders.append(order | {"at": number, "run_in": place, "name": f"{agent} {place}"})
+    before = [parent.sha256 for _, parent, _ in pairs]
+
+    (told,), _ = ask(equipped, "claude", equipped.project, ("spawn_workers", {"workers": orders}))
+
+    assert (2, 0) == (told["started"], told["failed"])
+    for (agent, parent, prompt), worker in zip(pairs, told["workers"], strict=True):
+        fork = {**worker, "new_session_id": worker["session_id"], "resume_session_id": worker["source_session_id"]}
+        log = assert_forked(equipped, agent, parent, fork, prompt, said_before=BEGINNING)
+        worktree = equipped.project / ".worktrees" / worker["name"].replace(" ", "-")
+        assert (str(worktree), f"smart-fork/{worktree.name}") == (worker["worktree"], worker["branch"])
+        if agent == "claude":
+            assert_in(log, agent, worktree, worker["branch"])
+    assert before == [parent.sha256 for _, parent, _ in pairs]
+
+
+def test_one_new_and_one_that_forks_the_newest(equipped: Machine, project: Path):
+    """F-110, F-111, F-112, F-117: from a file, one of each agent."""
+    first, again, fresh = (unlike_any_other(f"The {word} piece") for word in ("first", "same", "other"))
+    base = {"project_path": str(project), "run_in": "process", "worktree": False}
+    start(equipped, "new", "--agent", "codex", "--in", "process", "--", first, cwd=project)
+    ended(equipped, first)
+    newest = {"agent_type": "codex", "continue_session": True, "fork_session": True, "prompt": again}
+    file = equipped.root / "workers.json"
+    file.write_text(json.dumps([base | newest, base | {"agent_type": "claude", "prompt": fresh}]))
+
+    told = start(equipped, "spawn", str(file))
+
+    assert [*noted(first), Message("user", again)] == heard(equipped, again).said
+    assert [Message("user", fresh)] == heard(equipped, fresh).said
+    assert ["fork", "new"] == [worker["kind"] for worker in told["workers"]]
+    assert [str(project)] * 2 == [worker["cwd"] for worker in told["workers"]]
+    assert all(worker["session_id"] for worker in told["workers"])

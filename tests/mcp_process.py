@@ -1,0 +1,64 @@
+"""Our MCP server as a process on stdin and stdout, as agents run it; and killed, as nobody should."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+
+class McpProcess:
+    """A server that has been greeted. Leaving the context ends it."""
+
+    def __init__(
+        self, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], client: str = "claude-code"
+    ) -> None:
+        self._command, self._cwd, self._env, self._client = list(command), cwd, dict(env), client
+        self.start()
+
+    def start(self) -> None:
+        """Start it, anew after `kill`, and greet it."""
+        pipe = subprocess.PIPE
+        self._number = 0
+        self.process = subprocess.Popen(
+            self._command, cwd=self._cwd, env=self._env, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
+        )
+        info = {"name": self._client, "version": "1"}
+        self._ask("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=info)
+        self._say({"method": "notifications/initialized", "params": {}})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def call(self, tool: str, **arguments: object) -> dict[str, Any]:
+        """The structured answer of a tool."""
+        result = self._ask("tools/call", name=tool, arguments=arguments)
+        assert not result.get("isError"), result
+        answer: dict[str, Any] = result["structuredContent"]
+        return answer
+
+    def kill(self) -> None:
+        """``kill -9``."""
+        self.process.kill()
+        self.process.communicate()
+
+    def _ask(self, method: str, **params: object) -> dict[str, Any]:
+        self._number += 1
+        self._say({"id": self._number, "method": method, "params": params})
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            message = json.loads(line)
+            if message.get("id") == self._number and "method" not in message:
+                result: dict[str, Any] = message["result"]
+                return result
+        raise AssertionError(f"The server ended without an answer to {method}")
+
+    def _say(self, message: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"jsonrpc": "2.0"} | message).encode() + b"\n")
+        self.process.stdin.flush()

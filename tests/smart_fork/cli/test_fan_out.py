@@ -1,0 +1,176 @@
+"""``fork`` of several sessions: which words mean what, and what becomes of each fork."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from smart_fork.errors import ForkRefused, Usage
+from smart_fork.fan_out import Source, fan_out, name_of
+
+RETRY = "add retry with backoff to the uploader"
+DONE = "Retry is in upload.py now."
+
+
+@pytest.fixture
+def forked(monkeypatch):
+    """What reaches the launch: (session, prompt, how) of each real start; `refuse` makes one fail."""
+    lock = threading.Lock()
+
+    class Forked(list):
+        """A list, and beside it what was only tried and what is to fail."""
+
+    calls = Forked()
+    calls.tried, calls.refuse = [], {}
+
+    def fork_session(session, prompt=None, *, dry_run=False, **how):
+        kept = calls.tried if dry_run else calls
+        with lock:
+            kept.append((session, prompt, how))
+        if error := calls.refuse.get((dry_run, how["name"])):
+            raise error
+        return {
+            "session_name": how["name"], "worker_id": "" if dry_run else f"claude-{how['name']}", "terminal_id": None,
+            "resume_session_id": session, "new_session_id": None, "command": f"claude --resume {session}", "cwd": "/x",
+            "place": "process", "log": None, "attach": "", "warnings": [],
+        }  # fmt: skip
+
+    monkeypatch.setattr("smart_fork.launch.fork_session", fork_session)
+    return calls
+
+
+@pytest.fixture
+def two(world, shop) -> tuple[str, str]:
+    return world.claude(shop, RETRY, DONE), world.codex(shop, "rename the logo", "done")
+
+
+def test_several_sessions_get_one_prompt_and_a_worktree_each(run, forked, two):
+    """F-120."""
+    done = run("fork", two[0][:8], two[1], "fix the race in api", "--in", "process")
+
+    assert {(two[0], "fix the race in api"), (two[1], "fix the race in api")} == {call[:2] for call in forked}
+    assert [("fix-the-race-in-1", "fix-the-race-in-1"), ("fix-the-race-in-2", "fix-the-race-in-2")] == sorted(
+        (how["name"], how["worktree"]) for _, _, how in forked
+    )
+    assert done.code == 0
+    assert "Compare them: smart-fork compare claude-fix-the-race-in-1 claude-fix-the-race-in-2" in done.out
+
+
+def test_the_last_word_is_the_prompt_unless_it_is_a_session(run, forked, two):
+    first, second = two
+    run("fork", first, second, "--name", "n")
+    assert [(first, None), (second, None)] == sorted((call[:2] for call in forked), key=lambda call: two.index(call[0]))
+    forked.clear()
+
+    run("fork", first, first, "--name", "n", "--", second)
+    assert [(first, second), (first, second)] == [call[:2] for call in forked]
+    forked.clear()
+
+    run("fork", first, second, "--name", "n", "--no-worktree", "--", "-Werror")
+    assert {"-Werror"} == {call[1] for call in forked}
+    assert {None} == {call[2]["worktree"] for call in forked}
+
+
+def test_a_word_that_could_be_a_session_but_is_none_is_the_prompt(run, forked, two):
+    run("fork", *two, "deadbeefdeadbeef", "--worktree-name", "api")
+
+    assert {"deadbeefdeadbeef"} == {call[1] for call in forked}
+    assert {"api-1", "api-2"} == {call[2]["worktree"] for call in forked}
+
+
+def test_nothing_is_started_if_one_of_them_cannot_be(run, forked, two):
+    forked.refuse = {(True, "n-2"): ForkRefused("No", "Do this.")}
+
+    done = run("fork", *two, "go on", "--name", "n")
+
+    assert (1, []) == (done.code, list(forked))
+    assert "Do this." in done.err
+    assert run("fork", two[0], "11111111-1111-4111-8111-111111111111", "go on").code == 3
+    assert [] == forked
+
+
+def test_one_that_fails_does_not_stop_the_others(run, forked, two):
+    forked.refuse = {(False, "n-1"): ForkRefused("No", "Do this."), (False, "n-3"): ValueError("odd")}
+
+    done = run("fork", *two, two[0], "go on", "--name", "n", "--json")
+
+    assert 1 == done.code
+    first, second, third = json.loads(done.out)["forks"]
+    assert {"resume_session_id": two[0], "session_name": "n-1", "error": "No", "hint": "Do this."} == first
+    assert "claude-n-2" == second["worker_id"]
+    assert "The fork failed: odd" == third["error"]
+    assert "n-1, a fork of" in run("fork", *two, "go on", "--name", "n").err
+
+
+def test_a_dry_run_starts_none(run, forked, two):
+    done = run("fork", *two, "go on", "--dry-run")
+
+    assert [] == forked
+    assert [f"claude --resume {session}" for session in two] == done.out.splitlines()
+
+
+def test_the_best_sessions_of_a_search_are_forked(run, forked, world, shop, two):
+    run("fork", "--top", "1", "go on", "--intent", RETRY, "--in", "process")
+    assert [(two[0], "go on")] == [call[:2] for call in forked]
+    assert forked[0][2]["through"] is None
+    forked.clear()
+
+    run("fork", "--top", "2", RETRY, "--at", "match")
+    assert set(two) >= {call[0] for call in forked}
+    assert all(how["through"] for _, _, how in forked)
+
+
+def test_named_sessions_are_forked_where_each_answers(run, forked, world, shop):
+    sessions = [world.claude(shop, RETRY, DONE, "another thing", "done"), world.claude(shop, RETRY, "It is there.")]
+
+    run("fork", *sessions, "go on", "--at", "match", "--intent", RETRY)
+
+    assert sessions == [call[0] for call in sorted(forked, key=lambda call: call[2]["name"])]
+    assert all(how["through"] for _, _, how in forked)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--at", "4", "go on"], "only for one session"),
+        (["--intent", "x", "go on"], "--intent is only for"),
+        (["--in", "here", "go on"], "take the place"),
+        (["--at", "match"], "need an intent"),
+        (["--no-worktree", "--with-changes", "go on"], "--no-worktree goes with neither"),
+    ],
+)
+def test_what_means_nothing_for_several_is_refused(run, forked, two, words, reason):
+    done = run("fork", *two, *words)
+
+    assert 2 == done.code
+    assert reason in done.err
+    assert [] == forked.tried
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["--top", "2"], ["--top", "0", RETRY], ["--top", "2", "a b", "c d"], ["--top", "99", "x"]]
+)
+def test_without_a_session_there_is_nothing_to_fork(run, forked, two, words):
+    assert 2 == run("fork", *words).code
+    assert [] == forked
+
+
+def test_there_is_a_limit():
+    with pytest.raises(Usage, match="Between 1 and 10"):
+        fan_out([Source("60309e1e")] * 11, "go")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "name"),
+    [
+        ("Fix: the same race, please", "fix-the-same-race"),
+        ("--rm -rf /", "rm--rf"),
+        (None, "fork"),
+        ("ü", "fork"),
+        ("x" * 99, "x" * 27),
+    ],
+)
+def test_workers_without_a_name_are_named_after_their_prompt(prompt, name):
+    assert name == name_of(prompt)

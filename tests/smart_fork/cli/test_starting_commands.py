@@ -1,0 +1,237 @@
+"""``new``, ``resume``, ``continue`` and ``spawn`` in this process, with agents that are programs of ours."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+
+import pytest
+
+from smart_fork.registry import Registry
+from tests.smart_fork.forks import NEW
+
+agents = pytest.mark.parametrize("agent", ["claude", "codex"])
+HEADLESS = ("--in", "process")
+
+
+def past(world, agent: str, *where_and_what) -> str:
+    return getattr(world, agent)(*where_and_what)
+
+
+@agents
+@pytest.mark.parametrize("option", ["--agent", "--adapter"])
+def test_new_starts_an_agent(run, scripted, shop, agent, option):
+    """R-001, R-060."""
+    done = run("new", "fix the race", option, agent, *HEADLESS, "--json")
+
+    worker = json.loads(done.out)
+    assert (0, agent, "new", str(shop), False) == (
+        done.code, worker["agent_type"], worker["kind"], worker["cwd"], worker["already_running"],
+    )  # fmt: skip
+    assert worker["name"] == worker["worker_id"]
+    name, words, cwd, _ = scripted.call(worker["worker_id"])
+    assert (agent, "fix the race", str(shop)) == (name, words[-1], cwd)
+
+
+def test_new_is_claude_in_a_window_named_after_it(run, scripted, private_tmux):
+    """R-060."""
+    done = run("new")
+
+    assert 0 == done.code
+    worker = done.out.split()[1].rstrip(",")
+    assert worker.startswith("claude-")
+    assert "watch it: tmux -L " in done.out
+    assert worker in private_tmux("list-windows", "-a", "-F", "#{window_name}").split()
+
+
+def test_new_in_a_worktree_says_so(run, scripted, shop):
+    done = run("new", "fix the race", *HEADLESS, "--worktree-name", "race")
+
+    assert f"directory {shop / '.worktrees/race'}" in done.out
+    assert "on branch smart-fork/race" in done.out
+    assert "its output: " in done.out
+
+
+@pytest.mark.parametrize("command", [("new", "x y"), ("resume", NEW), ("continue",), ("spawn", "--prompt", "x y")])
+def test_an_unknown_agent_is_an_error(run, world, command):
+    """R-060."""
+    done = run(*command, "--adapter", "gemini")
+
+    assert 1 == done.code
+    assert "Unknown adapter: gemini" in done.err
+    assert 2 == run(*command, "--adapter").code
+
+
+def test_without_tmux_it_is_said_what_to_do(run, programs, scripted, monkeypatch):
+    """R-071."""
+    monkeypatch.setenv("PATH", str(programs))
+
+    done = run("new", "fix the race", "--in", "tmux")
+
+    assert (1, "") == (done.code, done.out)
+    assert "tmux is not installed" in done.err
+    assert "as a process" in done.err
+    assert 0 == run("new", "fix the race").code
+
+
+@agents
+def test_resume_goes_on_where_the_session_worked(run, world, scripted, shop, agent, tmp_path, monkeypatch):  # noqa: PLR0917
+    """R-061, R-063, R-066."""
+    session = past(world, agent, shop, "add retry", "done")
+    os.utime(world.log_of(session), (0, 0))
+    monkeypatch.chdir(tmp_path)
+
+    worker = json.loads(run("resume", session[:12], "go on with it", *HEADLESS, "--json").out)
+
+    assert ("resume", session, str(shop)) == (worker["kind"], worker["session_id"], worker["cwd"])
+    _, words, cwd, _ = scripted.call(worker["worker_id"])
+    assert str(shop) == cwd
+    assert session == words[words.index("--resume" if agent == "claude" else "resume") + 1]
+
+
+@agents
+def test_a_session_that_is_running_is_not_started_twice(run, world, scripted, shop, agent):
+    """R-065."""
+    session = past(world, agent, shop, "add retry", "done")
+    os.utime(world.log_of(session), (0, 0))
+    first = json.loads(run("resume", session, "go on with it", *HEADLESS, "--json").out)
+    scripted.call(first["worker_id"])
+
+    for command in (("resume", session), ("resume", first["worker_id"]), ("continue", "--agent", agent)):
+        again = json.loads(run(*command, "and on", *HEADLESS, "--json").out)
+        assert (first["worker_id"], True) == (again["worker_id"], again["already_running"])
+    shown = run("resume", session)
+    assert (0, f"{first['attach']}\n") == (shown.code, shown.out)
+    assert f"is running already, as worker {first['worker_id']}" in shown.err
+    assert 1 == len(scripted.ran())
+
+
+def test_a_person_at_a_terminal_is_taken_to_the_running_session(run, world, scripted, shop, private_tmux, monkeypatch):  # noqa: PLR0917
+    """R-065."""
+    session = world.claude(shop, "add retry", "done")
+    os.utime(world.log_of(session), (0, 0))
+    first = json.loads(run("resume", session, "--in", "tmux", "--json").out)
+    became: list[list[str]] = []
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setattr(
+        "smart_fork.processes.SystemProcesses.replace", lambda _self, argv, **_how: became.append(list(argv))
+    )
+
+    run("resume", session)
+    monkeypatch.setenv("TMUX", "inside")
+    run("resume", session)
+
+    assert ["tmux -L", "attach"] == [" ".join(became[0][:2]), became[0][3]]
+    assert 1 == len(became)
+    assert first["attach"].startswith("tmux")
+
+
+def test_a_session_that_seems_open_elsewhere_needs_force(run, world, scripted, shop):
+    session = world.claude(shop, "add retry", "done")
+    os.utime(world.log_of(session))
+
+    refused = run("resume", session, "go on with it", *HEADLESS)
+    forced = run("resume", session, "go on with it", *HEADLESS, "--force")
+
+    assert (1, 0) == (refused.code, forced.code)
+    assert "seems to be open elsewhere" in refused.err
+    assert "--force" in refused.err
+
+
+def test_resume_of_nothing_is_not_found(run, world):
+    """R-061."""
+    done = run("resume", NEW)
+
+    assert 3 == done.code
+    assert f"Session not found: {NEW}" in done.err
+
+
+def test_resume_with_an_agent_passes_the_id_on(run, scripted, shop):
+    """R-062."""
+    worker = json.loads(run("resume", NEW, "go on with it", "--adapter", "codex", *HEADLESS, "--json").out)
+
+    assert ["exec", "-C", str(shop), "resume", NEW, "--", "go on with it"] == scripted.call(worker["worker_id"])[1]
+
+
+@agents
+def test_continue_takes_the_newest_of_the_directory(run, world, scripted, shop, agent):
+    """R-064."""
+    past(world, agent, shop, "one", "done")
+    newest = past(world, agent, shop, "two", "done")
+    past(world, agent, world.repository("other"), "three", "done")
+    for log in world.home.glob(".c*/**/*.jsonl"):
+        os.utime(log, (log.stat().st_mtime - 1e9,) * 2)
+
+    worker = json.loads(run("continue", "go on with it", "--agent", agent, *HEADLESS, "--json").out)
+
+    assert ("continue", newest) == (worker["kind"], worker["session_id"])
+    assert newest in scripted.call(worker["worker_id"])[1]
+    with Registry() as registry:
+        assert "continue" == registry.get(newest).kind
+
+
+def test_continue_of_nothing_is_not_found(run, world):
+    assert 3 == run("continue").code
+
+
+def test_spawn_of_one_worker_by_options(run, scripted, shop):
+    done = run("spawn", "--prompt", "fix the race", "--agent", "codex", "--no-worktree", *HEADLESS, "--json")
+
+    answer = json.loads(done.out)
+    assert (0, 1, 0) == (done.code, answer["started"], answer["failed"])
+    assert str(shop) == answer["workers"][0]["cwd"]
+    assert "fix the race" == scripted.call(answer["workers"][0]["worker_id"])[1][-1]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_spawn_of_several_from_a_file_or_from_stdin(run, scripted, shop, tmp_path, wrapped, monkeypatch):  # noqa: PLR0917
+    workers = [
+        {"project_path": str(shop), "prompt": "one of two", "run_in": "process", "name": "one"},
+        {"project_path": str(shop), "prompt": "two of two", "run_in": "process", "agent_type": "codex"},
+    ]
+    text = json.dumps({"workers": workers} if wrapped else workers)
+    (tmp_path / "workers.json").write_text(text)
+
+    done = run("spawn", str(tmp_path / "workers.json"))
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    again = run("spawn", "-", "--json")
+
+    assert 0 == done.code
+    assert f"directory {shop / '.worktrees/one'}" in done.out
+    assert 2 == done.out.count("Started ")
+    assert 2 == json.loads(again.out)["started"]
+
+
+def test_spawn_ends_with_an_error_where_one_fails(run, scripted, shop, monkeypatch, tmp_path):
+    monkeypatch.setenv("SMART_FORK_MAX_WORKERS", "1")
+    one = {"project_path": str(shop), "prompt": "fix the race", "run_in": "process"}
+    (tmp_path / "workers.json").write_text(json.dumps([one, one]))
+
+    done = run("spawn", str(tmp_path / "workers.json"))
+
+    assert 1 == done.code
+    assert 1 == done.out.count("Started ")
+    assert "error: worker 1: 1 workers are running" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "code"),
+    [
+        (["no such file"], "No such file", 3),
+        (["-"], "The workers cannot be read", 2),
+        (["-", "--prompt", "x"], "cannot have options too", 2),
+        ([], "At least one worker is required", 2),
+        (["--prompt", "x y", "--resume", NEW, "--continue"], "mutually exclusive", 2),
+    ],
+)
+def test_spawn_says_what_is_wrong(run, world, words, text, code, monkeypatch):  # noqa: PLR0917
+    monkeypatch.setattr("sys.stdin", io.StringIO("{broken"))
+
+    done = run("spawn", *words, "--json")
+
+    assert code == done.code
+    assert text in json.loads(done.out)["error"]
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"a": 1}'))
+    assert "not a JSON list" in run("spawn", "-").err

@@ -1,0 +1,92 @@
+"""Agents that are programs of ours: they note what they were given, write a log as the real ones do, and stay until ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from smart_fork.processes import SystemProcesses
+from smart_fork.registry import Registry
+from tests.smart_fork.forks import HELP, eventually
+
+AGENT = f"""#!{sys.executable} -I
+import json, os, re, signal, sys, uuid
+from datetime import UTC, datetime
+from pathlib import Path
+name, words = Path(sys.argv[0]).name, sys.argv[1:]
+if words[-1:] == ["--help"]:
+    print({HELP!r}[name])
+    sys.exit()
+home = Path(os.environ["HOME"])
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{{path.name}}.{{os.getpid()}}")
+    part.write_text(text)
+    part.rename(path)
+if name == "claude":
+    flag = "--session-id" if "--session-id" in words else "--resume"
+    session = words[words.index(flag) + 1]
+    folder = home / ".claude/projects" / re.sub("[^A-Za-z0-9]", "-", os.getcwd())
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{{session}}.jsonl").open("a") as log:
+        log.write(json.dumps({{"type": "mode", "sessionId": session}}) + "\\n")
+elif "resume" in words:
+    session = words[words.index("resume") + 1]
+    folder = home / ".codex/sessions/2026/01/03"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = next(folder.parents[2].rglob(f"*{{session}}.jsonl"), folder / f"rollout-2026-01-03T00-00-00-{{session}}.jsonl")
+    with path.open("a") as log:
+        log.write("{{}}\\n")
+else:
+    session, forked = str(uuid.uuid4()), words[words.index("fork") + 1] if "fork" in words else None
+    now = datetime.now(UTC).isoformat()
+    meta = {{"id": session, "cwd": os.getcwd(), "timestamp": now, **({{"forked_from_id": forked}} if forked else {{}})}}
+    said = {{"type": "message", "role": "user", "content": [{{"type": "input_text", "text": words[-1]}}]}}
+    records = [{{"type": "session_meta", "payload": meta}}, {{"type": "response_item", "payload": said}}]
+    path = home / ".codex/sessions/2026/01/03" / f"rollout-2026-01-03T00-00-00-{{session}}.jsonl"
+    write(path, "".join(json.dumps({{"timestamp": now, **one}}) + "\\n" for one in records))
+write(home / "ran" / os.environ["SMART_FORK_WORKER_ID"], json.dumps([name, words, os.getcwd(), os.getpid()]))
+signal.pause()
+"""
+
+
+class Scripted:
+    """Both agents' programs in one home."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    def ran(self) -> dict[str, tuple[str, list[str], str, int]]:
+        """What has been run by now, by worker: program, arguments, directory, process."""
+        return {path.name: tuple(json.loads(path.read_text())) for path in sorted((self.home / "ran").glob("[!.]*"))}
+
+    def call(self, worker_id: str) -> tuple[str, list[str], str, int]:
+        """What that worker was given, as soon as it runs."""
+        eventually((self.home / "ran" / worker_id).exists)
+        return self.ran()[worker_id]
+
+    def end(self) -> None:
+        """End all of them, those too that have not come to note anything."""
+        with Registry() as registry:
+            pids = {worker.pid for worker in registry.workers() if worker.pid}
+        pids |= {pid for *_, pid in self.ran().values()}
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        eventually(lambda: not any(map(SystemProcesses().alive, pids)))
+
+
+@pytest.fixture
+def scripted(programs: Path, home: Path):
+    """Both agents, scripted; whatever was started is ended with the test."""
+    for name in ("claude", "codex"):
+        (programs / name).write_text(AGENT)
+    agents = Scripted(home)
+    yield agents
+    agents.end()

@@ -1,0 +1,254 @@
+"""Our hooks in the settings of the agents, beside those of others."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from smart_fork.errors import SmartForkError
+from smart_fork.hooks import json_text, settings
+
+FOREIGN = {
+    "model": "opus",
+    "hooks": {
+        "PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "guard"}]}],
+        "Stop": [
+            {"hooks": [{"type": "command", "command": "say done"}, {"type": "command", "command": "smart_fork.hooks"}]}
+        ],
+    },
+    "env": {"KEY": "väl\u0000ue"},
+}
+agents = pytest.mark.parametrize("agent", ["claude", "codex"])
+
+
+@pytest.fixture
+def file(home: Path, request: pytest.FixtureRequest) -> Path:
+    agent = request.node.callspec.params.get("agent", "claude") if hasattr(request.node, "callspec") else "claude"
+    path = settings.settings_file(agent)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def commands(path: Path) -> dict[str, list[str]]:
+    """All commands of each event, in order."""
+    hooks = json.loads(path.read_text())["hooks"]
+    return {event: [one["command"] for group in groups for one in group["hooks"]] for event, groups in hooks.items()}
+
+
+@agents
+def test_installing_adds_one_command_to_each_event_and_once_is_enough(file, agent):
+    """R-028, R-029."""
+    file.write_text(json.dumps(FOREIGN, indent=2))
+
+    assert settings.install(agent).changed
+    ours, found = settings.command(agent), commands(file)
+    assert set(settings.EVENTS[agent]) == {event for event, words in found.items() if ours in words}
+    assert (["guard"], ["say done", "smart_fork.hooks", ours]) == (found["PreToolUse"], found["Stop"])
+    assert [sys.executable, "-P", "-m", "smart_fork.hooks", agent] == shlex.split(ours)
+    once = file.read_bytes()
+    assert not settings.install(agent).changed
+    assert (once, True) == (file.read_bytes(), settings.is_installed(agent))
+
+
+STYLES = [
+    json.dumps,
+    lambda value: json.dumps(value, indent=2) + "\n",
+    lambda value: json.dumps(value, indent="\t", ensure_ascii=False),
+    lambda value: json.dumps(value, indent=4, separators=(",", ":")).replace("\n", "\r\n"),
+    lambda value: json.dumps(value, separators=(" , ", " : ")).replace("{}", "{  }").replace("[]", "[ ]"),
+]
+_commands = st.sampled_from(
+    ["guard", "python -m smart_fork", "echo smart_fork.hooks", "smart-fork find hook", "'", 'say "}]"']
+)
+_handlers = st.fixed_dictionaries(
+    {"type": st.just("command"), "command": _commands}, optional={"timeout": st.integers()}
+)
+_anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+_groups = st.lists(
+    st.fixed_dictionaries({"hooks": st.lists(_handlers, max_size=2)}, optional={"matcher": st.text()}) | _anything,
+    max_size=3,
+)
+_events = st.sampled_from(["Stop", "SessionStart", "PreToolUse", 'odd ü"\\', ""])
+_settings = st.dictionaries(st.text(), _anything, max_size=3).flatmap(
+    lambda rest: (
+        st.just({name: value for name, value in rest.items() if name != "hooks"})
+        | st.dictionaries(_events, _groups, max_size=4).map(lambda hooks: rest | {"hooks": hooks})
+        | st.dictionaries(_events, _groups, max_size=4).map(lambda hooks: {"hooks": hooks} | rest | {"hooks": hooks})
+    )
+)
+
+
+@hypothesis_settings(deadline=None, max_examples=150)
+@given(value=_settings, style=st.sampled_from(STYLES))
+def test_installing_and_removing_gives_back_the_same_bytes(tmp_path_factory, value, style):
+    """R-028: whatever others have in it."""
+    with pytest.MonkeyPatch.context() as patch:
+        home = tmp_path_factory.mktemp("home")
+        patch.setenv("CLAUDE_CONFIG_DIR", str(home))
+        patch.setenv("SMART_FORK_HOME", str(home / "state"))
+        file, before = home / "settings.json", style(value).encode()
+        file.write_bytes(before)
+
+        settings.install("claude")
+        installed = json.loads(file.read_bytes())
+        assert settings.is_installed("claude")
+        value = json.loads(before)
+        assert {k: v for k, v in value.items() if k != "hooks"} == {k: v for k, v in installed.items() if k != "hooks"}
+        settings.remove("claude")
+
+        assert before == file.read_bytes()
+
+
+@agents
+def test_what_was_not_there_is_gone_again(file, agent):
+    settings.install(agent)
+    assert 0o600 == stat.S_IMODE(file.stat().st_mode)
+    assert settings.remove(agent).changed
+    assert not file.exists()
+    assert not settings.remove(agent).changed
+
+
+def test_what_was_there_before_a_second_time_is_not_what_was_there_before_the_first(file):
+    settings.install("claude")
+    file.unlink()
+    file.write_text("{}")  # by somebody else
+    settings.install("claude")
+    settings.remove("claude")
+    assert "{}" == file.read_text()
+
+
+def test_what_another_program_changes_meanwhile_stays(file):
+    """Only ours, and what is empty without it, is taken out."""
+    file.write_text('{"hooks": {}}')
+    settings.install("claude")
+    changed = json.loads(file.read_text())
+    changed["hooks"]["Stop"].insert(0, {"hooks": [{"type": "command", "command": "mine"}]})
+    changed["hooks"]["SessionEnd"][0]["hooks"].append({"type": "command", "command": "mine too"})
+    file.write_text(json.dumps(changed | {"model": "opus"}, indent=3))
+
+    settings.remove("claude")
+
+    left = json.loads(file.read_text())
+    assert {"Stop": ["mine"], "SessionEnd": ["mine too"]} == commands(file)
+    assert "opus" == left["model"]
+
+
+def test_older_entries_of_ours_are_replaced_where_they_stand(file):
+    """R-028."""
+    older = [
+        {"type": "command", "command": f"{old} claude"}
+        for old in ("/old/python -m smart_fork.hooks", "smart-fork hook")
+    ]
+    mine = {"type": "command", "command": "mine"}
+    file.write_text(
+        json.dumps({"hooks": {"Stop": [{"hooks": [older[0]]}, {"hooks": [mine, older[1]]}], "Odd": [{"hooks": older}]}})
+    )
+
+    settings.install("claude")
+
+    found = commands(file)
+    assert [settings.command("claude"), "mine"] == found["Stop"]
+    assert "Odd" not in found
+
+
+@agents
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"a": 1} // mine', '/* mine */ {"a": 1}', '{"a": 1,}', '{"a":1,"a":2}', '{"hooks": []}',
+     '{"hooks": {"Stop": {}}}', "\ufeff{}", "[" * 100_000, '{"a": NaN'],
+)  # fmt: skip
+def test_what_is_not_understood_is_left_as_it_is(file, agent, text):
+    """R-028."""
+    file.write_text(text)
+    before = (file.read_bytes(), file.stat().st_mtime_ns)
+
+    for change in (settings.install, settings.remove):
+        with pytest.raises(SmartForkError) as raised:
+            change(agent)
+        assert str(file) in raised.value.message
+        assert "--print" in raised.value.hint
+    assert before == (file.read_bytes(), file.stat().st_mtime_ns)
+    assert [file] == [path for path in file.parent.iterdir() if path.is_file()]
+
+
+def test_odd_words_of_others_are_theirs(file):
+    """What no program could run, and half a character, are no reason to stop."""
+    text = '{"hooks": {"Stop": [{"hooks": [{"command": "\\ud800 \'"}, {"command": 7}, 7]}, {"hooks": 7}, 7]}}'
+    file.write_text(text)
+    settings.install("claude")
+    assert settings.is_installed("claude")
+    settings.remove("claude")
+    assert text == file.read_text()
+
+
+def test_bytes_that_are_no_text_are_left_as_they_are(file):
+    file.write_bytes(b'{"a": "\xff"}')
+    with pytest.raises(SmartForkError):
+        settings.install("claude")
+    assert b'{"a": "\xff"}' == file.read_bytes()
+
+
+def test_a_link_to_the_settings_stays_a_link_and_the_mode_stays(file, home):
+    target = home / "dotfiles.json"
+    target.write_text("{}")
+    target.chmod(0o640)
+    file.symlink_to(target)
+
+    settings.install("claude")
+
+    assert (True, 0o640) == (file.is_symlink(), stat.S_IMODE(target.stat().st_mode))
+    assert settings.is_installed("claude")
+    settings.remove("claude")
+    assert (True, "{}") == (file.is_symlink(), target.read_text())
+
+
+def test_settings_that_cannot_be_written_are_an_error(file):
+    if os.geteuid() == 0:
+        file.mkdir()  # root may write anywhere
+    else:
+        file.write_text("{}")
+        file.parent.chmod(0o500)
+    with pytest.raises(SmartForkError, match=r"cannot be (read|written)"):
+        settings.install("claude")
+
+
+def test_a_change_between_reading_and_writing_is_not_lost(file, monkeypatch):
+    file.write_text("{}")
+    append = json_text.append
+
+    def meanwhile(*words):
+        file.write_text('{"model": "opus"}')
+        return append(*words)
+
+    monkeypatch.setattr(json_text, "append", meanwhile)
+    with pytest.raises(SmartForkError, match="changed by another program"):
+        settings.install("claude")
+    assert '{"model": "opus"}' == file.read_text()
+
+
+def test_what_keeps_codex_from_running_them_is_said(home):
+    """R-029: its other settings are only read."""
+    config = home / ".codex" / "config.toml"
+    config.parent.mkdir()
+    (trust,) = settings.install("codex").notes
+    assert "trusted" in trust
+    for text, note in (("[features]\nhooks = false # mine\n", "no hooks at all"), ("[features\n", "cannot be read")):
+        config.write_text(text)
+        assert note in settings.install("codex").notes[-1]
+        assert text == config.read_text()
+    (home / ".claude").mkdir()
+    (home / ".claude" / "settings.json").write_text('{"disableAllHooks": true}')
+    assert "disableAllHooks" in settings.install("claude").notes[0]

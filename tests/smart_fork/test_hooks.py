@@ -1,0 +1,348 @@
+"""What the agents' hooks say of workers, and of whom they say it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from smart_fork.hooks.ancestry import Ancestor, ancestors
+from smart_fork.hooks.receive import receive
+from smart_fork.plan import WORKER_ID
+from smart_fork.registry import Registry
+from tests.smart_fork.forks import NEW, SESSION, codex_path, codex_records, write_log
+
+ROOT = Path(__file__).resolve().parents[2]
+OTHER = "11111111-0000-4000-8000-000000000003"
+PID = 4242
+
+
+@pytest.fixture
+def registry(home):
+    with Registry() as opened:
+        yield opened
+
+
+def add(registry: Registry, session_id: str | None = NEW, **more):
+    values = {"agent": "claude", "source_session_id": SESSION, "place": "tmux", "cwd": Path("/work")}
+    worker = registry.add(**values | more)
+    if session_id:
+        registry.set_session_id(worker.id, session_id)
+    return registry.set_started(worker.id, command=["claude"], terminal_id="%1", pid=PID)
+
+
+def event(name: str, session_id: str = NEW, **more) -> dict:
+    return {"hook_event_name": name, "session_id": session_id, "cwd": "/work"} | more
+
+
+def run_by(*pids: int, words: tuple[str, ...] = ("claude",)) -> tuple[Ancestor, ...]:
+    """A hook that an agent runs with a shell."""
+    return (Ancestor(1000, ("/bin/sh", "-c", "hook")), *(Ancestor(pid, words) for pid in pids))
+
+
+def hear(registry: Registry, worker, body: dict, chain=None):
+    return receive(registry, worker.agent, body, {WORKER_ID: worker.id}, run_by(PID, 1) if chain is None else chain)
+
+
+def test_a_workers_status_follows_its_hooks(registry):
+    worker = add(registry)
+    seen = []
+    for body in (
+        event("SessionStart", source="startup"),
+        event("UserPromptSubmit", prompt="go"),
+        event("Notification", notification_type="permission_prompt", message="Claude needs your\x1b[31m permission\n"),
+        event("Notification", notification_type="auth_success", message="Hello"),
+        event("Stop"),
+        event("Notification", notification_type="idle_prompt", message="Claude is waiting for your input"),
+        event("SessionEnd", reason="other"),
+    ):
+        hear(registry, worker, body)
+        now = registry.get(worker.id)
+        seen.append((now.state, now.status, now.status_note))
+
+    assert [
+        ("running", "", ""),
+        ("running", "working", ""),
+        ("running", "waiting", "Claude needs your permission"),
+        ("running", "waiting", "Claude needs your permission"),
+        ("running", "idle", ""),
+        ("running", "idle", ""),
+        ("ended", "", ""),
+    ] == seen
+    assert registry.get(worker.id).ended_at
+
+
+def test_codex_asks_for_permission_with_what_it_wants_to_do(registry):
+    worker = add(registry, agent="codex")
+    for asked, note in (
+        ({"command": "rm x"}, "Bash: rm x"),
+        ({"description": "d", "command": "c"}, "Bash: d"),
+        (7, "Bash"),
+    ):
+        hear(registry, worker, event("PermissionRequest", tool_name="Bash", tool_input=asked))
+        assert ("waiting", note) == (registry.get(worker.id).status, registry.get(worker.id).status_note)
+
+    hear(registry, worker, event("Interrupt"))
+    assert "idle" == registry.get(worker.id).status
+
+
+def test_the_same_hook_twice_changes_only_the_time(registry):
+    """R-022."""
+    worker = add(registry)
+    for name in ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"):
+        once, twice = (hear(registry, worker, event(name)) for _ in range(2))
+        assert {"status_at", "ended_at"} >= {f for f in once.__slots__ if getattr(once, f) != getattr(twice, f)}
+
+
+def test_after_clear_or_resume_old_and_new_session_name_the_worker(registry):
+    """R-007: and a session that ends only for another one ends nothing."""
+    worker = add(registry)
+    hear(registry, worker, event("SessionEnd", reason="clear"))
+    assert "running" == registry.get(worker.id).state
+    hear(registry, worker, event("SessionStart", OTHER, source="clear"))
+
+    now = registry.get(NEW)
+    assert (worker.id, OTHER, "running", "idle") == (now.id, now.session_id, now.state, now.status)
+    assert worker.id == registry.get(OTHER).id
+    hear(registry, worker, event("SessionEnd", NEW, reason="other"))  # late, of the session before
+    assert ("running", OTHER) == (registry.get(worker.id).state, registry.get(worker.id).session_id)
+
+
+def test_claude_begins_a_fork_in_the_name_of_its_source_which_is_not_the_workers_session(registry):
+    """F-105."""
+    worker = add(registry, None)
+    hear(registry, worker, event("SessionStart", SESSION, source="resume"))
+    assert registry.get(worker.id).session_id is None
+
+    hear(registry, worker, event("UserPromptSubmit", NEW))
+    assert (NEW, "working") == (registry.get(worker.id).session_id, registry.get(worker.id).status)
+
+    resumed = add(registry, None, kind="resume")
+    hear(registry, resumed, event("SessionStart", SESSION, source="resume"))
+    assert SESSION == registry.get(resumed.id).session_id
+
+
+def test_a_hook_from_a_surviving_worker_brings_the_original_id_back(registry):
+    """R-040, R-041: also of one that was taken for dead, or whose start was not written down."""
+    worker = add(registry, None)
+    registry.set_state(worker.id, "ended")
+    hear(registry, worker, event("UserPromptSubmit"))
+
+    now = registry.get(NEW)
+    assert (worker.id, "running", None, "working") == (now.id, now.state, now.ended_at, now.status)
+    unwritten = registry.add("claude", source_session_id=SESSION, place="tmux", cwd=Path("/work"))
+    environment = {WORKER_ID: unwritten.id, "TMUX_PANE": "%7"}
+    receive(registry, "claude", event("UserPromptSubmit", OTHER), environment, run_by(7, 8))
+    found = registry.get(OTHER)
+    assert (unwritten.id, "running", 7, "%7") == (found.id, found.state, found.pid, found.terminal_id)
+
+
+@pytest.mark.parametrize(
+    ("environment", "chain"),
+    [
+        ({}, run_by(77, 1)),  # a session of a person
+        ({WORKER_ID: "claude-1"}, run_by(77, 1)),  # of a registry that is gone
+        ("ours", run_by(77, 78, PID)),  # an agent that the worker has started
+        ("ours", run_by(77, 1)),  # a process that has inherited the mark of a worker that is no more
+        (None, None),  # nothing is known of who says it
+    ],
+)
+@pytest.mark.parametrize("name", ["SessionStart", "UserPromptSubmit", "Stop", "SessionEnd"])
+def test_a_foreign_session_changes_nothing(registry, environment, chain, name):
+    """R-025, R-026: and never takes the place of a worker whose session is not known yet."""
+    workers = [add(registry, None), add(registry)]
+    if environment == "ours":
+        environment = {WORKER_ID: workers[0].id}
+    before = registry.workers()
+
+    assert receive(registry, "claude", event(name, OTHER), environment, chain) is None
+    assert receive(registry, "codex", event(name, OTHER), {WORKER_ID: workers[1].id}, run_by(PID, 1)) is None
+    assert before == registry.workers()
+
+
+def test_a_person_who_goes_on_with_a_workers_session_elsewhere_does_not_speak_for_it(registry):
+    worker = add(registry)
+    before = registry.get(worker.id)
+    for name in ("SessionStart", "UserPromptSubmit", "SessionEnd"):
+        assert receive(registry, "claude", event(name), {}, run_by(77, 1)) is None
+    assert before == registry.get(worker.id)
+
+
+def test_where_only_the_session_is_known_it_is_evidence_enough(registry):
+    """For whoever hands on an event without its process."""
+    worker = add(registry)
+    receive(registry, "claude", event("Stop"))
+    assert "idle" == registry.get(worker.id).status
+    registry.set_state(worker.id, "ended")
+    assert receive(registry, "claude", event("UserPromptSubmit")) is None
+
+
+SERVER = (Ancestor(90, ("/x/codex", "app-server", "--listen", "unix://")), Ancestor(PID, ("node", "codex")))
+
+
+def codex_fork(registry: Registry, cwd: Path, **more):
+    return add(registry, None, **{"agent": "codex", "cwd": cwd, "prompt": "fix it", "now": 1767323045.0} | more)
+
+
+def written(home: Path, directory: Path, session_id: str = OTHER, prompt: str = "fix it", **meta):
+    meta = {"forked_from_id": SESSION} | meta
+    return write_log(codex_path(home, session_id), codex_records(session_id, directory, [prompt], **meta))
+
+
+def test_codex_in_the_background_is_known_by_the_session_and_not_by_the_environment(registry, home):
+    """R-025, R-046: its server has the environment of whichever terminal came first."""
+    first, second = codex_fork(registry, home, prompt="something else"), codex_fork(registry, home)
+    written(home, home)
+    environment = {WORKER_ID: first.id}
+
+    receive(registry, "codex", event("UserPromptSubmit", OTHER, prompt="fix it"), environment, SERVER)
+    assert (second.id, "working") == (registry.get(OTHER).id, registry.get(OTHER).status)
+    assert registry.get(first.id).session_id is None
+    receive(registry, "codex", event("Stop", OTHER), environment, SERVER)
+    assert "idle" == registry.get(OTHER).status
+
+
+def test_codex_in_the_background_going_on_with_an_earlier_session_of_a_worker_is_a_person(registry):
+    """R-026."""
+    worker = add(registry, agent="codex")
+    before = registry.set_session_id(worker.id, OTHER)
+    assert receive(registry, "codex", event("UserPromptSubmit", NEW), {WORKER_ID: worker.id}, SERVER) is None
+    assert before == registry.get(worker.id)
+
+
+def test_two_workers_that_a_codex_session_could_be_of_leave_it_nobodys(registry, home):
+    """R-025, R-046."""
+    workers = [codex_fork(registry, home), codex_fork(registry, home)]
+    written(home, home)
+
+    assert receive(registry, "codex", event("Stop", OTHER), {}, SERVER) is None
+    assert [None, None] == [registry.get(worker.id).session_id for worker in workers]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"forked_from_id": NEW},
+        {"cwd": "/elsewhere"},
+        {"timestamp": "2026-01-02T03:04:04.000Z"},
+        {"prompt": "another"},
+        {"forked_from_id": None},
+    ],
+)
+@pytest.mark.parametrize("asked", ["fix it", ""])
+def test_a_codex_session_with_another_beginning_is_not_the_workers(registry, home, other, asked):
+    """R-046: another source, directory, time or prompt."""
+    worker = codex_fork(registry, home, prompt=asked if "prompt" not in other else "fix it")
+    written(home, home, **other)
+
+    assert receive(registry, "codex", event("Stop", OTHER), {WORKER_ID: worker.id}, SERVER) is None
+    assert registry.get(worker.id).session_id is None
+
+
+def test_codex_in_its_own_process_is_known_by_the_mark(registry):
+    """Npm's starter stands between us and the program."""
+    worker = add(registry, None, agent="codex")
+    hear(registry, worker, event("SessionStart", OTHER), run_by(77, PID, words=("codex",)))
+    assert worker.id == registry.get(OTHER).id
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"session_id": 7},
+        {"session_id": "../../x"},
+        {"session_id": "-" * 36},
+        event("Nothing"),
+        event(""),
+        {"session_id": NEW},
+    ],
+)
+def test_what_is_no_event_is_ignored(registry, body):
+    """R-023."""
+    worker = add(registry)
+    before = registry.workers()
+    hear(registry, worker, body)
+    assert before == registry.workers()
+
+
+def run_hook(agent: str, body: bytes, home: Path, **env: str) -> subprocess.CompletedProcess:
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)} | env
+    command = [sys.executable, "-P", "-m", "smart_fork.hooks", agent]
+    return subprocess.run(command, input=body, env=environment, cwd=home, capture_output=True, timeout=60, check=False)
+
+
+def test_the_command_writes_into_the_registry_without_any_server(registry, home):
+    """R-020, R-027: the agent here is this process."""
+    worker = add(registry)
+    registry.set_started(worker.id, command=[], pid=os.getpid())
+    body = json.dumps(event("UserPromptSubmit", prompt="x" * 300_000)).encode()
+
+    done = run_hook("claude", body, home, **{WORKER_ID: worker.id})
+
+    assert (0, b"", b"") == (done.returncode, done.stdout, done.stderr)
+    assert "working" == registry.get(worker.id).status
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "gemini", ""])
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000, json.dumps(event("Stop")).encode()])
+@pytest.mark.parametrize("state", ["missing", "broken"])
+def test_the_command_is_silent_whatever_happens(home, agent, body, state):
+    """R-023, R-027."""
+    database = home / ".smart-fork" / "workers.db"
+    if state == "broken":
+        database.parent.mkdir()
+        database.write_bytes(b"not a database" * 1000)
+
+    done = run_hook(agent, body, home, **{WORKER_ID: "claude-1"})
+
+    assert (0, b"", b"") == (done.returncode, done.stdout, done.stderr)
+    assert (state == "broken") == (home / ".smart-fork").exists()
+
+
+def test_the_command_takes_in_what_is_too_long_for_an_event(registry, home):
+    """R-027: who writes it must not be cut off."""
+    worker = add(registry)
+    body = json.dumps(event("Stop", padding="x" * (20 << 20))).encode()
+    environment = os.environ | {"PYTHONPATH": str(ROOT), WORKER_ID: worker.id}
+    command = [sys.executable, "-P", "-m", "smart_fork.hooks", "claude"]
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE) as process:
+        process.stdin.write(body)
+    assert (0, "") == (process.returncode, registry.get(worker.id).status)
+
+
+def test_the_command_imports_nothing_from_the_project_it_is_run_in(registry, home):
+    for name in ("json.py", "orjson.py", "smart_fork.py"):
+        (home / name).write_text("open('HACKED', 'w')")
+    run_hook("claude", b"{}", home, **{WORKER_ID: "claude-1"})
+    assert not (home / "HACKED").exists()
+
+
+def test_a_process_knows_what_started_it():
+    found = ancestors()
+    assert found
+    assert os.getppid() == found[0].pid
+    assert [True, True, False, False] == [Ancestor(1, (w,)).is_shell for w in ("/bin/sh", "-zsh", "claude", "")]
+    assert not Ancestor(1, ()).is_shell
+
+
+def test_where_there_is_no_proc_ps_tells_what_started_a_process(monkeypatch, home):
+    program = home / "ps"
+    program.write_text(
+        "#!/bin/sh\ncase $4 in 7) echo '    1 claude --resume x';; *) echo ' 7 /bin/sh -c hook';; esac\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{home}{os.pathsep}/usr/bin:/bin")
+    monkeypatch.setattr(Path, "exists", lambda path: False)
+
+    parent, agent = ancestors()
+
+    assert (os.getppid(), True) == (parent.pid, parent.is_shell)
+    assert Ancestor(7, ("claude", "--resume", "x")) == agent
+    program.unlink()
+    monkeypatch.setenv("PATH", str(home))
+    assert ancestors() is None

@@ -1,0 +1,22 @@
+"""The numbers of messages, as commands and tools take them."""
+
+from __future__ import annotations
+
+import pytest
+
+from indexer.transcripts.agents import adapter
+from smart_fork.copying import message_at
+from smart_fork.errors import NotFound
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_messages_are_numbered_as_a_reader_sees_them(agent, request):
+    session = adapter(agent).read(request.getfixturevalue(f"{agent}_session")).session
+    number, turn = session.messages[-1]
+
+    assert turn.id == message_at(session, number)
+    done = next(index for index, turn in enumerate(session.turns) if turn.tool_calls)
+    assert message_at(session, done) == next(turn.id for index, turn in session.messages if index > done)
+    for bad in (-1, 999):
+        with pytest.raises(NotFound, match=f"No message {bad}"):
+            message_at(session, bad)
