@@ -6,13 +6,14 @@ One process at a time reads logs (F-192) and one embeds; embedding takes long, a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from indexer.embedding import Embedder
 from indexer.paths import private_dir, state_home
-from indexer.pipeline import Progress, Report, changed_logs, embed_waiting, read_logs
+from indexer.pipeline import Progress, Report, changed_logs, embed_waiting, named_logs, read_logs
 from indexer.project import Project
+from indexer.remembering import remember, sweep
 from indexer.store.base import Scope, Store
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.claude import slug
@@ -63,10 +64,47 @@ def read_changes(
     if not changed_logs(store, adapters, report):  # nobody waits for another process where there is nothing to write
         return report, 0
     report = Report()
+    return report, read_some(store, adapters, report, seconds, project=project, progress=progress)
+
+
+def read_some(
+    store: Store, adapters: Sequence[AgentAdapter], report: Report, seconds: float, *,
+    project: Project | None = None, progress: Progress | None = None,
+) -> int:  # fmt: skip
+    """Read what has changed for at most about `seconds`, into `report`; how many changed logs are left for later.
+
+    Raises:
+        IndexBusyError: another process is indexing.
+    """
     with only_writer(LOCK_SECONDS):
+        sweep(store)
         changed = _current_first(changed_logs(store, adapters, report), project)
-        done = read_logs(store, changed, report, progress, time.monotonic() + seconds)
-    return report, len(changed) - done
+        return len(changed) - read_logs(store, changed, report, progress, time.monotonic() + seconds)
+
+
+def read_named(
+    store: Store, adapters: Sequence[AgentAdapter], paths: Collection[str], report: Report,
+    progress: Progress | None = None,
+) -> None:  # fmt: skip
+    """Read these logs, where they have changed, into `report`; no other is looked at.
+
+    Raises:
+        IndexBusyError: another process is indexing.
+    """
+    with only_writer(LOCK_SECONDS):
+        sweep(store)
+        read_logs(store, named_logs(store, adapters, paths, report), report, progress)
+
+
+def read_rest(store: Store, report: Report, seconds: float, progress: Progress | None = None) -> bool:
+    """What there is to do when all logs have been read (see `remembering.remember`), for about `seconds`. Whether it is
+    done.
+
+    Raises:
+        IndexBusyError: another process is indexing.
+    """
+    with only_writer(LOCK_SECONDS):
+        return remember(store, report, progress, time.monotonic() + seconds)
 
 
 def complete(
@@ -81,8 +119,10 @@ def complete(
     """
     report = Report()
     with only_writer(patience):
+        sweep(store)
         changed = _current_first(changed_logs(store, adapters, report), project)
         read_logs(store, changed, report, progress)
+        remember(store, report, progress)
     if embedder is not None:
         with only_writer(patience, "embedding"):
             first = store.scope(project, [agent.name for agent in adapters], automated=False) if project else None

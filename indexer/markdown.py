@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from indexer.paths import index_root, private_dir
+from indexer.paths import file_name, index_root, private_dir
 from indexer.pieces import Piece
 from indexer.transcripts.model import Agent, Session
 
@@ -42,11 +41,8 @@ def to_markdown(session: Session, pieces: Iterable[Piece], repo_root: str = "") 
 
 
 def export_path(agent: Agent, session_id: str) -> Path:
-    """Where a session's export lives. Ids come from logs: whatever could leave the folder is replaced (F-159)."""
-    safe = re.sub(r"[^A-Za-z0-9._-]", "_", session_id).lstrip(".")[:120]
-    if not safe or safe != session_id:  # no two sessions share a file
-        safe += "-" + hashlib.blake2b(session_id.encode("utf-8", "replace"), digest_size=6).hexdigest()
-    return index_root() / agent / f"{safe}.md"
+    """Where a session's export lives."""
+    return index_root() / agent / f"{file_name(session_id)}.md"
 
 
 def export_names(agent: Agent) -> set[str]:

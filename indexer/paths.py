@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from pathlib import Path
 
 
@@ -27,6 +29,14 @@ def private_dir(path: Path) -> Path:
         private_dir(path.parent)  # `parents=True` would make them with the mode of any other folder
         path.mkdir(exist_ok=True, mode=0o700)
     return path
+
+
+def file_name(session_id: str) -> str:
+    """A name for what belongs to a session. Ids come from logs: whatever could leave a folder is replaced (F-159)."""
+    safe = re.sub(r"[^A-Za-z0-9._-]", "_", session_id).lstrip(".")[:120]
+    if not safe or safe != session_id:  # no two sessions share a file
+        safe += "-" + hashlib.blake2b(session_id.encode("utf-8", "replace"), digest_size=6).hexdigest()
+    return safe
 
 
 def index_root() -> Path:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from indexer import chunks, redact
 from indexer.embedding import Embedder
+from indexer.forgotten import forgotten
+from indexer.keeping import keep_copy, make_room
 from indexer.markdown import EXPORT_VERSION, export_names, export_path, to_markdown, write_export
 from indexer.pieces import Piece, pieces_of
 from indexer.project import Project, project_of, resolve
-from indexer.store.base import Document, Reading, Scope, Store, Words
+from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Store, Words
 from indexer.transcripts.agents import adapter
 from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile
 from indexer.transcripts.model import Agent, BrokenLine, Session, shorten
@@ -30,6 +32,7 @@ _NOTHING = Checkpoint(0, 0, "", b"")
 #: How much of a prompt is looked at for secrets, where its beginning is the title.
 _MASKED_CHARACTERS = 2000
 
+#: Is told a stage, how much of it is done, and of how much. Called where nothing is half done: it may raise to end it.
 Progress = Callable[[str, int, int], None]
 
 
@@ -66,7 +69,24 @@ def changed_logs(store: Store, adapters: Iterable[AgentAdapter], report: Report)
         seen = store.seen()
     missing = _without_export(store)
     changed = [file for path, file in there.items() if seen.get(path) != (*file.stamp, VERSION) or path in missing]
-    report.files, report.unchanged, report.removed = len(there), len(there) - len(changed), len(gone)
+    report.files, report.unchanged = len(there), len(there) - len(changed)
+    report.removed += len(gone)
+    return sorted(changed, key=lambda file: (-file.mtime_ns, file.location))
+
+
+def named_logs(store: Store, adapters: Sequence[AgentAdapter], paths: Collection[str], report: Report) -> list[LogFile]:
+    """Those of these `paths` that are logs and not as they were, newest first; those that have gone are forgotten.
+
+    It costs what they cost, however many others there are.
+    """
+    there = {path: file for path in paths for agent in adapters if (file := agent.log_at(path)) is not None}
+    seen = store.seen(paths)
+    gone = [path for path in seen.keys() - there.keys() if not os.path.exists(path)]  # noqa: PTH110 - as above
+    if gone:
+        store.forget_files(gone)
+    changed = [file for path, file in there.items() if seen.get(path) != (*file.stamp, VERSION)]
+    report.files, report.unchanged = len(there), len(there) - len(changed)
+    report.removed += len(gone)
     return sorted(changed, key=lambda file: (-file.mtime_ns, file.location))
 
 
@@ -95,14 +115,14 @@ def read_logs(
     Returns how many were read before `deadline` (of `time.monotonic`): at least one.
     """
     started = time.perf_counter()
-    done = 0
+    done, gone = 0, forgotten()
     for number, file in enumerate(files):
         if number and deadline is not None and time.monotonic() >= deadline:
             break
         if progress:
             progress("reading", number, len(files))
         try:
-            _read_log(store, file, report)
+            _read_log(store, file, report, gone)
         except OSError as error:
             report.failed[str(file.path)] = str(error)
             log.warning("cannot read %s: %s", file.path, error)
@@ -111,6 +131,7 @@ def read_logs(
             log.exception("cannot index %s", file.path)
             store.save(Reading(file, VERSION, _NOTHING, skipped="could not be indexed"), None)
         done += 1
+    make_room(store)
     if progress:
         progress("reading", done, len(files))
     report.seconds["reading"] = report.seconds.get("reading", 0.0) + time.perf_counter() - started
@@ -129,6 +150,7 @@ def embed_waiting(
     parts = first.parts if first else ()
     counts = store.counts()
     if counts.chunks == counts.embedded and (not counts.chunks or store.meta("model") == embedder.model):
+        report.waiting = 0
         return
     if store.use_model(embedder.model, embedder.dimensions):
         log.info("the index is embedded anew with %s", embedder.model)
@@ -153,26 +175,43 @@ def _waiting(store: Store) -> int:
     return counts.chunks - counts.embedded
 
 
-def _read_log(store: Store, file: LogFile, report: Report) -> None:
-    result = adapter(file.agent).read(file.path, store.checkpoint(str(file.path), VERSION, file.inode))
+def _read_log(store: Store, file: LogFile, report: Report, gone: Collection[tuple[Agent, str]]) -> None:
+    reader = adapter(file.agent)
+    if (file.agent, reader.id_of(file.path)) in gone:
+        _pass_over(store, Reading(file, VERSION, _NOTHING, skipped=FORGOTTEN), report)
+        return
+    result = reader.read(file.path, store.checkpoint(str(file.path), VERSION, file.inode))
     report.read += 1
     report.resumed += result.resumed
     report.bytes_read += result.bytes_read
     report.broken_lines += len(result.broken)
     _log_broken(result.broken)
     reading = Reading(file, VERSION, result.checkpoint, result.skipped, result.broken, result.resumed)
-    if result.session is None:
-        report.skipped[result.skipped] = report.skipped.get(result.skipped, 0) + 1
-        store.save(reading, None)
-        return
     session = result.session
+    if session is None:
+        _pass_over(store, reading, report)
+    elif (file.agent, session.session_id) in gone:
+        _pass_over(store, Reading(file, VERSION, _NOTHING, skipped=FORGOTTEN), report)
+    elif save_session(store, reading, session, report):
+        keep_copy(file, session.session_id)
+
+
+def _pass_over(store: Store, reading: Reading, report: Report) -> None:
+    report.skipped[reading.skipped] = report.skipped.get(reading.skipped, 0) + 1
+    store.save(reading, None)
+
+
+def save_session(store: Store, reading: Reading, session: Session, report: Report) -> bool:
+    """Store a session that was read, with its export; False where another log holds a newer copy of it (F-103)."""
     document, pieces = document_of(session, _repo_root_of(store, session))
 
     def export() -> None:
         markdown = to_markdown(session, pieces, document.project.root if document.project.git else "")
-        report.exported += write_export(export_path(file.agent, session.session_id), markdown)
+        report.exported += write_export(export_path(session.agent, session.session_id), markdown)
 
-    report.sessions += store.save(reading, document, export)
+    saved = store.save(reading, document, export)
+    report.sessions += saved
+    return saved
 
 
 def _repo_root_of(store: Store, session: Session) -> str:

@@ -34,6 +34,7 @@ __all__ = [
     "Usage",
     "branch",
     "find",
+    "forget",
     "fork",
 ]
 
@@ -95,6 +96,17 @@ def branch(
     from smart_fork.branching import branch as copy
 
     return copy(session_id, at=at, title=title, cwd=cwd)
+
+
+def forget(session_id: str, *, undo: bool = False) -> dict[str, Any]:
+    """Remove all that is held of a session and never index it again, or with `undo` let it be indexed again.
+
+    Raises:
+        SmartForkError: there is no such session, or another process is indexing for too long.
+    """
+    from smart_fork import forgetting
+
+    return forgetting.undo(session_id) if undo else forgetting.forget(session_id)
 
 
 @cache

@@ -75,7 +75,7 @@ def _through(answer: dict[str, Any], index: int | None, session_id: str, request
     from smart_fork import sessions
 
     found = answer["results"][index]["match"]["message_id"] if index is not None else None
-    return str(found or message_for(sessions.read(sessions.locate(session_id)), request.intent, engine))
+    return str(found or message_for(sessions.look_into(sessions.locate(session_id)), request.intent, engine))
 
 
 def _chosen(results: list[dict[str, Any]], fork_index: int | None, session_id: str | None) -> tuple[int | None, str]:

@@ -11,6 +11,7 @@ from indexer.project import project_of
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import Agent, Session
 from smart_fork import sessions
+from smart_fork.bringing_back import brought_back
 from smart_fork.confirmation import Clock, World, world_of
 from smart_fork.copying import Branch, branch_point, message_at
 from smart_fork.errors import ForkRefused
@@ -43,29 +44,29 @@ def fork_session(
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
     """
-    located = sessions.locate(reference)
-    session = sessions.read(located)
-    source = ForkSource(session.agent, session.session_id, session.source_path, session.cwd)
-    if through is not None:
-        end, note = _end_of(session, through)
-    else:
-        end = None if at is None else branch_point(session, message_at(session, at))
-        note = f"Forked after message {end}, where the agent had finished what message {at} is part of"
-    forked = fork(
-        source,
-        prompt=prompt,
-        at=None if end is None else session.turns[end].id,
-        worktree=worktree,
-        with_changes=with_changes,
-        place=place,
-        cwd=Path(cwd) if cwd else None,
-        name=name,
-        dry_run=dry_run,
-        caller_session_id=caller_session_id,
-    )
-    if through is not None or end != at:
-        forked.warnings.insert(0, note)
-    return forked.as_json()
+    with brought_back(sessions.locate(reference), dry_run=dry_run) as located:
+        session = sessions.read(located)
+        source = ForkSource(session.agent, session.session_id, session.source_path, session.cwd)
+        if through is not None:
+            end, note = _end_of(session, through)
+        else:
+            end = None if at is None else branch_point(session, message_at(session, at))
+            note = f"Forked after message {end}, where the agent had finished what message {at} is part of"
+        forked = fork(
+            source,
+            prompt=prompt,
+            at=None if end is None else session.turns[end].id,
+            worktree=worktree,
+            with_changes=with_changes,
+            place=place,
+            cwd=Path(cwd) if cwd else None,
+            name=name,
+            dry_run=dry_run,
+            caller_session_id=caller_session_id,
+        )
+        if through is not None or end != at:
+            forked.warnings.insert(0, note)
+        return forked.as_json()
 
 
 def _end_of(session: Session, message_id: str) -> tuple[int | None, str]:

@@ -22,7 +22,7 @@ def fork_at_match(reference: str, intent: str, engine: Engine, prompt: str | Non
     """
     from smart_fork.launch import fork_session
 
-    session = sessions.read(sessions.locate(reference))
+    session = sessions.look_into(sessions.locate(reference))
     return fork_session(session.session_id, prompt, through=message_for(session, intent, engine), **how)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 
+from indexer.forgotten import forgotten
 from indexer.project import Project, is_within, project_of, resolve
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.claude import slug
@@ -24,7 +25,10 @@ def recent_sessions(
     files.sort(key=lambda file: (-file.mtime_ns, str(file.path)))
     names: Mapping[Agent, AgentAdapter] = {agent.name: agent for agent in adapters}
     found: dict[str, Session] = {}
+    gone = {session_id for _, session_id in forgotten()}
     for session in _sessions(_promising(files, project), names):
+        if session.session_id in gone:
+            continue
         if (project is None or in_project(session.cwd, project)) and (automated or session.origin == "person"):
             found.setdefault(session.session_id, session)
         if len(found) >= limit:

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from indexer import kept
 from indexer.markdown import export_path
 from indexer.redact import redact
 from indexer.store.base import Counts, SessionRow
@@ -151,7 +152,7 @@ def _warnings(row: SessionRow, problems: Mapping[Agent, str]) -> list[str]:
     """Why this session cannot be forked now; empty where it can (F-061, F-062)."""
     found = []
     size = _size(row.path)
-    if size is None:
+    if size is None and kept.find(row.agent, row.session_id) is None:
         found.append("its log has been deleted; it can be read with `smart-fork show`, not forked")
     elif size == 0 or not row.prompts:
         found.append("nobody has asked anything in it yet")

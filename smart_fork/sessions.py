@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from indexer import kept
 from indexer.markdown import export_path, parse_front_matter
 from indexer.paths import index_db, state_home
 from indexer.redact import redact
@@ -24,11 +25,16 @@ MAX_LISTED = 5
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A session that was asked for. `path` is `None` where its log has been deleted and only the export is left."""
+    """A session that was asked for. `path` is `None` where its log has been deleted."""
 
     agent: Agent
     session_id: str
     path: Path | None
+
+    @property
+    def readable(self) -> bool:
+        """Whether its log, or a kept copy, can be read; otherwise only its export may be left."""
+        return self.path is not None or kept.find(self.agent, self.session_id) is not None
 
 
 def locate(reference: str) -> Located:
@@ -43,7 +49,7 @@ def locate(reference: str) -> Located:
     wanted = _session_of_worker(wanted) or wanted
     if len(wanted) < MIN_PREFIX:
         raise Usage(f"Session id too short: {shown}", f"Give at least {MIN_PREFIX} characters of it.")
-    found = _in_logs(wanted) or _in_index(wanted)
+    found = _in_logs(wanted) or _in_index(wanted) or _in_copies(wanted)
     if not found:
         raise NotFound(f"Session not found: {shown}", "`smart-fork list --all-projects` shows what there is.")
     exact = [one for one in found if one.session_id.lower() == wanted]
@@ -66,7 +72,8 @@ def read(located: Located) -> Session:
     """
     if located.path is None:
         raise NotFound(
-            f"The log of {located.session_id} has been deleted", "`smart-fork show` reads the export that is left."
+            f"The log of {located.session_id} has been deleted",
+            "`smart-fork show` reads what is left; where a copy was kept, `smart-fork fork` puts it back.",
         )
     reader = adapter(located.agent)
     others = [path for path in reader.locate(located.session_id) if path != located.path]
@@ -81,6 +88,26 @@ def read(located: Located) -> Session:
             return result.session
         problem = problem or f"No conversation in {path}: {result.skipped}"
     raise NotFound(problem)
+
+
+def look_into(located: Located) -> Session:
+    """The session to be read by somebody: from its log, or from the copy that was kept of it.
+
+    Raises:
+        NotFound: both are gone, cannot be read, or hold no conversation.
+    """
+    copy = kept.find(located.agent, located.session_id) if located.path is None else None
+    if copy is None:
+        return read(located)
+    try:
+        with kept.opened(copy) as path:
+            result = adapter(located.agent).read(path)
+    except OSError as error:
+        hint = f"Its export may be left: {export_path(located.agent, located.session_id)}"
+        raise NotFound(f"The kept copy of {located.session_id} cannot be read: {error}", hint) from error
+    if result.session is None:
+        raise NotFound(f"No conversation in the kept copy of {located.session_id}: {result.skipped}")
+    return result.session
 
 
 def messages(
@@ -178,3 +205,8 @@ def _in_index(wanted: str) -> list[Located]:
         return []
     # These were not among the logs: whatever path the index remembers, nothing is there.
     return [Located(row.agent, row.session_id, None) for row in rows]
+
+
+def _in_copies(wanted: str) -> list[Located]:
+    copies = (copy for copy in kept.copies() if copy.session_id.lower().startswith(wanted))
+    return [Located(copy.agent, copy.session_id, None) for copy in copies]

@@ -129,6 +129,9 @@ class Counts:
     updated_at: str
 
 
+#: Why the log of a forgotten session is not read.
+FORGOTTEN = "forgotten"
+
 WordTable = Literal["chunks", "sessions"]
 HavingTable = Literal["chunks", "sessions", "titles"]
 
@@ -148,8 +151,8 @@ class Similarities(Protocol):
 class Store(Protocol):
     """Writes are one transaction a session; reads see only whole sessions."""
 
-    def seen(self) -> dict[str, SeenFile]:
-        """Every log that was read before, by path."""
+    def seen(self, paths: Collection[str] | None = None) -> dict[str, SeenFile]:
+        """Every log that was read before, by path; of these `paths` alone, where given."""
         ...
 
     def checkpoint(self, path: str, version: str, inode: int | None = None) -> Checkpoint | None:
@@ -169,6 +172,21 @@ class Store(Protocol):
 
     def forget_files(self, paths: Iterable[str]) -> None:
         """These logs are gone. Their sessions stay findable, without a log (D17) or with another one (F-103)."""
+        ...
+
+    def forget_session(self, agent: Agent, session_id: str) -> bool:
+        """Remove a session with its vectors and what no other session has, and let its logs be passed over.
+
+        Nothing of it is left in the database's file. False where there was none.
+        """
+        ...
+
+    def read_forgotten(self) -> None:
+        """Let the logs that were passed over because their sessions are forgotten look changed."""
+        ...
+
+    def forked(self) -> set[tuple[Agent, str]]:
+        """Sessions that share a beginning with others."""
         ...
 
     def use_model(self, model: str, dimensions: int) -> bool:

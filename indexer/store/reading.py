@@ -132,6 +132,14 @@ class StoreReading:
         condition = "substr(lower(session_id), 1, length(?1)) = ?1 ORDER BY last_activity DESC, id"
         return self._sessions(condition, (prefix.lower(),))
 
+    def forked(self) -> set[tuple[Agent, str]]:
+        return set(
+            self._all(
+                "SELECT agent, session_id FROM sessions WHERE session_id IN (SELECT parent_id FROM sessions) "
+                "OR root_id IN (SELECT root_id FROM sessions GROUP BY root_id HAVING count(*) > 1)"
+            )
+        )
+
     def family(self, root_id: str) -> list[SessionRow]:
         return self._sessions("root_id = ? ORDER BY started, session_id", (root_id,))
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from indexer.project import Project
 from indexer.store import blocks
-from indexer.store.base import Document, Reading, SeenFile
+from indexer.store.base import FORGOTTEN, Document, Reading, SeenFile
 from indexer.store.connection import connect
 from indexer.store.reading import StoreReading
 from indexer.store.schema import immediate
@@ -41,8 +41,12 @@ class SqliteStore(StoreReading):
 
     # -- logs and sessions -----------------------------------------------------------------------------------------
 
-    def seen(self) -> dict[str, SeenFile]:
-        rows = self.db.execute("SELECT path, size, mtime_ns, inode, version FROM files")
+    def seen(self, paths: Collection[str] | None = None) -> dict[str, SeenFile]:
+        every = "SELECT path, size, mtime_ns, inode, version FROM files"
+        if paths is None:
+            rows = self.db.execute(every)
+        else:
+            rows = self.db.executemany(f"{every} WHERE path = ?", [(path,) for path in paths])
         return {row[0]: SeenFile._make(row[1:]) for row in rows}
 
     def checkpoint(self, path: str, version: str, inode: int | None = None) -> Checkpoint | None:
@@ -79,6 +83,36 @@ class SqliteStore(StoreReading):
                 self.db.execute("DELETE FROM files WHERE path = ?", (path,))
                 if row and row[0] is not None:
                     self._leave_log(row[0], path)
+
+    def forget_session(self, agent: Agent, session_id: str) -> bool:
+        row = self.db.execute(
+            "SELECT id FROM sessions WHERE agent = ? AND session_id = ?", (agent, session_id)
+        ).fetchone()
+        if row is None:
+            return False
+        self.db.execute("PRAGMA secure_delete = ON").fetchall()  # what is deleted is written over
+        with immediate(self.db):
+            self._remove_session(row[0])
+        # Deleted words are still in the word indexes until their parts are joined, and pages in the write-ahead log.
+        for table in ("chunk_words", "session_words"):
+            self.db.execute(f"INSERT INTO {table}({table}) VALUES('optimize')")
+        self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return True
+
+    def _remove_session(self, row: int) -> None:
+        chunks = {chunk for (chunk,) in self.db.execute("SELECT chunk FROM placements WHERE session = ?", (row,))}
+        self.db.execute("DELETE FROM placements WHERE session = ?", (row,))
+        self._drop_orphans(chunks)
+        self.db.execute("DELETE FROM session_words WHERE rowid = ?", (row,))
+        self.db.execute(
+            "UPDATE files SET session = NULL, rank = '', skipped = ?, broken = 0, broken_lines = '[]', "
+            "offset = 0, lines = 0, probe = '', state = x'' WHERE session = ?",
+            (FORGOTTEN, row),
+        )
+        self.db.execute("DELETE FROM sessions WHERE id = ?", (row,))
+
+    def read_forgotten(self) -> None:
+        self.db.execute("UPDATE files SET mtime_ns = -1 WHERE skipped = ?", (FORGOTTEN,))
 
     def _leave_log(self, session: int, path: str) -> None:
         """The session is not in this log any more. Another log that holds it takes its place when it is read again."""

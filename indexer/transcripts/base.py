@@ -64,8 +64,16 @@ class AgentAdapter(Protocol):
         """The agent's own folder; it need not exist."""
         ...
 
+    def folders(self) -> tuple[tuple[Path, int], ...]:
+        """The folders that its logs are in, each with how many levels below; they need not exist."""
+        ...
+
     def discover(self) -> Iterator[LogFile]:
         """Every session log, by directory listing and `stat` alone. Sub-agents' own files are left out (F-149)."""
+        ...
+
+    def log_at(self, location: str) -> LogFile | None:
+        """The session log at exactly this place, as `discover` would give it; `None` where it would not."""
         ...
 
     def locate(self, session_id: str) -> tuple[Path, ...]:

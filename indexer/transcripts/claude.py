@@ -15,7 +15,8 @@ from indexer.transcripts.actions import describe, error_note, is_ours, runs_ours
 from indexer.transcripts.base import Checkpoint, LogFile, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.chain import Chain
-from indexer.transcripts.lines import Line, changed_at, first_lines, probe, regular_files, resume
+from indexer.transcripts.files import regular_file, regular_files
+from indexer.transcripts.lines import Line, changed_at, first_lines, probe, resume
 from indexer.transcripts.model import Agent, Origin, Session, ToolCall, ToolResult, Turn, estimate_tokens, shorten
 from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.symbols import Symbols
@@ -37,8 +38,15 @@ class ClaudeAdapter:
     def home(self) -> Path:
         return claude_home()
 
+    def folders(self) -> tuple[tuple[Path, int], ...]:
+        return ((self.home() / "projects", 1),)
+
     def discover(self) -> Iterator[LogFile]:
         return self._logs(".jsonl")
+
+    def log_at(self, location: str) -> LogFile | None:
+        file = regular_file(location, self.name, self.folders())
+        return file if file and _is_session(location, str(self.home() / "projects")) else None
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
         found = [file for file in self._logs(f"{session_id}.jsonl") if file.path.stem == session_id]
@@ -70,9 +78,14 @@ class ClaudeAdapter:
     def _logs(self, suffix: str) -> Iterator[LogFile]:
         projects = str(self.home() / "projects")
         for file in regular_files(projects, self.name, suffix, depth=1):
-            folder, _, name = file.location.rpartition("/")
-            if not name.startswith("agent-") and folder != projects:
+            if _is_session(file.location, projects):
                 yield file
+
+
+def _is_session(location: str, projects: str) -> bool:
+    """Whether a file is in a folder of its own project, and no sub-agent's."""
+    folder, _, name = location.rpartition("/")
+    return not name.startswith("agent-") and folder != projects
 
 
 def slug(path: str) -> str:

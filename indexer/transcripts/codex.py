@@ -16,7 +16,8 @@ from indexer.paths import codex_home
 from indexer.transcripts.actions import describe, describe_raw, failure_of, is_ours, runs_ours
 from indexer.transcripts.base import Checkpoint, LogFile, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate
-from indexer.transcripts.lines import Line, LineReader, changed_at, first_lines, probe, regular_files, resume
+from indexer.transcripts.files import regular_file, regular_files
+from indexer.transcripts.lines import Line, LineReader, changed_at, first_lines, probe, resume
 from indexer.transcripts.model import Agent, Origin, Role, Session, ToolCall, ToolResult, Turn, estimate_tokens, shorten
 from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
@@ -41,8 +42,14 @@ class CodexAdapter:
     def home(self) -> Path:
         return codex_home()
 
+    def folders(self) -> tuple[tuple[Path, int], ...]:
+        return tuple((self.home() / name, 3) for name in ("sessions", "archived_sessions"))
+
     def discover(self) -> Iterator[LogFile]:
         return self._logs(".jsonl")
+
+    def log_at(self, location: str) -> LogFile | None:
+        return regular_file(location, self.name, self.folders(), prefix="rollout-")
 
     def locate(self, session_id: str) -> tuple[Path, ...]:
         if not _FILE_ID.fullmatch(session_id):
@@ -78,10 +85,8 @@ class CodexAdapter:
         return ("codex", "resume", session_id)
 
     def _logs(self, suffix: str) -> Iterator[LogFile]:
-        for folder in ("sessions", "archived_sessions"):
-            for file in regular_files(self.home() / folder, self.name, suffix, depth=3):
-                if file.location.rpartition("/")[2].startswith("rollout-"):
-                    yield file
+        for folder, depth in self.folders():
+            yield from regular_files(folder, self.name, suffix, depth, prefix="rollout-")
 
     def _inherit(self, fold: _Fold, below: tuple[str, ...], *, turns: bool = True) -> None:
         """Give a fork what it has from its parent, through any number of levels: its family's root id, whether a person

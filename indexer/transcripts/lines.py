@@ -9,14 +9,13 @@ import re
 import stat
 import time
 from collections.abc import Iterator
-from operator import attrgetter
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import orjson
 
-from indexer.transcripts.base import Checkpoint, LogFile
-from indexer.transcripts.model import Agent, BrokenLine, Turn
+from indexer.transcripts.base import Checkpoint
+from indexer.transcripts.model import BrokenLine, Turn
 from indexer.transcripts.state import unpack, utc
 
 #: Eight times the longest line ever seen. Decoding takes several times a line's size in memory; a longer one is counted
@@ -143,35 +142,6 @@ def only_grown(path: Path, checkpoint: Checkpoint) -> bool:
     return path.stat().st_size >= checkpoint.offset and probe(path, checkpoint.offset) == checkpoint.probe
 
 
-def regular_files(folder: Path | str, agent: Agent, suffix: str = ".jsonl", depth: int = 0) -> list[LogFile]:
-    """Regular files ending in `suffix` in `folder` and `depth` levels below, by name.
-
-    Unreadable folders, links to folders and names that are not UTF-8 are passed over.
-    """
-    found: list[LogFile] = []
-    _list(folder, agent, suffix, depth, found)
-    return found
-
-
-def _list(folder: Path | str, agent: Agent, suffix: str, depth: int, found: list[LogFile]) -> None:
-    try:
-        with os.scandir(folder) as listing:
-            entries = sorted(listing, key=attrgetter("name"))
-    except OSError:
-        return
-    for entry in entries:
-        try:
-            if entry.is_dir(follow_symlinks=False):
-                if depth > 0:
-                    _list(entry.path, agent, suffix, depth - 1, found)
-            elif entry.name.endswith(suffix) and _is_text(entry.path):
-                info = entry.stat()
-                if stat.S_ISREG(info.st_mode):
-                    found.append(LogFile(agent, entry.path, info.st_size, info.st_mtime_ns, info.st_ino))
-        except OSError:
-            continue
-
-
 def _stands_within_a_line(file: IO[bytes], offset: int) -> bool:
     """Go to `offset`; says whether the line before it had no newline yet when it was read."""
     file.seek(max(0, offset - 1))
@@ -225,11 +195,3 @@ def _repaired(raw: bytes, reason: str) -> tuple[_Objects, str]:
 def _end_of_gap(text: str, start: int) -> int:
     gap = _GAP.match(text, start)
     return gap.end() if gap else start
-
-
-def _is_text(name: str) -> bool:
-    """No agent writes a file name that is not UTF-8, and the index could not store it."""
-    try:
-        return name.isascii() or bool(name.encode())
-    except UnicodeEncodeError:
-        return False

@@ -14,6 +14,7 @@ from smart_fork.cli import (
     excise,
     families,
     following,
+    forgetting,
     forking,
     index,
     search,
@@ -53,6 +54,7 @@ app.command("message")(following.message)
 app.command("wait")(following.wait)
 app.command("close")(following.close)
 app.command("stop")(following.stop)
+app.command("forget")(forgetting.forget)
 app.command("compare")(comparing.compare)
 app.command("worktrees")(worktrees.worktrees)
 app.add_typer(index.app, name="index")

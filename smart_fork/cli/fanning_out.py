@@ -69,7 +69,7 @@ def _sources(wanted: Wanted, project: str | None, progress: Any) -> list[Source]
     from smart_fork.matching import message_for
 
     asked = engine(progress)
-    return [Source(one.session_id, message_for(sessions.read(one), wanted.looked_for, asked)) for one in located]
+    return [Source(one.session_id, message_for(sessions.look_into(one), wanted.looked_for, asked)) for one in located]
 
 
 def _found(intent: str, project: str | None, progress: Any) -> dict[str, Any]:

@@ -118,14 +118,14 @@ def show(
     from smart_fork.results import title
 
     located = sessions.locate(session)
-    if located.path is None:
+    if not located.readable:
         text = sessions.exported(located)
         if as_json:
             print_json({"session_id": located.session_id, "agent_type": located.agent, "markdown": text})
         else:
             out.print(plain(text))
         return
-    conversation = sessions.read(located)
+    conversation = sessions.look_into(located)
     chosen, _ = sessions.messages(conversation, at, before=context, after=context)
     if as_json:
         print_json(

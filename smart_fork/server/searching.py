@@ -231,12 +231,12 @@ def _conversation(session_id: str, at: int | None, context: int) -> Any:
     from smart_fork.results import UNTRUSTED, title
 
     located = sessions.locate(session_id)
-    if located.path is None:
+    if not located.readable:
         text = sessions.exported(located)
         rest = len(text) - READ_CHARACTERS
         shown = text if rest <= 0 else f"{text[:READ_CHARACTERS]}\n… ({rest} more characters)"
         return {"session_id": located.session_id, "agent_type": located.agent, "notice": UNTRUSTED, "markdown": shown}
-    session = sessions.read(located)
+    session = sessions.look_into(located)
     chosen, next_at = sessions.messages(session, at, before=context, characters=READ_CHARACTERS)
     return {
         "session_id": session.session_id,

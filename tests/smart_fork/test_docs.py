@@ -85,6 +85,8 @@ def test_json_of_the_commands(run, world, shop):  # noqa: F811
     assert_documented("doctor", checked := out("doctor"))
     assert_documented("checks", checked["checks"][0])
     assert_documented("errors", out("show", "12345678"))
+    other = world.claude(shop, "draw the map", "drawn")
+    assert_documented("forget", out("forget", other, "--yes"))
     world.log_of(session_id).unlink()
     assert_documented("show and read_session", out("show", session_id))
 

@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from indexer.transcripts import lines
-from indexer.transcripts.lines import LineReader, open_regular, regular_files
+from indexer.transcripts.files import regular_files
+from indexer.transcripts.lines import LineReader, open_regular
 
 PIECES = st.lists(
     st.sampled_from(

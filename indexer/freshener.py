@@ -1,0 +1,292 @@
+"""Keeping the index fresh in a process that stays: by schedule and as logs change, one run at a time, in one thread."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from indexer import prerequisites
+from indexer.batch import Batch
+from indexer.embedding import Embedder
+from indexer.freshness import LOCK_SECONDS, IndexBusyError, only_writer, read_named, read_rest, read_some
+from indexer.paths import index_db
+from indexer.pipeline import Report, embed_waiting
+from indexer.runs import Freshness, Outcome, Run
+from indexer.schedule import Schedule
+from indexer.store.base import Store
+from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.base import AgentAdapter
+from indexer.watch import Watcher
+
+if TYPE_CHECKING:
+    from apscheduler.triggers.base import BaseTrigger
+
+log = logging.getLogger(__name__)
+
+#: Reading or embedding everything is done in pieces of about so long; between them what has just changed is read.
+PIECE_SECONDS = 5.0
+#: After a run for changes nothing is read for so many times as long as it took, but for at most so many seconds.
+REST_SHARE, REST_SECONDS = 2.0, 30.0
+#: When everything is looked at again after a run was skipped, because another process is indexing, or has failed.
+BUSY_SECONDS, FAILED_SECONDS = 5.0, 60.0
+#: How often the clock is compared with the schedule.
+MEND_SECONDS = 60.0
+#: How long `stop` waits for the log, or the piece of embedding, that is being worked on.
+STOP_SECONDS = 5.0
+
+
+class NotReadyError(Exception):
+    """Something that indexing needs is missing; the message says what to do."""
+
+
+class _Cancelled(Exception):
+    """The run is to end now."""
+
+
+class _Job(NamedTuple):
+    """What to do next. `paths` are the logs to look at, `None` for all."""
+
+    scheduled: bool
+    paths: Collection[str] | None
+
+
+@contextmanager
+def open_index() -> Iterator[Store]:
+    """The index, closed afterwards."""
+    store = SqliteStore(index_db())
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+class Freshener:
+    """The indexer of a process that stays. `opened` gives the index; `clock` and `now` are the time, for tests."""
+
+    def __init__(
+        self,
+        adapters: Sequence[AgentAdapter],
+        embedder: Embedder,
+        trigger: BaseTrigger,
+        *,
+        opened: Callable[[], AbstractContextManager[Store]] = open_index,
+        batch: Batch | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._adapters, self._embedder, self._opened = adapters, embedder, opened
+        self._clock, self._now = clock, now
+        self._changed = threading.Condition()
+        self._batch = batch or Batch()
+        self._scheduled = False
+        self._look_at: float | None = None
+        self._rest_until = 0.0
+        self._doing = ""
+        self._last_run: Run | None = None
+        self._last_change: Run | None = None
+        self._last_error, self._last_error_at = "", ""
+        self._stop = threading.Event()
+        self._schedule = Schedule(self.run_soon, trigger, now)
+        watcher = Watcher(adapters, self.look)
+        # Daemons: whatever they are at, a process that wants to end ends, and what they had not finished is undone.
+        self._threads = [
+            threading.Thread(target=self._work, name="indexer", daemon=True),
+            threading.Thread(target=watcher.run, args=(self._stop,), name="watcher", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Begin, with a run over everything (F-188). Returns at once; whatever fails later is logged (F-181, F-186)."""
+        found = prerequisites.check(self._adapters)
+        for message in found.warnings:
+            log.warning(message)
+        for thread in self._threads:
+            thread.start()
+        self._schedule.start()
+
+    def stop(self, seconds: float = STOP_SECONDS) -> bool:
+        """End within about `seconds`: a run stops behind the log or piece that it is at (F-193). Whether it has."""
+        self._schedule.stop()
+        self._stop.set()
+        with self._changed:
+            self._changed.notify_all()
+        deadline = time.monotonic() + seconds
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def run_soon(self) -> None:
+        """Bring everything up to date, behind the run that goes on just now."""
+        with self._changed:
+            self._scheduled = True
+            self._changed.notify_all()
+
+    def look(self, paths: Collection[str] | None) -> None:
+        """These logs, or with `None` some, may have changed (F-195). Returns at once."""
+        now = self._clock()
+        with self._changed:
+            if paths is None:
+                self._look_at = now
+            else:
+                self._batch.add(paths, now)
+            self._changed.notify_all()
+
+    def status(self) -> Freshness:
+        """How it goes; never waits for a run."""
+        next_run = self._schedule.next_run
+        alive = self._threads[0].is_alive()
+        return Freshness(
+            state=("indexing" if self._doing else "idle") if alive else "stopped",
+            doing=self._doing,
+            pending_logs=len(self._batch),
+            last_run=self._last_run,
+            last_change=self._last_change,
+            last_error=self._last_error,
+            last_error_at=self._last_error_at or None,
+            next_run=_iso(next_run) if next_run else None,
+        )
+
+    # -- the indexer's thread --------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while (job := self._next()) is not None:
+            self._run(job)
+
+    def _next(self) -> _Job | None:
+        """What to do next, as soon as there is something; `None` at the end."""
+        while not self._stop.is_set():
+            with self._changed:
+                if job := self._due():
+                    return job
+                woken = self._changed.wait(self._seconds_to_wait())
+            if not woken:  # and without the lock, which the schedule's thread may be waiting for
+                self._schedule.mend()
+        return None
+
+    def _due(self) -> _Job | None:
+        now = self._clock()
+        rested = now >= self._rest_until
+        if self._scheduled or (rested and self._look_at is not None and self._look_at <= now):
+            job = _Job(self._scheduled, None)
+            self._scheduled, self._look_at = False, None
+            self._batch.clear()  # all will be looked at
+            return job
+        if rested and (paths := self._batch.take(now)):
+            return _Job(scheduled=False, paths=paths)
+        return None
+
+    def _seconds_to_wait(self) -> float:
+        due = [at for at in (self._batch.due_at(), self._look_at) if at is not None]
+        wait = max(min(due), self._rest_until) - self._clock() if due else MEND_SECONDS
+        return max(0.0, min(wait, MEND_SECONDS))
+
+    def _run(self, job: _Job) -> None:
+        started, began, report = _iso(self._now()), self._clock(), Report()
+        outcome, error = self._attempt(job, report)
+        took = self._clock() - began
+        self._doing = ""
+        if job.paths is None:
+            self._last_run = Run(started, took, outcome, report, error)
+        else:
+            self._last_change = Run(started, took, outcome, report, error)
+        with self._changed:
+            if not job.scheduled:
+                self._rest_until = self._clock() + min(REST_SHARE * took, REST_SECONDS)
+            if outcome in ("failed", "skipped"):
+                wait = BUSY_SECONDS if outcome == "skipped" else FAILED_SECONDS
+                self._look_at = self._clock() + wait
+
+    def _attempt(self, job: _Job, report: Report) -> tuple[Outcome, str]:
+        """Do it, whatever happens (F-188); how it ended, and the reason."""
+        level = logging.INFO if job.scheduled else logging.DEBUG
+        log.log(level, "Indexing run started")
+        try:
+            self._index(job, report)
+        except _Cancelled:
+            log.info("Indexing run cancelled")
+            return "cancelled", ""
+        except IndexBusyError as error:
+            log.log(level, "Indexing run skipped: %s", error)
+            return "skipped", str(error)
+        except Exception as error:  # noqa: BLE001 - the schedule goes on
+            self._complain(job, error)
+            return "failed", self._last_error
+        if report.failed:
+            path, reason = next(iter(report.failed.items()))
+            self._note(f"{len(report.failed)} logs could not be read; {path}: {reason}")
+        log.log(
+            level, "Indexing run completed: %d of %d logs read, %d passages embedded",
+            report.read, report.files, report.embedded,
+        )  # fmt: skip
+        return "completed", ""
+
+    def _complain(self, job: _Job, error: Exception) -> None:
+        """Say what failed: what fails at every change of a log in the same way is said once."""
+        message = str(error) or type(error).__name__
+        known = message == self._last_error and not job.scheduled
+        expected = isinstance(error, NotReadyError)
+        log.log(
+            logging.DEBUG if known else logging.ERROR, "Indexing run failed: %s", message,
+            exc_info=None if expected or known else error,
+        )  # fmt: skip
+        self._note(message)
+
+    def _note(self, problem: str) -> None:
+        self._last_error, self._last_error_at = problem, _iso(self._now())
+
+    def _index(self, job: _Job, report: Report) -> None:
+        self._progress("starting", 0, 0)
+        if job.paths is None and (errors := prerequisites.check(self._adapters).errors):
+            raise NotReadyError("; ".join(errors))
+        with self._opened() as store:
+            if job.paths is not None:
+                read_named(store, self._adapters, job.paths, report, self._progress)
+            else:
+                self._read_all(store, report)
+            self._embed(store, report)
+
+    def _read_all(self, store: Store, report: Report) -> None:
+        """What has changed, the newest first, and then what there is beside logs."""
+        while read_some(store, self._adapters, report, PIECE_SECONDS, progress=self._progress):
+            self._progress("reading", 0, 0)
+        while not read_rest(store, report, PIECE_SECONDS, self._progress):
+            self._read_meanwhile(store, report)
+
+    def _embed(self, store: Store, report: Report) -> None:
+        """Vectors for all that waits. It takes long at first: between pieces, words of what has changed are read."""
+        try:
+            while True:
+                with only_writer(LOCK_SECONDS, "embedding"):
+                    deadline = time.monotonic() + PIECE_SECONDS
+                    embed_waiting(store, self._embedder, report, deadline=deadline, progress=self._progress)
+                if not report.waiting:
+                    return
+                self._read_meanwhile(store, report)
+        except IndexBusyError:
+            log.debug("another process is embedding")
+
+    def _read_meanwhile(self, store: Store, report: Report) -> None:
+        """The logs that are due, between two pieces of long work."""
+        with self._changed:
+            paths = self._batch.take(self._clock())
+        if not paths:
+            return
+        try:
+            read_named(store, self._adapters, paths, report, self._progress)
+        except IndexBusyError:
+            self.look(paths)
+
+    def _progress(self, stage: str, done: int, total: int) -> None:
+        """Called where nothing is half done."""
+        if self._stop.is_set():
+            raise _Cancelled
+        self._doing = f"{stage} {done}/{total}" if total else stage
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,265 @@
+"""Compressed copies of logs, for when the agent deletes them (D17).
+
+``<SMART_FORK_HOME>/kept/<agent>/<session id>/``: ``copy.json``, and one zstd file for the log and for each file that
+the agent keeps in the folder of the session's name beside it. ``copy.json`` is replaced when the files it speaks of are
+on disk, so a `kill -9` leaves the copy as it was before. One process writes at a time: whoever holds the index's lock.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import orjson
+
+from indexer.compressed import Compressed, pieces, up_to_date
+from indexer.paths import file_name, private_dir, state_home
+from indexer.switches import is_on
+from indexer.transcripts.agents import AGENTS, adapter
+from indexer.transcripts.base import LogFile
+from indexer.transcripts.model import Agent
+
+log = logging.getLogger(__name__)
+
+DEFAULT_MEGABYTES = 2000
+#: The copies are measured when so much of the room has been written since, and cut to as much below it: 2 %.
+_MEASURED_SHARE = 50
+_FACTS = "copy.json"
+_NAMES = frozenset(agent.name for agent in AGENTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The copy of one session. `place` is where its log was below the agent's home, `beside` what lay in its folder."""
+
+    agent: Agent
+    session_id: str
+    place: str
+    log: Compressed
+    beside: Mapping[str, Compressed] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """Where it is."""
+        return folder_of(self.agent, self.session_id)
+
+    @property
+    def length(self) -> int:
+        """How much room it takes."""
+        return self.log.length + sum(part.length for part in self.beside.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _LetGo:
+    """In place of a copy that was removed for want of `room`: it is not made again before one of these changes."""
+
+    stamp: tuple[int, ...]
+    room: int
+
+
+def wanted() -> bool:
+    """Whether copies are kept (``SMART_FORK_KEEP_TRANSCRIPTS``). Those that there are are used in any case."""
+    return is_on("SMART_FORK_KEEP_TRANSCRIPTS")
+
+
+def room() -> int:
+    """How many bytes all copies together may take (``SMART_FORK_KEEP_MEGABYTES``)."""
+    text = os.environ.get("SMART_FORK_KEEP_MEGABYTES", "").strip()
+    megabytes = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else DEFAULT_MEGABYTES
+    return megabytes * 1_000_000
+
+
+def folder_of(agent: Agent, session_id: str) -> Path:
+    """Where the copy of a session is, if there is one."""
+    return _root() / agent / file_name(session_id)
+
+
+def keep(file: LogFile, session_id: str) -> bool:
+    """Bring the copy of this session's log up to date; whether there was anything to do.
+
+    Raises:
+        OSError: the log cannot be read or the copy not be written; the copy is what it was.
+    """
+    place = _below(file.location, adapter(file.agent).home())
+    if not place:
+        return False
+    folder = folder_of(file.agent, session_id)
+    before = _facts(folder)
+    if isinstance(before, _LetGo):
+        if before == _LetGo(file.stamp, room()):
+            return False
+        before = None
+    made = Copy(
+        file.agent, session_id, place, up_to_date(file.path, private_dir(folder), before.log if before else None),
+        {name: up_to_date(path, folder, before.beside.get(name) if before else None) for name, path in _beside(file)},
+    )  # fmt: skip
+    if made == before:
+        return False
+    _write(folder / _FACTS, _to_json(made))
+    _sweep(made)
+    _count(made.length - (before.length if before else 0))
+    return True
+
+
+def find(agent: Agent, session_id: str) -> Copy | None:
+    """The copy of exactly this session."""
+    found = _facts(folder_of(agent, session_id))
+    return found if isinstance(found, Copy) and (found.agent, found.session_id) == (agent, session_id) else None
+
+
+def copies() -> Iterator[Copy]:
+    """All copies."""
+    for agent in AGENTS:
+        for folder in _folders(agent.name):
+            found = _facts(folder)
+            if isinstance(found, Copy) and found.agent == agent.name:
+                yield found
+
+
+def remove(agent: Agent, session_id: str) -> None:
+    """Remove the copy of a session, and what stands for one that was let go of."""
+    with suppress(FileNotFoundError):
+        shutil.rmtree(folder_of(agent, session_id))
+
+
+@contextmanager
+def opened(copy: Copy) -> Iterator[Path]:
+    """The log as a file of its own name, for as long as it is read.
+
+    Raises:
+        OSError: the copy cannot be read or is damaged.
+    """
+    reading = private_dir(_root() / ".reading")
+    with tempfile.TemporaryDirectory(dir=reading) as folder:
+        path = Path(folder) / PurePosixPath(copy.place).name
+        with path.open("xb") as file:
+            file.writelines(pieces(copy.folder, copy.log))
+        yield path
+
+
+def is_measuring_due() -> bool:
+    """Whether so much was written that the room may be used up."""
+    return _written() >= room() / _MEASURED_SHARE
+
+
+def make_room(forked: Collection[tuple[Agent, str]]) -> int:
+    """Let go of the oldest copies, those of sessions in `forked` last, until the rest has room; how many those were."""
+    every = sorted(copies(), key=lambda copy: ((copy.agent, copy.session_id) in forked, copy.log.mtime_ns))
+    for copy in every:
+        _sweep(copy)  # a killed process may have left something
+    limit = room()
+    used, gone = sum(copy.length for copy in every), 0
+    for copy in every if used > limit else ():
+        if used <= limit - limit // _MEASURED_SHARE:
+            break
+        remove(copy.agent, copy.session_id)
+        _write(private_dir(copy.folder) / _FACTS, {"let_go": [*copy.log.stamp, limit]})
+        used, gone = used - copy.length, gone + 1
+    if gone:
+        log.info("%d kept copies were removed: all together may take %d MB", gone, limit // 1_000_000)
+    _write(_root() / "written", 0)
+    return gone
+
+
+def _root() -> Path:
+    return state_home() / "kept"
+
+
+def _folders(agent: Agent) -> list[Path]:
+    try:
+        return sorted((_root() / agent).iterdir())
+    except OSError:
+        return []
+
+
+def _below(location: str, home: Path) -> str:
+    """A log's place below its agent's home; empty where it is elsewhere."""
+    place = location.removeprefix(f"{home}/")
+    return place if place != location and _is_plain(place) else ""
+
+
+def _is_plain(place: object) -> bool:
+    """Whether this is a path that leads below wherever it begins."""
+    if not isinstance(place, str) or "\0" in place:
+        return False
+    return all(part not in ("", ".", "..") for part in place.split("/"))
+
+
+def _beside(file: LogFile) -> Iterator[tuple[str, Path]]:
+    """The files in the folder of the log's name beside it; links are not followed."""
+    folder = file.path.with_suffix("")
+    if folder.is_symlink():
+        return
+    for root, _, names in os.walk(folder, followlinks=False):
+        for name in sorted(names):
+            path = Path(root, name)
+            below = str(path.relative_to(folder))
+            with suppress(OSError, UnicodeEncodeError):
+                if below.encode() and path.is_file() and not path.is_symlink():
+                    yield below, path
+
+
+def _facts(folder: Path) -> Copy | _LetGo | None:
+    """What is known of the copy in this folder; `None` where there is none, or nothing that can be understood."""
+    try:
+        facts = orjson.loads((folder / _FACTS).read_bytes())
+        if "let_go" in facts:
+            *stamp, limit = facts["let_go"]
+            return _LetGo(tuple(stamp), limit)
+        beside = {name: Compressed.from_json(part) for name, part in facts["beside"].items()}
+        copied = Compressed.from_json(facts["log"])
+        made = Copy(facts["agent"], str(facts["session_id"]), facts["place"], copied, beside)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    is_plain = made.agent in _NAMES and all(map(_is_plain, (made.place, *beside)))
+    return made if is_plain and folder == folder_of(made.agent, made.session_id) else None
+
+
+def _to_json(copy: Copy) -> dict[str, Any]:
+    return {
+        "agent": copy.agent,
+        "session_id": copy.session_id,
+        "place": copy.place,
+        "log": copy.log.as_json(),
+        "beside": {name: part.as_json() for name, part in copy.beside.items()},
+    }
+
+
+def _write(path: Path, value: object) -> None:
+    """Replace a small file of ours, so that a reader sees the old or the new one."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
+        file.write(orjson.dumps(value))
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def _sweep(copy: Copy) -> None:
+    """Remove what a copy uses no more."""
+    used = {part.name for part in (copy.log, *copy.beside.values())}
+    for path in copy.folder.glob("*.zst"):
+        if path.name not in used:
+            path.unlink(missing_ok=True)
+
+
+def _written() -> int:
+    """How much was written since the room was measured."""
+    try:
+        return int((_root() / "written").read_bytes())
+    except FileNotFoundError:
+        return 0
+    except (OSError, ValueError):
+        return room()
+
+
+def _count(length: int) -> None:
+    _write(_root() / "written", _written() + max(0, length))

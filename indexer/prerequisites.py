@@ -1,0 +1,62 @@
+"""What indexing needs, checked by using it (F-181); each thing that is missing with what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from indexer.paths import index_root, private_dir, state_home
+from indexer.transcripts.base import AgentAdapter
+from indexer.transcripts.model import Agent
+
+_VARIABLES: dict[Agent, str] = {"claude": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME"}
+
+
+@dataclass(frozen=True, slots=True)
+class Prerequisites:
+    """`errors` keep indexing from working at all, `warnings` keep one agent out (D8). `agents` can be read."""
+
+    agents: tuple[Agent, ...]
+    errors: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def check(adapters: Sequence[AgentAdapter]) -> Prerequisites:
+    """Whether the state folder can be written, and which agents' folders there are: a missing one may still appear."""
+    errors = [message for folder in (state_home(), index_root()) if (message := _unwritable(folder))]
+    there, warnings = [], []
+    for agent in adapters:
+        if problem := _unreadable(agent):
+            step = f"use {agent.name} once, or point {_VARIABLES[agent.name]} at its folder"
+            warnings.append(f"{agent.name} is not indexed yet: {problem}; {step}")
+        else:
+            there.append(agent.name)
+    return Prerequisites(tuple(there), tuple(dict.fromkeys(errors)), tuple(warnings))
+
+
+def _unwritable(folder: Path) -> str:
+    probe = folder / ".probe"
+    try:
+        private_dir(folder)
+        probe.write_bytes(b"")
+    except OSError as error:
+        return f"cannot write to {folder} ({error}): make it writable, or set SMART_FORK_HOME to a folder that is"
+    finally:
+        with suppress(OSError):
+            probe.unlink()
+    return ""
+
+
+def _unreadable(agent: AgentAdapter) -> str:
+    """Why none of an agent's folders can be listed."""
+    problem = "no folder"
+    for folder, _ in agent.folders():
+        try:
+            next(iter(folder.iterdir()), None)
+        except OSError as error:
+            problem = problem if problem != "no folder" else f"{folder}: {error.strerror}"
+        else:
+            return ""
+    return problem

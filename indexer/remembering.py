@@ -1,0 +1,76 @@
+"""Sessions of which a copy alone is left are indexed as well; of those that a person has forgotten nothing stays."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+from indexer import kept
+from indexer.forgotten import forgotten
+from indexer.keeping import keep_all
+from indexer.markdown import export_path
+from indexer.pipeline import Progress, Report, save_session
+from indexer.store.base import Reading, Store
+from indexer.transcripts.agents import adapter
+from indexer.transcripts.base import LogFile
+
+log = logging.getLogger(__name__)
+
+
+def remember(store: Store, report: Report, progress: Progress | None = None, deadline: float | None = None) -> bool:
+    """Keep copies of all logs, where that is wanted, and index those that are all that is left of a session.
+
+    For whoever holds the index's lock. Whether all was done before `deadline` (of `time.monotonic`).
+    """
+    if not keep_all(store, progress, deadline):
+        return False
+    recall(store, report, progress)
+    return True
+
+
+def recall(store: Store, report: Report, progress: Progress | None = None) -> None:
+    """Index the copies of sessions that the index does not know: it was deleted after their logs had been.
+
+    For whoever holds the index's lock. A copy that cannot be read is logged.
+    """
+    gone = forgotten()
+    for copy in kept.copies():
+        known = (copy.agent, copy.session_id)
+        if known in gone or store.session(*known) is not None or adapter(copy.agent).locate(copy.session_id):
+            continue
+        if progress:
+            progress("recalling", 0, 0)
+        try:
+            _recall_one(store, copy, report)
+        except Exception as error:  # noqa: BLE001 - one odd copy must not keep all others out of the index
+            log.warning("the copy of %s is passed over: %s", copy.session_id, error)
+
+
+def _recall_one(store: Store, copy: kept.Copy, report: Report) -> None:
+    agent = adapter(copy.agent)
+    where = agent.home() / copy.place
+    with kept.opened(copy) as path:
+        result = agent.read(path)
+    if result.session is None:
+        return
+    session = dataclasses.replace(result.session, source_path=where)
+    file = LogFile(copy.agent, str(where), *copy.log.stamp)
+    save_session(store, Reading(file, "", result.checkpoint), session, report)
+    store.forget_files([str(where)])  # there is no such log: it is known as one that has gone
+
+
+def sweep(store: Store) -> None:
+    """Take everything of forgotten sessions away: what a killed process has left is completed so.
+
+    For whoever holds the index's lock.
+    """
+    sweep_files()
+    for agent, session_id in forgotten():
+        store.forget_session(agent, session_id)
+
+
+def sweep_files() -> None:
+    """Take the copies and exports of forgotten sessions away, whatever state the index is in."""
+    for agent, session_id in forgotten():
+        kept.remove(agent, session_id)
+        export_path(agent, session_id).unlink(missing_ok=True)

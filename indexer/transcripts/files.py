@@ -1,0 +1,81 @@
+"""Which files are logs, by listing folders and `stat` alone."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from operator import attrgetter
+from pathlib import Path
+
+from indexer.transcripts.base import LogFile
+from indexer.transcripts.model import Agent
+
+
+def regular_files(
+    folder: Path | str, agent: Agent, suffix: str = ".jsonl", depth: int = 0, prefix: str = ""
+) -> list[LogFile]:
+    """Regular files named `prefix`…`suffix` in `folder` and `depth` levels below, by name.
+
+    Unreadable folders, links to folders and names that are not UTF-8 are passed over.
+    """
+    found: list[LogFile] = []
+    _list(str(folder), agent, (prefix, suffix), depth, found)
+    return found
+
+
+def regular_file(location: str, agent: Agent, folders: Iterable[tuple[Path, int]], prefix: str = "") -> LogFile | None:
+    """The log at `location`, if `regular_files` of one of these folders (with their depths) would find it."""
+    for folder, depth in folders:
+        *above, name = location.removeprefix(f"{folder}/").split("/")
+        if f"{folder}/{'/'.join([*above, name])}" == location and len(above) <= depth:
+            try:
+                is_there = _is_log(name, location, (prefix, ".jsonl")) and _are_folders(str(folder), above)
+                return _seen(agent, location, os.stat(location)) if is_there else None  # noqa: PTH116 - text is kept
+            except (OSError, ValueError):
+                return None
+    return None
+
+
+def _are_folders(path: str, below: Iterable[str]) -> bool:
+    """Whether these names, one below the other, are folders and no links to any."""
+    for name in below:
+        path = f"{path}/{name}"
+        if name in ("", ".", "..") or not stat.S_ISDIR(os.lstat(path).st_mode):
+            return False
+    return True
+
+
+def _list(folder: str, agent: Agent, ends: tuple[str, str], depth: int, found: list[LogFile]) -> None:
+    try:
+        with os.scandir(folder) as listing:
+            entries = sorted(listing, key=attrgetter("name"))
+    except OSError:
+        return
+    for entry in entries:
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                if depth > 0:
+                    _list(entry.path, agent, ends, depth - 1, found)
+            elif _is_log(entry.name, entry.path, ends) and (file := _seen(agent, entry.path, entry.stat())):
+                found.append(file)
+        except OSError:
+            continue
+
+
+def _is_log(name: str, path: str, ends: tuple[str, str]) -> bool:
+    return name.startswith(ends[0]) and name.endswith(ends[1]) and _is_text(path)
+
+
+def _seen(agent: Agent, path: str, info: os.stat_result) -> LogFile | None:
+    if not stat.S_ISREG(info.st_mode):
+        return None
+    return LogFile(agent, path, info.st_size, info.st_mtime_ns, info.st_ino)
+
+
+def _is_text(name: str) -> bool:
+    """No agent writes a file name that is not UTF-8, and the index could not store it."""
+    try:
+        return name.isascii() or bool(name.encode())
+    except UnicodeEncodeError:
+        return False

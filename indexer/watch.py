@@ -1,0 +1,126 @@
+"""Noticing changes of logs as they happen, by the system's own notifications or, where those run out, by looking.
+
+Every folder that logs are in is watched by itself: what agents keep below a session's own folder makes no noise, and
+links to folders, which may lead in circles or across the whole disk, are not followed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, NamedTuple
+
+from indexer.transcripts.base import AgentAdapter
+
+if TYPE_CHECKING:
+    from watchfiles._rust_notify import RustNotify
+
+log = logging.getLogger(__name__)
+
+#: How long notifications are collected before they are handed over, and how often that is looked at, in milliseconds.
+COLLECT_MILLISECONDS, STEP_MILLISECONDS = 600, 200
+#: A watched folder that was deleted and made again is noticed after at most so long.
+CHECK_MILLISECONDS = 30_000
+#: How often everything is looked at where the system cannot notify us; that costs one `stat` a log.
+POLL_SECONDS = 10.0
+
+#: Folders that come and go just now are looked for again after so long.
+RETRY_SECONDS = 0.2
+
+#: Is told the paths that have changed, or `None`: look everywhere.
+Changed = Callable[[Collection[str] | None], None]
+
+
+class _Folder(NamedTuple):
+    """A folder to be watched, and which one of that name it is."""
+
+    path: str
+    device: int
+    inode: int
+
+
+class Watcher:
+    """Tells `changed` about logs that come, grow, go or are replaced. It reads no log."""
+
+    def __init__(
+        self, adapters: Sequence[AgentAdapter], changed: Changed, *, poll_seconds: float = POLL_SECONDS
+    ) -> None:
+        self._roots = [root for agent in adapters for root in agent.folders()]
+        self._changed = changed
+        self._poll_seconds = poll_seconds
+
+    def run(self, stop: Event) -> None:
+        """Watch until `stop` is set; meant for a thread of its own. A failure is logged, and looking takes over."""
+        while not stop.is_set():
+            try:
+                self._notified(stop)
+            except FileNotFoundError:
+                stop.wait(RETRY_SECONDS)  # a folder went while it was about to be watched
+            except Exception as error:  # noqa: BLE001 - no watches left, a limit of the system, a library that fails
+                log.warning(
+                    "changes cannot be watched (%s); the logs are looked at every %g seconds", error, self._poll_seconds
+                )
+                self._look(stop)
+
+    def _look(self, stop: Event) -> None:
+        while not stop.wait(self._poll_seconds):
+            self._changed(None)
+
+    def _notified(self, stop: Event) -> None:
+        """Watch the folders that there are now; when those change, begin anew without missing anything between."""
+        folders = frozenset(self._folders())
+        notify = _watching(folders)
+        try:
+            self._changed(None)  # what happened before the folders were watched
+            while True:
+                raw = notify.watch(COLLECT_MILLISECONDS, STEP_MILLISECONDS, CHECK_MILLISECONDS, stop)
+                if raw in ("stop", "signal"):
+                    return
+                paths = {path for _, path in raw} if isinstance(raw, set) else set()
+                if logs := self._logs(paths, folders):
+                    self._changed(logs)
+                if (not paths or any(map(_is_no_log, paths))) and folders != frozenset(self._folders()):
+                    return
+        finally:
+            notify.close()
+
+    def _logs(self, paths: set[str], folders: Collection[_Folder]) -> set[str]:
+        """The logs among `paths`, named as `discover` names them: some systems give names without symbolic links."""
+        names = {os.path.realpath(folder.path): folder.path for folder in folders}
+        names |= {folder.path: folder.path for folder in folders}
+        split = [path.rpartition("/") for path in paths if path.endswith(".jsonl")]
+        return {f"{names[folder]}/{name}" for folder, _, name in split if folder in names}
+
+    def _folders(self) -> Iterator[_Folder]:
+        """Where logs are, and, for a folder that is not there, the nearest one above in which it will appear."""
+        for root, depth in self._roots:
+            there = next((folder for folder in (root, *root.parents) if folder.is_dir()), None)
+            if there == root:
+                yield from _below(str(root), depth, follow=True)
+            elif there is not None:
+                yield from _below(str(there), 0, follow=True)
+
+
+def _is_no_log(path: str) -> bool:
+    return not path.endswith(".jsonl")
+
+
+def _watching(folders: Collection[_Folder]) -> RustNotify:
+    from watchfiles._rust_notify import RustNotify
+
+    return RustNotify([folder.path for folder in folders], False, False, 300, False, False)  # noqa: FBT003 - its way
+
+
+def _below(path: str, depth: int, *, follow: bool = False) -> Iterator[_Folder]:
+    """A folder and those below, without following links; those that cannot be read are passed over."""
+    with suppress(OSError):
+        info = Path(path).stat(follow_symlinks=follow)
+        with os.scandir(path) as listing:
+            below = [entry.path for entry in listing if depth and entry.is_dir(follow_symlinks=False)]
+        yield _Folder(path, info.st_dev, info.st_ino)
+        for one in below:
+            yield from _below(one, depth - 1)
