@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from smart_fork.cli import forking, index, search, system
+from smart_fork.cli import forking, index, search, service, system
 from smart_fork.cli.output import complain, log_to_stderr, print_json
 from smart_fork.errors import SmartForkError
 
@@ -30,6 +30,7 @@ app.command("list")(search.list_sessions)
 app.command("show")(search.show)
 app.command("fork")(forking.fork)
 app.add_typer(index.app, name="index")
+app.add_typer(service.app, name="service")
 app.command("mcp")(system.mcp)
 app.command("doctor")(system.doctor)
 app.command("demo")(system.demo)

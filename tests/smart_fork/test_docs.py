@@ -117,11 +117,11 @@ def test_a_fork_is_documented():
 
 def commands() -> dict[str, Any]:
     group: Any = typer.main.get_command(app)
-    index = group.commands["index"]
-    return {
-        **{name: command for name, command in group.commands.items() if name != "index"},
-        **{f"index {name}": command for name, command in index.commands.items()},
-    }
+    found: dict[str, Any] = {}
+    for name, command in group.commands.items():
+        inner = getattr(command, "commands", None)
+        found |= {f"{name} {one}": of_it for one, of_it in inner.items()} if inner else {name: command}
+    return found
 
 
 @pytest.mark.parametrize("name", sorted(commands()))
