@@ -9,32 +9,33 @@ from pathlib import Path
 
 import orjson
 
-from indexer.paths import private_dir, state_home
+from indexer.paths import private_dir
 from smart_fork.staging import replace_file
 
 #: So many starts within so many seconds, none of them ended properly, are a loop.
 LIMIT, WINDOW = 5, 600.0
 #: What is left of a log of crashes that has grown beyond ten times as much.
 KEPT_BYTES = 100_000
+_NAME = "service-starts.json"
 
 log = logging.getLogger(__name__)
 
 
-def begin(now: Callable[[], float] = time.time) -> bool:
-    """Note that the service starts. False: it has crashed so often that it must not, and should end with 0."""
+def begin(state: Path, now: Callable[[], float] = time.time) -> bool:
+    """Note in the folder `state` that the service starts. False: it crashed so often that it must end now, with 0."""
     time_now = now()
     # A clock that was set back leaves starts in the future: they are not counted.
-    starts = [start for start in _starts() if 0 <= time_now - start < WINDOW]
+    starts = [start for start in _starts(state) if 0 <= time_now - start < WINDOW]
     if len(starts) >= LIMIT:
         log.error("%d crashes within %d minutes: the service gives up", len(starts), WINDOW // 60)
         return False
-    replace_file(_file(), orjson.dumps([*starts, time_now]))
+    replace_file(private_dir(state) / _NAME, orjson.dumps([*starts, time_now]))
     return True
 
 
-def end() -> None:
-    """Note that the service ends as it was told to, or becomes a newer version of itself."""
-    _file().unlink(missing_ok=True)
+def end(state: Path) -> None:
+    """Forget the starts: the service ends as it was told to, becomes a newer version of itself or is installed."""
+    (state / _NAME).unlink(missing_ok=True)
 
 
 def shorten(crash_log: Path) -> None:
@@ -53,13 +54,9 @@ def shorten(crash_log: Path) -> None:
         return
 
 
-def _starts() -> list[float]:
+def _starts(state: Path) -> list[float]:
     try:
-        starts = orjson.loads(_file().read_bytes())
+        starts = orjson.loads((state / _NAME).read_bytes())
         return [float(start) for start in starts]
     except (OSError, ValueError, TypeError):
         return []
-
-
-def _file() -> Path:
-    return private_dir(state_home()) / "service-starts.json"

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from indexer.paths import private_dir
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.processes import Processes, SystemProcesses
+from smart_fork.service import crashes
 from smart_fork.service.units.base import State, Supervisor
 from smart_fork.service.units.launchd import Launchd
 from smart_fork.service.units.settings import INTERVAL, Settings, new_settings
@@ -73,6 +74,7 @@ def install(keeper: Supervisor, settings: Settings) -> list[str]:
     content = keeper.written(settings)
     keeper.reach()
     private_dir(settings.crash_log.parent)
+    crashes.end(settings.state)  # one that gave up is to start again
     return keeper.install(content)
 
 

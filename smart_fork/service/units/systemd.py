@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -62,6 +63,8 @@ class Systemd:
     def uninstall(self) -> None:
         """See `Supervisor.uninstall`."""
         if not self.path.exists():
+            with contextlib.suppress(SmartForkError):
+                self._systemctl("stop", UNIT)  # where its file was removed by hand
             return
         self.reach()
         self._must("disable", "--now", UNIT)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from smart_fork.service import crashes
+from indexer.paths import state_home
 from smart_fork.service.crashes import KEPT_BYTES, LIMIT, WINDOW, begin, end, shorten
 from tests.smart_fork.forks import FakeClock
 
 
 def start(clock: FakeClock, seconds: float) -> bool:
     clock.sleep(seconds)
-    return begin(clock.now)
+    return begin(state_home(), clock.now)
 
 
 def test_a_loop_of_crashes_ends():
@@ -34,7 +34,7 @@ def test_a_service_that_ends_as_it_was_told_to_is_no_crash():
 
     for _ in range(3 * LIMIT):
         assert start(clock, 1)
-        end()
+        end(state_home())
 
 
 def test_one_that_crashes_now_and_then_goes_on():
@@ -52,16 +52,16 @@ def test_a_clock_that_was_set_back_does_not_stop_it():
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[null]", b"7", b"\xff", b'["x"]'])
-def test_damaged_notes_do_not_stop_it(content):
-    begin()
-    crashes._file().write_bytes(content)
+def test_damaged_notes_do_not_stop_it(content, home):
+    begin(home)
+    (home / "service-starts.json").write_bytes(content)
 
-    assert begin()
+    assert begin(home)
 
 
 def test_ending_twice_is_no_error():
-    end()
-    end()
+    end(state_home())
+    end(state_home())
 
 
 def test_the_log_of_crashes_keeps_its_end_and_stays_the_same_file(tmp_path):

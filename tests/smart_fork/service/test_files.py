@@ -20,7 +20,7 @@ from tests.smart_fork.service.units import HOSTILE, read_as_systemd, settings
 
 HOME = Path("/home/me")
 #: Everything but controls, halves of surrogates, and what Unicode says is no character.
-TEXT = st.text(st.characters(exclude_categories=["Cc", "Cs"], codec="utf-8")).filter(
+TEXT = st.text(st.sampled_from("%\\\"'$ &<") | st.characters(exclude_categories=["Cc", "Cs"], codec="utf-8")).filter(
     lambda text: not any(0xFDD0 <= ord(c) <= 0xFDEF or ord(c) & 0xFFFE == 0xFFFE for c in text)
 )
 ANY = st.builds(

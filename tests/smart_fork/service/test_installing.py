@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
+from smart_fork.service import crashes
 from smart_fork.service.units import installing
 from smart_fork.service.units.installing import install, installed, look, settings_for, supervisor
 from smart_fork.service.units.launchd import Launchd
@@ -30,6 +31,10 @@ def mac(monkeypatch):
 @pytest.fixture
 def linux(monkeypatch):
     monkeypatch.setattr(sys, "platform", "linux")
+
+
+def missing(argv, **_):
+    raise ProgramMissing(f"{argv[0]} is not installed")
 
 
 def launchd(fake: FakeLaunchd) -> Launchd:
@@ -186,6 +191,25 @@ class TestSystemd:
         assert [] == fake.changes
         assert [] == list(home.rglob("*"))
 
+    def test_where_nobody_can_say_whether_it_lingers_there_is_no_note(self, home, linux, monkeypatch):
+        keeper = Systemd(FakeSystemd())
+        answers = keeper._processes.run
+        monkeypatch.setattr(
+            keeper._processes, "run", lambda argv, **how: (missing if argv[0] == "loginctl" else answers)(argv, **how)
+        )
+
+        assert [] == install(keeper, settings(home))
+
+    def test_the_manager_is_found_where_nobody_says_where(self, home, linux, monkeypatch):
+        """In a cron job, or after `su`."""
+        fake = FakeSystemd()
+        runtime = f"/run/user/{os.getuid()}"
+        monkeypatch.setattr(Path, "is_dir", lambda path, there=Path.is_dir: str(path) == runtime or there(path))
+
+        Systemd(fake).reach()
+
+        assert runtime == fake.env["XDG_RUNTIME_DIR"]
+
     @pytest.mark.parametrize("verb", ["daemon-reload", "enable", "restart"])
     def test_a_step_that_fails_is_named(self, home, linux, verb):
         with pytest.raises(ProgramFailed, match=f"systemctl --user {verb}.* failed: no such thing"):
@@ -210,7 +234,14 @@ class TestSystemd:
 
         Systemd(fake).uninstall()
 
-        assert [] == fake.ran
+        assert [("stop", UNIT)] == fake.ran, "its file may have been removed by hand"
+
+    def test_removing_nothing_succeeds_where_systemd_is_not_installed(self, home, linux, monkeypatch):
+        """F-203."""
+        keeper = Systemd(FakeSystemd())
+        monkeypatch.setattr(keeper._processes, "run", missing)
+
+        keeper.uninstall()
 
     def test_what_could_not_be_stopped_is_not_removed(self, home, linux):
         fake = FakeSystemd()
@@ -285,6 +316,15 @@ class TestBoth:
             *(again.environment[name] for name in ("SMART_FORK_INDEX_CRON", "LANG")),
         )
 
+    def test_one_that_gave_up_starts_again_when_it_is_installed(self, keeper, home):
+        wanted = settings(home)
+        while crashes.begin(wanted.state):
+            pass
+
+        install(keeper, wanted)
+
+        assert crashes.begin(wanted.state)
+
     def test_a_damaged_file_is_replaced_and_the_loss_told(self, keeper, home, caplog):
         keeper.path.parent.mkdir(parents=True)
         keeper.path.write_bytes(b"\xff<x")
@@ -313,9 +353,6 @@ class TestBoth:
         assert other.written(settings(home))
 
     def test_without_the_systems_program_nothing_is_written(self, keeper, home, monkeypatch):
-        def missing(argv, **_):
-            raise ProgramMissing(f"{argv[0]} is not installed")
-
         monkeypatch.setattr(keeper._processes, "run", missing)
 
         with pytest.raises(ProgramMissing):

@@ -116,20 +116,14 @@ def test_secrets_and_the_callers_own_session_are_not_taken_over(bare):
     )
 
 
-def test_path_has_the_folders_where_programs_are_found(bare, home):
+def test_path_has_the_folders_where_programs_are_found(bare, home, monkeypatch):
     """F-205."""
-    for folder, name in [
-        ("bin", "git"),
-        (".nvm/v22/bin", "node"),
-        (".nvm/v22/bin", "codex"),
-        ("odd %&<dir", "tmux"),
-        ("x", "other"),
-    ]:
+    wanted = {"bin": "git", ".nvm/v22/bin": "node", "odd %&<dir": "tmux", "other": "other", "here": "uv"}
+    for folder, name in wanted.items():
         program(home / folder, name)
+    monkeypatch.chdir(home / "here")  # X-002: it chooses nothing
     program(home / ".local/bin", "claude")  # where installers put it, on PATH or not
-    path = os.pathsep.join(
-        [".", "", str(home / "x"), *(str(home / one) for one in ("odd %&<dir", ".nvm/v22/bin", "bin"))]
-    )
+    path = os.pathsep.join([".", "", *(str(home / one) for one in ("other", "odd %&<dir", ".nvm/v22/bin", "bin"))])
 
     found = search_path(bare | {"PATH": path}).split(os.pathsep)
 
