@@ -60,7 +60,7 @@ def _project(
     workspaces = turn.get("workspaces") if isinstance(turn, Mapping) else None
     candidates = [
         *(list(workspaces) if isinstance(workspaces, Mapping) else []),
-        *(_path_of(root) for root in roots),
+        *(path_of(root) for root in roots),
         environment.get("CLAUDE_PROJECT_DIR"),
         # Daemons are started in "/", below which are the sessions of all projects: that says nothing.
         str(directory) if directory != Path(directory.anchor) else None,
@@ -75,7 +75,8 @@ def _is_directory(path: str) -> bool:
         return False
 
 
-def _path_of(uri: str) -> str | None:
+def path_of(uri: str) -> str | None:
+    """The path of a file's URI; `None` for any other."""
     try:
         parts = urlsplit(uri)
     except ValueError:

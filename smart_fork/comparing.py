@@ -12,7 +12,7 @@ from typing import Any
 from indexer.redact import redact
 from indexer.transcripts.agents import adapter
 from indexer.transcripts.model import Agent, Session
-from smart_fork import sessions
+from smart_fork import permission, sessions
 from smart_fork.changes import FileChange, difference
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.own_part import own_part
@@ -83,7 +83,9 @@ def compare(references: Sequence[str], processes: Processes, *, patch: bool = Fa
         Usage: a reference means several workers.
     """
     with Registry() as registry:
-        workers = [registry.get(one) for one in references] or last_fan_out(registry.workers())
+        workers = [registry.get(one) for one in references] or last_fan_out(
+            [worker for worker in registry.workers() if permission.permits(worker.cwd)]
+        )
     return [_compared(worker, processes, patch=patch) for worker in workers]
 
 

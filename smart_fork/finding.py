@@ -20,7 +20,7 @@ from indexer.project import Project, project_of, resolve
 from indexer.store.base import Scope, SessionRow, Store
 from indexer.transcripts.agents import AGENTS
 from indexer.transcripts.model import Agent
-from smart_fork import results
+from smart_fork import permission, results
 from smart_fork.abilities import problems_of
 from smart_fork.errors import IndexUnavailable, SmartForkError, Usage
 from smart_fork.found import Query
@@ -149,6 +149,7 @@ def current_project(path: str | None) -> Project:
         there = False
     if not there:
         raise Usage(f"project_path does not exist: {path or '.'}", "Give the path of a directory.")
+    permission.require(str(directory), str(path or "."))
     return project_of(directory)
 
 

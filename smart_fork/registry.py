@@ -15,6 +15,7 @@ import orjson
 
 from indexer.paths import private_dir, state_home
 from indexer.transcripts.model import Agent
+from smart_fork import permission
 from smart_fork.errors import NotFound, Usage
 from smart_fork.registry_schema import Writing, migrate
 
@@ -260,9 +261,14 @@ class Registry:
         """The worker of that id, session id, terminal or name, or of an unambiguous beginning of an id (R-005).
 
         Raises:
-            NotFound: there is none.
+            NotFound: there is none, or it is not the caller's business.
             Usage: the beginning is that of several.
         """
+        worker = self._meant(reference)
+        permission.require(worker.cwd, reference)
+        return worker
+
+    def _meant(self, reference: str) -> Worker:
         if known := self.find(reference) or self.of_session(reference):
             return known
         for column in ("terminal_id", "name"):

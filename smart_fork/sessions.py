@@ -12,6 +12,7 @@ from indexer.paths import index_db, state_home
 from indexer.redact import redact
 from indexer.transcripts.agents import AGENTS, adapter
 from indexer.transcripts.model import Agent, Session, Turn
+from smart_fork import permission
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.opening import opened
 from smart_fork.registry import Registry
@@ -85,6 +86,7 @@ def read(located: Located) -> Session:
             problem = problem or f"The log of {located.session_id} cannot be read: {error}"
             continue
         if result.session is not None:
+            permission.require(result.session.cwd, located.session_id)
             return result.session
         problem = problem or f"No conversation in {path}: {result.skipped}"
     raise NotFound(problem)
@@ -107,6 +109,7 @@ def look_into(located: Located) -> Session:
         raise NotFound(f"The kept copy of {located.session_id} cannot be read: {error}", hint) from error
     if result.session is None:
         raise NotFound(f"No conversation in the kept copy of {located.session_id}: {result.skipped}")
+    permission.require(result.session.cwd, located.session_id)
     return result.session
 
 
@@ -161,8 +164,10 @@ def exported(located: Located) -> str:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise NotFound(f"Neither log nor export of {located.session_id} is left") from error
-    if parse_front_matter(text).get("session_id") != located.session_id:
+    facts = parse_front_matter(text)
+    if facts.get("session_id") != located.session_id:
         raise NotFound(f"{path} is not the export of {located.session_id}")
+    permission.require(facts.get("working_directory", ""), located.session_id)
     return printable(text)
 
 

@@ -155,6 +155,16 @@ def new_file(target: Path) -> Iterator[IO[bytes]]:
             os.close(folder)
 
 
+def replace_file(target: Path, data: bytes) -> None:
+    """Write a private file of our own anew: whoever reads it sees the old or the new one."""
+    staging = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        write_new(staging, [data])
+        staging.replace(target)
+    finally:
+        remove(staging)
+
+
 def remove(path: Path) -> None:
     """Remove one of our own files or folders, if it is there."""
     if path.is_dir() and not path.is_symlink():

@@ -12,6 +12,7 @@ from indexer.project import resolve
 from indexer.transcripts.agents import AGENTS
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import Agent
+from smart_fork import permission
 from smart_fork.admission import admission
 from smart_fork.attempt import Attempt
 from smart_fork.confirmation import CONFIRM_SECONDS, World, confirm, one_at_a_time, world_of
@@ -258,6 +259,7 @@ def directory(path: str | Path) -> Path:
         raise NotFound(f"No such directory: {plain_name(str(path))}", hint) from error
     if not there:
         raise NotFound(f"No such directory: {plain_name(str(target))}", hint)
+    permission.require(str(target), plain_name(str(path)))
     return target
 
 

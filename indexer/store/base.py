@@ -256,6 +256,10 @@ class Store(Protocol):
         """All sessions that share a beginning, oldest first."""
         ...
 
+    def projects(self) -> list[str]:
+        """The directories of all projects in which a person has worked, the latest first."""
+        ...
+
     def counts(self, scope: Scope | None = None) -> Counts:
         """How much is in the index, or in a part of it."""
         ...

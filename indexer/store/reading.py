@@ -143,6 +143,11 @@ class StoreReading:
     def family(self, root_id: str) -> list[SessionRow]:
         return self._sessions("root_id = ? ORDER BY started, session_id", (root_id,))
 
+    def projects(self) -> list[str]:
+        sql = """SELECT coalesce(nullif(repo_root, ''), resolved_cwd) AS root FROM sessions
+            WHERE origin = 'person' AND root <> '' GROUP BY root ORDER BY max(last_activity) DESC, root"""
+        return [root for (root,) in self._all(sql)]
+
     def _sessions(self, condition: str, values: Sequence[Any]) -> list[SessionRow]:
         rows = self._all(f"SELECT {_SESSION} FROM sessions WHERE {condition}", values)  # noqa: S608
         return [SessionRow._make(row) for row in rows]

@@ -18,6 +18,8 @@ from smart_fork.cli import (
     forking,
     index,
     search,
+    service,
+    serving,
     setting_up,
     starting,
     system,
@@ -61,7 +63,11 @@ app.add_typer(index.app, name="index")
 app.add_typer(setting_up.app, name="setup")
 app.command("hook", hidden=True)(setting_up.hook)
 app.add_typer(excise.app, name="excise")
+app.add_typer(service.app, name="service")
 app.command("mcp")(system.mcp)
+app.command("serve")(serving.serve)
+app.command("open")(serving.open_page)
+app.command("logs")(serving.logs)
 app.command("doctor")(system.doctor)
 app.command("demo")(system.demo)
 

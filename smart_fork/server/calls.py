@@ -18,7 +18,9 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import ListRootsRequest, ListRootsResult, ToolAnnotations
 from pydantic import BeforeValidator, WithJsonSchema
 
-from smart_fork.caller import Caller, identify
+from smart_fork import permission
+from smart_fork.caller import Caller, identify, path_of
+from smart_fork.config import allowed_projects
 from smart_fork.errors import SmartForkError
 
 #: Seconds between two progress notifications.
@@ -47,6 +49,8 @@ def strict(function: Callable[..., Any], title: str, *, reads: bool = True) -> T
     async def checked(ctx: Context[Any, Any], **arguments: Any) -> Any:
         if unknown := sorted(set(sent(ctx)) - set(known)):
             raise ToolError(f"unknown parameter: {', '.join(unknown)}. Known: {', '.join(known) or 'none'}.")
+        if ctx.request_context.request is not None:  # over HTTP: this process works in no project of its own
+            permission.limit_to(await _own_projects(ctx))
         return await run(ctx=ctx, **arguments)
 
     tool.fn = checked
@@ -60,6 +64,26 @@ def sent(ctx: Context[Any, Any]) -> Mapping[str, Any]:
 
 async def caller_of(ctx: Context[Any, Any]) -> Caller:
     """The agent and the session that this call comes from, as far as they can be known."""
+    params = ctx.request_context.session.client_params
+    client = params.client_info.name if params is not None else None
+    around = (os.environ, Path.cwd()) if ctx.request_context.request is None else ({}, Path("/"))
+    roots = await _roots(ctx)
+    return await in_thread(partial(identify, client, _meta(ctx), roots, *around))
+
+
+async def _own_projects(ctx: Context[Any, Any]) -> list[str]:
+    """The directories that a client of the service may ask about: its roots, its workspaces, those always allowed."""
+    workspaces = (_meta(ctx).get("x-codex-turn-metadata") or {}).get("workspaces") or {}
+    named = [*(path for root in await _roots(ctx) if (path := path_of(root))), *workspaces]
+    return [*(path for path in named if Path(path).is_absolute()), *await in_thread(allowed_projects)]
+
+
+def _meta(ctx: Context[Any, Any]) -> Mapping[str, Any]:
+    return (ctx.request_context.params or {}).get("_meta") or {}
+
+
+async def _roots(ctx: Context[Any, Any]) -> list[str]:
+    """What the client says that it works in, as URIs."""
     session = ctx.request_context.session
     params = session.client_params
     roots: list[str] = []
@@ -70,9 +94,7 @@ async def caller_of(ctx: Context[Any, Any]) -> Caller:
                 roots = [str(root.uri) for root in answer.roots]
             except Exception:  # noqa: BLE001 - a client may announce roots and refuse them
                 roots = []
-    meta = (ctx.request_context.params or {}).get("_meta") or {}
-    client = params.client_info.name if params is not None else None
-    return await in_thread(partial(identify, client, meta, roots, os.environ, Path.cwd()))
+    return roots
 
 
 def project_for(path: str | None, caller: Caller) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
@@ -12,7 +12,12 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from smart_fork import permission
+from smart_fork.errors import Usage
 from smart_fork.server.calls import caller_of, in_thread, strict
+
+if TYPE_CHECKING:
+    from smart_fork.excise.cutting import Request
 
 
 def tool() -> Tool:
@@ -75,7 +80,7 @@ async def excise_session(  # noqa: PLR0917 - the tool's parameters
     Results of tool calls go with their calls. A snapshot of before is kept, `smart-fork excise rollback` undoes a cut.
     A session that is running, such as the calling one, is refused. Cut only what the person has asked to have cut.
     """
-    from smart_fork.excise.cutting import Request, cut
+    from smart_fork.excise.cutting import Request
 
     reference = session_id or path
     if not reference or (session_id and path):
@@ -88,5 +93,16 @@ async def excise_session(  # noqa: PLR0917 - the tool's parameters
         reference, turns or "", tuple(ids or ()), secrets=secrets is True, force=force is True,
         dry_run=dry_run is not False, command="excise_session",
     )  # fmt: skip
-    found: Any = await in_thread(partial(cut, request))
+    found: Any = await in_thread(partial(_cut, request, by_path=session_id is None))
     return cast("Excised", found)
+
+
+def _cut(request: Request, *, by_path: bool) -> Any:
+    from smart_fork import sessions
+    from smart_fork.excise.cutting import cut
+
+    if permission.limited():
+        if by_path:
+            raise Usage("A transcript is named by its session_id here")
+        sessions.read(sessions.locate(request.reference or ""))  # refuses another project's
+    return cut(request)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from mcp.server.mcpserver import Context
 from pydantic import Field
 
-from smart_fork import answers
+from smart_fork import answers, permission
 from smart_fork.errors import IndexUnavailable
 from smart_fork.server.calls import Progress, Verbatim, caller_of, in_thread, progress_of, project_for, sent
 
@@ -198,7 +198,8 @@ class Searching:
 
         with self._lock:
             if self._loading is None:
-                self._loading = BackgroundModel(self._embedder or configured_embedder(), MODEL_SECONDS)
+                given = self._embedder or configured_embedder()
+                self._loading = given if isinstance(given, BackgroundModel) else BackgroundModel(given, MODEL_SECONDS)
                 self._loading.start()
             return self._loading
 
@@ -257,4 +258,5 @@ def _status() -> Any:
         state = index_status()
     except IndexUnavailable as error:
         return {"error": "index_not_available", "message": error.message, "next_steps": [error.hint]}
-    return state | {"broken_logs": state["broken_logs"][:MAX_BROKEN]}
+    broken = [] if permission.limited() else state["broken_logs"][:MAX_BROKEN]  # their names are of all projects
+    return state | {"broken_logs": broken}

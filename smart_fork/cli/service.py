@@ -1,0 +1,119 @@
+"""``service install``, ``service uninstall``, ``service status`` and ``service print``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.search import JsonOption
+from smart_fork.errors import NotFound
+
+app = typer.Typer(help="The service that keeps the index fresh: install it once and forget it.", no_args_is_help=True)
+
+
+class KindChoice(StrEnum):
+    """What starts and keeps it."""
+
+    launchd = "launchd"
+    systemd = "systemd"
+
+
+PortOption = Annotated[
+    int | None, typer.Option("--port", min=1, max=65535, help="Where it listens: as before, or 8766.")
+]
+EveryOption = Annotated[
+    str | None, typer.Option("--every", help="How often it indexes: 15m, 1h, or cron's five fields; as before, or 1h.")
+]
+KindOption = Annotated[KindChoice | None, typer.Option("--kind", help="What starts it: by default what is here.")]
+
+
+@app.command("install")
+def install(
+    port: PortOption = None,
+    every: EveryOption = None,
+    kind: KindOption = None,
+    only_print: Annotated[bool, typer.Option("--print", help="Print what would be written; change nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Have the service started now and at every login. What was set before is kept."""
+    from smart_fork.service.units import installing
+
+    if only_print:
+        print_unit(port, every, kind, as_json)
+        return
+    keeper = installing.supervisor(kind.value if kind else None)
+    notes = installing.install(keeper, installing.settings_for(keeper, port=port, every=every))
+    state = installing.look(keeper)
+    if as_json:
+        print_json({"service": state, "notes": notes})
+        return
+    out.print(plain(f"Installed: port {state['port']}, indexed every {state['every']}."))
+    out.print(plain(f"  unit {state['unit']}"))
+    out.print(plain(f"  logs {state['logs']}"))
+    for note in notes:
+        say(note)
+
+
+@app.command("uninstall")
+def uninstall(as_json: JsonOption = False) -> None:
+    """Stop the service and remove it. The index and the logs stay."""
+    from smart_fork.service.units import installing
+
+    if installing.native_kind() is None:
+        there = False
+    else:
+        keeper = installing.supervisor()
+        there = keeper.path.exists()
+        keeper.uninstall()
+    if as_json:
+        print_json({"removed": there})
+    else:
+        out.print(plain("The service was removed." if there else "No service is installed."))
+
+
+@app.command("status")
+def status(as_json: JsonOption = False) -> None:
+    """Whether the service is installed and runs. Exits with 3 without one, with 1 where it does not run."""
+    from smart_fork.service.units import installing
+
+    state = installing.look(installing.supervisor())
+    if as_json:
+        print_json(state)
+    elif not state["installed"]:
+        raise NotFound("No service is installed", "`smart-fork service install` installs it.")
+    else:
+        _print_state(state)
+    if not state["installed"]:
+        raise typer.Exit(NotFound.exit_code)
+    if not state["running"]:
+        raise typer.Exit(1)
+
+
+@app.command("print")
+def print_unit(
+    port: PortOption = None, every: EveryOption = None, kind: KindOption = None, as_json: JsonOption = False
+) -> None:
+    """Print what `install` would write, and change nothing."""
+    from smart_fork.service.units import installing
+
+    keeper = installing.supervisor(kind.value if kind else None)
+    content = keeper.written(installing.settings_for(keeper, port=port, every=every))
+    if as_json:
+        print_json({"kind": keeper.name, "unit": str(keeper.path), "content": content.decode()})
+    else:
+        typer.echo(content, nl=False)
+
+
+def _print_state(state: dict[str, Any]) -> None:
+    running = f"runs, process {state['pid']}" if state["running"] else "does not run"
+    ended = f"; it ended last with {state['ended']}" if state["ended"] else ""
+    out.print(plain(f"The service {running}{ended}."))
+    for key in ("kind", "unit", "program", "port", "every", "logs"):
+        out.print(plain(f"  {key:<8} {state[key] if state[key] is not None else '-'}"))
+    if not state["program_found"]:
+        say("Its program is gone or the unit is damaged: `smart-fork service install` writes it anew.")
+    elif not state["running"]:
+        say(f"The logs in {state['logs']} say why; `smart-fork service install` starts it.")

@@ -1,0 +1,70 @@
+"""``serve`` and ``open``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.search import JsonOption
+from smart_fork.errors import NotFound
+
+
+def serve(
+    port: Annotated[
+        int | None, typer.Option("--port", min=1, max=65535, help="The port; chosen once, then kept.")
+    ] = None,
+    host: Annotated[str, typer.Option("--host", help="The address to listen at.")] = "127.0.0.1",
+    allow_remote: Annotated[
+        bool, typer.Option("--allow-remote", help="Listen at an address that other machines reach.")
+    ] = False,
+) -> None:
+    """Run the service: MCP over HTTP, one model for all, a fresh index, a page to look at. Ends with Ctrl-C."""
+    from smart_fork.service.running import running
+    from smart_fork.service.running import serve as run
+
+    if (there := running()) is not None:
+        say(f"It runs already: {there.address.url} (process {there.address.pid})")
+        return
+    run(host, port, allow_remote=allow_remote)
+
+
+def logs(
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is logged from now on.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, max=10_000, help="How many of the last ones.")] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """What the service has logged."""
+    from smart_fork.service.records import follow as following
+    from smart_fork.service.records import last_lines
+
+    def show(record: dict[str, Any]) -> None:
+        if as_json:
+            print_json(record)
+        else:
+            out.print(plain(f"{record.get('time', '')} {record.get('level', '')} {record.get('message', '')}"))
+
+    for record in last_lines(lines):
+        show(record)
+    for record in following() if follow else ():
+        show(record)
+
+
+def open_page(
+    print_only: Annotated[bool, typer.Option("--print", help="Print the address, open nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Open the service's page in the browser. The address works once, for a minute."""
+    import webbrowser
+
+    from smart_fork.service.running import running
+
+    service = running()
+    if service is None:
+        raise NotFound("The service does not run", "Start it: smart-fork serve")
+    address = f"{service.address.url}/open?code={service.code()}"
+    if as_json:
+        print_json({"url": address})
+    elif print_only or not webbrowser.open(address):
+        out.print(plain(address))

@@ -1,0 +1,113 @@
+"""What the service answers over HTTP: MCP, vectors, indexing, hooks, whether it is well."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import anyio.to_thread
+import orjson
+from mcp.server.mcpserver import MCPServer
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from smart_fork.service.address import proof
+from smart_fork.service.guard import MAX_BODY
+
+if TYPE_CHECKING:
+    from indexer.embedding import Embedder
+
+#: Texts that one request may have embedded.
+MAX_TEXTS = 64
+#: How long an answer about health holds.
+HEALTHY_SECONDS = 5.0
+MAX_NONCE = 128
+#: Need no token. What they tell is nobody's secret.
+PUBLIC = ("/hello", "/healthz")
+
+log = logging.getLogger(__name__)
+
+
+class Health:
+    """Whether a real question gets an answer; asked at most every few seconds."""
+
+    def __init__(self, question: Callable[[], object]) -> None:
+        self._question = question
+        self._asked = -HEALTHY_SECONDS
+        self._problem: str | None = None
+
+    def problem(self) -> str | None:
+        """What is wrong, `None` where nothing is."""
+        if time.monotonic() - self._asked >= HEALTHY_SECONDS:
+            try:
+                self._question()
+                self._problem = None
+            except Exception as error:
+                log.exception("a question failed")
+                self._problem = type(error).__name__
+            self._asked = time.monotonic()
+        return self._problem
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the service can do: vectors, begin to read what has changed, answer a real question, say how it goes."""
+
+    embedder: Embedder
+    index: Callable[[], None]
+    question: Callable[[], object]
+    status: Callable[[], Mapping[str, object]]
+
+
+def application(mcp: MCPServer[Any], work: Work, page: Sequence[Route], secret: str) -> Starlette:
+    """The application, without the guard that it needs."""
+    health = Health(work.question)
+
+    async def hello(request: Request) -> Response:
+        nonce = request.query_params.get("nonce", "")[:MAX_NONCE]
+        return JSONResponse({"name": "smart-fork", "version": version("smart-fork"), "proof": proof(nonce, secret)})
+
+    async def healthz(_: Request) -> Response:
+        problem = await anyio.to_thread.run_sync(health.problem)
+        return JSONResponse({"ok": problem is None, "problem": problem}, 200 if problem is None else 503)
+
+    async def embed(request: Request) -> Response:
+        texts = await _texts(request)
+        if texts is None:
+            return JSONResponse({"error": f"texts: 1 to {MAX_TEXTS} strings"}, 400)
+        vectors = await anyio.to_thread.run_sync(partial(work.embedder.embed, texts))
+        return Response(vectors.tobytes(), media_type="application/octet-stream")
+
+    async def read_changes(_: Request) -> Response:
+        work.index()
+        return JSONResponse({"ok": True})
+
+    async def status(_: Request) -> Response:
+        return JSONResponse({"version": version("smart-fork"), "indexing": dict(work.status())})
+
+    inner = mcp.streamable_http_app(streamable_http_path="/mcp", max_request_body_size=MAX_BODY)
+    inner.router.routes += [
+        Route("/hello", hello),
+        Route("/healthz", healthz),
+        Route("/embed", embed, methods=["POST"]),
+        Route("/status", status),
+        Route("/index", read_changes, methods=["POST"]),
+        *page,
+    ]
+    return inner
+
+
+async def _texts(request: Request) -> list[str] | None:
+    try:
+        texts = orjson.loads(await request.body())["texts"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    sound = isinstance(texts, list) and 0 < len(texts) <= MAX_TEXTS and all(isinstance(text, str) for text in texts)
+    return texts if sound else None

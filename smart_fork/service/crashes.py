@@ -1,0 +1,62 @@
+"""Ends a loop of crashes. systemd gives up by itself; launchd starts what fails again and again, for ever."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+
+from indexer.paths import private_dir
+from smart_fork.staging import replace_file
+
+#: So many starts within so many seconds, none of them ended properly, are a loop.
+LIMIT, WINDOW = 5, 600.0
+#: What is left of a log of crashes that has grown beyond ten times as much.
+KEPT_BYTES = 100_000
+_NAME = "service-starts.json"
+
+log = logging.getLogger(__name__)
+
+
+def begin(state: Path, now: Callable[[], float] = time.time) -> bool:
+    """Note in the folder `state` that the service starts. False: it crashed so often that it must end now, with 0."""
+    time_now = now()
+    # A clock that was set back leaves starts in the future: they are not counted.
+    starts = [start for start in _starts(state) if 0 <= time_now - start < WINDOW]
+    if len(starts) >= LIMIT:
+        log.error("%d crashes within %d minutes: the service gives up", len(starts), WINDOW // 60)
+        return False
+    replace_file(private_dir(state) / _NAME, orjson.dumps([*starts, time_now]))
+    return True
+
+
+def end(state: Path) -> None:
+    """Forget the starts: the service ends as it was told to, becomes a newer version of itself or is installed."""
+    (state / _NAME).unlink(missing_ok=True)
+
+
+def shorten(crash_log: Path) -> None:
+    """Keep only the end of a log that launchd or systemd appends to: it stays the file that they hold open."""
+    try:
+        with crash_log.open("r+b") as file:
+            size = file.seek(0, 2)
+            if size <= 10 * KEPT_BYTES:
+                return
+            file.seek(size - KEPT_BYTES)
+            kept = file.read()
+            file.seek(0)
+            file.truncate()
+            file.write(kept[kept.find(b"\n") + 1 :])
+    except FileNotFoundError:
+        return
+
+
+def _starts(state: Path) -> list[float]:
+    try:
+        starts = orjson.loads((state / _NAME).read_bytes())
+        return [float(start) for start in starts]
+    except (OSError, ValueError, TypeError):
+        return []

@@ -1,0 +1,77 @@
+"""What the service is made of: one model, the MCP server, the page, what keeps the index fresh."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from starlette.applications import Starlette
+
+from indexer.freshener import Freshener
+from indexer.models import configured_embedder
+from indexer.schedule import VARIABLE, trigger_of
+from indexer.switches import is_on
+from indexer.transcripts.agents import AGENTS
+from smart_fork.finding import Engine, Request, find
+from smart_fork.model import BackgroundModel
+from smart_fork.opening import opened
+from smart_fork.page import views
+from smart_fork.page.entry import Codes
+from smart_fork.recovery import recover
+from smart_fork.rerank import configured_reranker
+from smart_fork.server import create_server
+from smart_fork.server.searching import EMBED_SECONDS, MODEL_SECONDS, READ_SECONDS
+from smart_fork.service import app
+from smart_fork.service.guard import COOKIE
+
+#: What is asked to see whether questions are answered.
+QUESTION = Request("is anybody there", agent_type="both", all_projects=True, limit=1)
+
+log = logging.getLogger(__name__)
+
+
+class Parts:
+    """All parts of one service. Nothing runs before `start`."""
+
+    public = (*app.PUBLIC, *views.PUBLIC)
+
+    def __init__(self) -> None:
+        self.model = BackgroundModel(configured_embedder(), MODEL_SECONDS)
+        self._freshener: Freshener | None = None
+
+    def application(self, secret: str) -> Starlette:
+        """What answers; `secret` is the token."""
+        page = views.Page(self._engine, Codes(), secret, COOKIE)
+        work = app.Work(self.model, self._index, self._question, self._status)
+        return app.application(create_server(self.model), work, page.routes(), secret)
+
+    def start(self) -> None:
+        """Load the model, find out what has become of the workers, and, if that is wanted, keep the index fresh."""
+        self.model.start()
+        recover()
+        if is_on("SMART_FORK_INDEXING"):
+            trigger = trigger_of(os.environ.get(VARIABLE))
+            self._freshener = Freshener(AGENTS, self.model, trigger, opened=opened)
+            self._freshener.start()
+        else:
+            log.warning("smart_fork indexes only when it is asked: SMART_FORK_INDEXING is not set to true")
+
+    def stop(self) -> None:
+        """End what `start` began."""
+        if self._freshener is not None:
+            self._freshener.stop()
+
+    def _engine(self) -> Engine:
+        return Engine(self.model, read_seconds=READ_SECONDS, embed_seconds=EMBED_SECONDS, rerank=configured_reranker())
+
+    def _question(self) -> None:
+        answer = find(QUESTION, self._engine())
+        if "error" in answer:
+            raise RuntimeError(answer["message"])
+
+    def _index(self) -> None:
+        if self._freshener is not None:
+            self._freshener.run_soon()
+
+    def _status(self) -> dict[str, object]:
+        return self._freshener.status().as_json() if self._freshener is not None else {"state": "off"}

@@ -1,0 +1,123 @@
+"""The service's log: one JSON object a line, private, rotated, without secrets."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+
+from indexer.paths import private_dir, state_home
+from indexer.redact import redact
+
+MAX_BYTES, KEPT_FILES = 5_000_000, 3
+MAX_MESSAGE = 4_000
+LOOK_SECONDS = 0.5
+#: What a record has of its own; everything else was given to it with ``extra``.
+_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class JsonLines(logging.Formatter):
+    """``{"time", "level", "logger", "message", …}``, secrets masked."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        line: dict[str, Any] = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": redact(record.getMessage()[:MAX_MESSAGE]),
+        }
+        line |= {name: redact(str(value)[:MAX_MESSAGE]) for name, value in vars(record).items() if name not in _OWN}
+        if record.exc_info:
+            line["exception"] = redact(self.formatException(record.exc_info)[-MAX_MESSAGE:])
+        return orjson.dumps(line).decode()
+
+
+class _Private(RotatingFileHandler):
+    def _open(self) -> TextIOWrapper:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = open(os.open(self.baseFilename, flags, 0o600), "ab")  # noqa: PTH123, SIM115
+        return TextIOWrapper(file, encoding="utf-8", errors="replace")
+
+
+def log_file() -> Path:
+    """Where the service logs."""
+    return private_dir(state_home() / "logs") / "service.log"
+
+
+def log_to_file(*, verbose: bool = False) -> None:
+    """Send everything that is logged there, from now on."""
+    handler = _Private(log_file(), maxBytes=MAX_BYTES, backupCount=KEPT_FILES, encoding="utf-8")
+    handler.setFormatter(JsonLines())
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.WARNING)
+    for name in ("indexer", "smart_fork"):
+        logger = logging.getLogger(name)
+        logger.handlers = []
+        logger.setLevel(logging.DEBUG if verbose else logging.INFO)
+
+
+def last_lines(number: int) -> list[dict[str, Any]]:
+    """The newest records, oldest first; what is no JSON is left out."""
+    try:
+        with log_file().open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - number * MAX_MESSAGE))
+            lines = file.read().splitlines()[-number:]
+    except FileNotFoundError:
+        return []
+    return list(_decoded(lines))
+
+
+def follow(wait: Callable[[], None] = lambda: time.sleep(LOOK_SECONDS)) -> Iterator[dict[str, Any]]:
+    """New records as they come, whichever file they are in; never ends. `wait` is called where there is nothing."""
+    file, rest = _opened(), b""
+    if file is not None:
+        file.seek(0, os.SEEK_END)
+    try:
+        while True:
+            if file is None:
+                file = _opened()
+            elif piece := file.read():
+                *lines, rest = (rest + piece).split(b"\n")
+                yield from _decoded(lines)
+                continue
+            elif _rotated(file):
+                file.close()
+                file, rest = _opened(), b""
+                continue
+            wait()
+    finally:
+        if file is not None:
+            file.close()
+
+
+def _opened() -> IO[bytes] | None:
+    try:
+        return log_file().open("rb")
+    except FileNotFoundError:
+        return None
+
+
+def _rotated(file: IO[bytes]) -> bool:
+    try:
+        return log_file().stat().st_ino != os.fstat(file.fileno()).st_ino
+    except FileNotFoundError:
+        return False
+
+
+def _decoded(lines: list[bytes]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        try:
+            record = orjson.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            yield record

@@ -1,0 +1,120 @@
+"""The service as a launchd agent of the person who is logged in (F-200…F-204)."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from smart_fork.errors import ProgramFailed
+from smart_fork.processes import Completed, Processes
+from smart_fork.service.units.base import State
+from smart_fork.service.units.plist import LABEL, STOP_SECONDS, launchd_plist, other_label, read_plist
+from smart_fork.service.units.settings import Settings
+from smart_fork.staging import remove, replace_file
+
+SECONDS = 60.0
+#: Between two looks at a job that is being stopped: `bootout` answers before it is gone.
+PAUSE = 0.25
+
+
+class Launchd:
+    """See `Supervisor`."""
+
+    name = "launchd"
+
+    def __init__(self, processes: Processes, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._processes = processes
+        self._sleep = sleep
+        self._domain = f"gui/{os.getuid()}"
+
+    @property
+    def path(self) -> Path:
+        """See `Supervisor.path`."""
+        return Path.home() / "Library/LaunchAgents" / f"{LABEL}.plist"
+
+    def written(self, settings: Settings) -> bytes:
+        """See `Supervisor.written`."""
+        return launchd_plist(settings)
+
+    def read(self, content: bytes) -> Settings:
+        """See `Supervisor.read`."""
+        return read_plist(content)
+
+    def reach(self) -> None:
+        """See `Supervisor.reach`."""
+        if not (answer := self._launchctl("print", self._domain)).ok:
+            step = "Log in at the screen and run it in Terminal: an ssh session has no agents of its own."
+            raise ProgramFailed(f"launchd has no session for you: {answer.complaint}", step)
+
+    def install(self, content: bytes) -> list[str]:
+        """See `Supervisor.install`."""
+        notes = [self._retire(label, path) for label, path in self._others()]
+        self._stop(LABEL)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(self.path, content)
+        # An agent that was disabled once would be refused by bootstrap (F-204).
+        self._launchctl("enable", self._target(LABEL))
+        if not (answer := self._launchctl("bootstrap", self._domain, str(self.path))).ok:
+            step = "Console.app shows what launchd says; `smart-fork service uninstall` undoes what was done."
+            raise ProgramFailed(f"launchd did not start the service: {answer.complaint}", step)
+        return notes
+
+    def uninstall(self) -> None:
+        """See `Supervisor.uninstall`."""
+        if self.path.exists() or self._loaded(LABEL):
+            self._stop(LABEL)
+            remove(self.path)
+
+    def state(self) -> State:
+        """See `Supervisor.state`."""
+        answer = self._launchctl("print", self._target(LABEL))
+        if not answer.ok:
+            return State()
+        said = dict(re.findall(r"^\s*(state|pid|last exit code) = (.+?)\s*$", answer.text, re.MULTILINE))
+        pid = said.get("pid", "")
+        ended = said.get("last exit code", "")
+        return State(
+            loaded=True,
+            running=said.get("state") == "running",
+            pid=int(pid) if pid.isdecimal() else None,
+            ended="" if ended.startswith("(") else ended,  # "(never exited)"
+        )
+
+    def _others(self) -> Iterator[tuple[str, Path]]:
+        """Agents under another label that run our service too: they would fight for its port (F-202)."""
+        for path in sorted(self.path.parent.glob("*.plist")):
+            try:
+                label = other_label(path.read_bytes())
+            except OSError:
+                continue
+            if label:
+                yield label, path
+
+    def _retire(self, label: str, path: Path) -> str:
+        """Stop an agent for good, and leave its file to whoever wrote it."""
+        self._stop(label)
+        self._launchctl("disable", self._target(label))
+        return f"{label} ran the service as well: it was stopped and switched off. Its file was left: {path}"
+
+    def _stop(self, label: str) -> None:
+        if not self._loaded(label):
+            return
+        answer = self._launchctl("bootout", self._target(label))
+        for _ in range(int((STOP_SECONDS + 5) / PAUSE)):
+            if not self._loaded(label):
+                return
+            self._sleep(PAUSE)
+        step = f"`launchctl bootout {self._target(label)}` stops it by hand."
+        raise ProgramFailed(f"The running service did not stop. {answer.complaint}".strip(), step)
+
+    def _loaded(self, label: str) -> bool:
+        return self._launchctl("print", self._target(label)).ok
+
+    def _target(self, label: str) -> str:
+        return f"{self._domain}/{label}"
+
+    def _launchctl(self, *words: str) -> Completed:
+        return self._processes.run(["launchctl", *words], timeout=SECONDS)

@@ -1,0 +1,81 @@
+"""The launchd agent's property list: what is written and read back (F-201, F-205)."""
+
+from __future__ import annotations
+
+import plistlib
+from dataclasses import dataclass
+from typing import Any
+
+from smart_fork.service.units.settings import Settings, settings_of
+
+LABEL = "org.smart-fork.serve"
+#: Seconds between two starts. launchd goes on for ever; `smart_fork.service.crashes` ends it.
+THROTTLE = 60
+STOP_SECONDS = 20
+
+
+def launchd_plist(settings: Settings) -> bytes:
+    """The property list that keeps the service running."""
+    log = str(settings.crash_log)
+    return plistlib.dumps(
+        {
+            "Label": LABEL,
+            "ProgramArguments": settings.argv,
+            "WorkingDirectory": str(settings.state),
+            "EnvironmentVariables": dict(settings.environment),
+            "StandardOutPath": log,
+            "StandardErrorPath": log,
+            "RunAtLoad": True,
+            "KeepAlive": {"SuccessfulExit": False},
+            "ThrottleInterval": THROTTLE,
+            "ExitTimeOut": STOP_SECONDS,
+            "Umask": 0o077,
+            "Nice": 5,
+            "LowPriorityIO": True,
+            # Forks that the service has started outlive it.
+            "AbandonProcessGroup": True,
+        },
+        sort_keys=False,
+    )
+
+
+def read_plist(content: bytes) -> Settings:
+    """The settings that `content` was written from.
+
+    Raises:
+        ValueError: it does not start the service, or is damaged.
+        Usage: as `Settings`.
+    """
+    job = _job(content)
+    return settings_of(job.argv, job.environment)
+
+
+def other_label(content: bytes) -> str:
+    """The label of an agent that runs `smart-fork serve` under another name than ours; empty where it is none."""
+    try:
+        job = _job(content)
+    except ValueError:
+        return ""
+    serves = "serve" in job.argv and any(word.rpartition("/")[2] == "smart-fork" for word in job.argv)
+    return job.label if serves and job.label != LABEL else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    label: str
+    argv: list[str]
+    environment: dict[str, str]
+
+
+def _job(content: bytes) -> _Job:
+    try:
+        given: Any = plistlib.loads(content)
+    except Exception as error:  # plistlib lets through whatever the XML parser and its own converters raise
+        raise ValueError(f"not a property list: {error}") from error
+    job = given if isinstance(given, dict) else {}
+    label, argv, environment = job.get("Label"), job.get("ProgramArguments"), job.get("EnvironmentVariables") or {}
+    if not isinstance(label, str) or not isinstance(argv, list) or not isinstance(environment, dict):
+        raise ValueError("not a launchd job")  # noqa: TRY004 - whoever reads files expects one kind of error
+    if not all(isinstance(text, str) for text in (*argv, *environment, *environment.values())):
+        raise ValueError("not a launchd job")
+    return _Job(label, argv, environment)

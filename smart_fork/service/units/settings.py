@@ -1,0 +1,115 @@
+"""What the service is started with, and which of it a reinstall keeps."""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from smart_fork.errors import Usage
+from smart_fork.service.address import PORT
+from smart_fork.service.units.interval import DEFAULT_INTERVAL, checked_interval
+from smart_fork.service.units.search_path import own_program, search_path
+
+INTERVAL = "SMART_FORK_INDEX_CRON"
+#: Folders: the service runs in another directory, so they are written as absolute paths.
+_FOLDERS = ("SMART_FORK_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME")
+#: Taken over from whoever installs the service, where set. Never a key or a token.
+PASSED_ON = (
+    *_FOLDERS,
+    "SMART_FORK_MODEL",
+    "SMART_FORK_RERANKER",
+    "SMART_FORK_CLAUDE",
+    "SMART_FORK_CODEX",
+    "SMART_FORK_TMUX_SOCKET",
+    "TMUX_TMPDIR",
+    "LANG",
+)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a unit says. `program` is absolute.
+
+    Raises:
+        Usage: something in it cannot be written into a unit: a line break, another control character, no Unicode.
+    """
+
+    program: str
+    port: int
+    environment: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        for text in (self.program, str(self.state), *self.environment, *self.environment.values()):
+            if any(_unwritable(c) for c in text):
+                raise Usage(f"This cannot be written into a service's settings: {text!r}", "Move or rename it.")
+        if odd := [name for name in self.environment if not _NAME.fullmatch(name)]:
+            raise Usage(f"{odd[0]!r} is no name of an environment variable")
+
+    @property
+    def argv(self) -> list[str]:
+        """The command."""
+        return [self.program, "serve", "--port", str(self.port)]
+
+    @property
+    def state(self) -> Path:
+        """The state folder, which is also the working directory: it is in nobody's project."""
+        return Path(os.path.abspath(self.environment.get("SMART_FORK_HOME") or Path.home() / ".smart-fork"))  # noqa: PTH100 - resolve() would follow links
+
+    @property
+    def crash_log(self) -> Path:
+        """What the service says when it cannot log by itself: its last words. Its own log rotates beside it."""
+        return self.state / "logs" / "service-crash.log"
+
+
+def settings_of(argv: Sequence[str], environment: Mapping[str, str]) -> Settings:
+    """Those that an installed unit was written from.
+
+    Raises:
+        ValueError: it does not start the service.
+        Usage: as `Settings`.
+    """
+    at = list(argv).index("serve", 1)
+    program, options = argv[at - 1], list(argv[at + 1 :])
+    port = int(options[options.index("--port") + 1]) if "--port" in options[:-1] else PORT
+    return Settings(program, port, {name: text for name, text in environment.items() if _NAME.fullmatch(name)})
+
+
+def new_settings(
+    before: Settings | None, env: Mapping[str, str], *, port: int | None = None, every: str | None = None
+) -> Settings:
+    """Those to install: what is asked for, else what is set in `env`, else what was installed before, else the default.
+
+    A variable that is set and empty in `env` is forgotten.
+
+    Raises:
+        Usage: a value is not acceptable.
+        SmartForkError: there is no program to start.
+    """
+    program = own_program(env)
+    environment = dict(before.environment) if before else {}
+    environment.setdefault("SMART_FORK_INDEXING", "true")
+    environment[INTERVAL] = checked_interval(
+        every or env.get(INTERVAL, "").strip() or environment.get(INTERVAL) or DEFAULT_INTERVAL
+    )
+    for name in PASSED_ON:
+        if name in env:
+            environment[name] = _absolute(env[name]) if name in _FOLDERS else env[name]
+        if not environment.get(name):
+            environment.pop(name, None)
+    environment["PATH"] = search_path(env, environment.get("PATH", ""))
+    return Settings(program, port or (before.port if before else PORT), environment)
+
+
+def _absolute(folder: str) -> str:
+    return os.path.abspath(Path(folder).expanduser()) if folder else ""  # noqa: PTH100 - resolve() would follow links
+
+
+def _unwritable(character: str) -> bool:
+    """Whether launchd or systemd would not read `character` back: controls, halves of surrogates, non-characters."""
+    code = ord(character)
+    return unicodedata.category(character) in {"Cc", "Cs"} or 0xFDD0 <= code <= 0xFDEF or code & 0xFFFE == 0xFFFE

@@ -1,0 +1,107 @@
+"""The service as a systemd user unit (F-207)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from smart_fork.errors import ProgramFailed, SmartForkError
+from smart_fork.processes import Completed, Processes
+from smart_fork.service.units.base import State
+from smart_fork.service.units.settings import Settings
+from smart_fork.service.units.unit_file import UNIT, read_unit, systemd_unit
+from smart_fork.staging import remove, replace_file
+
+SECONDS = 60.0
+_LINGER = "It ends when you log out. `loginctl enable-linger` keeps it running, and starts it with the machine."
+
+
+class Systemd:
+    """See `Supervisor`."""
+
+    name = "systemd"
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+
+    @property
+    def path(self) -> Path:
+        """See `Supervisor.path`."""
+        config = os.environ.get("XDG_CONFIG_HOME", "")
+        folder = Path(config) if os.path.isabs(config) else Path.home() / ".config"  # noqa: PTH117 - of a string
+        return folder / "systemd/user" / UNIT
+
+    def written(self, settings: Settings) -> bytes:
+        """See `Supervisor.written`."""
+        return systemd_unit(settings).encode()
+
+    def read(self, content: bytes) -> Settings:
+        """See `Supervisor.read`."""
+        return read_unit(content.decode())
+
+    def reach(self) -> None:
+        """See `Supervisor.reach`."""
+        answer = self._systemctl("show", "--property=Version")
+        if not answer.ok:
+            step = (
+                "Most containers have none, nor has WSL without systemd, nor a shell after `su` or `sudo`. Log in as "
+                "yourself, or have `smart-fork serve` started by what starts programs here."
+            )
+            raise ProgramFailed(f"systemd's user manager does not answer: {answer.complaint}", step)
+
+    def install(self, content: bytes) -> list[str]:
+        """See `Supervisor.install`."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(self.path, content)
+        self._must("daemon-reload")
+        self._systemctl("reset-failed", UNIT)  # one that gave up would not be started again
+        self._must("enable", UNIT)
+        self._must("restart", UNIT)
+        return [] if self._lingers() else [_LINGER]
+
+    def uninstall(self) -> None:
+        """See `Supervisor.uninstall`."""
+        if not self.path.exists():
+            with contextlib.suppress(SmartForkError):
+                self._systemctl("stop", UNIT)  # where its file was removed by hand
+            return
+        self.reach()
+        self._must("disable", "--now", UNIT)
+        remove(self.path)
+        self._must("daemon-reload")
+        self._systemctl("reset-failed", UNIT)
+
+    def state(self) -> State:
+        """See `Supervisor.state`."""
+        answer = self._systemctl("show", UNIT, "--property=LoadState,ActiveState,MainPID,Result,ExecMainStatus")
+        said = dict(line.partition("=")[::2] for line in answer.text.splitlines())
+        pid, result = said.get("MainPID", ""), said.get("Result", "")
+        status = said.get("ExecMainStatus", "")
+        return State(
+            loaded=said.get("LoadState") == "loaded",
+            running=said.get("ActiveState") == "active",
+            pid=int(pid) if pid.isdecimal() and int(pid) else None,
+            ended="" if result in ("", "success") else f"{result}, status {status}",
+        )
+
+    def _lingers(self) -> bool:
+        """Whether the person's services outlive the last session; true where nobody can say."""
+        try:
+            words = ["loginctl", "show-user", str(os.getuid()), "--property=Linger"]
+            return self._processes.run(words, timeout=SECONDS).text != "Linger=no"
+        except SmartForkError:
+            return True
+
+    def _must(self, *words: str) -> None:
+        answer = self._systemctl(*words)
+        if not answer.ok:
+            step = f"`systemctl --user status {UNIT}` and `journalctl --user -u {UNIT}` say more."
+            raise ProgramFailed(f"systemctl --user {' '.join(words)} failed: {answer.complaint}", step)
+
+    def _systemctl(self, *words: str) -> Completed:
+        env = dict(os.environ)
+        runtime = f"/run/user/{os.getuid()}"
+        if not env.get("XDG_RUNTIME_DIR") and Path(runtime).is_dir():  # not set in a cron job or after `su`
+            env["XDG_RUNTIME_DIR"] = runtime
+        return self._processes.run(["systemctl", "--user", *words], env=env, timeout=SECONDS)

@@ -1,0 +1,70 @@
+"""A service on loopback, in a thread, with the small world's sessions."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+from contextlib import closing
+from dataclasses import dataclass, field
+from urllib.parse import urlencode
+
+import pytest
+import uvicorn
+
+from smart_fork.finding import Engine
+from smart_fork.page import views
+from smart_fork.page.entry import Codes
+from smart_fork.server import create_server
+from smart_fork.service.address import token
+from smart_fork.service.app import PUBLIC, Work, application
+from smart_fork.service.guard import COOKIE, Guard
+
+
+@dataclass
+class Served:
+    """A service that runs; `asked` counts how often it was told to index."""
+
+    port: int
+    secret: str
+    codes: Codes
+    asked: list[str] = field(default_factory=list)
+    broken: bool = False
+
+    def get(self, path: str, **query: object) -> tuple[int, str]:
+        answer = self.answer("GET", f"{path}?{urlencode(query)}" if query else path)
+        return answer.status, answer.read().decode()
+
+    def answer(self, method: str, path: str, body: bytes = b"", **headers: str) -> http.client.HTTPResponse:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
+            given = {"Cookie": f"{COOKIE}={self.secret}"} | {
+                name.replace("_", "-"): one for name, one in headers.items()
+            }
+            connection.request(method, path, body or None, {name: one for name, one in given.items() if one})
+            answer = connection.getresponse()
+            content = answer.read()
+            answer.read = lambda *_: content
+            return answer
+
+
+@pytest.fixture
+def served(world):
+    """The service of that world."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    running = Served(port, token(), Codes())
+
+    def question() -> None:
+        if running.broken:
+            raise RuntimeError("the disk is gone")
+
+    page = views.Page(lambda: Engine(world.model), running.codes, running.secret, COOKIE)
+    work = Work(world.model, lambda: running.asked.append("index"), question, lambda: {"state": "idle"})
+    app = application(create_server(world.model), work, page.routes(), running.secret)
+    guard = Guard(app, secret=running.secret, hosts=[f"127.0.0.1:{port}"], public=[*PUBLIC, *views.PUBLIC])
+    server = uvicorn.Server(uvicorn.Config(guard, log_config=None, ws="none"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    yield running
+    server.should_exit = True
+    thread.join()

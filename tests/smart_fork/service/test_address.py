@@ -1,0 +1,63 @@
+"""Where the service is, and whether it is ours."""
+
+from __future__ import annotations
+
+import stat
+
+import pytest
+
+from indexer.paths import state_home
+from smart_fork.service.address import Address, announced, keep_port, proof, publish, token, wanted_port, withdraw
+
+HERE = Address("127.0.0.1", 8766, 1, "1.0", "2026-01-01T00:00:00+00:00")
+
+
+def test_the_token_is_made_once_and_is_private(home):
+    assert token() == token()
+    assert 64 == len(token())
+    assert 0o600 == stat.S_IMODE((state_home() / "service-token").stat().st_mode)
+
+
+def test_only_who_has_the_token_can_prove_it():
+    assert proof("nonce", "one") == proof("nonce", "one")
+    assert proof("nonce", "one") != proof("nonce", "two")
+    assert proof("nonce", "one") != proof("other", "one")
+
+
+def test_a_service_says_where_it_is_and_takes_it_back(home):
+    assert announced() is None
+    publish(HERE)
+    assert announced() == HERE
+    withdraw(HERE)
+    assert announced() is None
+
+
+def test_a_service_that_ends_late_does_not_take_back_what_its_successor_said(home):
+    after = Address("127.0.0.1", 8766, 2, "1.0", "2026-01-01T00:00:01+00:00")
+    publish(after)
+    withdraw(HERE)
+    assert announced() == after
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"port": 1}', '{"host":1,"port":"x","pid":0,"version":0,"started":0}']
+)
+def test_nonsense_is_no_service(home, text):
+    publish(HERE)
+    (state_home() / "service.json").write_text(text)
+    assert announced() is None
+
+
+def test_an_address_of_the_newer_internet_is_written_in_brackets():
+    assert "http://[::1]:1" == Address("::1", 1, 1, "", "").url
+
+
+def test_the_port_is_chosen_once(home, monkeypatch):
+    assert 8766 == wanted_port(8766)
+    keep_port(9000)
+    assert 9000 == wanted_port(8766)
+    monkeypatch.setenv("SMART_FORK_PORT", "9001")
+    assert 9001 == wanted_port(8766)
+    monkeypatch.setenv("SMART_FORK_PORT", "soon")
+    assert 8766 == wanted_port(8766)
+    assert ["service-port"] == [file.name for file in state_home().iterdir()]

@@ -1,0 +1,99 @@
+"""What the service answers."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from smart_fork.service import app
+from smart_fork.service.address import Address, proof, publish
+from smart_fork.service.client import ServiceGoneError, SharedEmbedder, find_service
+
+
+@pytest.fixture
+def announced(served, monkeypatch):
+    """The same service, where clients look for it."""
+    from importlib.metadata import version
+
+    publish(Address("127.0.0.1", served.port, 1, version("smart-fork"), ""))
+    return served
+
+
+def test_the_service_proves_that_it_has_the_token_without_telling_it(served):
+    answer = json.loads(served.answer("GET", "/hello?nonce=abc", Cookie="").read())
+
+    assert proof("abc", served.secret) == answer["proof"]
+    assert served.secret not in json.dumps(answer)
+
+
+def test_it_is_well_as_long_as_a_real_question_is_answered(served, monkeypatch):
+    monkeypatch.setattr(app, "HEALTHY_SECONDS", 0.0)
+    assert 200 == served.answer("GET", "/healthz", Cookie="").status
+    served.broken = True
+    answer = served.answer("GET", "/healthz", Cookie="")
+    assert (503, {"ok": False, "problem": "RuntimeError"}) == (answer.status, json.loads(answer.read()))
+
+
+def test_vectors_of_the_service_are_those_of_its_model(announced, world):
+    texts = [f"text number {i}" for i in range(150)]
+    service = find_service()
+
+    assert service is not None
+    np.testing.assert_array_equal(world.model.embed(texts), service.embed(texts))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"texts": []}',
+        b'{"texts": "x"}',
+        b'{"texts": [1]}',
+        json.dumps({"texts": ["x"] * 65}).encode(),
+    ],
+)
+def test_texts_that_are_none_are_refused(served, body):
+    assert 400 == served.answer("POST", "/embed", body).status
+
+
+def test_whoever_asks_the_service_works_alone_when_it_is_gone(announced, world):
+    service = find_service()
+    shared = SharedEmbedder(service, world.model)
+    alone = len(world.model.asked)
+    assert world.model.dimensions == shared.dimensions
+    service.address = Address("127.0.0.1", 1, 1, "", "")
+
+    np.testing.assert_array_equal(world.model.embed(["x"]), shared.embed(["x"]))
+    assert len(world.model.asked) > alone
+    with pytest.raises(ServiceGoneError):
+        service.index()
+
+
+def test_the_service_is_told_to_index(announced):
+    find_service().index()
+    assert ["index"] == announced.asked
+
+
+def test_a_stranger_on_the_port_is_not_our_service(announced, monkeypatch):
+    monkeypatch.setattr(app, "proof", lambda nonce, _: proof(nonce, "another token"))
+    assert find_service() is None
+
+
+def test_a_service_of_another_version_is_left_alone(announced, monkeypatch):
+    monkeypatch.setattr(app, "version", lambda _: "0.0.1")
+    assert find_service() is None
+
+
+def test_the_service_can_be_left_out(announced, monkeypatch):
+    monkeypatch.setenv("SMART_FORK_SERVICE", "off")
+    assert find_service() is None
+
+
+def test_nobody_listens_where_one_was_announced(home):
+    publish(Address("127.0.0.1", 1, 1, "1", ""))
+    assert find_service() is None

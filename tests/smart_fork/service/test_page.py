@@ -1,0 +1,136 @@
+"""The page for people who would rather look."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+
+from smart_fork.page.entry import MAX_CODES, Codes
+from smart_fork.service.guard import COOKIE
+
+RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
+HOSTILE = '<script>alert(1)</script> "onmouseover=alert(2) & {{ 7 * 7 }} javascript:alert(3)'
+
+
+class Tags(HTMLParser):
+    """The tags and attributes of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+
+def test_the_page_finds_sessions_as_the_command_line_does(served, world, shop):
+    knows = world.claude(shop, RETRY, DONE)
+    world.claude(shop, "Make the logo blue", "It is blue.")
+    other = world.codex(world.repository("other"), RETRY, DONE)
+
+    status, text = served.get("/", q="retry the uploader", project=str(shop))
+
+    assert 200 == status
+    assert knows in text
+    assert other not in text
+    assert other in served.get("/", q="retry the uploader")[1]
+    assert knows not in served.get("/results", q="retry the uploader", agent="codex")[1]
+
+
+def test_without_a_question_it_shows_the_latest_sessions_and_the_projects(served, world, shop):
+    world.claude(shop, RETRY, DONE)
+    served.get("/", q="x")  # reads the logs
+
+    text = served.get("/")[1]
+
+    assert "Recent sessions" in text
+    assert RETRY in text
+    assert f'<option value="{shop}">' in text
+
+
+def test_a_session_can_be_read_and_forked_from_its_page(served, world, shop):
+    knows = world.claude(shop, RETRY, DONE)
+
+    status, text = served.get(f"/session/claude/{knows}")
+
+    assert 200 == status
+    assert RETRY in text
+    assert DONE in text
+    assert f"--resume {knows} --fork-session" in text
+    assert 'action="/fork"' in text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/session/claude/0000-not-there-0000", 404),
+        ("/session/codex/short", 400),
+        ("/static/../page.py", 404),
+        ("/nothing", 404),
+    ],
+)
+def test_what_is_not_there_is_said(served, path, status):
+    assert status == served.get(path)[0]
+
+
+def test_text_of_sessions_never_becomes_markup(served, world, shop):
+    hostile = world.claude(shop, HOSTILE, HOSTILE, gitBranch=HOSTILE)
+    for path, query in (
+        (f"/session/claude/{hostile}", {}),
+        ("/", {"q": HOSTILE}),
+        ("/", {"q": "alert", "project": HOSTILE}),
+    ):
+        text = served.get(path, **query)[1]
+        tags = Tags(text).found
+        assert ["/static/page.js"] == [attrs.get("src") for tag, attrs in tags if tag == "script"]
+        assert not [name for _, attrs in tags for name in attrs if name.startswith("on")]
+    assert "{{ 7 * 7 }}" in served.get(f"/session/claude/{hostile}")[1]
+
+
+def test_every_page_forbids_scripts_and_frames_of_others(served, world, shop):
+    answer = served.answer("GET", "/")
+
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert "no-store" == answer.headers["Cache-Control"]
+
+
+def test_a_code_lets_a_browser_in_once(served):
+    code = served.answer("POST", "/code").read().decode()
+
+    entered = served.answer("GET", f"/open?code={code}", Cookie="")
+
+    assert (303, "/") == (entered.status, entered.headers["Location"])
+    cookie = entered.headers["Set-Cookie"]
+    assert cookie.startswith(f"{COOKIE}={served.secret};")
+    assert {"httponly", "samesite=strict"} <= {part.strip().lower() for part in cookie.split(";")}
+    assert 401 == served.answer("GET", f"/open?code={code}", Cookie="").status
+    assert 401 == served.answer("GET", "/", Cookie="").status
+    assert 401 == served.answer("POST", "/code", Cookie="").status
+
+
+def test_a_code_expires_and_old_ones_give_way():
+    now = [0.0]
+    codes = Codes(lambda: now[0])
+    first, late = codes.new(), codes.new()
+    now[0] = 59.0
+    assert codes.use(first)
+    now[0] = 61.0
+    assert not codes.use(late)
+    many = [codes.new() for _ in range(MAX_CODES + 1)]
+    assert not codes.use(many[0])
+    assert codes.use(many[1])
+
+
+def test_a_fork_needs_a_prompt_and_comes_from_our_own_page(served, world, shop):
+    knows = world.claude(shop, RETRY, DONE)
+
+    said = served.answer("POST", "/fork", f"session={knows}&prompt=+".encode())
+    foreign = served.answer("POST", "/fork", f"session={knows}&prompt=go".encode(), Origin="http://evil.example")
+
+    assert (400, True) == (said.status, b"What is the fork to do?" in said.read())
+    assert 403 == foreign.status

@@ -1,0 +1,70 @@
+"""The service's log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import stat
+
+import pytest
+
+from smart_fork.service import records
+from smart_fork.service.records import follow, last_lines, log_file, log_to_file
+
+TOKEN = "ghp_" + "a1B2" * 9
+
+
+@pytest.fixture
+def logged(home):
+    """The log, and the loggers as they were afterwards."""
+    root = logging.getLogger()
+    before = root.handlers, root.level
+    names = [logging.getLogger(name) for name in ("indexer", "smart_fork")]
+    was = [(logger.handlers, logger.level) for logger in names]
+    log_to_file()
+    yield logging.getLogger("smart_fork.test")
+    for handler in root.handlers:
+        handler.close()
+    root.handlers, root.level = before
+    for logger, (handlers, level) in zip(names, was, strict=True):
+        logger.handlers, logger.level = handlers, level
+
+
+def test_every_record_is_one_private_line_of_json_with_what_it_was_given(logged):
+    logged.info("indexed\n%s logs", 3, extra={"seconds": 1.5})
+    logged.error("failed", exc_info=ValueError("wrong\nlines"))
+
+    first, second = (json.loads(line) for line in log_file().read_text().splitlines())
+    assert ("info", "smart_fork.test", "indexed\n3 logs", "1.5") == (
+        first["level"],
+        first["logger"],
+        first["message"],
+        first["seconds"],
+    )
+    assert "ValueError: wrong" in second["exception"]
+    assert 0o600 == stat.S_IMODE(log_file().stat().st_mode)
+    assert [first, second] == last_lines(10)
+    assert [second] == last_lines(1)
+
+
+def test_no_secret_stands_in_it(logged):
+    logged.error("the token is %s", TOKEN, extra={"given": TOKEN}, exc_info=ValueError(TOKEN))
+
+    assert TOKEN not in log_file().read_text()
+
+
+def test_a_file_that_is_full_gives_way_to_a_new_one_and_who_follows_sees_both(logged, monkeypatch):
+    monkeypatch.setattr(records, "MAX_BYTES", 600)
+    logging.getLogger().handlers[0].maxBytes = 600
+    logged.info("before anybody looked")
+    numbers = iter(range(13))
+    following = follow(lambda: logged.info("number %d", next(numbers)))
+
+    seen = [next(following)["message"] for _ in range(12)]
+
+    assert [f"number {number}" for number in range(12)] == seen
+    assert 1 < len(list(log_file().parent.glob("service.log*"))) <= 1 + records.KEPT_FILES
+
+
+def test_nobody_has_logged_yet(home):
+    assert [] == last_lines(5)
