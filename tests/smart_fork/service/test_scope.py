@@ -1,0 +1,135 @@
+"""A client of the service asks about its own projects, and about those that are always allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import mcp_types as types
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from indexer.paths import state_home
+from smart_fork.registry import Registry
+
+RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
+
+
+def call(served, tool: str, root: Path | None, client: str = "claude-code", meta: dict | None = None, **arguments: Any):
+    """One call of a client that works in `root`."""
+
+    async def talk() -> types.CallToolResult:
+        async def list_roots(_: object) -> types.ListRootsResult:
+            return types.ListRootsResult(roots=[types.Root(uri=root.as_uri())] if root else [])
+
+        async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {served.secret}"}) as http:
+            transport = streamable_http_client(f"http://127.0.0.1:{served.port}/mcp", http_client=http)
+            info = types.Implementation(name=client, version="1")
+            more = {"list_roots_callback": list_roots} if root else {}
+            async with Client(transport, client_info=info, mode="legacy", **more) as session:
+                return await session.call_tool(tool, arguments, meta=meta)
+
+    return anyio.run(talk)
+
+
+@pytest.fixture
+def other(world):
+    """Another project, with a session that knows the same."""
+    return world.repository("other")
+
+
+def test_a_client_finds_what_its_own_project_knows(served, world, shop, other):
+    knows = world.claude(shop, RETRY, DONE)
+    world.claude(other, RETRY, DONE)
+
+    found = call(served, "smart_fork", shop, intent=RETRY)
+
+    assert [knows] == [hit["session_id"] for hit in found.structured_content["results"]]
+    assert str(shop) == found.structured_content["project_path"]
+
+
+def test_codex_names_its_workspaces(served, world, shop):
+    knows = world.codex(shop, RETRY, DONE)
+    meta = {"threadId": "x", "x-codex-turn-metadata": {"workspaces": {str(shop): {}}}}
+
+    found = call(served, "smart_fork", None, client="codex-mcp-client", meta=meta, intent=RETRY)
+
+    assert [knows] == [hit["session_id"] for hit in found.structured_content["results"]]
+
+
+def test_no_tool_tells_of_another_project(served, world, shop, other):
+    theirs = world.claude(other, RETRY, DONE)
+    call(served, "smart_fork", shop, intent=RETRY)
+    with Registry() as registry:
+        worker = registry.add("claude", source_session_id=theirs, session_id=theirs, place="process", cwd=other, prompt="hidden")  # fmt: skip
+        registry.set_state(worker.id, "ended")
+    asked = [
+        ("smart_fork", {"intent": RETRY, "project_path": str(other)}),
+        ("smart_fork", {"intent": RETRY, "project_path": str(shop / ".." / "other")}),
+        ("smart_fork", {"intent": RETRY, "fork_session_id": theirs}),
+        ("list_sessions", {"project_path": str(other)}),
+        ("read_session", {"session_id": theirs}),
+        ("read_session", {"session_id": theirs[:8]}),
+        ("session_lineage", {"session_id": theirs}),
+        ("branch_session", {"session_id": theirs}),
+        ("spawn_workers", {"workers": [{"project_path": str(other), "prompt": "x"}]}),
+        ("spawn_workers", {"workers": [{"project_path": str(shop), "prompt": "x", "fork_from": theirs}]}),
+        ("read_worker", {"worker": worker.id}),
+        ("message_worker", {"worker": worker.id, "message": "x"}),
+        ("wait_workers", {"workers": [worker.id]}),
+        ("compare_workers", {"workers": [worker.id, worker.id]}),
+        ("close_workers", {"workers": [worker.id]}),
+        ("list_workers", {"project_path": str(other), "include_closed": True}),
+        ("excise_session", {"session_id": theirs, "turns": "1"}),
+        ("excise_session", {"path": str(world.log_of(theirs)), "turns": "1"}),
+    ]
+    for tool, arguments in asked:
+        answer = call(served, tool, shop, **arguments)
+        said = answer.model_dump_json()
+        assert "retries five times" not in said, (tool, arguments)
+        assert "hidden" not in said, (tool, arguments)
+        refused = answer.is_error or "error" in (answer.structured_content or {})
+        assert refused, (tool, arguments, said[:300])
+        assert "unknown parameter" not in said, said
+        assert "validation error" not in said, said
+
+
+def test_a_client_that_names_no_project_may_ask_about_none(served, world, shop):
+    world.claude(shop, RETRY, DONE)
+
+    assert call(served, "smart_fork", None, intent=RETRY, project_path=str(shop)).is_error
+    assert call(served, "smart_fork", None, intent=RETRY).is_error
+
+
+def test_what_the_settings_allow_may_always_be_asked_about(served, world, shop, other):
+    knows = world.claude(other, RETRY, DONE)
+    (state_home() / "config.toml").write_text(f'[service]\nprojects = ["{other}"]\n')
+
+    found = call(served, "smart_fork", shop, intent=RETRY, project_path=str(other))
+
+    assert [knows] == [hit["session_id"] for hit in found.structured_content["results"]]
+
+
+@pytest.mark.parametrize("text", ["[service", "service = 1", "[service]\nprojects = 1", '[service]\nprojects = [1, ""]'])
+def test_settings_that_make_no_sense_are_an_error_and_allow_nothing(served, world, shop, text):
+    state_home().mkdir(exist_ok=True)
+    (state_home() / "config.toml").write_text(text)
+
+    answer = call(served, "smart_fork", shop, intent=RETRY)
+
+    assert answer.is_error
+    assert "config.toml" in answer.content[0].text
+
+
+def test_the_state_of_the_index_names_no_log(served, world, shop, other):
+    with world.log_of(world.claude(other, RETRY, DONE)).open("a") as file:
+        file.write("{broken\n")
+    call(served, "smart_fork", shop, intent=RETRY)
+
+    status = call(served, "index_status", shop).structured_content
+
+    assert 1 == status["broken_lines"]
+    assert [] == status["broken_logs"]
