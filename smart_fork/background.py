@@ -34,6 +34,7 @@ def ask(
     automated: bool,
     explain: bool,
     progress: Progress | None,
+    embedder: Embedder | None = None,
 ) -> dict[str, Any]:
     """`find` for the command line. The session that the command is run in is not among the results.
 
@@ -52,13 +53,16 @@ def ask(
         explain=explain,
         caller_session_id=os.environ.get("CLAUDE_CODE_SESSION_ID"),
     )
-    return find(request, engine(progress))
+    return find(request, engine(progress, embedder))
 
 
-def engine(progress: Progress | None = None) -> Engine:
+def engine(progress: Progress | None = None, embedder: Embedder | None = None) -> Engine:
     """What answers for the command line."""
     return Engine(
-        configured_embedder(), progress=progress, unfinished=index_in_background, rerank=configured_reranker()
+        embedder or configured_embedder(),
+        progress=progress,
+        unfinished=index_in_background,
+        rerank=configured_reranker(),
     )
 
 

@@ -53,6 +53,7 @@ def find(  # noqa: PLR0917 - typer's way
     Words starting with a dash go after "--":  smart-fork find -- "-Werror breaks the build"
     """
     from smart_fork.background import ask
+    from smart_fork.cli.serving import embedder
 
     with progress_bar(quiet=as_json) as progress:
         answer = ask(
@@ -66,6 +67,7 @@ def find(  # noqa: PLR0917 - typer's way
             automated=automated,
             explain=explain,
             progress=progress,
+            embedder=embedder(),
         )
     if as_json:
         print_json(answer)

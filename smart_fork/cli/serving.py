@@ -6,9 +6,21 @@ from typing import Annotated, Any
 
 import typer
 
+from indexer.embedding import Embedder
+from indexer.paths import state_home
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import NotFound
+
+
+def embedder() -> Embedder | None:
+    """What asks the service for vectors; `None` where none has been announced."""
+    if not (state_home() / "service.json").exists():  # nothing is imported for nothing
+        return None
+    from indexer.models import configured_embedder
+    from smart_fork.service.client import SharedEmbedder
+
+    return SharedEmbedder(configured_embedder())
 
 
 def serve(

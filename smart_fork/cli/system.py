@@ -12,9 +12,11 @@ from smart_fork.cli.search import JsonOption
 
 def mcp() -> None:
     """Serve the tools over MCP on stdin and stdout; Claude Code and Codex start this."""
+    from indexer.models import configured_embedder
     from smart_fork.server import run_stdio
+    from smart_fork.service.client import SharedEmbedder
 
-    run_stdio()
+    run_stdio(SharedEmbedder(configured_embedder()))
 
 
 def doctor(as_json: JsonOption = False) -> None:

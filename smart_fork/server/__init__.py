@@ -49,10 +49,10 @@ def create_server(embedder: Embedder | None = None) -> MCPServer[Any]:
     )
 
 
-def run_stdio() -> None:
+def run_stdio(embedder: Embedder | None = None) -> None:
     """Serve on stdin and stdout until stdin closes. The SDK keeps stdout for the protocol, whatever prints (X-005)."""
     threading.Thread(target=_recover, name="recover", daemon=True).start()
-    create_server().run("stdio")
+    create_server(embedder).run("stdio")
     # A model that is just being loaded, or a log being read, must not keep a server without a client alive.
     os._exit(0)
 

@@ -72,7 +72,8 @@ def application(mcp: MCPServer[Any], work: Work, page: Sequence[Route], secret: 
 
     async def hello(request: Request) -> Response:
         nonce = request.query_params.get("nonce", "")[:MAX_NONCE]
-        return JSONResponse({"name": "smart-fork", "version": version("smart-fork"), "proof": proof(nonce, secret)})
+        facts = {"name": "smart-fork", "version": version("smart-fork"), "model": work.embedder.model}
+        return JSONResponse(facts | {"proof": proof(nonce, secret)})
 
     async def healthz(_: Request) -> Response:
         problem = await anyio.to_thread.run_sync(health.problem)

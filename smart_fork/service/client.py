@@ -7,7 +7,8 @@ import http.client
 import logging
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ HELLO_SECONDS = 0.5
 WORK_SECONDS = 120.0
 #: Texts in one request.
 BATCH = 64
+#: How long nobody looks for a service where there was none.
+AGAIN_SECONDS = 30.0
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +39,9 @@ class ServiceGoneError(Exception):
 class Service:
     """A service that has proved to be ours."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, model: str) -> None:
         self.address = address
+        self.model = model
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """As `Embedder.embed`, by the service's model.
@@ -85,11 +89,13 @@ class Service:
 
 
 class SharedEmbedder:
-    """An `Embedder` that asks the service, and works alone where that is gone."""
+    """An `Embedder` that asks the service, as long as there is one, and else works alone: one model for everybody."""
 
-    def __init__(self, service: Service, local: Embedder) -> None:
-        self._service: Service | None = service
+    def __init__(self, local: Embedder, find: Callable[[], Service | None] | None = None) -> None:
         self._local = local
+        self._find = find or find_service
+        self._service: Service | None = None
+        self._look_at = 0.0
 
     @property
     def model(self) -> str:
@@ -103,13 +109,20 @@ class SharedEmbedder:
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """As `Embedder.embed`."""
-        if self._service is not None and texts:
+        service = self._there() if texts else None
+        if service is not None:
             try:
-                return self._service.embed(texts)
+                return service.embed(texts)
             except ServiceGoneError as error:
                 log.info("working without the service: %s", error)
                 self._service = None
         return self._local.embed(texts)
+
+    def _there(self) -> Service | None:
+        if self._service is None and time.monotonic() >= self._look_at:
+            found, self._look_at = self._find(), time.monotonic() + AGAIN_SECONDS
+            self._service = found if found is not None and found.model == self._local.model else None
+        return self._service
 
 
 def find_service() -> Service | None:
@@ -132,7 +145,7 @@ def find_service() -> Service | None:
     if said.get("version") != version("smart-fork"):
         log.info("the service is of version %s", said.get("version"))
         return None
-    return Service(address)
+    return Service(address, str(said.get("model")))
 
 
 def _request(

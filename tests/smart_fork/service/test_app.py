@@ -63,7 +63,7 @@ def test_texts_that_are_none_are_refused(served, body):
 
 def test_whoever_asks_the_service_works_alone_when_it_is_gone(announced, world):
     service = find_service()
-    shared = SharedEmbedder(service, world.model)
+    shared = SharedEmbedder(world.model, lambda: service)
     alone = len(world.model.asked)
     assert world.model.dimensions == shared.dimensions
     service.address = Address("127.0.0.1", 1, 1, "", "")
@@ -72,6 +72,24 @@ def test_whoever_asks_the_service_works_alone_when_it_is_gone(announced, world):
     assert len(world.model.asked) > alone
     with pytest.raises(ServiceGoneError):
         service.index()
+
+
+def test_vectors_of_another_model_are_not_asked_for(announced, world):
+    other = type(world.model)()
+    other.model = "another"
+
+    SharedEmbedder(other).embed(["x"])
+
+    assert ["x"] == other.asked
+    assert "x" not in world.model.asked
+
+
+def test_where_no_service_runs_it_is_not_looked_for_each_time(home, world):
+    looked = []
+    shared = SharedEmbedder(world.model, lambda: looked.append(1))
+    for _ in range(3):
+        shared.embed(["x"])
+    assert [1] == looked
 
 
 def test_the_service_is_told_to_index(announced):

@@ -113,7 +113,9 @@ def test_what_the_settings_allow_may_always_be_asked_about(served, world, shop, 
     assert [knows] == [hit["session_id"] for hit in found.structured_content["results"]]
 
 
-@pytest.mark.parametrize("text", ["[service", "service = 1", "[service]\nprojects = 1", '[service]\nprojects = [1, ""]'])
+@pytest.mark.parametrize(
+    "text", ["[service", "service = 1", "[service]\nprojects = 1", '[service]\nprojects = [1, ""]']
+)
 def test_settings_that_make_no_sense_are_an_error_and_allow_nothing(served, world, shop, text):
     state_home().mkdir(exist_ok=True)
     (state_home() / "config.toml").write_text(text)
