@@ -118,6 +118,7 @@ class Machine:
         (self.home / ".codex").mkdir()
         self.trusted: list[Path] = []
         self.mcp_env: dict[str, str] | None = None
+        self.service: tuple[str, str] | None = None
         self.project = self.repository("shop")
 
     def repository(self, name: str) -> Path:
@@ -146,6 +147,11 @@ class Machine:
         }
         self._write_settings()
 
+    def add_service(self, url: str, token: str) -> None:
+        """Give both agents the running service instead, over HTTP."""
+        self.service = (url, token)
+        self._write_settings()
+
     def _write_settings(self) -> None:
         path = self.home / ".claude.json"
         answers: Json = json.loads(path.read_text()) if path.exists() else {}  # Claude Code keeps notes in it
@@ -157,6 +163,10 @@ class Machine:
             answers["mcpServers"] = {
                 SERVER: {"type": "stdio", "command": SMART_FORK[0], "args": [*SMART_FORK[1:], "mcp"]}
             }
+        if self.service is not None:
+            url, token = self.service
+            headers = {"Authorization": f"Bearer {token}"}
+            answers["mcpServers"] = {SERVER: {"type": "http", "url": url, "headers": headers}}
         path.write_text(json.dumps(answers))
         lines = ['model = "gpt-5"', 'model_provider = "mock"', 'approval_policy = "never"']
         lines += ['sandbox_mode = "danger-full-access"', "check_for_update_on_startup = false"]
@@ -168,6 +178,10 @@ class Machine:
             lines += [f"args = {json.dumps([*SMART_FORK[1:], 'mcp'])}", "required = true", "startup_timeout_sec = 60"]
             lines += [f"[mcp_servers.{SERVER}.env]"]
             lines += [f"{name} = {json.dumps(value)}" for name, value in self.mcp_env.items()]
+        if self.service is not None:
+            url, token = self.service
+            lines += [f"[mcp_servers.{SERVER}]", f"url = {json.dumps(url)}", "required = true"]
+            lines += [f"http_headers = {{ Authorization = {json.dumps(f'Bearer {token}')} }}"]
         (self.home / ".codex" / "config.toml").write_text("\n".join(lines) + "\n")
 
     # As a script does

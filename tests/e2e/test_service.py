@@ -1,0 +1,79 @@
+"""The real agents ask the service over HTTP, each about the projects that it works in."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.agents import SMART_FORK, Machine, machine_in, wait_until
+from tests.e2e.model_server import Protocol
+from tests.e2e.programs import CHECKOUT, cache_folder
+from tests.e2e.scenario import EXCHANGES, INTENT, ask, assert_forked, unlike_any_other
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def served(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
+    """A machine with the service, which both agents know by its address and its token."""
+    with machine_in(cache_folder(), programs) as machine:
+        machines.append(machine)
+        machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
+        machine.env |= {"SMART_FORK_INDEXING": "true"}
+        state = machine.home / ".smart-fork"
+        service = subprocess.Popen([*SMART_FORK, "serve"], cwd="/", env=machine.env, stdin=subprocess.DEVNULL)
+        address = json.loads(wait_until(lambda: _text(state / "service.json"), "the service to listen"))
+        url = f"http://{address['host']}:{address['port']}/mcp"
+        machine.add_service(url, (state / "service-token").read_text())
+        yield machine
+        machine.close_terminals()
+        service.terminate()
+        assert 0 == service.wait(30)
+        assert not (state / "service.json").exists()
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_an_agent_has_its_own_projects_session_forked_and_is_told_of_no_other(served: Machine, agent: Protocol):
+    """F-070, F-093, F-094, F-210."""
+    project, other = (served.repository(f"{name}-{agent}") for name in ("own", "other"))
+    parent = served.session_of_a_person(agent, *EXCHANGES, cwd=project)
+    foreign = served.session_of_a_person(agent, *EXCHANGES, cwd=other)
+    prompt = unlike_any_other("Now do the same for the downloader")
+
+    (found, refused), caller = ask(
+        served,
+        agent,
+        project,
+        ("smart_fork", {"intent": INTENT, "auto_fork": True, "prompt": prompt, "run_in": "process"}),
+        ("list_sessions", {"agent_type": agent}),
+    )
+
+    assert [parent.session_id] == [result["session_id"] for result in found["results"]]
+    fork = assert_forked(served, agent, parent, found["forked_session"], prompt)
+    listed = {session["session_id"] for session in refused["sessions"]}
+    assert parent.session_id in listed
+    assert not {foreign.session_id, caller.session_id} & listed
+    assert fork.session_id != caller.session_id
+
+
+def test_the_service_keeps_the_index_fresh_while_sessions_are_written(served: Machine):
+    """F-180: nobody asks for it."""
+    session = served.session_of_a_person("claude", *EXCHANGES, cwd=served.repository("fresh"))
+
+    def indexed() -> bool:
+        seen = json.loads(served.smart_fork("index", "status", "--json").stdout)
+        return bool(seen["unread_logs"] == 0 and seen["complete"])
+
+    wait_until(indexed, "the service to have read and embedded everything")
+    found = json.loads(served.smart_fork("find", INTENT, "--all-projects", "--limit", "50", "--json").stdout)
+    assert session.session_id in {result["session_id"] for result in found["results"]} | {
+        other for result in found["results"] for other in result["lineage"]["others"]
+    }
