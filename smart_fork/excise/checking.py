@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from indexer import kept
 from indexer.markdown import export_path
 from indexer.paths import index_db
 from indexer.store.base import SessionRow
@@ -59,7 +60,7 @@ def broken_links(session: Session) -> list[CutWarning]:
 
 
 def words_found(session: Session) -> list[str]:
-    """The words that were cut, are nowhere in the transcript any more, and still in the index or export of it.
+    """The words that were cut, are nowhere in the transcript any more, and still in its index, export or kept copy.
 
     Raises:
         IndexUnavailable: the index cannot be looked into.
@@ -68,7 +69,7 @@ def words_found(session: Session) -> list[str]:
     if not gone or session.tool not in ("claude", "codex"):
         return []
     agent: Agent = "claude" if session.tool == "claude" else "codex"
-    found = gone & _words([_text_of(export_path(agent, session.session_id))])
+    found = gone & _words([_text_of(export_path(agent, session.session_id)), *_kept(agent, session.session_id)])
     if index_db().exists():
         with opened() as store:
             row = store.session(agent, adapter(agent).id_of(session.source_path))
@@ -97,6 +98,14 @@ def _indexed(store: SqliteStore, row: SessionRow, words: set[str]) -> set[str]:
     chunks = {placement.chunk for placement in store.placements_of(row.row)}
     found = words & _words([row.title, *store.texts(chunks).values()])
     return found | {word for word in words - found if store.having("sessions", f'"{word}"', [row.row])}
+
+
+def _kept(agent: Agent, session_id: str) -> list[str]:
+    copy = kept.find(agent, session_id)
+    if copy is None:
+        return []
+    with kept.opened(copy) as path:
+        return [_text_of(path)]
 
 
 def _words_of(lines: Iterable[bytes]) -> set[str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from indexer import kept
 from indexer.embedding import ModelUnavailableError
 from indexer.freshness import IndexBusyError, only_writer
 from indexer.markdown import export_path
@@ -90,6 +91,8 @@ def load_copy(session: Session, path: Path) -> Session | None:
 def refresh(paths: Iterable[Path]) -> dict[str, Any]:
     """Have the index read these logs again from their first byte: no export, chunk or vector has what was cut then."""
     wanted = list(paths)
+    for path in wanted:
+        _keep_again(path)
     if not index_db().exists():
         return {"updated": False, "note": "there is no index"}
     try:
@@ -98,6 +101,21 @@ def refresh(paths: Iterable[Path]) -> dict[str, Any]:
         return {"updated": True, "read": read, "note": _embed()}
     except (IndexBusyError, IndexUnavailable, OSError) as error:
         return {"updated": False, "note": f"{error}: run `smart-fork index run`, it reads them again"}
+
+
+def _keep_again(path: Path) -> None:
+    """The compressed copy that was kept of this log, if one was, is what the log is now, or is no more."""
+    file = _log_file(str(path))
+    if file is None:
+        return
+    session_id = adapter(file.agent).id_of(path)
+    if kept.find(file.agent, session_id) is None:
+        return
+    try:
+        kept.keep(file, session_id)
+    except OSError as error:
+        log.warning("the copy that was kept of %s is removed: %s", path, error)
+        kept.remove(file.agent, session_id)
 
 
 def _read_again(store: SqliteStore, paths: list[Path]) -> int:

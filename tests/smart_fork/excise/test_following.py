@@ -8,6 +8,7 @@ import uuid
 
 import pytest
 
+from indexer import kept
 from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.transcripts.agents import AGENTS
@@ -89,6 +90,38 @@ def test_a_search_for_what_was_cut_from_a_codex_session_finds_nothing_though_the
     assert "swordfish" not in everything_indexed()
     assert "swordfish" not in path.read_text()
     assert check(session_id)["ok"]
+
+
+def kept_text(session_id: str) -> str:
+    copy = kept.find("claude", session_id)
+    with kept.opened(copy) as path:
+        return path.read_text()
+
+
+@pytest.mark.parametrize("still_wanted", ["true", "false"])
+def test_the_copy_that_was_kept_of_a_session_loses_what_was_cut(world: World, shop, monkeypatch, still_wanted):
+    """Also where copies are not kept any more."""
+    monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")
+    session_id = world.claude(shop, *SAID)
+    log = world.log_of(session_id)
+    indexed()
+    assert "swordfish" in kept_text(session_id)
+    monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", still_wanted)
+
+    cut(Request(session_id, ids=turn_ids(log, "swordfish")))
+
+    assert log.read_text() == kept_text(session_id)
+    assert check(session_id)["ok"]
+
+
+def test_verify_looks_into_the_copy_that_was_kept(world: World, shop, monkeypatch):
+    monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")
+    session_id = world.claude(shop, *SAID)
+    indexed()
+
+    cut(Request(session_id, ids=turn_ids(world.log_of(session_id), "swordfish"), follow=False))
+
+    assert "swordfish" in check(session_id)["words_found"]
 
 
 def test_the_index_reads_a_log_anew_that_was_replaced_by_one_of_the_same_length(world: World, shop):
