@@ -18,6 +18,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from indexer.transcripts.agents import AGENTS
+from indexer.transcripts.model import Agent
+from smart_fork.hooks.receive import receive
+from smart_fork.registry import Registry
 from smart_fork.service.address import proof
 from smart_fork.service.guard import MAX_BODY
 
@@ -29,6 +33,14 @@ MAX_TEXTS = 64
 #: How long an answer about health holds.
 HEALTHY_SECONDS = 5.0
 MAX_NONCE = 128
+#: As addresses name them; what the agents call them.
+_EVENTS = {
+    "session-start": "SessionStart",
+    "user-prompt-submit": "UserPromptSubmit",
+    "notification": "Notification",
+    "stop": "Stop",
+    "session-end": "SessionEnd",
+}
 #: Need no token. What they tell is nobody's secret.
 PUBLIC = ("/hello", "/healthz")
 
@@ -93,22 +105,45 @@ def application(mcp: MCPServer[Any], work: Work, page: Sequence[Route], secret: 
     async def status(_: Request) -> Response:
         return JSONResponse({"version": version("smart-fork"), "indexing": dict(work.status())})
 
+    async def hook(request: Request) -> Response:
+        agent = next((one.name for one in AGENTS if one.name == request.path_params["agent"]), None)
+        body = await _object(request)
+        if agent is None or body is None:
+            return JSONResponse({"error": "an agent's name in the address, an object in the body"}, 400)
+        event = _EVENTS.get(request.path_params["event"])
+        told = body | ({"hook_event_name": event} if event else {})
+        worker = await anyio.to_thread.run_sync(partial(_receive, agent, told))
+        return JSONResponse({"worker_id": worker})
+
     inner = mcp.streamable_http_app(streamable_http_path="/mcp", max_request_body_size=MAX_BODY)
     inner.router.routes += [
         Route("/hello", hello),
         Route("/healthz", healthz),
         Route("/embed", embed, methods=["POST"]),
         Route("/status", status),
+        Route("/api/hooks/{agent}/{event}", hook, methods=["POST"]),
         Route("/index", read_changes, methods=["POST"]),
         *page,
     ]
     return inner
 
 
-async def _texts(request: Request) -> list[str] | None:
+def _receive(agent: Agent, body: Mapping[str, Any]) -> str | None:
+    with Registry() as registry:
+        worker = receive(registry, agent, body)
+    return worker.id if worker else None
+
+
+async def _object(request: Request) -> dict[str, Any] | None:
     try:
-        texts = orjson.loads(await request.body())["texts"]
-    except (ValueError, KeyError, TypeError):
+        given = orjson.loads(await request.body())
+    except ValueError:
         return None
+    return given if isinstance(given, dict) else None
+
+
+async def _texts(request: Request) -> list[str] | None:
+    given = await _object(request)
+    texts = given.get("texts") if given else None
     sound = isinstance(texts, list) and 0 < len(texts) <= MAX_TEXTS and all(isinstance(text, str) for text in texts)
     return texts if sound else None

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from smart_fork.registry import Registry
 from smart_fork.service import app
 from smart_fork.service.address import Address, proof, publish
 from smart_fork.service.client import ServiceGoneError, SharedEmbedder, find_service
@@ -90,6 +91,29 @@ def test_where_no_service_runs_it_is_not_looked_for_each_time(home, world):
     for _ in range(3):
         shared.embed(["x"])
     assert [1] == looked
+
+
+def test_a_hook_that_is_posted_is_noted_of_the_worker_whose_session_it_is(served, home):
+    """R-020, R-022, R-026: of a session that is nobody's it says nothing."""
+    session = "60309e1e-0000-4000-8000-000000000001"
+    with Registry() as registry:
+        worker = registry.add("claude", source_session_id="", session_id=session, place="tmux", cwd=home)
+
+    def post(event: str, agent: str = "claude", **body: str) -> tuple[int, object]:
+        answer = served.answer("POST", f"/api/hooks/{agent}/{event}", json.dumps(body).encode())
+        return answer.status, json.loads(answer.read()).get("worker_id")
+
+    for _ in range(2):
+        assert (200, worker.id) == post("user-prompt-submit", session_id=session, cwd=str(home))
+        with Registry() as registry:
+            assert "working" == registry.get(worker.id).status
+    assert (200, None) == post("session-start", session_id=session.replace("6", "7"), cwd=str(home))
+    assert (200, None) == post("session-start")
+    assert (200, None) == post("session-start", session_id="../../etc/passwd")
+    assert 400 == post("session-start", agent="gemini", session_id=session)[0]
+    assert 400 == served.answer("POST", "/api/hooks/claude/stop", b"[]").status
+    with Registry() as registry:
+        assert [worker.id] == [one.id for one in registry.workers()]
 
 
 def test_the_service_is_told_to_index(announced):
