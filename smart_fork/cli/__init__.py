@@ -17,6 +17,7 @@ from smart_fork.cli import (
     forgetting,
     forking,
     index,
+    overview,
     search,
     service,
     serving,
@@ -66,6 +67,7 @@ app.add_typer(excise.app, name="excise")
 app.add_typer(service.app, name="service")
 app.command("mcp")(system.mcp)
 app.command("serve")(serving.serve)
+app.command("status")(overview.status)
 app.command("open")(serving.open_page)
 app.command("logs")(serving.logs)
 app.command("doctor")(system.doctor)

@@ -1,0 +1,60 @@
+"""``status``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from smart_fork.cli.output import out, plain, print_json
+from smart_fork.cli.search import JsonOption
+
+
+def status(as_json: JsonOption = False) -> None:
+    """One screen: what is indexed and how fresh it is, the service and its next run, the workers, what went wrong."""
+    from smart_fork.overview import overview
+
+    state = overview()
+    if as_json:
+        print_json(state)
+        return
+    for name, text in (*_index(state["index"]), *_service(state["service"]), *_workers(state["workers"])):
+        out.print(plain(f"{name:<10}", "bold"), plain(text))
+
+
+def _index(index: dict[str, Any]) -> list[tuple[str, str]]:
+    if "error" in index:
+        return [("index", f"{index['error']} {index['hint']}")]
+    done = f"{index['embedded']:,} of {index['chunks']:,} passages by meaning"
+    unread = f", {index['unread_logs']:,} logs to be read" if index["unread_logs"] else ""
+    broken = f", {index['broken_lines']:,} broken lines (smart-fork index status)" if index["broken_lines"] else ""
+    return [
+        ("index", f"{index['sessions']:,} sessions of {index['logs']:,} logs, {done}{unread}{broken}"),
+        ("", f"{index['bytes'] / 1e6:.1f} MB, last changed {index['updated_at'] or 'never'}"),
+    ]
+
+
+def _service(service: dict[str, Any]) -> list[tuple[str, str]]:
+    if not service["running"]:
+        return [("service", f"not running: {service['hint']}")]
+    memory = f", {service['memory_bytes'] / 1e6:.0f} MB" if service.get("memory_bytes") else ""
+    rows = [("service", f"{service['url']}, process {service['pid']} since {service['started']}{memory}")]
+    if "error" in service:
+        return [*rows, ("", f"does not answer: {service['error']}")]
+    indexing = service["indexing"]
+    if indexing["state"] == "off":
+        return [*rows, ("indexing", "only when asked: SMART_FORK_INDEXING is not set to true for the service")]
+    doing = f" ({indexing['doing']})" if indexing.get("doing") else ""
+    rows.append(("indexing", f"{indexing['state']}{doing}, next run {indexing.get('next_run') or 'unknown'}"))
+    if indexing.get("last_error"):
+        rows.append(("", f"last error, {indexing.get('last_error_at')}: {indexing['last_error']}"))
+    return rows
+
+
+def _workers(workers: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    if not workers:
+        return [("workers", "none")]
+    rows = []
+    for number, one in enumerate(workers):
+        asks = f": {one['waiting_for'].splitlines()[0]}" if one["waiting_for"] else ""
+        doing = one["status"] or one["state"]
+        rows.append(("" if number else "workers", f"{one['worker_id']}  {one['name']}  {doing}{asks}  {one['cwd']}"))
+    return rows

@@ -1,0 +1,59 @@
+"""One screen: what is indexed and how fresh, the service and its next run, the workers, what went wrong last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from indexer.paths import state_home
+from smart_fork.errors import IndexUnavailable
+from smart_fork.following import list_workers
+from smart_fork.service.client import Service, ServiceGoneError, find_service
+from smart_fork.status import index_status
+
+#: What is shown of the index; where its logs are broken is `index status`'s to say.
+_SHOWN = ("logs", "unread_logs", "sessions", "chunks", "embedded", "complete", "updated_at", "bytes", "model")
+
+
+def overview() -> dict[str, Any]:
+    """The state of all parts as JSON values. Nothing is read or started for it."""
+    return {
+        "home": str(state_home()),
+        "index": _index(),
+        "service": _service(find_service()),
+        "workers": _workers(),
+    }
+
+
+def _index() -> dict[str, Any]:
+    try:
+        state = index_status()
+    except IndexUnavailable as error:
+        return {"error": error.message, "hint": error.hint}
+    return {name: state[name] for name in _SHOWN} | {"broken_lines": state["broken_lines"]}
+
+
+def _service(service: Service | None) -> dict[str, Any]:
+    if service is None:
+        return {"running": False, "hint": "smart-fork serve, or smart-fork service install"}
+    address = service.address
+    known = {"running": True, "url": address.url, "pid": address.pid, "started": address.started}
+    try:
+        return known | service.status() | {"memory_bytes": _memory(address.pid)}
+    except ServiceGoneError as error:
+        return known | {"error": str(error)}
+
+
+def _memory(pid: int) -> int | None:
+    import psutil
+
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return None
+
+
+def _workers() -> list[dict[str, Any]]:
+    if not (state_home() / "workers.db").exists():
+        return []
+    shown = ("worker_id", "name", "agent_type", "state", "status", "waiting_for", "cwd")
+    return [{name: worker.get(name) for name in shown} for worker in list_workers(None) if worker["worker_id"]]

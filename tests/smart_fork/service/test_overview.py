@@ -1,0 +1,54 @@
+"""One screen of everything."""
+
+from __future__ import annotations
+
+import json
+import os
+from importlib.metadata import version
+
+import pytest
+
+from smart_fork.registry import Registry
+from smart_fork.service.address import Address, publish
+from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.smart_fork.test_docs import assert_documented
+
+
+def test_it_says_what_there_is_where_nothing_runs(run, world, shop):  # noqa: F811
+    world.claude(shop, "add retry", "done")
+
+    text = run("status").out
+    state = json.loads(run("status", "--json").out)
+
+    assert "0 sessions" in text
+    assert "1 logs to be read" in text
+    assert "not running: smart-fork serve" in text
+    assert_documented("status", state)
+    assert [] == state["workers"]
+
+
+@pytest.fixture
+def ours(served):
+    """The service, where it is looked for; with a process that is not this one, as it always is."""
+    publish(Address("127.0.0.1", served.port, os.getppid(), version("smart-fork"), "2026-01-01T00:00:00+00:00"))
+    return served
+
+
+def test_it_shows_the_service_and_the_workers(run, ours, world, shop):  # noqa: F811
+    with Registry() as registry:
+        registry.add("claude", source_session_id="", place="process", cwd=shop, name="fixer")
+
+    text = run("status").out
+    state = json.loads(run("status", "--json").out)
+
+    assert f"http://127.0.0.1:{ours.port}" in text
+    assert "fixer" in text
+    assert state["service"]["memory_bytes"] > 0
+    assert {"state": "idle"} == state["service"]["indexing"]
+    assert ["fixer"] == [worker["name"] for worker in state["workers"]]
+
+
+def test_an_index_that_cannot_be_used_is_said_to_be_so(run, world, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("SMART_FORK_HOME", "/dev/null/x")
+    done = run("status")
+    assert "cannot" in done.out + done.err
