@@ -57,6 +57,7 @@ class Page:
             Route("/", self._search),
             Route("/results", self._results),
             Route("/session/{agent}/{session_id}", self._session),
+            Route("/family/{agent}/{session_id}", self._family),
             Route("/fork", self._fork, methods=["POST"]),
             Route("/code", self._code, methods=["POST"]),
             Route("/open", self._open),
@@ -71,6 +72,9 @@ class Page:
 
     async def _session(self, request: Request) -> Response:
         return await _shown("session.html", partial(_conversation, request.path_params, request.query_params))
+
+    async def _family(self, request: Request) -> Response:
+        return await _shown("family.html", partial(_related, request.path_params["session_id"]))
 
     async def _fork(self, request: Request) -> Response:
         form = dict(parse_qsl((await request.body()).decode("utf-8", "replace")))
@@ -141,6 +145,14 @@ def _conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> dict[st
         "command": fork_command(session.agent, session.session_id, session.cwd),
         "markdown": "",
     }
+
+
+def _related(session_id: str) -> dict[str, Any]:
+    from smart_fork.lineage import lineage
+    from smart_fork.page.timeline import timeline
+
+    family = lineage(session_id)
+    return family | {"line": timeline(family["sessions"])}
 
 
 def _forked(form: Mapping[str, str]) -> dict[str, Any]:

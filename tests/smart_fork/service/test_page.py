@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from smart_fork.page.entry import MAX_CODES, Codes
+from smart_fork.page.timeline import MIN_LENGTH, timeline
 from smart_fork.service.guard import COOKIE
 
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
@@ -60,6 +61,52 @@ def test_a_session_can_be_read_and_forked_from_its_page(served, world, shop):
     assert DONE in text
     assert f"--resume {knows} --fork-session" in text
     assert 'action="/fork"' in text
+
+
+def test_a_family_is_a_tree_on_a_time_line(served, world, shop):
+    parent = world.claude(shop, RETRY, DONE)
+    fork = world.fork_claude(parent, shop, HOSTILE, DONE)
+
+    status, text = served.get(f"/family/claude/{fork}")
+
+    tags = Tags(text).found
+    assert 200 == status
+    assert parent in text
+    assert 2 == len([tag for tag, _ in tags if tag == "line"])
+    assert 1 == len([tag for tag, attrs in tags if tag == "path" and attrs["class"] == "leaves"])
+    assert not [name for _, attrs in tags for name in attrs if name.startswith("on") or name == "style"]
+    assert 1 == sum("Back to its parent" in served.get(f"/family/claude/{one}")[1] for one in (parent, fork))
+    assert f"/family/claude/{fork}" in served.get(f"/session/claude/{fork}")[1]
+
+
+def test_lines_begin_where_their_parents_are_left():
+    family = [
+        {
+            "session_id": "a",
+            "parent": None,
+            "begun": "2026-01-01T00:00:00Z",
+            "started": "",
+            "last_activity": "2026-01-03T00:00:00Z",
+        },
+        {
+            "session_id": "b",
+            "parent": "a",
+            "begun": "2026-01-02T00:00:00Z",
+            "started": "",
+            "last_activity": "2026-01-02T00:00:01Z",
+        },
+        {"session_id": "c", "parent": "gone", "begun": "", "started": "odd", "last_activity": ""},
+    ]
+
+    drawn = timeline(family)
+
+    a, b, c = drawn.lines
+    assert a.start < b.start < a.end
+    assert MIN_LENGTH <= b.end - b.start < MIN_LENGTH + 1
+    assert (a.y, None, None) == (b.above, a.above, c.above)
+    assert (a.start, a.end) == (c.start, c.end)
+    assert ("2026-01-01", "2026-01-03") == (drawn.first, drawn.last)
+    assert [] == timeline([]).lines
 
 
 @pytest.mark.parametrize(
