@@ -34,7 +34,7 @@ class Timeline:
 
 
 def timeline(sessions: Sequence[dict[str, Any]]) -> Timeline:
-    """The lines of a family as `lineage` gives it. Where its times are not known, a session is as long as the family."""
+    """The lines of a family as `lineage` gives it. A session whose times are not known is as long as all of them."""
     spans = [(_seconds(one["begun"] or one["started"]), _seconds(one["last_activity"])) for one in sessions]
     known = [moment for span in spans for moment in span if moment is not None]
     low, high = (min(known), max(known)) if known else (0.0, 0.0)
