@@ -5,27 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from importlib import import_module
 from typing import Any
 
 import typer
 
-from smart_fork.cli import (
-    comparing,
-    excise,
-    families,
-    following,
-    forgetting,
-    forking,
-    index,
-    overview,
-    search,
-    service,
-    serving,
-    setting_up,
-    starting,
-    system,
-    worktrees,
-)
 from smart_fork.cli.output import complain, log_to_stderr, print_json
 from smart_fork.errors import SmartForkError
 
@@ -34,44 +18,64 @@ log = logging.getLogger(__name__)
 #: What a wrong option or argument is raised as; newer versions of typer bring their own.
 _WrongUse: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
-app = typer.Typer(
-    name="smart-fork",
-    help="Find the past Claude Code or Codex session that already knows how, in this repository, and run a fork of it.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("find")(search.find)
-app.command("list")(search.list_sessions)
-app.command("show")(search.show)
-app.command("fork", cls=forking.ForkCommand)(forking.fork)
-app.command("new")(starting.new)
-app.command("resume")(starting.resume)
-app.command("continue")(starting.continue_newest)
-app.command("spawn")(starting.spawn)
-app.command("branch")(families.branch)
-app.command("lineage")(families.lineage)
-app.command("active")(following.active)
-app.command("read")(following.read)
-app.command("message")(following.message)
-app.command("wait")(following.wait)
-app.command("close")(following.close)
-app.command("stop")(following.stop)
-app.command("forget")(forgetting.forget)
-app.command("compare")(comparing.compare)
-app.command("worktrees")(worktrees.worktrees)
-app.add_typer(index.app, name="index")
-app.add_typer(setting_up.app, name="setup")
-app.command("hook", hidden=True)(setting_up.hook)
-app.add_typer(excise.app, name="excise")
-app.add_typer(service.app, name="service")
-app.command("mcp")(system.mcp)
-app.command("serve")(serving.serve)
-app.command("status")(overview.status)
-app.command("open")(serving.open_page)
-app.command("logs")(serving.logs)
-app.command("doctor")(system.doctor)
-app.command("demo")(system.demo)
+#: Each command, or group of commands, and where it is defined: a function of a module below here, or its app.
+_COMMANDS = {
+    "find": "search.find",
+    "list": "search.list_sessions",
+    "show": "search.show",
+    "fork": "forking.fork",
+    "new": "starting.new",
+    "resume": "starting.resume",
+    "continue": "starting.continue_newest",
+    "spawn": "starting.spawn",
+    "branch": "families.branch",
+    "lineage": "families.lineage",
+    "active": "following.active",
+    "read": "following.read",
+    "message": "following.message",
+    "wait": "following.wait",
+    "close": "following.close",
+    "stop": "following.stop",
+    "compare": "comparing.compare",
+    "worktrees": "worktrees.worktrees",
+    "excise": "excise.app",
+    "forget": "forgetting.forget",
+    "index": "index.app",
+    "setup": "setting_up.app",
+    "hook": "setting_up.hook",
+    "mcp": "system.mcp",
+    "serve": "serving.serve",
+    "service": "service.app",
+    "status": "overview.status",
+    "open": "serving.open_page",
+    "logs": "serving.logs",
+    "doctor": "system.doctor",
+    "demo": "system.demo",
+}
+_HELP = "Find the past Claude Code or Codex session that already knows how, in this repository, and run a fork of it."
+#: What the agents run, not people.
+_HIDDEN = ("hook",)
+
+
+def application(only: str | None = None) -> typer.Typer:
+    """The command line, of all commands or of that one alone: to define them all takes as long as to find something."""
+    app = typer.Typer(
+        name="smart-fork",
+        help=_HELP,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    for name in _COMMANDS if only is None else (only,):
+        place, _, what = _COMMANDS[name].partition(".")
+        module = import_module(f"{__name__}.{place}")
+        if what == "app":
+            app.add_typer(module.app, name=name)
+        else:
+            kind = getattr(module, "COMMAND_CLASSES", {}).get(name)
+            app.command(name, cls=kind, hidden=name in _HIDDEN)(getattr(module, what))
+    return app
 
 
 def _version(value: bool) -> None:
@@ -82,7 +86,6 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     verbose: bool = typer.Option(False, "--verbose", "-v", help="Log what is done to stderr."),
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),  # noqa: ARG001
@@ -106,11 +109,18 @@ def main() -> None:
     sys.exit(status)
 
 
+def _named(arguments: list[str]) -> str | None:
+    """The command that is meant; `None` where all have to be known: to list them, or for a shell that completes."""
+    completes = any(name.startswith("_") and name.endswith("_COMPLETE") for name in os.environ)
+    name = next((one for one in arguments if not one.startswith("-")), None)
+    return name if name in _COMMANDS and not completes else None
+
+
 def _run() -> int:
     arguments = sys.argv[1:]
     as_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
     try:
-        return int(app(standalone_mode=False) or 0)
+        return int(application(_named(arguments))(standalone_mode=False) or 0)
     except SmartForkError as error:
         complain(error, as_json=as_json)
         return error.exit_code

@@ -35,6 +35,10 @@ class ForkCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
 
+#: Commands that are of a class of their own.
+COMMAND_CLASSES = {"fork": ForkCommand}
+
+
 def fork(  # noqa: PLR0917 - typer's way
     ctx: typer.Context,
     words: Annotated[

@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from smart_fork import answers
-from smart_fork.cli import app
+from smart_fork.cli import application
 from smart_fork.finding import Engine, Request, find
 from smart_fork.orders import KEYS
 from smart_fork.ranking import KNOWN
@@ -151,7 +151,7 @@ def test_what_can_be_said_of_a_worker_is_documented():
 
 
 def commands() -> dict[str, Any]:
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(application())
     shown = {name: command for name, command in group.commands.items() if not command.hidden}
     groups = {name: group for name, group in shown.items() if hasattr(group, "commands")}
     return {
@@ -174,7 +174,7 @@ def test_every_command_and_option_is_documented(name):
 
 def test_the_options_of_the_program_itself_are_documented():
     text = (ROOT / "docs/using.md").read_text()
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(application())
 
     assert [] == [option for one in group.params for option in one.opts if option not in text]
 

@@ -82,3 +82,12 @@ def test_the_real_model_finds_by_meaning(world, shop):
     assert answer["search_mode"] == "hybrid"
     assert answer["results"][0]["session_id"] == knows
     assert done.stderr == b""
+
+
+def test_a_command_is_started_without_the_others():
+    """All of them together take as long to define as a question takes to answer."""
+    code = "import sys; from smart_fork.cli import application; application('find'); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "smart_fork.cli.search" in done.stdout.split()
+    assert not {"smart_fork.cli.excise", "smart_fork.cli.following", "rich"} & set(done.stdout.split())
