@@ -101,7 +101,7 @@ def cut(  # noqa: PLR0917 - typer's way
     if (ids or secrets) and turns is not None and session is None and reference is None and not _is_range(turns):
         turns, session = None, turns  # with --id or --secrets the only word is the session
     if branch and not dry_run:
-        _branch(reference or session, turns or "", ids or (), force=force, as_json=as_json)
+        branch_without(reference or session, turns or "", ids or (), force=force, as_json=as_json)
         return
     wanted = Request(
         reference or session, turns or "", tuple(ids or ()), secrets=secrets, force=force, dry_run=dry_run,
@@ -196,13 +196,17 @@ def suggest(
         out.print(plain("nothing to suggest"))
 
 
-def _branch(reference: str | None, turns: str, ids: Sequence[str], *, force: bool, as_json: bool) -> None:
+def branch_without(
+    reference: str | None, turns: str, ids: Sequence[str] = (), *, force: bool = False, cwd: Path | None = None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Write a copy of a session without these turns, and say where it is."""
     from smart_fork.excise.branching import branch
     from smart_fork.excise.cutting import report
 
     if not reference:
         raise Usage("Of which session?", "A branch is only made of a session that is named.")
-    made = branch(reference, turns, ids, force=force)
+    made = branch(reference, turns, ids, force=force, target_cwd=cwd.resolve() if cwd else None)
     if as_json:
         print_json(report(made.plan, dry_run=False) | {"new_session_id": made.session_id, "new_path": str(made.path)})
         return

@@ -34,6 +34,10 @@ def branch(  # noqa: PLR0917 - typer's way
     ] = None,
     intent: Annotated[str | None, typer.Option("--intent", help="What --at match looks for in the session.")] = None,
     title: Annotated[str | None, typer.Option("--title", help="What it is called; like its parent by default.")] = None,
+    without: Annotated[
+        str | None,
+        typer.Option("--excise", help="Leave out these turns, as `excise list` numbers them: 5-7,9."),
+    ] = None,
     start: Annotated[bool, typer.Option("--start", help="Resume it at once.")] = False,
     place: Annotated[PlaceChoice | None, typer.Option("--in", help="With --start: where it runs.")] = None,
     cwd: Annotated[
@@ -51,6 +55,13 @@ def branch(  # noqa: PLR0917 - typer's way
         raise Usage("A prompt and --in are only for --start", "Give --start to resume the branch at once.")
     if (at == MATCH) != (intent is not None):
         raise Usage("--at match and --intent belong together", 'Say what to look for: --at match --intent "…"')
+    if without is not None:
+        if start or title or at or project:
+            raise Usage("--excise goes with --cwd alone", "`smart-fork resume` starts what it writes.")
+        from smart_fork.cli.excise import branch_without
+
+        branch_without(session, without, cwd=cwd, as_json=as_json)
+        return
     branched = branch_session(
         session,
         at=message_number(at) if at != MATCH else None,

@@ -114,6 +114,20 @@ def test_verify_ends_with_1_where_something_is_broken(run, claude_records):  # n
     assert "t1" in broken.out
 
 
+def test_a_branch_leaves_out_what_is_named(run, claude_records, tmp_path):  # noqa: F811
+    """E-075: the session itself stays as it is."""
+    before = claude_records.read_bytes()
+
+    made = json.loads(run("branch", claude_records.stem, "--excise", "2", "--cwd", str(tmp_path), "--json").out)
+
+    assert before == claude_records.read_bytes()
+    assert [ids(claude_records)[1]] == made["removed"][:1]
+    copied = Path(made["new_path"])
+    assert copied.stem == made["new_session_id"] != claude_records.stem
+    assert len(ids(copied)) == len(ids(claude_records)) - len(made["removed"])
+    assert 2 == run("branch", claude_records.stem, "--excise", "2", "--title", "x").code
+
+
 def test_a_cut_of_what_a_fork_has_from_its_parent_makes_a_branch(run, world: World, shop):  # noqa: F811
     parent, child = str(uuid.uuid4()), str(uuid.uuid4())
     records = codex_records(parent, shop, ["add retry", "swordfish"])
