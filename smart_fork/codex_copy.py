@@ -15,7 +15,7 @@ from smart_fork.errors import NotFound
 #: Forks of forks are followed this far.
 MAX_FORK_DEPTH = 64
 #: What a header says of how its own file is kept and where it is from (B-070).
-_OWN = ("history_mode", "history_base", "forked_from_ordinal_exclusive", "parent_thread_id", "context_window")
+OF_ITS_FILE = ("history_mode", "history_base", "forked_from_ordinal_exclusive", "parent_thread_id", "context_window")
 
 
 class CodexCopy:
@@ -63,7 +63,7 @@ class CodexCopy:
         meta: dict[str, Any] = next(
             (record["payload"] for record in lines if record and record["type"] == "session_meta"), {}
         )
-        header = {name: value for name, value in meta.items() if name not in _OWN}
+        header = {name: value for name, value in meta.items() if name not in OF_ITS_FILE}
         if header.get("cwd") != self._cwd:
             header.pop("git", None)  # the branch and commit of another directory
         header |= {"id": self._new, "forked_from_id": self._source.session_id}

@@ -17,15 +17,13 @@ import orjson
 from indexer.paths import codex_home, private_dir
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Agent
+from smart_fork.codex_copy import OF_ITS_FILE
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.excise.loading import load_with_tool, located
 from smart_fork.excise.plan import Plan, plan, refuse
 from smart_fork.excise.ranges import chosen
 from smart_fork.plan import check_id
 from smart_fork.staging import folder_of, write_new
-
-#: What a header says of a form in which records are numbered and parents' are not copied; ours has neither.
-_OF_NUMBERED = ("history_mode", "history_base", "forked_from_ordinal_exclusive", "parent_thread_id", "context_window")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +102,7 @@ def _codex_lines(planned: Plan, new: str, cwd: Path | None, now: datetime) -> It
             continue
         record.pop("ordinal", None)
         kept.append(record)
-    meta = {name: value for name, value in (header or {}).items() if name not in _OF_NUMBERED}
+    meta = {name: value for name, value in (header or {}).items() if name not in OF_ITS_FILE}
     meta |= {"id": new, "forked_from_id": planned.session.session_id, "timestamp": moment}
     if "session_id" in meta:
         meta["session_id"] = new

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -65,7 +64,7 @@ class Page:
         ]
 
     async def _search(self, request: Request) -> Response:
-        return await _shown("search.html", partial(self._found, request.query_params))
+        return await _shown("search.html", lambda: {"projects": _projects(), **self._found(request.query_params)})
 
     async def _results(self, request: Request) -> Response:
         return await _shown("results.html", partial(self._found, request.query_params))
@@ -97,8 +96,8 @@ class Page:
         from smart_fork.listing import list_recent
 
         intent, project, agent = (asked.get(name, "").strip() for name in ("q", "project", "agent"))
-        values: dict[str, Any] = {"q": intent, "project": project, "agent": agent, "projects": _projects()}
-        values |= {"answer": None, "recent": [], "project_name": Path(project).name}
+        values: dict[str, Any] = {"q": intent, "project": project, "agent": agent}
+        values |= {"answer": None, "recent": []}
         if intent:
             question = Question(
                 intent,

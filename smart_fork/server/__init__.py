@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcp.server.mcpserver import MCPServer
 
+from indexer.paths import state_home
 from smart_fork.server import excising, following
 from smart_fork.server.calls import strict
 from smart_fork.server.comparing import compare_workers
@@ -58,6 +59,8 @@ def run_stdio(embedder: Embedder | None = None) -> None:
 
 
 def _recover() -> None:
+    if not (state_home() / "workers.db").is_file():  # nothing is imported for nothing while the first call is awaited
+        return
     from smart_fork.recovery import recover
 
     recover()

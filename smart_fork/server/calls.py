@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -36,6 +37,9 @@ Verbatim = Annotated[
 ]
 Progress = Callable[[str, int, int], None]
 T = TypeVar("T")
+
+#: A request, and the roots that its client has named for it.
+_named: ContextVar[tuple[object, list[str]]] = ContextVar("named", default=(None, []))
 
 
 def strict(function: Callable[..., Any], title: str, *, reads: bool = True) -> Tool:
@@ -83,7 +87,15 @@ def _meta(ctx: Context[Any, Any]) -> Mapping[str, Any]:
 
 
 async def _roots(ctx: Context[Any, Any]) -> list[str]:
-    """What the client says that it works in, as URIs."""
+    """What the client says that it works in, as URIs; asked once for each request."""
+    request, roots = _named.get()
+    if request is not ctx.request_context:
+        roots = await _ask_for_roots(ctx)
+        _named.set((ctx.request_context, roots))
+    return roots
+
+
+async def _ask_for_roots(ctx: Context[Any, Any]) -> list[str]:
     session = ctx.request_context.session
     params = session.client_params
     roots: list[str] = []
