@@ -221,13 +221,20 @@ def test_a_session_is_not_branched_while_it_answers(equipped: Machine, agent: Pr
     if agent == "codex":
         pytest.skip("a session of Codex cannot be given its id beforehand")
     own, question = "7a1c0000-0000-4000-8000-00000000b026", unlike_any_other("Branch yourself")
-    equipped.model.when(question, Call(SERVER, "branch_session", {"session_id": own}, Say("Not now.")))
+    # What Claude Code is asked it writes down a moment later: by the second call it is there.
+    until_written = f"until grep -qsF '{question}' ~/.claude/projects/*/{own}.jsonl; do sleep 0.1; done"
+    branching = Call(SERVER, "branch_session", {"session_id": own}, Say("Not now."))
+    equipped.model.when(question, Call("", "Bash", {"command": until_written, "description": "Wait"}, branching))
     before = len(equipped.logs(agent))
 
-    equipped.claude("-p", "--session-id", own, "--allowedTools", f"mcp__{SERVER}", "--", question, cwd=project)
+    equipped.claude("-p", "--session-id", own, "--allowedTools", f"mcp__{SERVER}", "Bash", "--", question, cwd=project)
 
-    answered = equipped.model.wait_for(lambda request: request.last_prompt == question and bool(request.our_results))
-    assert "Cannot branch while a response or tool call is in progress" in answered.our_results[0].text
+    answered = equipped.model.wait_for(
+        lambda request: (
+            request.last_prompt == question and [r.tool for r in request.our_results][1:] == ["branch_session"]
+        )
+    )
+    assert "Cannot branch while a response or tool call is in progress" in answered.our_results[1].text
     assert before + 1 == len(equipped.logs(agent))
 
 
