@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 from indexer.transcripts.agents import adapter
 from indexer.transcripts.base import LogFile
-from indexer.transcripts.claude import slug
+from indexer.transcripts.chain import Chain
+from indexer.transcripts.claude import parent_of, slug
 from indexer.transcripts.lines import LineReader
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import Agent, Turn
 from indexer.transcripts.state import utc
 
 #: What Claude Code writes at the top of a new file.
@@ -38,9 +39,9 @@ class Copied(NamedTuple):
 class Kin:
     """A log. `recorded` is the session that it says it is a fork of, `begun` when it was made, as far as that shows.
 
-    `first` is its first message; `messages` are all of them in file order, read for Claude Code's alone. `base` is the
-    number of the parent's first record that a fork of Codex's has no more. `native` says that Claude Code itself began
-    the file: what is recorded in it was copied from its parent, together with the rest.
+    `first` is its first message; `messages` are all of them, none before its parent, read for Claude Code's alone.
+    `base` is the number of the parent's first record that a fork of Codex's has no more. `native` says that Claude Code
+    itself began the file: what is recorded in it was copied from its parent, together with the rest.
     """
 
     agent: Agent
@@ -203,47 +204,74 @@ def _meta(record: dict[str, Any]) -> dict[str, Any] | None:
 
 def _claude_kin(file: LogFile) -> Kin | None:
     kin = Kin("claude", file.path.stem, file.path, file.mtime_ns)
+    messages = _Messages()
     try:
         for line in islice(LineReader(file.path), _HEAD_RECORDS):
-            kin.begun = max(kin.begun, _time(line.record))
-            kin.native = kin.native or line.record.get("type") in _BEGINNING
-            if first := _message(line.record):
-                kin.first, kin.recorded = first, first.session_id
-                return kin
+            if not messages:
+                kin.begun = max(kin.begun, _time(line.record))
+                kin.native = kin.native or line.record.get("type") in _BEGINNING
+            messages.add(line.record)
+            if messages.begin:
+                break
     except OSError:
-        pass
-    return None
+        return None
+    kin.first = next(iter(messages), None)
+    kin.recorded = kin.first.session_id if kin.first else ""
+    return kin if kin.first else None
 
 
 def _read_messages(kin: Kin) -> None:
     """All its messages; and when a copy that says so was made: its first records are as old as its parent's."""
     made = ""
-    known: set[str] = set()
+    messages = _Messages()
     try:
         for line in LineReader(kin.path):
-            message = _message(line.record)
+            message = messages.add(line.record)
             own = line.record.get("type") == "custom-title" if message is None else not message.session_id
             if own and not made:
                 made = utc(line.record.get("timestamp"))
-            if message and message.id not in known:
-                known.add(message.id)
-                kin.messages.append(message)
     except OSError:
         return
+    kin.messages += messages
     if kin.recorded:
         kin.begun = made or utc(kin.mtime_ns / 1e9)
 
 
-def _message(record: dict[str, Any]) -> Copied | None:
-    identity = record.get("uuid")
-    if record.get("type") not in ("user", "assistant") or record.get("isSidechain") is True:
-        return None
-    if not isinstance(identity, str) or not identity:
-        return None
-    copied = record.get("forkedFrom")
-    if not isinstance(copied, dict):
+class _Messages:
+    """The messages of one of Claude Code's logs in the order of the indexer, which is not always that of the file."""
+
+    def __init__(self) -> None:
+        self._chain = Chain()
+        self._copied: dict[str, Copied] = {}
+
+    def add(self, record: dict[str, Any]) -> Copied | None:
+        """The next record of the file, as a message if it is one."""
+        identity = record.get("uuid")
+        if not isinstance(identity, str) or not identity or record.get("isSidechain") is True:
+            return None
+        if record.get("type") not in ("user", "assistant"):
+            self._chain.link(identity, parent_of(record))
+            return None
+        message = self._copied.setdefault(identity, _copied(identity, record.get("forkedFrom")))
+        self._chain.add(Turn(identity, parent_of(record), "user", ""))
+        return message
+
+    @property
+    def begin(self) -> bool:
+        """Whether the first of them all is known by now."""
+        return self._chain.beginning() is not None
+
+    def __len__(self) -> int:
+        return len(self._copied)
+
+    def __iter__(self) -> Iterator[Copied]:
+        return (self._copied[turn.id] for turn in self._chain.in_order())
+
+
+def _copied(identity: str, origin: object) -> Copied:
+    if not isinstance(origin, dict):
         return Copied(identity)
-    session_id, message_id = copied.get("sessionId"), copied.get("messageUuid")
+    session_id, message_id = origin.get("sessionId"), origin.get("messageUuid")
     return Copied(
         identity,
         session_id if isinstance(session_id, str) else "",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from indexer.transcripts.model import Turn
 
@@ -46,7 +46,25 @@ class Chain:
             return ()
         alive = self._walk()
         self._add_parallel(alive)
-        return tuple(self._parents_first(alive))
+        return tuple(self.in_order(alive))
+
+    def in_order(self, alive: Collection[str] | None = None) -> Iterator[Turn]:
+        """All turns, or those of `alive`, in file order, but none before its parent."""
+        chosen = self._turns if alive is None else alive
+        done: set[str] = set()
+        for identity in self._turns:
+            waiting: dict[str, Turn] = {}
+            current: str | None = identity
+            while current in chosen and current not in done and current not in waiting and current in self._turns:
+                waiting[current] = self._turns[current]
+                current = self._parent(waiting[current])
+            done.update(waiting)
+            yield from reversed(waiting.values())
+
+    def beginning(self) -> Turn | None:
+        """The first of all turns; `None` as long as the record before it is not known."""
+        first = next(self.in_order(), None)
+        return first if first and self._parent(first) is None else None
 
     def _parent(self, turn: Turn) -> str | None:
         """The record before `turn`, past one link."""
@@ -61,17 +79,6 @@ class Chain:
             seen.add(leaf)
             leaf = answers[leaf]
         return leaf
-
-    def _parents_first(self, alive: set[str]) -> Iterator[Turn]:
-        done: set[str] = set()
-        for identity in self._turns:
-            waiting: dict[str, Turn] = {}
-            current: str | None = identity
-            while current in alive and current not in done and current not in waiting and current in self._turns:
-                waiting[current] = self._turns[current]
-                current = self._parent(waiting[current])
-            done.update(waiting)
-            yield from reversed(waiting.values())
 
     def _walk(self) -> set[str]:
         """Ids from the last turn back to the start. Cycles end; a gap is bridged to what stands before it."""

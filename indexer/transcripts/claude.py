@@ -142,7 +142,7 @@ class _Fold:
         identity = intern(identity)
         turn = self._turn(kind, record, identity, line)
         if turn is None:
-            self.chain.link(identity, _parent(record))
+            self.chain.link(identity, parent_of(record))
         else:
             self.chain.add(turn)
 
@@ -215,7 +215,7 @@ class _Fold:
         loaded: int = 0,
     ) -> Turn:  # fmt: skip
         return Turn(
-            id=identity, parent_id=_parent(record), role=role,
+            id=identity, parent_id=parent_of(record), role=role,
             timestamp=self._moment, text=text, token_est=estimate_tokens(text, len(calls)),
             tool_calls=calls, tool_results=results, prompt=prompt, group=intern(group),
             raw=line.raw if self.keep_raw else b"", loaded=loaded,
@@ -306,8 +306,8 @@ class _Fold:
         return "person"
 
 
-def _parent(record: dict[str, Any]) -> str | None:
-    """After a compaction only the logical parent leads on to what was before."""
+def parent_of(record: dict[str, Any]) -> str | None:
+    """The record before this one: after a compaction only the logical parent leads on to what was before."""
     parent = record.get("parentUuid") or record.get("logicalParentUuid")
     return intern(parent) if isinstance(parent, str) else None
 

@@ -90,6 +90,22 @@ def test_forks_that_record_nothing_are_known_by_what_they_share(world, shop, nat
     assert lineage(first)["return_command"] is None
 
 
+def test_a_prompt_that_was_written_after_its_answer_does_not_part_a_family(world, shop, native):
+    """Claude Code does that now and then; the fork that it makes has them in order."""
+    first = world.claude(shop, "add retry", "Retries", "and docs", "Documented")
+    fork = native(first, "in blue", "Blue")
+    again = native(fork, "in red", "Red")
+    for session_id in (first, again):
+        lines = world.log_of(session_id).read_text().splitlines(keepends=True)
+        start = next(i for i, line in enumerate(lines) if "uuid" in json.loads(line))
+        lines[start], lines[start + 1] = lines[start + 1], lines[start]
+        world.log_of(session_id).write_text("".join(lines))
+
+    assert [[(0, first), (1, fork), (2, again)]] * 3 == [tree(one) for one in (first, fork, again)]
+    told = members(first)
+    assert ["Documented", "Blue"] == [told[one]["left_parent_at"]["text"] for one in (fork, again)]
+
+
 def test_what_is_no_relative_is_not_in_the_family(world, shop, native):
     first = world.claude(shop, "add retry", "Retries")
     world.claude(shop, "add retry", "Retries")

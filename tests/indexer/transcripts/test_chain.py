@@ -46,6 +46,17 @@ def test_a_link_that_leads_nowhere_goes_on_with_what_stands_before():
     assert "abc" == ids(found)
 
 
+def test_the_beginning_is_known_once_what_stands_before_it_has_been_read():
+    found = chain(turn("b", "x"), turn("c", "b"))
+    assert found.beginning() is None
+    found.link("x", "a")
+    assert found.beginning() is None
+    found.add(turn("a", None))
+
+    assert "a" == found.beginning().id
+    assert "abc" == "".join(turn.id for turn in found.in_order())
+
+
 def test_a_missing_parent_is_bridged():
     assert "abc" == ids(chain(turn("a", None), turn("b", "a"), turn("c", "not in this file")))
 
