@@ -17,7 +17,7 @@ import orjson
 from indexer.paths import codex_home, private_dir
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Agent
-from smart_fork.codex_copy import OF_ITS_FILE
+from smart_fork.codex_copy import CodexForm, enveloped
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.excise.loading import load_with_tool, located
 from smart_fork.excise.plan import Plan, plan, refuse
@@ -64,7 +64,7 @@ def branch(
     else:
         name = f"rollout-{moment:%Y-%m-%dT%H-%M-%S}-{new}.jsonl"
         target = codex_home() / "sessions" / f"{moment:%Y/%m/%d}" / name
-        lines = _codex_lines(planned, new, target_cwd, moment)
+        lines = _codex_lines(planned, CodexForm(session.session_id, new, moment, target_cwd))
     private_dir(target.parent)
     try:
         write_new(target, (orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for record in lines))
@@ -86,30 +86,11 @@ def _claude_lines(planned: Plan, new: str, cwd: Path | None) -> Iterator[dict[st
         yield record
 
 
-def _codex_lines(planned: Plan, new: str, cwd: Path | None, now: datetime) -> Iterator[dict[str, Any]]:
-    moment = now.astimezone().isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    header: dict[str, Any] | None = None
-    kept = []
-    for record in _records(planned):
-        payload = record.get("payload")
-        if not isinstance(payload, dict):  # the oldest have no envelope
-            payload, kind = record, "response_item" if isinstance(record.get("type"), str) else "session_meta"
-            record = {"timestamp": record.get("timestamp") or moment, "type": kind, "payload": payload}  # noqa: PLW2901
-            if "record_type" in payload:
-                continue
-        if record.get("type") == "session_meta":
-            header = payload  # its own comes after its parents'
-            continue
-        record.pop("ordinal", None)
-        kept.append(record)
-    meta = {name: value for name, value in (header or {}).items() if name not in OF_ITS_FILE}
-    meta |= {"id": new, "forked_from_id": planned.session.session_id, "timestamp": moment}
-    if "session_id" in meta:
-        meta["session_id"] = new
-    if cwd is not None:
-        meta["cwd"] = str(cwd)
-    yield {"timestamp": moment, "type": "session_meta", "payload": meta}
-    yield from kept
+def _codex_lines(planned: Plan, form: CodexForm) -> Iterator[dict[str, Any]]:
+    yield form.header(planned.session.source_path)
+    for record in filter(None, map(enveloped, _records(planned))):
+        if kept := form.carried_over(record):
+            yield kept
 
 
 def _records(planned: Plan) -> Iterator[dict[str, Any]]:

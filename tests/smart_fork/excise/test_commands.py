@@ -128,6 +128,53 @@ def test_a_branch_leaves_out_what_is_named(run, claude_records, tmp_path):  # no
     assert 2 == run("branch", claude_records.stem, "--excise", "2", "--title", "x").code
 
 
+def test_a_branch_of_codex_elsewhere_says_what_is_true_there_and_shows_what_was_said(run, world, shop, tmp_path):  # noqa: F811
+    """B-070, B-071, B-091, E-075: of the newest form, which tells what is on the screen in other events than the copy's."""
+    session = str(uuid.uuid4())
+    records = codex_records(
+        session, shop, ["add retry", "swordfish"], git={"branch": "main"}, runtime_workspace_roots=[str(shop)]
+    )
+    item = {"type": "UserMessage", "content": [{"type": "text", "text": "add retry"}]}
+    shown = {
+        "type": "event_msg",
+        "ordinal": 99,
+        "payload": {"type": "item_completed", "thread_id": session, "item": item},
+    }
+    write_log(codex_path(world.home, session), [*records[:4], shown, *records[4:]])
+    last = len(records) + 1
+
+    made = json.loads(run("branch", session, "--excise", f"{last - 7}-{last}", "--cwd", str(tmp_path), "--json").out)
+
+    header, *copy = [json.loads(line) for line in Path(made["new_path"]).read_bytes().splitlines()]
+    assert "swordfish" not in Path(made["new_path"]).read_text()
+    told = header["payload"]
+    assert (str(tmp_path), [str(tmp_path)], session) == (
+        told["cwd"], told["runtime_workspace_roots"], told["forked_from_id"],
+    )  # fmt: skip
+    assert not {"git", "history_mode"} & set(told)
+    assert {str(tmp_path)} == {one["payload"]["cwd"] for one in copy if one["type"] == "turn_context"}
+    assert {"type": "user_message", "message": "add retry"} in [one["payload"] for one in copy]
+    assert not any("ordinal" in one for one in copy)
+
+
+def test_a_branch_of_an_old_fork_of_codex_has_its_own_header(run, world, shop):  # noqa: F811
+    """B-091: the parent's, which was copied into it, comes second."""
+    parent, child = str(uuid.uuid4()), str(uuid.uuid4())
+    records = codex_records(parent, shop, ["add retry", "and the docs"], cli_version="0.1")
+    own = codex_records(child, shop, [], cli_version="0.2", history_mode="legacy")
+    write_log(
+        codex_path(world.home, child),
+        [{name: value for name, value in one.items() if name != "ordinal"} for one in (*own, *records)],
+    )
+
+    made = json.loads(run("branch", child, "--excise", "11-18", "--json").out)
+
+    headers = [json.loads(line) for line in Path(made["new_path"]).read_bytes().splitlines()]
+    assert [(made["new_session_id"], "0.2")] == [
+        (one["payload"]["id"], one["payload"]["cli_version"]) for one in headers if one["type"] == "session_meta"
+    ]
+
+
 def test_a_cut_of_what_a_fork_has_from_its_parent_makes_a_branch(run, world: World, shop):  # noqa: F811
     parent, child = str(uuid.uuid4()), str(uuid.uuid4())
     records = codex_records(parent, shop, ["add retry", "swordfish"])
