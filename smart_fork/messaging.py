@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,10 +19,10 @@ from filelock import FileLock, Timeout
 from indexer.paths import private_dir, state_home
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage
 from smart_fork.following import described
-from smart_fork.plan import DEPTH, WORKER_ID, ForkPlan, check_id, environment, plain_prompt
+from smart_fork.plan import ForkPlan, ForkRequest, environment, plain_prompt, plan_fork
 from smart_fork.programs import find_program
 from smart_fork.questions import question_on
-from smart_fork.registry import Registry, Worker
+from smart_fork.registry import UNASKED, Registry, Worker
 from smart_fork.watching import Around, Seen, Watcher
 from smart_fork.workers import place_of
 from smart_fork.workers.base import Place, runs, whereabouts
@@ -34,8 +34,6 @@ SCREEN_SECONDS, LOG_SECONDS = 5.0, 15.0
 LOOK_SECONDS = 0.05
 #: How long to wait for somebody else who is talking to the same worker.
 TURN_SECONDS = 60.0
-#: What may be done without asking is as it was when the worker was started.
-_PERMISSIONS = ("--dangerously-skip-permissions", "--dangerously-bypass-approvals-and-sandbox")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]+")
 
 
@@ -73,27 +71,31 @@ def typed_text(text: str) -> str:
     return f"{said} " if said.endswith("\\") or last.startswith("@") else said
 
 
-def resume_command(worker: Worker, program: str, text: str) -> tuple[str, ...]:
-    """The agent's own command that goes on in the worker's session without a terminal.
+def going_on(worker: Worker, program: str, text: str) -> ForkPlan:
+    """How the worker's session goes on without a terminal, as the same worker and with what it was allowed.
 
     Raises:
-        Usage: its session is not known.
+        ForkRefused: its session is not known.
     """
-    session_id = check_id(worker.session_id or "", "worker's")
-    options = _options(worker.command)
-    if worker.agent == "claude":
-        argv = (program, "--resume", session_id, *options, "-p", "--output-format", "json")
-    else:
-        argv = (program, "exec", *options, "-C", worker.cwd, "resume", session_id)
-    return (*argv, "--", text)
-
-
-def _options(command: Sequence[str]) -> tuple[str, ...]:
-    options = command[: command.index("--")] if "--" in command else command
-    kept = [word for word in options if word in _PERMISSIONS]
-    if "--permission-mode" in options[:-1]:
-        kept += ["--permission-mode", options[options.index("--permission-mode") + 1]]
-    return tuple(kept)
+    if not worker.session_id:
+        raise ForkRefused(f"The session of {worker.id} is not known", "Start a new worker: smart-fork new")
+    return plan_fork(
+        ForkRequest(
+            agent=worker.agent,
+            session_id=worker.session_id,
+            source_path=None,
+            source_cwd=worker.cwd,
+            target_cwd=Path(worker.cwd),
+            program=program,
+            prompt=typed_text(text),
+            headless=True,
+            name=worker.name,
+            depth=worker.depth - 1,  # it is as deep as it was
+            worker_id=worker.id,
+            form="resume",
+            skip_permissions=worker.permission_mode == UNASKED,
+        )
+    )
 
 
 @contextlib.contextmanager
@@ -179,28 +181,14 @@ class _Talk:
             raise ForkRefused(
                 f"{worker.id} has ended", f"Start it again: smart-fork resume {worker.session_id or 'ID'}"
             )
-        argv = resume_command(worker, find_program(worker.agent, around.env), typed_text(text))
-        session_id = worker.session_id or ""
-        plan = ForkPlan(
-            agent=worker.agent,
-            argv=argv,
-            cwd=Path(worker.cwd),
-            env={DEPTH: str(worker.depth), WORKER_ID: worker.id},
-            source_session_id=session_id,
-            new_session_id=session_id,
-            staging="nothing",
-            at=None,
-            name=worker.name,
-            prompt=text,
-            headless=True,
-        )
+        plan = going_on(worker, find_program(worker.agent, around.env), text)
         # A hook may have told of its end before it was there: two must not write the same log.
         self._wait(lambda: not runs(self.started, around.processes), SCREEN_SECONDS)
         before = self._written()
         started = place.start(plan, worker, around.processes, environment(plan, around.env))
         self.registry.set_started(
             worker.id,
-            command=argv,
+            command=plan.argv,
             terminal_id=started.terminal_id,
             pid=started.pid,
             log=started.log,

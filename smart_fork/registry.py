@@ -28,6 +28,8 @@ State = Literal["starting", "running", "ended", "failed"]
 Status = Literal["", "working", "idle", "waiting"]
 #: States that nothing comes after.
 OVER: tuple[State, ...] = ("ended", "failed")
+#: The permissions of a worker that asks nobody; Claude Code's word for it.
+UNASKED = "bypassPermissions"
 #: How a worker came about.
 Kind = Literal["fork", "new", "resume", "continue"]
 

@@ -20,15 +20,12 @@ from smart_fork.copying import Branch
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.plan import DEPTH, ForkPlan, ForkRequest, Form, environment, passable, plain_name, plan_fork
 from smart_fork.programs import find_program, require_fork
-from smart_fork.registry import Kind, Registry, Worker
+from smart_fork.registry import UNASKED, Kind, Registry, Worker
 from smart_fork.report import Launched, StartedWorker, as_worker, unconfirmed
 from smart_fork.staging import folder_of
 from smart_fork.workers import choose_place
 from smart_fork.workers.base import Place, Started
 from smart_fork.worktree import Worktree, plan_worktree
-
-#: What the registry notes of a worker that asks nobody; Claude Code's word for it.
-UNASKED = "bypassPermissions"
 
 
 @dataclass(frozen=True, slots=True)

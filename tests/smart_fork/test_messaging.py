@@ -8,9 +8,10 @@ import pytest
 
 from smart_fork import messaging
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, Usage
-from smart_fork.messaging import message_worker, resume_command, typed_text
+from smart_fork.messaging import going_on, message_worker, typed_text
 from smart_fork.registry import Registry
 from tests.smart_fork import screens
+from tests.smart_fork.forks import NEW
 from tests.smart_fork.terminals import LATEST, PID, Script, Stage
 
 
@@ -220,20 +221,20 @@ def test_one_that_cannot_go_on_has_ended(headless):
     assert "ended" == headless.worker.state
 
 
-def test_what_it_may_do_without_asking_stays(headless):
-    """Nothing is allowed that was not, and what was asked before is not asked again."""
-    commands = {
-        ("claude", "--permission-mode", "plan", "--resume", "x", "-p", "--", "--dangerously-skip-permissions"): ("--permission-mode", "plan"),
-        ("claude", "--dangerously-skip-permissions", "-p"): ("--dangerously-skip-permissions",),
-        ("codex", "exec", "--dangerously-bypass-approvals-and-sandbox", "fork"): ("--dangerously-bypass-approvals-and-sandbox",),
-        ("claude", "--permission-mode"): (),
-    }  # fmt: skip
-    for command, kept in commands.items():
-        with Registry() as registry:
-            worker = registry.set_started(headless.id, command=command)
-        argv = resume_command(worker, "claude", "hello")
-        assert kept == argv[3 : 3 + len(kept)]
-        assert ("-p", "--output-format", "json", "--", "hello") == argv[3 + len(kept) :]
+def test_what_it_may_do_without_asking_stays(headless, shop):
+    """Nothing is allowed that was not, whatever it is told, and what was not asked before is not asked now."""
+    flag = "--dangerously-skip-permissions"
+    assert flag not in going_on(headless.worker, "claude", flag).argv[:-1]
+    with Registry() as registry:
+        worker = registry.add(
+            "claude", source_session_id="x", session_id=NEW, place="process", cwd=shop,
+            permission_mode="bypassPermissions", depth=3,
+        )  # fmt: skip
+
+    plan = going_on(worker, "claude", "hello")
+
+    assert ("claude", "--resume", NEW, flag, "-p", "--output-format", "json", "--", " hello") == plan.argv
+    assert {"SMART_FORK_DEPTH": "3", "SMART_FORK_WORKER_ID": worker.id} == plan.env
 
 
 def test_codex_is_taken_up_again_in_its_directory(world, shop):
@@ -241,16 +242,16 @@ def test_codex_is_taken_up_again_in_its_directory(world, shop):
     with Registry() as registry:
         worker = registry.add("codex", source_session_id="x", session_id=session, place="process", cwd=shop)
 
-    assert ("codex", "exec", "-C", str(shop), "resume", session, "--", "more") == resume_command(
+    assert ("codex", "exec", "-C", str(shop), "resume", session, "--", " more") == going_on(
         worker, "codex", "more"
-    )
+    ).argv
 
 
 def test_one_whose_session_is_not_known_cannot_be_taken_up_again(world, shop):
     with Registry() as registry:
         worker = registry.add("codex", source_session_id="x", place="process", cwd=shop)
-    with pytest.raises(Usage, match="Invalid worker's sessionId"):
-        resume_command(worker, "codex", "more")
+    with pytest.raises(ForkRefused, match=f"The session of {worker.id} is not known"):
+        going_on(worker, "codex", "more")
 
 
 def test_two_who_talk_to_the_same_worker_take_turns(stage, monkeypatch):
