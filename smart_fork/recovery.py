@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 
 import apsw
 import psutil
@@ -23,7 +22,7 @@ from smart_fork.errors import SmartForkError
 from smart_fork.plan import WORKER_ID
 from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.registry import Registry, Worker
-from smart_fork.workers.tmux import SOCKET
+from smart_fork.workers.tmux import Panes
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +30,6 @@ log = logging.getLogger(__name__)
 START_SECONDS = 60.0
 #: A start that is not written down after so long was cut off.
 STARTING_SECONDS = 120.0
-_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ def reconcile(
     What cannot be checked is left as it is.
     """
     moment_now = time.time() if now is None else now
-    panes = _Panes(processes, env)
+    panes = Panes(processes, env)
     for worker in registry.workers(states=["starting"]):
         if worker.pid is None and (pid := _marked(worker)):
             registry.set_found(worker.id, pid=pid, terminal_id=panes.pane_of(pid))
@@ -76,7 +74,7 @@ def recover() -> None:
         log.warning("the registry of workers could not be brought up to date: %s", error)
 
 
-def _is_gone(worker: Worker, processes: Processes, panes: _Panes, now: float) -> bool:
+def _is_gone(worker: Worker, processes: Processes, panes: Panes, now: float) -> bool:
     began = moment(worker.started_at)
     if worker.pid is None:
         return worker.state == "starting" and began is not None and now - began > STARTING_SECONDS
@@ -90,32 +88,6 @@ def _is_gone(worker: Worker, processes: Processes, panes: _Panes, now: float) ->
         return since > began + START_SECONDS
     # The pane's number alone says nothing: a new tmux server counts from the beginning.
     return worker.place == "tmux" and panes.pid_in(worker.terminal_id) not in (None, worker.pid)
-
-
-class _Panes:
-    """The panes of the tmux server, looked up once, when they are first asked for."""
-
-    def __init__(self, processes: Processes, env: Mapping[str, str]) -> None:
-        self._processes, self._env = processes, env
-
-    def pid_in(self, pane: str | None) -> int | None:
-        """The process in that pane; `None` where there is no such pane, or nobody tells."""
-        return self._pids.get(pane or "")
-
-    def pane_of(self, pid: int) -> str | None:
-        """The pane in which that process is."""
-        return next((pane for pane, other in self._pids.items() if other == pid), None)
-
-    @cached_property
-    def _pids(self) -> dict[str, int]:
-        socket = self._env.get(SOCKET)
-        command = ["tmux", *(["-L", socket] if socket else []), "list-panes", "-a", "-F", "#{pane_id} #{pane_pid}"]
-        try:
-            done = self._processes.run(command, env=self._env, timeout=_SECONDS)
-        except SmartForkError:
-            return {}
-        pairs = (line.partition(" ") for line in done.text.splitlines() if done.ok)
-        return {pane: int(pid) for pane, _, pid in pairs if pid.isdigit()}
 
 
 def _marked(worker: Worker) -> int | None:

@@ -16,6 +16,7 @@ import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from indexer.project import project_of
@@ -185,6 +186,30 @@ class TmuxPlace:
         if sum(len(os.fsencode(word)) + 1 for word in argv) <= MAX_COMMAND_BYTES:
             return list(argv)
         return hand_over(worker, {"argv": list(argv)})
+
+
+class Panes:
+    """The panes of the tmux server, whoever opened them, looked up once, when they are first asked for."""
+
+    def __init__(self, processes: Processes, env: Mapping[str, str]) -> None:
+        self._processes, self._env = processes, env
+
+    def pid_in(self, pane: str | None) -> int | None:
+        """The process in that pane; `None` where there is no such pane, or nobody tells."""
+        return self._pids.get(pane or "")
+
+    def pane_of(self, pid: int) -> str | None:
+        """The pane in which that process is."""
+        return next((pane for pane, other in self._pids.items() if other == pid), None)
+
+    @cached_property
+    def _pids(self) -> dict[str, int]:
+        try:
+            listed = _run(self._processes, self._env, "list-panes", "-a", "-F", "#{pane_id} #{pane_pid}")
+        except SmartForkError:
+            return {}
+        pairs = (line.partition(" ") for line in listed.text.splitlines() if listed.ok)
+        return {pane: int(pid) for pane, _, pid in pairs if pid.isdigit()}
 
 
 def session_name(directory: Path) -> str:
