@@ -20,6 +20,7 @@ from smart_fork.processes import Processes
 from smart_fork.registry import Registry, Worker
 from smart_fork.snippets import printable
 from smart_fork.spent import output_tokens
+from smart_fork.workers.base import runs, whereabouts
 
 #: Starts that are no further apart than this belong together: each waits for its agent's first words.
 TOGETHER_SECONDS = 60.0
@@ -132,7 +133,8 @@ def counted(file: FileChange) -> str:
 
 
 def _compared(worker: Worker, processes: Processes, *, patch: bool) -> Compared:
-    living = worker.state in ("starting", "running") and (worker.pid is None or processes.alive(worker.pid))
+    there = worker.pid is None or runs(whereabouts(worker), processes)
+    living = worker.state in ("starting", "running") and there
     one = Compared(
         worker.id,
         worker.session_id,

@@ -7,12 +7,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from indexer.project import Project
 from smart_fork.changes import difference
 from smart_fork.errors import SmartForkError
 from smart_fork.git import git
 from smart_fork.processes import Processes
+from smart_fork.recent import in_project
 from smart_fork.registry import Registry, Worker
 from smart_fork.unsaved import what_would_be_lost
+from smart_fork.workers.base import runs, whereabouts
 from smart_fork.worktree import remove_if_saved
 
 
@@ -41,22 +44,22 @@ class WorkersTree:
         return asdict(self)
 
 
-def worktrees(processes: Processes) -> list[WorkersTree]:
-    """All that are left, the newest first: as a directory, as something that git knows of, or as a branch."""
+def worktrees(processes: Processes, within: Project | None) -> list[WorkersTree]:
+    """Those of a project, or all, that are left, the newest first: as a directory, in git's list, or as a branch."""
     with Registry() as registry:
         workers = registry.workers()
     in_each: dict[str, list[Worker]] = {}
     for worker in workers:
-        if worker.worktree and worker.branch:
+        if worker.worktree and worker.branch and (within is None or in_project(worker.worktree, within)):
             in_each.setdefault(worker.worktree, []).append(worker)
     return [_tree(found, processes) for found in in_each.values() if _is_left(found[0], processes)]
 
 
-def prune(processes: Processes) -> tuple[list[WorkersTree], list[WorkersTree]]:
+def prune(processes: Processes, within: Project | None) -> tuple[list[WorkersTree], list[WorkersTree]]:
     """Remove those that hold nothing unsaved and whose workers have all ended: which are gone, and which are left."""
     gone: list[WorkersTree] = []
     left: list[WorkersTree] = []
-    for tree in worktrees(processes):
+    for tree in worktrees(processes, within):
         path = Path(tree.worktree)
         removed = tree.removable and remove_if_saved(path, tree.branch, tree.base_commit, processes) is None
         (gone if removed else left).append(tree)
@@ -89,7 +92,7 @@ def _is_left(worker: Worker, processes: Processes) -> bool:
 def _has_ended(worker: Worker, processes: Processes) -> bool:
     if worker.state in ("ended", "failed"):
         return True
-    return worker.pid is not None and not processes.alive(worker.pid)
+    return worker.pid is not None and not runs(whereabouts(worker), processes)
 
 
 def _changed_files(path: Path, base: str, processes: Processes) -> int | None:

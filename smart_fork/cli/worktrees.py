@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smart_fork.cli.output import out, plain, print_json, say
-from smart_fork.cli.search import JsonOption
+from smart_fork.cli.search import JsonOption, ProjectOption
+from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
     from smart_fork.worktrees import WorkersTree
@@ -17,17 +18,23 @@ def worktrees(
     pruning: Annotated[
         bool, typer.Option("--prune", help="Remove those of ended workers that hold nothing unsaved.")
     ] = False,
+    project: ProjectOption = None,
+    everywhere: Annotated[bool, typer.Option("--all", "--all-projects", "-A", help="Those of all projects.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """The git worktrees that were made for workers: what is in each, and whether it can be removed."""
     from smart_fork import worktrees as trees
+    from smart_fork.finding import current_project
     from smart_fork.processes import SystemProcesses
 
+    if everywhere and project:
+        raise Usage("Either --project or --all")
+    within = None if everywhere else current_project(str(project) if project else None)
     gone: list[WorkersTree] = []
     if pruning:
-        gone, left = trees.prune(SystemProcesses())
+        gone, left = trees.prune(SystemProcesses(), within)
     else:
-        left = trees.worktrees(SystemProcesses())
+        left = trees.worktrees(SystemProcesses(), within)
     if as_json:
         removed = {"removed": [one.worktree for one in gone]} if pruning else {}
         print_json({"worktrees": [one.as_json() for one in left], **removed})
@@ -35,14 +42,15 @@ def worktrees(
     for one in gone:
         out.print(plain(f"Removed {one.worktree} and {one.branch}"))
     for one in left:
-        _print(one)
+        _print(one, everywhere=everywhere)
     if not left and not gone:
-        say("No worktrees were made here, or all are gone.")
+        say("No worktrees were made here, or all are gone." + ("" if everywhere else " --all looks everywhere."))
 
 
-def _print(one: WorkersTree) -> None:
+def _print(one: WorkersTree, *, everywhere: bool) -> None:
     changed = "?" if one.changed_files is None else one.changed_files
     ahead = "?" if one.ahead is None else one.ahead
     out.print(plain(one.worktree, "bold"))
     out.print(plain(f"  {one.branch} · {one.name} ({one.worker_id}) · changed files: {changed} · commits: {ahead}"))
-    out.print(plain("  can be removed: smart-fork worktrees --prune" if one.removable else f"  kept: {one.reason}"))
+    pruning = "smart-fork worktrees --prune" + (" --all" if everywhere else "")
+    out.print(plain(f"  can be removed: {pruning}" if one.removable else f"  kept: {one.reason}"))

@@ -10,6 +10,7 @@ from shutil import which
 
 import pytest
 
+from smart_fork.plan import WORKER_ID
 from smart_fork.staging import folder_of
 from tests.smart_fork.forks import SESSION, codex_path, codex_records, said, text, write_log
 from tests.smart_fork.scripted import scripted
@@ -89,3 +90,18 @@ def private_tmux(monkeypatch: pytest.MonkeyPatch):
 
     yield tmux
     subprocess.run([*command, "kill-server"], check=False, capture_output=True)
+
+
+@pytest.fixture
+def marked():
+    """Starts a process that bears a worker's mark, and gives its number; they end with the test."""
+    started = []
+
+    def start(worker_id: str) -> int:
+        started.append(subprocess.Popen(["sleep", "600"], env={**os.environ, WORKER_ID: worker_id}))
+        return started[-1].pid
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -33,6 +34,7 @@ class Fleet:
 
     world: object
     shop: Path
+    marked: Callable[[str], int]
 
     def worker(
         self, name: str, *said: str, agent: str = "claude", prompt: str = PROMPT, at: float = START, **more
@@ -44,13 +46,13 @@ class Fleet:
                 agent, name=name, source_session_id="s", session_id=session, place="process", cwd=made.path, prompt=prompt,
                 worktree=made.path, branch=made.branch, base_commit=made.base, now=at,
             )  # fmt: skip
-            return registry.set_started(worker.id, command=["x"], pid=os.getpid())
+            return registry.set_started(worker.id, command=["x"], pid=self.marked(worker.id))
 
 
 @pytest.fixture
-def fleet(world, shop) -> Fleet:
+def fleet(world, shop, marked) -> Fleet:
     (shop / "README.md").write_text("# shop\n")
-    return Fleet(world, shop)
+    return Fleet(world, shop, marked)
 
 
 def test_each_worker_has_its_answer_changes_tokens_and_time(fleet, world):
@@ -81,6 +83,18 @@ def test_a_worker_that_copied_its_parents_words_has_not_answered_yet(fleet, shop
 
     assert ("", None, None, 0) == (one.answer, one.seconds, one.context_tokens, one.output_tokens)
     assert ("It has not answered yet",) == one.notes
+
+
+def test_a_process_that_only_has_the_same_number_is_not_the_worker(fleet):
+    """X-003: numbers are given again."""
+    worker = fleet.worker("one", PROMPT, "Fixed it.")
+    with Registry() as registry:
+        registry.set_started(worker.id, command=["x"], pid=os.getpid())
+        registry.set_status(worker.id, "working")
+
+    (one,) = compare([worker.id], PROCESSES)
+
+    assert ("ended", "") == (one.state, one.status)
 
 
 def test_secrets_are_masked(fleet):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 
 import pytest
 
@@ -11,7 +10,6 @@ from smart_fork.admission import AlreadyRuns
 from smart_fork.confirmation import world_of
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.occupied import FRESH_SECONDS, looks_occupied
-from smart_fork.plan import WORKER_ID
 from smart_fork.processes import Completed
 from smart_fork.registry import Registry
 from smart_fork.resuming import newest_session, session_to_resume
@@ -44,22 +42,17 @@ class Listing(FakeProcesses):
 
 
 @pytest.fixture
-def running(home):
-    """Registers a worker whose process runs and bears its mark; they end with the test."""
-    started = []
+def running(home, marked):
+    """Registers a worker whose process runs and bears its mark."""
 
     def start_one(session_id: str | None, **more) -> str:
         with Registry() as registry:
             worker = registry.add("codex", source_session_id="", place="process", cwd=home, **more)
             if session_id:
                 registry.set_session_id(worker.id, session_id)
-            started.append(subprocess.Popen(["sleep", "600"], env={**os.environ, WORKER_ID: worker.id}))
-            return registry.set_started(worker.id, command=["x"], pid=started[-1].pid, attach="see it").id
+            return registry.set_started(worker.id, command=["x"], pid=marked(worker.id), attach="see it").id
 
-    yield start_one
-    for process in started:
-        process.kill()
-        process.wait()
+    return start_one
 
 
 @agents
