@@ -1,4 +1,4 @@
-"""What the service answers over HTTP: MCP, vectors, indexing, hooks, whether it is well."""
+"""What the service answers over HTTP: MCP, vectors, hooks, how indexing goes, whether it is well."""
 
 from __future__ import annotations
 
@@ -70,10 +70,9 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the service can do: vectors, begin to read what has changed, answer a real question, say how it goes."""
+    """What the service can do: vectors, answer a real question, say how indexing goes."""
 
     embedder: Embedder
-    index: Callable[[], None]
     question: Callable[[], object]
     status: Callable[[], Mapping[str, object]]
 
@@ -98,10 +97,6 @@ def application(mcp: MCPServer[Any], work: Work, page: Sequence[Route], secret: 
         vectors = await anyio.to_thread.run_sync(partial(work.embedder.embed, texts))
         return Response(vectors.tobytes(), media_type="application/octet-stream")
 
-    async def read_changes(_: Request) -> Response:
-        work.index()
-        return JSONResponse({"ok": True})
-
     async def status(_: Request) -> Response:
         return JSONResponse({"version": version("smart-fork"), "indexing": dict(work.status())})
 
@@ -122,7 +117,6 @@ def application(mcp: MCPServer[Any], work: Work, page: Sequence[Route], secret: 
         Route("/embed", embed, methods=["POST"]),
         Route("/status", status),
         Route("/api/hooks/{agent}/{event}", hook, methods=["POST"]),
-        Route("/index", read_changes, methods=["POST"]),
         *page,
     ]
     return inner

@@ -1,4 +1,4 @@
-"""Asking the service: is it there and ours, for vectors, to index. Imported often: the standard library only."""
+"""Asking the service: is it there and ours, for vectors, how it goes. Imported often: the standard library only."""
 
 from __future__ import annotations
 
@@ -57,14 +57,6 @@ class Service:
             answer = self._ask("POST", "/embed", {"texts": some})
             parts.append(np.frombuffer(answer, np.float32).reshape(len(some), -1))
         return np.concatenate(parts)
-
-    def index(self) -> None:
-        """Have it read what has changed.
-
-        Raises:
-            ServiceGoneError: it does not answer.
-        """
-        self._ask("POST", "/index", {})
 
     def status(self) -> dict[str, Any]:
         """How indexing goes, and the service's version.

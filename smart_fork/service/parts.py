@@ -42,7 +42,7 @@ class Parts:
     def application(self, secret: str) -> Starlette:
         """What answers; `secret` is the token."""
         page = views.Page(self._engine, Codes(), secret, COOKIE)
-        work = app.Work(self.model, self._index, self._question, self._status)
+        work = app.Work(self.model, self._question, self._status)
         return app.application(create_server(self.model), work, page.routes(), secret)
 
     def start(self) -> None:
@@ -68,10 +68,6 @@ class Parts:
         answer = find(QUESTION, self._engine())
         if "error" in answer:
             raise RuntimeError(answer["message"])
-
-    def _index(self) -> None:
-        if self._freshener is not None:
-            self._freshener.run_soon()
 
     def _status(self) -> dict[str, object]:
         return self._freshener.status().as_json() if self._freshener is not None else {"state": "off"}

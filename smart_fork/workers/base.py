@@ -93,10 +93,6 @@ class Place(Protocol):
         """
         ...
 
-    def show(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str:
-        """Bring it to the front of the windows that it is among. Returns what a person types to see it."""
-        ...
-
 
 #: What can be pressed: the number of an option, and what sends off.
 KEYS = ("Enter", *"123456789")

@@ -49,10 +49,6 @@ class HerePlace:
         """See `Place.close`."""
         raise _of_a_person()
 
-    def show(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str:  # noqa: ARG002
-        """See `Place.show`."""
-        return ""
-
 
 def _of_a_person() -> ForkRefused:
     return ForkRefused("It runs in a person's own terminal", "Go to that terminal.")

@@ -110,16 +110,6 @@ class ITerm2Place:
 
         _in_iterm2(close_tab)
 
-    def show(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str:  # noqa: ARG002
-        """See `Place.show`."""
-
-        async def activate(app: Any, _connection: Any) -> None:
-            if session := app.get_session_by_id(started.terminal_id):
-                await session.async_activate()
-
-        _in_iterm2(activate)
-        return started.attach
-
     def _send(self, started: Started, text: str) -> None:
         async def send(app: Any, _connection: Any) -> bool:
             session = app.get_session_by_id(started.terminal_id)

@@ -58,7 +58,3 @@ class ProcessPlace:
     def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
         """See `Place.close`."""
         processes.end(require_ours(started, processes), force=False)
-
-    def show(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str:  # noqa: ARG002
-        """See `Place.show`."""
-        return started.attach

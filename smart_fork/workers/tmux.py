@@ -126,12 +126,6 @@ class TmuxPlace:
             require_ours(started, processes)
         _run(processes, env, "kill-pane", "-t", started.terminal_id or "")
 
-    def show(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str:
-        """See `Place.show`."""
-        if self._pane(started, processes, env)[0] is not None:
-            _run(processes, env, "select-window", "-t", started.terminal_id or "")
-        return started.attach
-
     def attach_command(self, session: str, env: Mapping[str, str]) -> str:
         """What a person types to see one of our sessions."""
         return shlex.join([*_tmux(env), "attach", "-t", f"={session}"])

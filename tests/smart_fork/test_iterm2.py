@@ -38,7 +38,7 @@ class Session:
     def __init__(self) -> None:
         self.sent: list[str] = []
         self.name = ""
-        self.closed = self.active = False
+        self.closed = False
 
     async def async_set_name(self, name):
         self.name = name
@@ -55,9 +55,6 @@ class Session:
 
     async def async_close(self, force):
         self.closed = force
-
-    async def async_activate(self):
-        self.active = True
 
 
 class Played(ModuleType):
@@ -143,15 +140,13 @@ def test_a_directory_that_is_gone_is_an_error(worker, repo, iterm2):
     assert [] == iterm2.commands
 
 
-def test_it_is_read_typed_into_shown_and_closed(iterm2, running):
+def test_it_is_read_typed_into_and_closed(iterm2, running):
     assert "line 0\nline 1" == PLACE.screen(TAB, running, ENV)
     assert PLACE.ended(TAB, running, ENV) is None
     PLACE.paste(TAB, "two\nlines", running, ENV)
     PLACE.press(TAB, "2", running, ENV)
     PLACE.press(TAB, "Enter", running, ENV)
     assert ["\x1b[200~two\nlines\x1b[201~", "2", "\r"] == iterm2.session.sent
-    assert "the tab" == PLACE.show(TAB, running, ENV)
-    assert iterm2.session.active
     PLACE.close(TAB, running, ENV)
     assert iterm2.session.closed
 
@@ -180,7 +175,6 @@ def test_a_tab_that_is_gone_and_an_odd_key_are_refused(iterm2, running):
     with pytest.raises(ForkRefused, match="Not a key"):
         PLACE.press(TAB, "C-c", running, ENV)
     PLACE.close(gone, running, ENV)
-    PLACE.show(gone, running, ENV)
 
 
 def test_an_iterm2_that_does_not_answer_is_a_failure(iterm2, running):

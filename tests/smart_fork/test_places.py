@@ -144,12 +144,6 @@ def test_one_that_has_ended_hears_nothing(place, agent):
         place.press(agent.started, "Enter", PROCESSES, os.environ)
 
 
-def test_showing_it_says_how_to_see_it(place, agent):
-    known = replace(agent.started, attach="look here")
-
-    assert "look here" == place.show(known, PROCESSES, os.environ)
-
-
 def test_the_window_of_one_that_has_ended_is_closed_too(agent, place, private_tmux):
     if place.headless:
         pytest.skip("it has none")
@@ -227,7 +221,7 @@ def test_a_person_s_own_terminal_is_left_to_the_person(home, monkeypatch):
             act(mine, "1", PROCESSES, os.environ)
     with pytest.raises(ForkRefused, match="person's own terminal"):
         place.close(mine, PROCESSES, os.environ)
-    assert (None, "") == (place.screen(mine, PROCESSES, os.environ), place.show(mine, PROCESSES, os.environ))
+    assert place.screen(mine, PROCESSES, os.environ) is None
     assert "It ended." == place.ended(mine, PROCESSES, os.environ), "this process is not that worker"
     assert place.ended(replace(mine, worker_id=""), PROCESSES, os.environ) is None
 

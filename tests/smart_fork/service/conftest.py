@@ -6,7 +6,7 @@ import http.client
 import socket
 import threading
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlencode
 
 import pytest
@@ -23,12 +23,11 @@ from smart_fork.service.guard import COOKIE, Guard
 
 @dataclass
 class Served:
-    """A service that runs; `asked` counts how often it was told to index."""
+    """A service that runs."""
 
     port: int
     secret: str
     codes: Codes
-    asked: list[str] = field(default_factory=list)
     broken: bool = False
 
     def get(self, path: str, **query: object) -> tuple[int, str]:
@@ -59,7 +58,7 @@ def served(world):
             raise RuntimeError("the disk is gone")
 
     page = views.Page(lambda: Engine(world.model), running.codes, running.secret, COOKIE)
-    work = Work(world.model, lambda: running.asked.append("index"), question, lambda: {"state": "idle"})
+    work = Work(world.model, question, lambda: {"state": "idle"})
     app = application(create_server(world.model), work, page.routes(), running.secret)
     guard = Guard(app, secret=running.secret, hosts=[f"127.0.0.1:{port}"], public=[*PUBLIC, *views.PUBLIC])
     server = uvicorn.Server(uvicorn.Config(guard, log_config=None, ws="none"))

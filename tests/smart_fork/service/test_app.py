@@ -72,7 +72,7 @@ def test_whoever_asks_the_service_works_alone_when_it_is_gone(announced, world):
     np.testing.assert_array_equal(world.model.embed(["x"]), shared.embed(["x"]))
     assert len(world.model.asked) > alone
     with pytest.raises(ServiceGoneError):
-        service.index()
+        service.status()
 
 
 def test_vectors_of_another_model_are_not_asked_for(announced, world):
@@ -114,11 +114,6 @@ def test_a_hook_that_is_posted_is_noted_of_the_worker_whose_session_it_is(served
     assert 400 == served.answer("POST", "/api/hooks/claude/stop", b"[]").status
     with Registry() as registry:
         assert [worker.id] == [one.id for one in registry.workers()]
-
-
-def test_the_service_is_told_to_index(announced):
-    find_service().index()
-    assert ["index"] == announced.asked
 
 
 def test_a_stranger_on_the_port_is_not_our_service(announced, monkeypatch):
