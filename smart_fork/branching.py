@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import time
 import uuid
 from datetime import datetime
 from pathlib import Path
@@ -18,13 +17,16 @@ from indexer.transcripts.agents import AGENTS, adapter
 from indexer.transcripts.model import Agent, Session
 from smart_fork import sessions
 from smart_fork.branch_titles import branch_title, titles_like_ours
+from smart_fork.confirmation import Clock, SystemClock
 from smart_fork.copying import Branch, branch_point, message_at, write_copy
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.plan import check_id, plain_name
 from smart_fork.recent import in_project
 from smart_fork.results import title as shown_title
-from smart_fork.working import is_unfinished, refuse_while_working
+from smart_fork.working import IN_PROGRESS, is_unfinished, refuse_while_working
 
+#: How long a caller's own session is waited for that is not there yet.
+WRITTEN_SECONDS, LOOK_SECONDS = 3.0, 0.2
 #: An id, the beginning of one, or our own id of a worker.
 _REFERENCE = re.compile(r"[0-9a-fA-F-]{8,36}|(claude|codex)-[0-9]+")
 
@@ -42,6 +44,7 @@ def branch(
     place: str | None = None,
     caller_session_id: str | None = None,
     now: float | None = None,
+    clock: Clock | None = None,
 ) -> dict[str, Any]:
     """Copy a session, up to the end of what message number `at` is part of, or up to its last finished turn.
 
@@ -50,15 +53,14 @@ def branch(
     `cwd` is where the copy is to work (the session's own directory by default); a session that does not belong to
     `project` is refused where one is given. With `start` the copy is resumed at once, with `prompt` where given.
 
+    The caller's own session is waited for where it is so new that its agent has not written it down yet.
+
     Raises:
         SmartForkError: nothing was made.
     """
-    moment = time.time() if now is None else now
-    if not _REFERENCE.fullmatch(reference.strip()):
-        raise Usage(f"Invalid source sessionId: {plain_name(reference)[:80]}", "`smart-fork list` shows ids.")
-    located = sessions.locate(reference)
-    check_id(located.session_id)
-    session = sessions.read(located)
+    clock = clock or SystemClock()
+    session = _source(reference.strip(), caller_session_id or "", clock)
+    moment = clock.now() if now is None else now
     target = _target(session, cwd)
     if project is not None and not in_project(session.cwd, project_of(project)):
         raise ForkRefused(
@@ -75,6 +77,25 @@ def branch(
         how: dict[str, Any] = {"prompt": prompt, "place": place, "caller_session_id": caller_session_id}
         report["started"] = _start(session, written, target, name=final, **how)
     return report
+
+
+def _source(reference: str, own: str, clock: Clock) -> Session:
+    """The session that is meant. What its agent is asked first it writes down a moment later: `own` is waited for."""
+    if not _REFERENCE.fullmatch(reference):
+        raise Usage(f"Invalid source sessionId: {plain_name(reference)[:80]}", "`smart-fork list` shows ids.")
+    deadline = clock.now() + WRITTEN_SECONDS
+    while True:
+        try:
+            located = sessions.locate(reference)
+            check_id(located.session_id)
+            return sessions.read(located)
+        except NotFound:
+            if not own.lower().startswith(reference.lower()):
+                raise
+            if clock.now() >= deadline:
+                hint = "This session has just begun and is not written down yet. Try again after its first answer."
+                raise ForkRefused(IN_PROGRESS, hint) from None
+        clock.sleep(LOOK_SECONDS)
 
 
 def _titles_lock() -> FileLock:

@@ -9,6 +9,10 @@ from smart_fork.registry import Registry
 
 #: An unfinished answer to which nothing was added for so long has been given up, or waits for a person.
 QUIET_SECONDS = 60.0
+IN_PROGRESS = (
+    "Cannot branch while a response or tool call is in progress. "
+    "Wait for it to finish or resolve the pending tool call."
+)
 
 
 def is_unfinished(session: Session) -> bool:
@@ -27,8 +31,7 @@ def refuse_while_working(session: Session, now: float) -> None:
     quiet = now - session.source_path.stat().st_mtime >= QUIET_SECONDS
     if (is_unfinished(session) and not quiet) or _is_a_working_worker(session.session_id):
         raise ForkRefused(
-            "Cannot branch while a response or tool call is in progress. "
-            "Wait for it to finish or resolve the pending tool call.",
+            IN_PROGRESS,
             "An earlier message can be branched at meanwhile: --at N, as `smart-fork show` numbers them.",
         )
 

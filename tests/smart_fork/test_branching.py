@@ -21,7 +21,17 @@ from smart_fork.launch import ForkSource, resume_written
 from smart_fork.registry import Registry
 from smart_fork.staging import folder_of
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
-from tests.smart_fork.forks import SESSION, FakeProcesses, codex_path, codex_records, said, snapshot, text, write_log
+from tests.smart_fork.forks import (
+    SESSION,
+    FakeClock,
+    FakeProcesses,
+    codex_path,
+    codex_records,
+    said,
+    snapshot,
+    text,
+    write_log,
+)
 
 REFUSED = "Cannot branch while a response or tool call is in progress"
 
@@ -335,6 +345,42 @@ def test_results_that_the_model_was_shown_shortened_stay_so(claude_session):
 
     (kept,) = [r for r in records(made["path"]) if r["type"] == "content-replacement"]
     assert (made["session_id"], [one]) == (kept["sessionId"], kept["replacements"])
+
+
+class Writing(FakeClock):
+    """While somebody waits, an agent writes its log down."""
+
+    def __init__(self, path: Path, texts: list[str]) -> None:
+        super().__init__()
+        self._path, self._texts = path, texts
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        if self._texts:
+            self._path.write_text(self._texts.pop(0))
+
+
+def test_the_caller_s_own_session_is_waited_for_until_it_is_written_down(claude_session):
+    """B-051: its agent writes what it was asked down a moment later; somebody else's that is missing is missing."""
+    text = claude_session.read_text()
+    claude_session.unlink()
+    clock = Writing(claude_session, ["", text])
+
+    with pytest.raises(NotFound):
+        branch(SESSION, clock=clock)
+    assert 0 == clock.slept
+    assert SESSION == branch(SESSION[:13].upper(), clock=clock, caller_session_id=SESSION, at=1)["parent"]["session_id"]
+
+
+def test_a_caller_s_own_session_that_is_not_written_down_is_at_work(home):
+    """B-026, B-051: no more is waited than makes sense, and the answer says what to do."""
+    clock = FakeClock()
+
+    with pytest.raises(ForkRefused, match=REFUSED) as caught:
+        branch(SESSION, clock=clock, caller_session_id=SESSION)
+
+    assert "has just begun" in caught.value.hint
+    assert 2 < clock.slept < 5
 
 
 # Codex
