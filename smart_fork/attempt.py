@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +18,16 @@ from smart_fork.registry import Registry
 from smart_fork.staging import stage_transcript
 from smart_fork.worktree import Worktree, create_worktree, remove_worktree
 
+log = logging.getLogger(__name__)
+
+
+def undone(undo: Callable[[], object]) -> None:
+    """Call `undo`. What goes wrong with it is only logged: the first error is the one to tell (B-053, B-054)."""
+    try:
+        undo()
+    except (OSError, SmartForkError, apsw.Error) as error:
+        log.warning("something that was made for a worker is left: %s", error)
+
 
 class Attempt:
     """What has been made for a worker. Leaving its context undoes all of it, newest first, unless it `succeeded`."""
@@ -32,8 +42,7 @@ class Attempt:
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         for undo in reversed(self._made):
-            with contextlib.suppress(OSError, SmartForkError, apsw.Error):  # the first error is the one to tell
-                undo()
+            undone(undo)
 
     def otherwise(self, undo: Callable[[], object]) -> None:
         """Have `undo` called unless the worker is started."""

@@ -11,6 +11,7 @@ from indexer.project import project_of
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import Agent, Session
 from smart_fork import sessions
+from smart_fork.attempt import undone
 from smart_fork.bringing_back import brought_back
 from smart_fork.confirmation import Clock, World, world_of
 from smart_fork.copying import Branch, branch_point, message_at
@@ -153,7 +154,7 @@ def resume_written(
     try:
         prepared = prepare(wanted, world)
     except BaseException:
-        written.undo()
+        undone(written.undo)
         raise
     return as_fork(launch(prepared, world))
 

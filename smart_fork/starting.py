@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+
+import apsw
 
 from indexer.project import resolve
 from indexer.transcripts.agents import AGENTS
@@ -15,7 +19,7 @@ from indexer.transcripts.model import Agent
 from smart_fork import permission
 from smart_fork.admission import admission
 from smart_fork.attempt import Attempt
-from smart_fork.confirmation import CONFIRM_SECONDS, World, confirm, one_at_a_time, world_of
+from smart_fork.confirmation import CONFIRM_SECONDS, Confirmation, World, confirm, one_at_a_time, world_of
 from smart_fork.copying import Branch
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.plan import DEPTH, ForkPlan, ForkRequest, Form, environment, passable, plain_name, plan_fork
@@ -26,6 +30,8 @@ from smart_fork.staging import folder_of
 from smart_fork.workers import choose_place
 from smart_fork.workers.base import Place, Started
 from smart_fork.worktree import Worktree, plan_worktree
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,16 +156,10 @@ def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECOND
             if place.replaces:  # nothing of ours is left to say so afterwards
                 _note_running(registry, worker, plan, Started(pid=os.getpid()))
             started = place.start(plan, worker, world.processes, environment(plan, world.env))
-            attempt.succeeded()
-            _note_running(registry, worker, plan, started)
-            seen = confirm(plan, place, started, world, began, patience=patience)
-            if seen.session_id and seen.session_id != plan.new_session_id:
-                registry.set_session_id(worker.id, seen.session_id)
-        if seen.last_words is not None:
-            registry.set_state(worker.id, "ended")
-        if not seen.found:
-            warnings.append(unconfirmed(plan, started, seen))
-        return Launched(plan, place.name, registry.get(worker.id), started, seen.session_id, warnings)
+            attempt.succeeded()  # the first step that cannot be taken back (B-065)
+            launched = Launched(plan, place.name, worker, started, plan.new_session_id, warnings)
+            look = partial(confirm, plan, place, started, world, began, patience=patience)
+            return _noted(registry, worker, launched, look)
 
 
 def start(wanted: Wanted, world: World | None = None) -> StartedWorker:
@@ -231,6 +231,25 @@ def _note_running(registry: Registry, worker: Worker, plan: ForkPlan, started: S
     )
     if plan.new_session_id:  # a session that is gone on with was the one of an earlier worker's until now
         registry.set_session_id(worker.id, plan.new_session_id)
+
+
+def _noted(registry: Registry, worker: Worker, launched: Launched, look: Callable[[], Confirmation]) -> Launched:
+    """What is seen of it, written down. It was started: nothing that fails now takes it back (B-055)."""
+    plan, started = launched.plan, launched.started
+    try:
+        _note_running(registry, worker, plan, started)
+        seen = look()
+        if seen.session_id and seen.session_id != plan.new_session_id:
+            registry.set_session_id(worker.id, seen.session_id)
+        if seen.last_words is not None:
+            registry.set_state(worker.id, "ended")
+        if not seen.found:
+            launched.warnings.append(unconfirmed(plan, started, seen))
+        return replace(launched, worker=registry.get(worker.id), session_id=seen.session_id)
+    except (OSError, SmartForkError, apsw.Error) as error:
+        log.warning("%s was started, but that could not be noted: %s", worker.id, error)
+        launched.warnings.append(f"It was started, but that could not be noted: {error}")
+        return launched
 
 
 def _target(wanted: Wanted) -> Path:

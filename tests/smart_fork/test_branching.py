@@ -418,6 +418,22 @@ def test_a_branch_that_cannot_be_started_is_taken_away(any_session, home, monkey
     assert before == everything(home)
 
 
+def test_a_branch_that_cannot_be_taken_away_does_not_hide_why_it_was_not_started(codex_session, repo, caplog):
+    """B-053, B-054."""
+    made = Path(branch(SESSION)["path"])
+    folder = made.parent
+    written = Branch("codex", made.stem[-36:], SESSION, made, 1, "6", moved=False, created=(made,))
+    made.unlink()
+    folder.rmdir()
+    folder.write_text("a file, where the folder was")
+
+    with pytest.raises(Usage, match="Unknown place"):
+        resume_written(ForkSource("codex", SESSION, codex_session, str(repo)), written, place="nowhere")
+
+    assert "is left" in caplog.text
+    assert codex_session.exists()
+
+
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_a_branch_is_resumed_by_its_own_id_and_known_as_a_worker(agent, request, programs, repo):
     """B-044: nothing is forked a second time."""

@@ -372,6 +372,50 @@ def test_a_shortened_copy_is_removed_when_it_is_not_started(launch, source, agen
     assert [] == logs
 
 
+def test_what_cannot_be_taken_away_again_does_not_hide_why_nothing_was_started(
+    launch, codex_session, repo, home, caplog
+):
+    """B-053, B-054: it is logged, and the session that was to be forked is as it was."""
+    before = codex_session.read_bytes()
+    processes = FakeProcesses()
+
+    def fail(call: dict) -> None:
+        (copy,) = (path for path in home.rglob("rollout-*.jsonl") if path != codex_session)
+        copy.unlink()
+        copy.parent.rmdir()
+        copy.parent.write_text("a file, where the folder was")
+        raise ProgramFailed("boom")
+
+    processes.on_start = fail
+    with pytest.raises(ProgramFailed, match="boom"):
+        launch(source_of("codex", codex_session, repo), processes, at="6")
+
+    assert "something that was made for a worker is left" in caplog.text
+    assert before == codex_session.read_bytes()
+    with Registry() as registry:
+        assert ["failed"] == [worker.state for worker in registry.workers()]
+
+
+@agents
+def test_what_was_started_stands_whatever_cannot_be_noted_of_it(launch, source, agent, clock, home):
+    """B-055, B-062, B-065: its copy stays, it is no failure, and the answer says what went wrong."""
+    with Registry() as registry:
+        registry._db.execute(
+            "CREATE TRIGGER full BEFORE UPDATE OF pid ON workers BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+        )
+    processes = FakeProcesses()
+
+    forked = launch(source, processes, at="a4" if agent == "claude" else "6")
+
+    assert 1 == len(processes.started)
+    assert any(home.rglob(f"*{forked.new_session_id}.jsonl"))
+    assert ["It was started, but that could not be noted: the disk is full"] == [
+        one for one in forked.warnings if "Forked after" not in one
+    ]
+    with Registry() as registry:
+        assert "starting" == registry.get(forked.worker_id).state, "what finds it after a crash finds it now"
+
+
 @agents
 def test_an_old_program_can_resume_a_shortened_copy(launch, source, agent):
     processes = FakeProcesses({agent: (0, "nothing")})
