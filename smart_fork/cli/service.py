@@ -1,4 +1,4 @@
-"""``service install``, ``service uninstall``, ``service status`` and ``service print``."""
+"""``service install``, ``uninstall``, ``stop``, ``status`` and ``print``."""
 
 from __future__ import annotations
 
@@ -72,6 +72,18 @@ def uninstall(as_json: JsonOption = False) -> None:
         print_json({"removed": there})
     else:
         out.print(plain("The service was removed." if there else "No service is installed."))
+
+
+@app.command("stop")
+def stop(as_json: JsonOption = False) -> None:
+    """End the service that runs, however it was started. One that is installed starts again at the next login."""
+    from smart_fork.service.stopping import stop as end
+
+    stopped = end()
+    if as_json:
+        print_json({"stopped": stopped})
+    else:
+        out.print(plain("The service was stopped." if stopped else "No service runs."))
 
 
 @app.command("status")

@@ -124,20 +124,32 @@ def find_service() -> Service | None:
     address = announced()
     if address is None or address.pid == os.getpid():
         return None
+    said = _hello(address)
+    if said is None:
+        return None
+    if said.get("version") != version("smart-fork"):
+        log.info("the service is of version %s", said.get("version"))
+        return None
+    return Service(address, str(said.get("model")))
+
+
+def answers(address: Address) -> bool:
+    """Whether a service of ours listens there, of whatever version."""
+    return _hello(address) is not None
+
+
+def _hello(address: Address) -> dict[str, Any] | None:
+    """What a service says of itself that has proved to be ours."""
     nonce = secrets.token_hex(16)
     try:
-        said = orjson.loads(_request(address, f"GET /hello?nonce={nonce}", HELLO_SECONDS))
+        said: dict[str, Any] = orjson.loads(_request(address, f"GET /hello?nonce={nonce}", HELLO_SECONDS))
         ours = hmac.compare_digest(str(said["proof"]), proof(nonce, token()))
     except (ServiceGoneError, ValueError, KeyError, TypeError, OSError) as error:
         log.debug("no service at %s: %s", address.url, error)
         return None
     if not ours:
         log.warning("somebody else listens at %s", address.url)
-        return None
-    if said.get("version") != version("smart-fork"):
-        log.info("the service is of version %s", said.get("version"))
-        return None
-    return Service(address, str(said.get("model")))
+    return said if ours else None
 
 
 def _request(

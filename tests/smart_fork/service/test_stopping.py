@@ -1,0 +1,86 @@
+"""Ending a service that runs, with real processes in its place."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from smart_fork.service import stopping
+from smart_fork.service.address import Address, announced, publish
+from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+
+ENDS = "import signal\nprint('ready', flush=True)\nsignal.pause()"
+STUBBORN = f"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True:\n    {ENDS.splitlines()[1]}; signal.pause()"
+
+
+@pytest.fixture
+def serving(home) -> Iterator[Callable[..., subprocess.Popen]]:
+    """Starts a process that is announced as the service; it ends with the test."""
+    started: list[subprocess.Popen] = []
+
+    def start(code: str = ENDS, *, earlier: timedelta = timedelta(0), port: int = 1) -> subprocess.Popen:
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        started.append(process)
+        assert process.stdout.readline() == b"ready\n"
+        said = (datetime.now(UTC) - earlier).isoformat(timespec="seconds")
+        publish(Address("127.0.0.1", port, process.pid, "1", said))
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_the_service_that_runs_is_ended(run, serving):  # noqa: F811
+    """R-070: and where none runs that is no error."""
+    service = serving()
+
+    stopped = run("service", "stop")
+
+    assert (0, "The service was stopped.\n") == (stopped.code, stopped.out)
+    assert -15 == service.wait(10)
+    assert announced() is None
+    assert (0, {"stopped": False}) == ((again := run("service", "stop", "--json")).code, json.loads(again.out))
+    assert "No service runs." in run("service", "stop").out
+
+
+def test_one_that_does_not_listen_is_ended_by_the_system(serving, monkeypatch):
+    """R-070."""
+    monkeypatch.setattr(stopping, "GRACE_SECONDS", 0.1)
+    service = serving(STUBBORN)
+
+    assert stopping.stop()
+    assert -9 == service.wait(10)
+
+
+def test_what_one_that_died_has_left_is_cleared_away(serving):
+    """R-070."""
+    service = serving()
+    service.kill()
+    service.wait()
+
+    assert not stopping.stop()
+    assert announced() is None
+
+
+def test_a_process_that_has_its_number_now_goes_on(serving):
+    """X-003."""
+    stranger = serving(earlier=timedelta(hours=1))
+
+    assert not stopping.stop()
+    assert stranger.poll() is None
+    assert announced() is None
+
+
+def test_a_service_that_proves_to_be_ours_is_ended_whatever_the_clock_says(serving, served):
+    """The clock may have been set since it was started."""
+    service = serving(earlier=timedelta(hours=1), port=served.port)
+
+    assert stopping.stop()
+    assert -15 == service.wait(10)
