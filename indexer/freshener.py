@@ -16,6 +16,7 @@ from indexer.embedding import Embedder
 from indexer.freshness import LOCK_SECONDS, IndexBusyError, only_writer, read_named, read_rest, read_some
 from indexer.paths import index_db
 from indexer.pipeline import Report, embed_waiting
+from indexer.priority import step_back
 from indexer.runs import Freshness, Outcome, Run
 from indexer.schedule import Schedule
 from indexer.store.base import Store
@@ -154,6 +155,7 @@ class Freshener:
     # -- the indexer's thread --------------------------------------------------------------------------------------
 
     def _work(self) -> None:
+        step_back()
         while (job := self._next()) is not None:
             self._run(job)
 

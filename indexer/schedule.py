@@ -68,13 +68,22 @@ class Schedule:
 
 
 def trigger_of(text: str | None) -> BaseTrigger:
-    """What ``15m``, ``6h`` or a cron expression of five fields means; an hour, with a warning, for anything else."""
-    wanted = (text if text is not None else DEFAULT_INTERVAL).strip().lower()
+    """What `parsed` understands; an hour, with a warning, for anything else."""
     try:
-        return _interval(wanted) if _INTERVAL.fullmatch(wanted) else _cron(wanted)
+        return parsed(text if text is not None else DEFAULT_INTERVAL)
     except ValueError as error:
         log.warning("%s is not an interval: %r (%s); indexing every %s", VARIABLE, text, error, DEFAULT_INTERVAL)
         return _interval(DEFAULT_INTERVAL)
+
+
+def parsed(text: str) -> BaseTrigger:
+    """What ``15m``, ``6h`` or a cron expression of five fields means.
+
+    Raises:
+        ValueError: it is neither, or never comes due.
+    """
+    wanted = text.strip().lower()
+    return _interval(wanted) if _INTERVAL.fullmatch(wanted) else _cron(wanted)
 
 
 def first_after(trigger: BaseTrigger, now: datetime) -> datetime | None:

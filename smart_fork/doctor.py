@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -60,6 +60,11 @@ def run_checks(embedder: Embedder | None = None, processes: Processes | None = N
         "programs": lambda: _programs(processes),
         "tmux": lambda: _tmux(processes),
     }
+    return run_each(checks)
+
+
+def run_each(checks: Mapping[str, Callable[[], Iterator[Check]]]) -> list[Check]:
+    """What these checks, by their names, yield; whatever one of them dies of is its result."""
     return [one for name, check in checks.items() for one in _timed(name, check)]
 
 
@@ -74,6 +79,9 @@ def _timed(name: str, check: Callable[[], Iterator[Check]]) -> list[Check]:
         done = list(check())
     except SmartForkError as error:
         done = [Check(name, ok=False, detail=error.message, next_step=error.hint)]
+    except apsw.Error as error:
+        problem = unavailable(error)
+        done = [Check(name, ok=False, detail=problem.message, next_step=problem.hint)]
     except Exception as error:  # noqa: BLE001 - whatever breaks a part is what the doctor is for
         step = "Reinstall smart-fork, and report this."
         done = [Check(name, ok=False, detail=f"{type(error).__name__}: {error}", next_step=step)]

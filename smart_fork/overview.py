@@ -19,7 +19,7 @@ def overview() -> dict[str, Any]:
     return {
         "home": str(state_home()),
         "index": _index(),
-        "service": _service(find_service()),
+        "service": _service(find_service(any_version=True)),
         "workers": _workers(),
     }
 

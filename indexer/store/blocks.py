@@ -28,7 +28,7 @@ def count(db: apsw.Connection, parts: Iterable[int] | None = None) -> int:
     """How many vectors there are, or are of these parts. Only the lengths of the blocks are read."""
     where = "" if parts is None else f" WHERE part IN ({', '.join(str(int(part)) for part in parts)})"
     size = db.execute(f"SELECT sum(length(records)) FROM vector_blocks{where}").get  # noqa: S608 - integers
-    return int(size) // _record_size(db) if size else 0
+    return int(size) // record_size(db) if size else 0
 
 
 def append(db: apsw.Connection, part: int, vectors: Mapping[int, bytes]) -> None:
@@ -38,7 +38,7 @@ def append(db: apsw.Connection, part: int, vectors: Mapping[int, bytes]) -> None
         ValueError: they are not of the length that the index has.
     """
     waiting = list(vectors.items())
-    size = _record_size(db)
+    size = record_size(db)
     if any(_NUMBER + len(vector) != size for vector in vectors.values()):
         raise ValueError("these are no vectors of the model that the index is embedded with")
     while waiting:
@@ -85,12 +85,13 @@ def remove(db: apsw.Connection, chunks: Sequence[int]) -> None:
 
 def records(db: apsw.Connection, blocks: Iterable[int]) -> Iterator[tuple[int, bytes]]:
     """The chunks of these blocks with their coded vectors."""
-    size = _record_size(db)
+    size = record_size(db)
     for block in blocks:
         stored = db.execute("SELECT records FROM vector_blocks WHERE id = ?", (block,)).get or b""
         for start in range(0, len(stored), size):
             yield int.from_bytes(stored[start : start + _NUMBER], "little"), stored[start + _NUMBER : start + size]
 
 
-def _record_size(db: apsw.Connection) -> int:
+def record_size(db: apsw.Connection) -> int:
+    """Bytes of one chunk's number and vector."""
     return _NUMBER + _STEP + int(db.execute("SELECT value FROM meta WHERE key = 'dimensions'").get or 0)

@@ -39,6 +39,8 @@ def _service(service: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [("service", f"{service['url']}, process {service['pid']} since {service['started']}{memory}")]
     if "error" in service:
         return [*rows, ("", f"does not answer: {service['error']}")]
+    if restart := service.get("restart"):
+        rows.append(("", f"restart pending: {restart['from']} -> {restart['to']}, when it is idle"))
     indexing = service["indexing"]
     if indexing["state"] == "off":
         return [*rows, ("indexing", "only when asked: SMART_FORK_INDEXING is not set to true for the service")]

@@ -123,6 +123,8 @@ def _print_state(state: dict[str, Any]) -> None:
     running = f"runs, process {state['pid']}" if state["running"] else "does not run"
     ended = f"; it ended last with {state['ended']}" if state["ended"] else ""
     out.print(plain(f"The service {running}{ended}."))
+    if restart := state["restart"]:
+        out.print(plain(f"  restart pending: {restart['from']} -> {restart['to']}, when it is idle"))
     for key in ("kind", "unit", "program", "port", "every", "logs"):
         out.print(plain(f"  {key:<8} {state[key] if state[key] is not None else '-'}"))
     if not state["program_found"]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Annotated
 
 import typer
 
-from smart_fork.cli.output import print_json
+from smart_fork.cli.output import print_json, progress_bar, say
 from smart_fork.cli.search import JsonOption
 
 
@@ -19,16 +20,31 @@ def mcp() -> None:
     run_stdio(SharedEmbedder(configured_embedder()))
 
 
-def doctor(as_json: JsonOption = False) -> None:
+def doctor(
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also examine what is stored, down to a sample of it; takes a while.")
+    ] = False,
+    seed: Annotated[int | None, typer.Option("--seed", help="Take the same sample as the run that named it.")] = None,
+    as_json: JsonOption = False,
+) -> None:
     """Check every part by using it, and say the next step for each failure."""
     from smart_fork.cli.doctoring import print_checks
     from smart_fork.doctor import healthy, run_checks
 
-    checks = run_checks()
+    checks, about = run_checks(), {}
+    if deep:
+        from smart_fork.examination import examine
+
+        seed = secrets.randbelow(1_000_000) if seed is None else seed
+        with progress_bar(quiet=as_json) as progress:
+            checks += examine(seed, progress=progress)
+        about = {"seed": seed}
     if as_json:
-        print_json({"ok": healthy(checks), "checks": [check.as_json() for check in checks]})
+        print_json({"ok": healthy(checks), "checks": [check.as_json() for check in checks], **about})
     else:
         print_checks(checks)
+        if deep:
+            say(f"The sample was chosen by --seed {seed}.")
     if not healthy(checks):
         raise typer.Exit(1)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.mcpserver import MCPServer
 
 from indexer.paths import state_home
+from smart_fork.release import own_version
 from smart_fork.server import excising, following
 from smart_fork.server.calls import strict
 from smart_fork.server.comparing import compare_workers
@@ -33,7 +33,7 @@ def create_server(embedder: Embedder | None = None) -> MCPServer[Any]:
     return MCPServer(
         "smart-fork",
         instructions=INSTRUCTIONS,
-        version=version("smart-fork"),
+        version=own_version(),
         log_level="ERROR",
         tools=[
             strict(searching.smart_fork, "Find and fork a past session", reads=False),

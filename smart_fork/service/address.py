@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
+import logging
 import secrets
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from smart_fork.staging import replace_file, write_new
 TOKEN_BYTES = 32
 #: Unless another one was chosen.
 PORT = 8766
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +57,12 @@ def token() -> str:
     return made
 
 
-def proof(nonce: str, secret: str) -> str:
-    """What only somebody who has the token can answer to `nonce`."""
-    return hmac.new(secret.encode(), nonce.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+def proof(nonce: str, secret: str, port: int) -> str:
+    """What only somebody who has the token can answer to `nonce`, and only at this port.
+
+    A stranger who has our question answered by a service at another port has no proof for his own.
+    """
+    return hmac.new(secret.encode(), f"{port} {nonce}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 
 def publish(address: Address) -> None:
@@ -80,17 +86,31 @@ def announced() -> Address | None:
         return None
 
 
-def wanted_port(default: int = PORT) -> int:
-    """The port that was chosen once: clients' settings name it, so that it must stay the same."""
+def wanted_port(env: Mapping[str, str], installed: int | None = None, state: Path | None = None) -> int:
+    """The port where no option names one: what `env` says, else what is installed, else what was kept, else 8766.
+
+    It is chosen once: clients' settings name it, so that it must stay the same.
+    """
     try:
-        return int(os.environ.get("SMART_FORK_PORT") or (state_home() / "service-port").read_text("ascii"))
+        kept = ((state or state_home()) / "service-port").read_text("ascii")
     except (OSError, ValueError):
-        return default
+        kept = ""
+    named = _port_in(env.get("SMART_FORK_PORT", ""), "SMART_FORK_PORT")
+    return named or installed or _port_in(kept, "service-port") or PORT
 
 
-def keep_port(port: int) -> None:
+def keep_port(port: int, state: Path | None = None) -> None:
     """Choose `port` for every later start."""
-    replace_file(private_dir(state_home()) / "service-port", str(port).encode())
+    replace_file(private_dir(state or state_home()) / "service-port", str(port).encode())
+
+
+def _port_in(text: str, source: str) -> int | None:
+    text = text.strip()
+    if text.isascii() and text.isdigit() and 0 < int(text[:6]) < 1 << 16:
+        return int(text)
+    if text:
+        log.warning("%s is no port: %r", source, text[:40])
+    return None
 
 
 def _file() -> Path:

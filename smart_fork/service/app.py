@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
@@ -22,6 +21,7 @@ from indexer.transcripts.agents import AGENTS
 from indexer.transcripts.model import Agent
 from smart_fork.hooks.receive import receive
 from smart_fork.registry import Registry
+from smart_fork.release import own_version
 from smart_fork.service.address import proof
 from smart_fork.service.guard import MAX_BODY
 
@@ -70,11 +70,12 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the service can do: vectors, answer a real question, say how indexing goes."""
+    """What the service can do: vectors, answer a real question, say how indexing goes, and which version it will become."""
 
     embedder: Embedder
     question: Callable[[], object]
     status: Callable[[], Mapping[str, object]]
+    restart: Callable[[], Mapping[str, str] | None] = lambda: None
 
 
 def application(mcp: MCPServer[Any], work: Work, page: Sequence[Route], secret: str) -> Starlette:
@@ -83,8 +84,9 @@ def application(mcp: MCPServer[Any], work: Work, page: Sequence[Route], secret: 
 
     async def hello(request: Request) -> Response:
         nonce = request.query_params.get("nonce", "")[:MAX_NONCE]
-        facts = {"name": "smart-fork", "version": version("smart-fork"), "model": work.embedder.model}
-        return JSONResponse(facts | {"proof": proof(nonce, secret)})
+        facts = {"name": "smart-fork", "version": own_version(), "model": work.embedder.model}
+        port = request.scope["server"][1]  # where it is really asked, whatever the request's own Host says
+        return JSONResponse(facts | {"proof": proof(nonce, secret, port)})
 
     async def healthz(_: Request) -> Response:
         problem = await anyio.to_thread.run_sync(health.problem)
@@ -98,7 +100,8 @@ def application(mcp: MCPServer[Any], work: Work, page: Sequence[Route], secret: 
         return Response(vectors.tobytes(), media_type="application/octet-stream")
 
     async def status(_: Request) -> Response:
-        return JSONResponse({"version": version("smart-fork"), "indexing": dict(work.status())})
+        facts = {"version": own_version(), "indexing": dict(work.status()), "restart": work.restart()}
+        return JSONResponse(facts)
 
     async def hook(request: Request) -> Response:
         agent = next((one.name for one in AGENTS if one.name == request.path_params["agent"]), None)

@@ -8,13 +8,14 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
 from indexer.embedding import Embedder
+from smart_fork.release import own_version
 from smart_fork.service.address import Address, announced, proof, token
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ HELLO_SECONDS = 0.5
 WORK_SECONDS = 120.0
 #: Texts in one request.
 BATCH = 64
+#: More than a service says about itself.
+MAX_HELLO = 4096
 #: How long nobody looks for a service where there was none.
 AGAIN_SECONDS = 30.0
 
@@ -36,12 +39,33 @@ class ServiceGoneError(Exception):
     """The service does not answer, or refuses."""
 
 
-class Service:
-    """A service that has proved to be ours."""
+class StrangerError(ServiceGoneError):
+    """Somebody else listens there."""
 
-    def __init__(self, address: Address, model: str) -> None:
+
+class _Said(NamedTuple):
+    """What a service says about itself."""
+
+    version: str
+    model: str
+
+
+class Service:
+    """A service that has proved to be ours. It proves it again before each request: by now another may listen there."""
+
+    def __init__(self, address: Address, said: _Said) -> None:
         self.address = address
-        self.model = model
+        self._said = said
+
+    @property
+    def version(self) -> str:
+        """Of the program that it runs, which may be older than what is installed."""
+        return self._said.version
+
+    @property
+    def model(self) -> str:
+        """As `Embedder.model`."""
+        return self._said.model
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """As `Embedder.embed`, by the service's model.
@@ -59,7 +83,7 @@ class Service:
         return np.concatenate(parts)
 
     def status(self) -> dict[str, Any]:
-        """How indexing goes, and the service's version.
+        """How indexing goes, the service's version, and which one it is going to become.
 
         Raises:
             ServiceGoneError: it does not answer.
@@ -75,9 +99,24 @@ class Service:
         """
         return self._ask("POST", "/code", {}).decode("ascii", "replace")
 
+    def health(self) -> bool:
+        """Whether it answers a real question.
+
+        Raises:
+            ServiceGoneError: it does not answer at all.
+        """
+        with _proved(self.address, WORK_SECONDS) as (connection, _):
+            return _answer(connection, "GET", "/healthz")[0] == http.HTTPStatus.OK
+
     def _ask(self, method: str, path: str, body: Any) -> bytes:
-        headers = {"Authorization": f"Bearer {token()}", "Content-Type": "application/json"}
-        return _request(self.address, f"{method} {path}", WORK_SECONDS, orjson.dumps(body), headers)
+        with _proved(self.address, WORK_SECONDS) as (connection, said):
+            if said != self._said:
+                raise ServiceGoneError("it is another version by now")
+            headers = {"Authorization": f"Bearer {token()}", "Content-Type": "application/json"}
+            status, content = _answer(connection, method, path, orjson.dumps(body), headers)
+        if status != http.HTTPStatus.OK:
+            raise ServiceGoneError(f"it answered {status}")
+        return content
 
 
 class SharedEmbedder:
@@ -117,54 +156,67 @@ class SharedEmbedder:
         return self._service
 
 
-def find_service() -> Service | None:
-    """The service, if one runs that is ours and of this version. ``SMART_FORK_SERVICE=false`` looks for none."""
+def find_service(*, any_version: bool = False) -> Service | None:
+    """The service, if one runs that is ours and, unless any will do, of this version.
+
+    ``SMART_FORK_SERVICE=false`` looks for none.
+    """
     if os.environ.get("SMART_FORK_SERVICE", "").strip().lower() in ("0", "false", "no", "off"):
         return None
     address = announced()
     if address is None or address.pid == os.getpid():
         return None
-    said = _hello(address)
-    if said is None:
-        return None
-    if said.get("version") != version("smart-fork"):
-        log.info("the service is of version %s", said.get("version"))
-        return None
-    return Service(address, str(said.get("model")))
-
-
-def answers(address: Address) -> bool:
-    """Whether a service of ours listens there, of whatever version."""
-    return _hello(address) is not None
-
-
-def _hello(address: Address) -> dict[str, Any] | None:
-    """What a service says of itself that has proved to be ours."""
-    nonce = secrets.token_hex(16)
     try:
-        said: dict[str, Any] = orjson.loads(_request(address, f"GET /hello?nonce={nonce}", HELLO_SECONDS))
-        ours = hmac.compare_digest(str(said["proof"]), proof(nonce, token()))
-    except (ServiceGoneError, ValueError, KeyError, TypeError, OSError) as error:
+        with _proved(address, HELLO_SECONDS) as (_, said):
+            service = Service(address, said)
+    except StrangerError:
+        log.warning("somebody else listens at %s", address.url)
+        return None
+    except (ServiceGoneError, OSError) as error:
         log.debug("no service at %s: %s", address.url, error)
         return None
-    if not ours:
-        log.warning("somebody else listens at %s", address.url)
-    return said if ours else None
+    if not any_version and service.version != own_version():
+        log.info("the service is of version %s", service.version)
+        return None
+    return service
 
 
-def _request(
-    address: Address, line: str, seconds: float, body: bytes | None = None, headers: Mapping[str, str] | None = None
-) -> bytes:
-    method, path = line.split(" ")
+@contextmanager
+def _proved(address: Address, seconds: float) -> Iterator[tuple[http.client.HTTPConnection, _Said]]:
+    """A connection at whose other end is our service. Only over such a one the token is sent.
+
+    Raises:
+        ServiceGoneError: nobody answers there, or somebody else does.
+    """
     connection = http.client.HTTPConnection(address.host, address.port, timeout=seconds)
     try:
-        connection.request(method, path, body, dict(headers or {}))
-        answer = connection.getresponse()
-        content = answer.read()
-    except (OSError, http.client.HTTPException) as error:
-        raise ServiceGoneError(str(error) or type(error).__name__) from error
+        try:
+            connection.connect()
+        except OSError as error:
+            raise ServiceGoneError(str(error)) from error
+        connection.auto_open = 0  # a new connection might reach somebody else
+        nonce = secrets.token_hex(16)
+        _, content = _answer(connection, "GET", f"/hello?nonce={nonce}", limit=MAX_HELLO)
+        try:
+            facts = orjson.loads(content)
+            given, said = str(facts["proof"]), _Said(str(facts["version"]), str(facts["model"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise StrangerError("what it says is not what a service says") from error
+        if not hmac.compare_digest(given.encode(), proof(nonce, token(), address.port).encode()):
+            raise StrangerError("it does not know the token")
+        yield connection, said
     finally:
         connection.close()
-    if answer.status != http.HTTPStatus.OK:
-        raise ServiceGoneError(f"it answered {answer.status}")
-    return content
+
+
+def _answer(
+    connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None = None,
+    headers: dict[str, str] | None = None, *, limit: int | None = None,
+) -> tuple[int, bytes]:  # fmt: skip
+    """Status and content, of which at most `limit` bytes are read."""
+    try:
+        connection.request(method, path, body, headers or {})
+        answer = connection.getresponse()
+        return answer.status, answer.read(limit)
+    except (OSError, http.client.HTTPException) as error:
+        raise ServiceGoneError(str(error) or type(error).__name__) from error

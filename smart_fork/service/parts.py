@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable, Mapping
 
 from starlette.applications import Starlette
 
@@ -27,22 +28,26 @@ from smart_fork.service.guard import COOKIE
 #: What is asked to see whether questions are answered.
 QUESTION = Request("is anybody there", agent_type="both", all_projects=True, limit=1)
 
+#: So long the end waits for an index run: what it has done by then is kept, and the next one goes on from there.
+RUN_SECONDS = 3600.0
+
 log = logging.getLogger(__name__)
 
 
 class Parts:
-    """All parts of one service. Nothing runs before `start`."""
+    """All parts of one service. Nothing runs before `start`. `restart` says which version it is going to become."""
 
     public = (*app.PUBLIC, *views.PUBLIC)
 
-    def __init__(self) -> None:
+    def __init__(self, restart: Callable[[], Mapping[str, str] | None] = lambda: None) -> None:
         self.model = BackgroundModel(configured_embedder(), MODEL_SECONDS)
+        self._restart = restart
         self._freshener: Freshener | None = None
 
     def application(self, secret: str) -> Starlette:
         """What answers; `secret` is the token."""
         page = views.Page(self._engine, Codes(), secret, COOKIE)
-        work = app.Work(self.model, self._question, self._status)
+        work = app.Work(self.model, self._question, self._status, self._restart)
         return app.application(create_server(self.model), work, page.routes(), secret)
 
     def start(self) -> None:
@@ -60,6 +65,10 @@ class Parts:
         """End what `start` began."""
         if self._freshener is not None:
             self._freshener.stop()
+
+    def idle(self, waited: float) -> bool:
+        """Whether no index run would be cut short, now that one has waited so many seconds for its end."""
+        return self._freshener is None or waited >= RUN_SECONDS or self._freshener.status().state != "indexing"
 
     def _engine(self) -> Engine:
         return Engine(self.model, read_seconds=READ_SECONDS, embed_seconds=EMBED_SECONDS, rerank=configured_reranker())

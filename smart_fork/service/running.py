@@ -6,21 +6,24 @@ import logging
 import os
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib.metadata import version
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from indexer.paths import private_dir, state_home
 from smart_fork.errors import ProgramFailed, Usage
+from smart_fork.release import own_version
 from smart_fork.service import crashes
 from smart_fork.service.address import Address, keep_port, publish, token, wanted_port, withdraw
 from smart_fork.service.client import Service, find_service
 from smart_fork.service.guard import Guard
 from smart_fork.service.records import log_to_file
+from smart_fork.service.traffic import Traffic
+from smart_fork.service.upgrade import Upgrade, become
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 #: Requests that are answered at the same time; more wait in the system's queue.
@@ -32,18 +35,18 @@ log = logging.getLogger(__name__)
 
 
 def running() -> Service | None:
-    """The service, if one is up (R-072)."""
-    return find_service()
+    """The service, if one is up (R-072), of whichever version."""
+    return find_service(any_version=True)
 
 
 def listen(host: str, port: int | None) -> socket.socket:
-    """A socket at `port`; without one, at the port that was chosen before, else 8766, else any that is free.
+    """A socket at `port`; without one, at the port that is wanted (see `wanted_port`), else at any that is free.
 
     Raises:
         ProgramFailed: the port that was asked for is taken.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for wanted in (port,) if port is not None else (wanted_port(), 0):
+    for wanted in (port,) if port is not None else (wanted_port(os.environ), 0):
         listening = socket.socket(family)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -60,7 +63,7 @@ def listen(host: str, port: int | None) -> socket.socket:
 
 
 def serve(host: str = "127.0.0.1", port: int | None = None, *, allow_remote: bool = False) -> None:
-    """Run the service until it is told to end.
+    """Run the service until it is told to end; one that finds a newer version of itself becomes that.
 
     Raises:
         Usage: `host` is not this machine alone, and that was not allowed.
@@ -75,29 +78,45 @@ def serve(host: str = "127.0.0.1", port: int | None = None, *, allow_remote: boo
     # Our own files name their modes; what workers write in a repository is for everybody, as always.
     os.umask(0o022)
     log_to_file()
-    _serve(host, port)
+    newer_at = _serve(host, port)
     crashes.end(state)
+    if newer_at is not None:
+        become(newer_at)
 
 
-def _serve(host: str, port: int | None) -> None:
+def _serve(host: str, port: int | None) -> int | None:
+    """Serve until the end; where it is to be started anew, the port."""
+    from smart_fork.service.app import PUBLIC
     from smart_fork.service.parts import Parts
 
     listening = listen(host, port)
     chosen = listening.getsockname()[1]
     keep_port(chosen)
     secret = token()
-    parts = Parts()
-    app = Guard(parts.application(secret), secret=secret, hosts=_names(host, chosen), public=parts.public)
-    address = Address(host, chosen, os.getpid(), version("smart-fork"), datetime.now(UTC).isoformat(timespec="seconds"))
+    restart = threading.Event()
+
+    def end() -> None:
+        restart.set()
+        server.should_exit = True
+
+    parts = Parts(lambda: upgrade.pending)
+    traffic = Traffic(parts.application(secret), PUBLIC)
+    upgrade = Upgrade(lambda waited: parts.idle(waited) and traffic.close(waited), end)
+    server = _Server(_config(Guard(traffic, secret=secret, hosts=_names(host, chosen), public=parts.public)))
+    address = Address(host, chosen, os.getpid(), own_version(), datetime.now(UTC).isoformat(timespec="seconds"))
+    stop = threading.Event()
     parts.start()
     publish(address)
+    threading.Thread(target=upgrade.run, args=(stop,), name="upgrade", daemon=True).start()
     log.info("serving at %s", address.url)
     try:
-        _Server(_config(app)).run(sockets=[listening])
+        server.run(sockets=[listening])
     finally:
+        stop.set()
         withdraw(address)
         parts.stop()
-        log.info("ended")
+        log.info("starting anew" if restart.is_set() else "ended")
+    return chosen if restart.is_set() else None
 
 
 class _Server(uvicorn.Server):

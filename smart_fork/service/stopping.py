@@ -10,7 +10,7 @@ import psutil
 from smart_fork.errors import ProgramFailed
 from smart_fork.processes import SystemProcesses
 from smart_fork.service.address import Address, announced, withdraw
-from smart_fork.service.client import answers
+from smart_fork.service.client import find_service
 
 #: How long it may take to end by itself, and to be ended.
 GRACE_SECONDS, FORCE_SECONDS = 15.0, 5.0
@@ -47,7 +47,7 @@ def _process_of(address: Address) -> psutil.Process | None:
         return None
     except ValueError:
         older = False
-    return process if older or answers(address) else None
+    return process if older or find_service(any_version=True) is not None else None
 
 
 def _end(process: psutil.Process) -> None:

@@ -1,6 +1,7 @@
 """Keeping the index fresh in a process that stays."""
 
 import logging
+import os
 import queue
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from indexer.embedding import ModelUnavailableError
 from indexer.freshener import Freshener
 from indexer.freshness import complete, only_writer
 from indexer.paths import claude_home, index_db, index_root, state_home
+from indexer.priority import NICE
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.agents import AGENTS
 from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, codex_log, content, lines
@@ -94,6 +96,25 @@ def test_everything_is_indexed_at_the_start(fresh, runs, caplog):
     assert any(line.startswith("Indexing run completed: ") for line in said)
     assert one.stop(SECONDS)
     assert ("stopped", None) == (one.status().state, one.status().next_run)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the priority of one thread can only be read on Linux")
+def test_it_steps_back_and_the_rest_of_its_process_does_not(fresh, runs):
+    """F-201: what the process starts beside it has the priority of what a person starts."""
+    seen = []
+
+    class Model(HashEmbedder):
+        def embed(self, texts):
+            seen.append(os.getpriority(os.PRIO_PROCESS, 0))
+            return super().embed(texts)
+
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    claude_log(identity(1), "/work/a", "question")
+    fresh(Model())
+    until(lambda: holds() == (1, 1, 1), runs)
+
+    assert {max(NICE, before)} == set(seen)
+    assert before == os.getpriority(os.PRIO_PROCESS, 0)
 
 
 def test_a_new_log_and_a_growing_one_are_indexed_as_they_change(fresh, runs):

@@ -10,10 +10,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from indexer.paths import private_dir
+from indexer.paths import private_dir, state_home
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.service import crashes
+from smart_fork.service.address import keep_port
+from smart_fork.service.client import ServiceGoneError, find_service
 from smart_fork.service.units.base import State, Supervisor
 from smart_fork.service.units.launchd import Launchd
 from smart_fork.service.units.settings import INTERVAL, Settings, new_settings
@@ -74,6 +76,7 @@ def install(keeper: Supervisor, settings: Settings) -> list[str]:
     content = keeper.written(settings)
     keeper.reach()
     private_dir(settings.crash_log.parent)
+    keep_port(settings.port, settings.state)
     crashes.end(settings.state)  # one that gave up is to start again
     return keeper.install(content)
 
@@ -92,4 +95,14 @@ def look(keeper: Supervisor) -> dict[str, Any]:
         "port": settings.port if settings else None,
         "every": settings.environment.get(INTERVAL) if settings else None,
         "logs": str(settings.crash_log.parent) if settings else None,
+        "restart": _restart(settings) if settings and state.running else None,
     }
+
+
+def _restart(settings: Settings) -> dict[str, str] | None:
+    """From which version to which one the service is going to change, if it is ours to ask."""
+    service = find_service(any_version=True) if settings.state == state_home() else None
+    try:
+        return service.status().get("restart") if service else None
+    except ServiceGoneError:
+        return None

@@ -30,8 +30,8 @@ def launchd_plist(settings: Settings) -> bytes:
             "ThrottleInterval": THROTTLE,
             "ExitTimeOut": STOP_SECONDS,
             "Umask": 0o077,
-            "Nice": 5,
-            "LowPriorityIO": True,
+            # No limits, as an app has none: forks have the same. Indexing steps back by itself.
+            "ProcessType": "Interactive",
             # Forks that the service has started outlive it.
             "AbandonProcessGroup": True,
         },

@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from indexer.schedule import DEFAULT_INTERVAL, VARIABLE
 from smart_fork.errors import Usage
-from smart_fork.service.address import PORT
-from smart_fork.service.units.interval import DEFAULT_INTERVAL, checked_interval
+from smart_fork.service.address import PORT, wanted_port
+from smart_fork.service.units.interval import checked_interval
 from smart_fork.service.units.search_path import own_program, search_path
 
-INTERVAL = "SMART_FORK_INDEX_CRON"
+INTERVAL = VARIABLE
 #: Folders: the service runs in another directory, so they are written as absolute paths.
 _FOLDERS = ("SMART_FORK_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME")
 #: Taken over from whoever installs the service, where set. Never a key or a token.
@@ -58,7 +59,7 @@ class Settings:
     @property
     def state(self) -> Path:
         """The state folder, which is also the working directory: it is in nobody's project."""
-        return Path(os.path.abspath(self.environment.get("SMART_FORK_HOME") or Path.home() / ".smart-fork"))  # noqa: PTH100 - resolve() would follow links
+        return _state(self.environment)
 
     @property
     def crash_log(self) -> Path:
@@ -102,7 +103,12 @@ def new_settings(
         if not environment.get(name):
             environment.pop(name, None)
     environment["PATH"] = search_path(env, environment.get("PATH", ""))
-    return Settings(program, port or (before.port if before else PORT), environment)
+    chosen = port or wanted_port(env, before.port if before else None, _state(environment))
+    return Settings(program, chosen, environment)
+
+
+def _state(environment: Mapping[str, str]) -> Path:
+    return Path(os.path.abspath(environment.get("SMART_FORK_HOME") or Path.home() / ".smart-fork"))  # noqa: PTH100 - resolve() would follow links
 
 
 def _absolute(folder: str) -> str:

@@ -41,9 +41,6 @@ TimeoutStopSec=20
 # Forks that the service has started outlive it, and do not take it with them.
 KillMode=process
 OOMPolicy=continue
-Nice=5
-IOSchedulingClass=best-effort
-IOSchedulingPriority=7
 
 [Install]
 WantedBy=default.target

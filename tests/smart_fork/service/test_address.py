@@ -18,10 +18,11 @@ def test_the_token_is_made_once_and_is_private(home):
     assert 0o600 == stat.S_IMODE((state_home() / "service-token").stat().st_mode)
 
 
-def test_only_who_has_the_token_can_prove_it():
-    assert proof("nonce", "one") == proof("nonce", "one")
-    assert proof("nonce", "one") != proof("nonce", "two")
-    assert proof("nonce", "one") != proof("other", "one")
+def test_only_who_has_the_token_can_prove_it_and_only_for_the_port_where_he_is_asked():
+    assert proof("nonce", "one", 1) == proof("nonce", "one", 1)
+    assert proof("nonce", "one", 1) != proof("nonce", "two", 1)
+    assert proof("nonce", "one", 1) != proof("other", "one", 1)
+    assert proof("nonce", "one", 1) != proof("nonce", "one", 2)
 
 
 def test_a_service_says_where_it_is_and_takes_it_back(home):
@@ -52,12 +53,21 @@ def test_an_address_of_the_newer_internet_is_written_in_brackets():
     assert "http://[::1]:1" == Address("::1", 1, 1, "", "").url
 
 
-def test_the_port_is_chosen_once(home, monkeypatch):
-    assert 8766 == wanted_port(8766)
+def test_the_port_is_what_the_environment_says_else_what_is_installed_else_what_was_kept(home):
+    """F-210: one rule, for a service that is started and for one that is installed."""
+    assert 8766 == wanted_port({})
     keep_port(9000)
-    assert 9000 == wanted_port(8766)
-    monkeypatch.setenv("SMART_FORK_PORT", "9001")
-    assert 9001 == wanted_port(8766)
-    monkeypatch.setenv("SMART_FORK_PORT", "soon")
-    assert 8766 == wanted_port(8766)
+    assert 9000 == wanted_port({})
+    assert 9002 == wanted_port({}, installed=9002)
+    assert 9001 == wanted_port({"SMART_FORK_PORT": " 9001 "}, installed=9002)
+    assert 8766 == wanted_port({}, state=home / "another")
     assert ["service-port"] == [file.name for file in state_home().iterdir()]
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "65536", "-1", "8766.0", "٨٧٦٦", "9" * 5000, "\ud800"])
+def test_what_is_no_port_is_told_and_passed_over(home, text, caplog):
+    keep_port(9000)
+    assert 9000 == wanted_port({"SMART_FORK_PORT": text})
+    assert "no port" in caplog.text
+    (state_home() / "service-port").write_bytes(text.encode("utf-8", "replace"))
+    assert 8766 == wanted_port({})

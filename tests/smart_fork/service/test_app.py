@@ -25,7 +25,7 @@ def announced(served, monkeypatch):
 def test_the_service_proves_that_it_has_the_token_without_telling_it(served):
     answer = json.loads(served.answer("GET", "/hello?nonce=abc", Cookie="").read())
 
-    assert proof("abc", served.secret) == answer["proof"]
+    assert proof("abc", served.secret, served.port) == answer["proof"]
     assert served.secret not in json.dumps(answer)
 
 
@@ -117,12 +117,12 @@ def test_a_hook_that_is_posted_is_noted_of_the_worker_whose_session_it_is(served
 
 
 def test_a_stranger_on_the_port_is_not_our_service(announced, monkeypatch):
-    monkeypatch.setattr(app, "proof", lambda nonce, _: proof(nonce, "another token"))
+    monkeypatch.setattr(app, "proof", lambda nonce, _, port: proof(nonce, "another token", port))
     assert find_service() is None
 
 
 def test_a_service_of_another_version_is_left_alone(announced, monkeypatch):
-    monkeypatch.setattr(app, "version", lambda _: "0.0.1")
+    monkeypatch.setattr(app, "own_version", lambda: "0.0.1")
     assert find_service() is None
 
 

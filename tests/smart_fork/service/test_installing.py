@@ -12,6 +12,7 @@ import pytest
 
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.service import crashes
+from smart_fork.service.address import wanted_port
 from smart_fork.service.units import installing
 from smart_fork.service.units.installing import install, installed, look, settings_for, supervisor
 from smart_fork.service.units.launchd import Launchd
@@ -315,6 +316,14 @@ class TestBoth:
             again.port,
             *(again.environment[name] for name in ("SMART_FORK_INDEX_CRON", "LANG")),
         )
+
+    def test_the_port_is_kept_for_a_service_that_is_started_by_hand(self, keeper, home):
+        """F-210."""
+        wanted = settings(home, port=5111)
+
+        install(keeper, wanted)
+
+        assert 5111 == wanted_port({}, state=wanted.state)
 
     def test_one_that_gave_up_starts_again_when_it_is_installed(self, keeper, home):
         wanted = settings(home)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.errors import ProgramMissing, SmartForkError, Usage
+from smart_fork.service.address import keep_port
 from smart_fork.service.units import search_path as places
 from smart_fork.service.units.interval import checked_interval
 from smart_fork.service.units.search_path import BASE, own_program, search_path
@@ -40,7 +41,7 @@ def installed_before(**environment: str) -> Settings:
 
 @pytest.mark.parametrize(
     ("text", "wanted"),
-    [("15m", "15m"), (" 1H\n", "1h"), ("06h", "06h"), ("*/15  9-18 * * MON-FRI", "*/15 9-18 * * mon-fri"), ("0 3 * * *", "0 3 * * *")],
+    [("15m", "15m"), (" 1H\n", "1h"), ("06h", "06h"), ("*/15  9-18 * * MON-FRI", "*/15 9-18 * * mon-fri"), ("0 3 * * *", "0 3 * * *"), ("0 9 * * 7", "0 9 * * 7"), ("90000m", "90000m")],
 )  # fmt: skip
 def test_an_interval_is_written_as_the_scheduler_reads_it(text, wanted):
     """F-187, F-205."""
@@ -49,7 +50,7 @@ def test_an_interval_is_written_as_the_scheduler_reads_it(text, wanted):
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", "0m", "000h", "1d", "abc", "-5m", "5", "m", "1.5h", "1h 2m", "99999h", "\u0661\u0665m", "* * * *", "* * * * * *", "61 * * * *",
+    ["", " ", "0m", "000h", "1d", "abc", "-5m", "5", "m", "1.5h", "1h 2m", "99999h", "0 0 * * 5-1", "0 0 30 2 *", "\u0661\u0665m", "* * * *", "* * * * * *", "61 * * * *",
      "a b c d e", "0 0 31 2 *", "*/0 * * * *", "$(id) * * * *", "1m\n2h"],
 )  # fmt: skip
 def test_what_is_no_interval_is_refused_before_anything_is_written(text):
@@ -93,6 +94,19 @@ def test_what_is_asked_for_or_set_now_wins_over_what_was_before(bare, home):
     assert (str(home / "claude"), "/codex") == (made.environment["CLAUDE_CONFIG_DIR"], made.environment["CODEX_HOME"])
     assert "SMART_FORK_MODEL" not in made.environment
     assert "2h" == new_settings(before, env, every="2h").environment["SMART_FORK_INDEX_CRON"]
+
+
+def test_the_port_is_that_of_the_option_else_of_the_environment_else_the_one_before(bare, home):
+    """F-210: as `serve` finds it."""
+    state = home / "state"
+    keep_port(9000, state)
+    env = bare | {"SMART_FORK_HOME": str(state)}
+
+    assert 8766 == new_settings(None, bare).port
+    assert 9000 == new_settings(None, env).port
+    assert 5111 == new_settings(installed_before(), env).port
+    assert 9001 == new_settings(installed_before(), env | {"SMART_FORK_PORT": "9001"}).port
+    assert 9002 == new_settings(installed_before(), env | {"SMART_FORK_PORT": "9001"}, port=9002).port
 
 
 @pytest.mark.parametrize("name", ["SMART_FORK_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME"])

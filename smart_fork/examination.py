@@ -1,0 +1,310 @@
+"""``doctor --deep``: whether what is stored is right, from the database's pages to the answers. Nothing is written."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import apsw
+import numpy as np
+
+from indexer import kept, models
+from indexer.embedding import Embedder
+from indexer.forgotten import forgotten
+from indexer.markdown import export_names, export_path, to_markdown
+from indexer.paths import index_db, state_home
+from indexer.pipeline import VERSION, Progress, document_of
+from indexer.store import soundness
+from indexer.store.base import Scope, SessionRow, Store
+from indexer.store.reading import StoreReading
+from indexer.store.scan import Similarities
+from indexer.store.soundness import SHOWN, read_only
+from indexer.transcripts.agents import AGENTS, adapter
+from indexer.transcripts.base import LogFile
+from smart_fork.doctor import Check, run_each
+from smart_fork.found import Query
+from smart_fork.opening import unavailable
+from smart_fork.query import words_of
+from smart_fork.search import search
+from smart_fork.service.address import announced
+from smart_fork.service.client import ServiceGoneError, find_service
+
+#: Logs that are read again: the newest, and some by chance. Passages that are embedded again; questions that are asked.
+NEWEST, BY_CHANCE, EMBEDDED, ASKED = 10, 10, 20, 5
+#: A vector is stored rounded; one of another text is far below.
+ALIKE = 0.99
+#: A passage of fewer different words might stand in many sessions.
+TELLING_WORDS = 4
+#: The result must be among so many.
+FIRST = 5
+_RUN_INDEX = "Run `smart-fork index run`."
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """An indexed log that has not changed since it was read."""
+
+    session: SessionRow
+    file: LogFile
+
+
+def examine(seed: int, embedder: Embedder | None = None, progress: Progress | None = None) -> list[Check]:
+    """All checks. The same `seed` chooses the same sample of an index that has not changed."""
+    embedder, told = embedder or models.configured_embedder(), progress or (lambda *_: None)
+    if not index_db().exists():
+        return [
+            Check("index", ok=False, detail="there is no index to examine", next_step=_RUN_INDEX),
+            *_service_checks(),
+        ]
+    try:
+        with read_only(index_db()) as db:
+            return _Examination(StoreReading(db), random.Random(seed), embedder, told).checks()  # noqa: S311 - a sample
+    except apsw.Error as error:
+        problem = unavailable(error)
+        return [Check("integrity", ok=False, detail=problem.message, next_step=problem.hint), *_service_checks()]
+
+
+class _Examination:
+    def __init__(self, store: StoreReading, chance: random.Random, embedder: Embedder, progress: Progress) -> None:
+        self._store, self._chance, self._embedder, self._progress = store, chance, embedder, progress
+        self._samples: list[_Sample] = []
+
+    def checks(self) -> list[Check]:
+        """Each on its own: one that fails does not stop the next."""
+        db = self._store.db
+        stages: dict[str, Callable[[], Iterator[Check]]] = {
+            "integrity": lambda: _part("integrity", soundness.damage(db), "no damage in the index"),
+            "workers": _workers,
+            "references": lambda: _part("references", soundness.dangling(db), "every row has what it speaks of"),
+            "words": lambda: _part("words", soundness.words(db), "all passages and sessions have their words"),
+            "vectors": lambda: _part("vectors", soundness.vectors(db), "all blocks are sound"),
+            "logs": self._logs,
+            "sample": self._sample,
+            "exports": self._exports,
+            "meaning": self._meaning,
+            "questions": self._questions,
+            "service": _service,
+        }
+        found: list[Check] = []
+        for number, (name, stage) in enumerate(stages.items()):
+            self._progress("examining", number, len(stages))
+            found += run_each({name: stage})
+        self._progress("examining", len(stages), len(stages))
+        return found
+
+    # -- logs ------------------------------------------------------------------------------------------------------
+
+    def _logs(self) -> Iterator[Check]:
+        """Logs that the index has not read, and those that it has and that are gone. The next run mends both."""
+        there = {file.location: file for agent in AGENTS for file in agent.discover()}
+        rows: Any = self._store.db.execute(
+            "SELECT files.path, files.agent, session_id FROM files LEFT JOIN sessions ON sessions.id = session"
+        )
+        known = {path: (agent, session_id) for path, agent, session_id in rows}
+        new = there.keys() - known
+        gone = [path for path in known.keys() - there.keys() if not os.path.exists(path)]  # noqa: PTH110 - False on any error
+        bare = [path for path in gone if known[path][1] and kept.find(*known[path]) is None]
+        for paths, what in (
+            (new, "are not in the index yet"),
+            (gone, "that the index speaks of are gone"),
+            (bare, "of those are not kept as a copy either, so that their sessions can be found and not forked"),
+        ):
+            if paths:
+                detail = f"{len(paths)} logs {what}: {_some(paths)}"
+                yield Check("logs", ok=False, detail=detail, next_step=_RUN_INDEX, optional=True)
+        self._samples = self._sampled(there)
+        yield Check("logs", ok=True, detail=f"{len(there)} logs, of {len(known)} the index knows what was read")
+
+    def _sampled(self, there: dict[str, LogFile]) -> list[_Sample]:
+        rows: Any = self._store.db.execute(
+            "SELECT files.path, session, size, mtime_ns, inode FROM files JOIN sessions ON sessions.id = session "
+            "WHERE sessions.path = files.path AND skipped = '' AND files.version = ? "
+            "ORDER BY mtime_ns DESC, files.path",
+            (VERSION,),
+        )
+        same = [(path, row) for path, row, *stamp in rows if path in there and there[path].stamp == tuple(stamp)]
+        chosen = same[:NEWEST] + self._chance.sample(same[NEWEST:], min(BY_CHANCE, len(same[NEWEST:])))
+        sessions = self._store.sessions(row for _, row in chosen)
+        return [_Sample(sessions[row], there[path]) for path, row in chosen]
+
+    def _sample(self) -> Iterator[Check]:
+        """What is stored of these logs is what they say, and so are their exports."""
+        faults: list[str] = []
+        changed: list[str] = []
+        for number, one in enumerate(self._samples):
+            self._progress("reading logs again", number, len(self._samples))
+            stored, exported = self._compared(one)
+            faults += [stored] * bool(stored)
+            changed += [exported] * bool(exported)
+        yield from _told("sample", faults, f"{len(self._samples)} logs were read again, and say the same", _rebuild())
+        if changed:
+            step = f"Delete {'it' if len(changed) == 1 else 'them'}, then run `smart-fork index run`."
+            yield from _told("exports", [f"not what the log says: {path}" for path in changed], "", step)
+
+    def _compared(self, one: _Sample) -> tuple[str, str]:
+        """What is wrong with the passages of a log, and the path of its export where that is wrong."""
+        agent, file, row = adapter(one.file.agent), one.file, one.session
+        who = f"{row.agent} session {row.session_id}"
+        try:
+            session = agent.read(file.path).session
+        except OSError as error:
+            return f"{who}: its log cannot be read: {error}", ""
+        now = agent.log_at(file.location)
+        if now is None or now.stamp != file.stamp:
+            return "", ""  # it has changed meanwhile
+        if session is None or session.session_id != row.session_id:
+            return f"{who}: its log is none of that session", ""
+        if session.parent_id and not agent.locate(session.parent_id):
+            return "", ""  # what it shares with its parent cannot be read any more
+        document, pieces = document_of(session, row.repo_root)
+        markdown = to_markdown(session, pieces, row.repo_root).encode("utf-8", "replace")
+        path = export_path(row.agent, row.session_id)
+        export = str(path) if path.exists() and path.read_bytes() != markdown else ""
+        wanted = [(chunk.hash, chunk.text) for chunk in document.chunks]
+        stored = self._store.db.execute(
+            "SELECT hash, text FROM placements LEFT JOIN chunks ON id = chunk WHERE session = ? ORDER BY position",
+            (row.row,),
+        ).fetchall()
+        wrong = sum(a != b for a, b in zip(wanted, stored, strict=False)) + abs(len(wanted) - len(stored))
+        return (f"{who}: {wrong} of {len(wanted)} passages are not what its log says" if wrong else ""), export
+
+    def _exports(self) -> Iterator[Check]:
+        names = {agent.name: export_names(agent.name) for agent in AGENTS}
+        rows: list[Any] = self._store.db.execute("SELECT agent, session_id, path FROM sessions").fetchall()
+        missing = [(sid, log) for agent, sid, log in rows if export_path(agent, sid).name not in names[agent]]
+        back = [session_id for session_id, log in missing if log]
+        lost = [session_id for session_id, log in missing if not log]
+        left = [str(path) for one in forgotten() if (path := export_path(*one)).exists()]
+        if back:
+            yield Check("exports", ok=False, detail=f"{len(back)} are missing: {_some(back)}", next_step=_RUN_INDEX)
+        if lost:
+            detail = f"{len(lost)} are missing of sessions whose logs are gone: {_some(lost)}"
+            step = "`smart-fork show ID` still shows what a kept copy has; `smart-fork forget ID` removes the rest."
+            yield Check("exports", ok=False, detail=detail, next_step=step)
+        if left:
+            detail = f"{len(left)} of forgotten sessions are still there: {_some(left)}"
+            yield Check("exports", ok=False, detail=detail, next_step=_RUN_INDEX)
+        if not missing and not left:
+            yield Check("exports", ok=True, detail=f"{len(rows)} sessions have theirs")
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+
+    def _meaning(self) -> Iterator[Check]:
+        """Passages that are embedded again are where they were."""
+        model = self._store.meta("model")
+        if not model:
+            yield Check("meaning", ok=True, detail="nothing is embedded yet", next_step=_RUN_INDEX)
+            return
+        if model != self._embedder.model:
+            detail = f"the index is embedded with {model}, and questions with {self._embedder.model}"
+            step = f"{_RUN_INDEX} It embeds everything anew; or set SMART_FORK_MODEL as it was."
+            yield Check("meaning", ok=False, detail=detail, next_step=step)
+            return
+        ids = [chunk for (chunk,) in self._store.db.execute("SELECT id FROM chunks WHERE block ORDER BY id")]
+        texts = self._store.texts(self._chance.sample(ids, min(EMBEDDED, len(ids))))
+        far = 0
+        for number, (chunk, text) in enumerate(texts.items()):
+            self._progress("embedding again", number, len(texts))
+            far += self._similarity(chunk, self._embedder.embed([text])[0].astype(np.float32).tobytes()) < ALIKE
+        faults = [f"{far} of {len(texts)} passages have the vector of another text"] if far else []
+        yield from _told("meaning", faults, f"{len(texts)} passages were embedded again, and are the same", _rebuild())
+
+    def _similarity(self, chunk: int, vector: bytes) -> float:
+        query = "SELECT records FROM vector_blocks JOIN chunks ON block = vector_blocks.id WHERE chunks.id = ?"
+        blocks = [bytes(records) for (records,) in self._store.db.execute(query, (chunk,))]
+        return Similarities.scanned(blocks, vector).of([chunk]).get(chunk, 0.0)
+
+    def _questions(self) -> Iterator[Check]:
+        """The words of a passage find its session."""
+        faults: list[str] = []
+        asked = 0
+        for one in self._chance.sample(self._samples, len(self._samples)):
+            if asked < ASKED and (text := self._telling(one.session.row)):
+                self._progress("asking", asked, ASKED)
+                asked += 1
+                faults += self._asked(one.session, text)
+        yield from _told(
+            "questions", faults, f"{asked} passages were asked for, and found by words and meaning", _RUN_INDEX
+        )
+
+    def _telling(self, session: int) -> str:
+        """The passage of a session with the most different words; nothing where it has too few."""
+        texts = self._store.texts(place.chunk for place in self._store.placements_of(session))
+        best = max(texts.values(), key=lambda text: len(words_of(text)), default="")
+        return best if len(words_of(best)) >= TELLING_WORDS else ""
+
+    def _asked(self, session: SessionRow, text: str) -> Iterator[str]:
+        query = Query(text, Scope((session.part,)), FIRST)
+        store = cast("Store", self._store)  # to search is to read
+        found = search(store, query, lambda words: self._embedder.embed([words])[0].tobytes())
+        families = {row.row for hit in found.hits for row in hit.family} | {hit.session.row for hit in found.hits}
+        if found.error:
+            yield f"found by {found.mode} alone: {found.error}"
+        elif session.row not in families and all(hit.text != text for hit in found.hits):
+            yield f"{session.agent} session {session.session_id} is not found by the words of its own passage"
+
+
+def _part(name: str, faults: Iterator[str], well: str) -> Iterator[Check]:
+    yield from _told(name, list(faults), well, _rebuild())
+
+
+def _workers() -> Iterator[Check]:
+    path = state_home() / "workers.db"
+    if not path.exists():
+        return
+    step = f"Stop what runs, and move {path} away: workers that run are found again, what is known of others is lost."
+    try:
+        with read_only(path) as db:
+            yield from _told("workers", list(soundness.damage(db)), "no damage in what is known of workers", step)
+    except apsw.Error as error:
+        yield Check("workers", ok=False, detail=str(error), next_step=step)
+
+
+def _service_checks() -> list[Check]:
+    return run_each({"service": _service})
+
+
+def _service() -> Iterator[Check]:
+    service, address = find_service(any_version=True), announced()
+    if service is None:
+        if address is None:
+            yield Check("service", ok=True, detail="does not run", optional=True)
+        else:
+            step = "`smart-fork logs` says how it ended; `smart-fork serve` or `smart-fork service install` starts it."
+            detail = f"was at {address.url}, and does not answer there"
+            yield Check("service", ok=False, detail=detail, next_step=step, optional=True)
+        return
+    where = f"version {service.version} at {service.address.url}"
+    try:
+        well, state = service.health(), service.status()
+    except ServiceGoneError as error:
+        well, state = False, {"indexing": {"last_error": str(error)}}
+    problem = "" if well else "it does not answer a real question; "
+    problem += state["indexing"].get("last_error") or ""
+    if restart := state.get("restart"):
+        where += f", restart pending: {restart['from']} -> {restart['to']}"
+    step = "`smart-fork logs` says more." if problem else ""
+    detail = f"{where}: {problem}" if problem else where
+    yield Check("service", ok=not problem, detail=detail, next_step=step, optional=well)
+
+
+def _told(name: str, faults: Sequence[str], well: str, step: str) -> Iterator[Check]:
+    """A check for each fault, of many only for the first; one that all is `well` where there is none."""
+    for fault in faults[:SHOWN]:
+        yield Check(name, ok=False, detail=fault, next_step=step)
+    if len(faults) > SHOWN:
+        yield Check(name, ok=False, detail=f"and {len(faults) - SHOWN} more", next_step=step)
+    if not faults:
+        yield Check(name, ok=True, detail=well)
+
+
+def _some(names: Iterable[str]) -> str:
+    shown = sorted(names)
+    return ", ".join(shown[:SHOWN]) + (", …" if len(shown) > SHOWN else "")
+
+
+def _rebuild() -> str:
+    return unavailable(apsw.CorruptError()).hint

@@ -1,0 +1,47 @@
+"""Which version of the program this process runs, and which one is installed: an upgrade changes the latter alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import cache
+from importlib.metadata import Distribution, distribution, version
+from typing import NamedTuple
+
+_NAME = "smart-fork"
+
+
+class Release(NamedTuple):
+    """An installed version. `stamp` tells two installations of the same version apart."""
+
+    version: str
+    stamp: tuple[int, ...] = ()
+
+
+@cache
+def own_version() -> str:
+    """The version that this process runs: asked when it starts, so that an upgrade under it does not change it."""
+    return version(_NAME)
+
+
+def installed() -> Release | None:
+    """What is installed now; `None` where nothing is, or where it is just being written."""
+    try:
+        found = distribution(_NAME)
+        return Release(found.version, () if _is_editable(found) else _stamp(found))
+    except Exception:  # noqa: BLE001 - half of an installation fails in many ways; it is looked at again
+        return None
+
+
+def _is_editable(found: Distribution) -> bool:
+    """Whether it is a checkout, whose files change as they are worked on."""
+    origin = json.loads(found.read_text("direct_url.json") or "{}")
+    return bool(origin.get("dir_info", {}).get("editable"))
+
+
+def _stamp(found: Distribution) -> tuple[int, ...]:
+    metadata = next((file for file in found.files or () if file.name == "METADATA"), None)
+    if metadata is None:
+        return ()
+    there = os.stat(str(found.locate_file(metadata)))  # noqa: PTH116 - it need not be a path of the file system
+    return there.st_mtime_ns, there.st_ino, there.st_size

@@ -1,0 +1,76 @@
+"""Another version is installed while the service runs: it is noticed, and the service becomes it when it is idle."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import NoReturn
+
+from smart_fork.release import Release, installed
+
+#: How often the installed version is looked at, and how soon again where something is about to happen.
+LOOK_SECONDS, SOON_SECONDS = 60.0, 5.0
+
+log = logging.getLogger(__name__)
+
+
+class Upgrade:
+    """Watches what is installed. `may` says whether the service may end after so many seconds of waiting.
+
+    It ends by `restart`, which is called once.
+    """
+
+    def __init__(
+        self,
+        may: Callable[[float], bool],
+        restart: Callable[[], None],
+        look: Callable[[], Release | None] = installed,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._may, self._restart, self._look, self._clock = may, restart, look, clock
+        self._running = self._seen = look()
+        self._since: float | None = None
+        self._done = False
+
+    @property
+    def pending(self) -> dict[str, str] | None:
+        """``from`` which version ``to`` which it is going to change; `None` where it is not."""
+        if self._since is None or self._running is None or self._seen is None:
+            return None
+        return {"from": self._running.version, "to": self._seen.version}
+
+    def step(self) -> float:
+        """One look; after how many seconds the next one is due."""
+        now = self._look()
+        if now is None or self._running is None or now == self._running or self._done:
+            self._since = None
+            return LOOK_SECONDS
+        if now != self._seen:  # it may still be being written: it counts when it is the same at two looks
+            self._seen, self._since = now, None
+            return SOON_SECONDS
+        if self._since is None:
+            self._since = self._clock()
+            log.info("version %s is installed: the service starts anew when it is idle", now.version)
+        if self._may(self._clock() - self._since):
+            self._done = True
+            self._restart()
+        return SOON_SECONDS
+
+    def run(self, stop: threading.Event) -> None:
+        """Go on until `stop`."""
+        while not stop.wait(self.step()):
+            pass
+
+
+def become(port: int) -> NoReturn:
+    """Be started anew in this process, as it was started before, at the same port.
+
+    Raises:
+        OSError: there is no such program any more.
+    """
+    env = os.environ | {"SMART_FORK_PORT": str(port)}
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], env)  # noqa: S606 - no shell is what we want

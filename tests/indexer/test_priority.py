@@ -1,0 +1,56 @@
+"""Indexing steps back; whatever else the process does, and starts, does not."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from indexer import priority
+from indexer.priority import NICE, step_back
+
+
+def nice_of_a_child() -> int:
+    """The priority of a program that is started from this thread."""
+    ask = "import os; print(os.getpriority(os.PRIO_PROCESS, 0))"
+    return int(subprocess.run([sys.executable, "-c", ask], check=True, capture_output=True).stdout)
+
+
+def in_a_thread(work) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the priority of one thread can only be read on Linux")
+def test_a_thread_that_steps_back_takes_its_own_threads_along_and_nothing_else():
+    """F-201: forks have the priority of what a person starts."""
+    before, seen = os.getpriority(os.PRIO_PROCESS, 0), []
+
+    def index() -> None:
+        step_back()
+        step_back()
+        seen.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        in_a_thread(lambda: seen.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id())))
+
+    in_a_thread(index)
+
+    assert [max(NICE, before)] * 2 == seen
+    assert before == os.getpriority(os.PRIO_PROCESS, 0) == nice_of_a_child()
+
+
+def test_what_cannot_step_back_goes_on(monkeypatch, caplog):
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(priority.sys, "platform", "linux")
+    monkeypatch.setattr(priority.os, "getpriority", lambda *_: 0)
+
+    def refuse(*_: int) -> None:
+        raise PermissionError("not here")
+
+    monkeypatch.setattr(priority.os, "setpriority", refuse)
+    step_back()
+    assert "not here" in caplog.text

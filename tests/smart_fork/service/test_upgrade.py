@@ -1,0 +1,289 @@
+"""A newer version is installed under the running service."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import anyio
+import pytest
+
+from indexer.paths import state_home
+from smart_fork import release
+from smart_fork.release import Release, installed
+from smart_fork.service.address import token
+from smart_fork.service.client import Service, find_service
+from smart_fork.service.traffic import QUIET_SECONDS, REQUEST_SECONDS, STREAM_SECONDS, Traffic
+from smart_fork.service.upgrade import LOOK_SECONDS, SOON_SECONDS, Upgrade
+from tests.smart_fork.forks import eventually
+
+ROOT = Path(__file__).resolve().parents[3]
+OLD, NEW = Release("1.2", (1,)), Release("1.3", (2,))
+
+
+class Watched:
+    """An upgrade whose surroundings a test sets: what is installed, whether it may end, the time."""
+
+    def __init__(self) -> None:
+        self.found: Release | None = OLD
+        self.may = True
+        self.time = 0.0
+        self.waited: list[float] = []
+        self.restarts = 0
+        self.upgrade = Upgrade(self.allowed, self.restarted, lambda: self.found, lambda: self.time)
+
+    def allowed(self, waited: float) -> bool:
+        self.waited.append(waited)
+        return self.may
+
+    def restarted(self) -> None:
+        self.restarts += 1
+
+
+def test_nothing_happens_as_long_as_the_same_is_installed():
+    watched = Watched()
+
+    assert {LOOK_SECONDS} == {watched.upgrade.step() for _ in range(5)}
+    assert (0, None) == (watched.restarts, watched.upgrade.pending)
+
+
+def test_what_is_installed_counts_when_it_is_the_same_at_two_looks():
+    """A package is written file by file."""
+    watched = Watched()
+    for found in (None, Release("1.3", (1,)), NEW):
+        watched.found = found
+        watched.upgrade.step()
+    assert 0 == watched.restarts
+
+    assert SOON_SECONDS == watched.upgrade.step()
+    assert 1 == watched.restarts
+
+
+def test_it_waits_until_it_may_and_says_so_meanwhile():
+    watched = Watched()
+    watched.found, watched.may = NEW, False
+    for watched.time in (0.0, 5.0, 10.0):
+        watched.upgrade.step()
+
+    assert {"from": "1.2", "to": "1.3"} == watched.upgrade.pending
+    assert ([0.0, 5.0], 0) == (watched.waited, watched.restarts)
+    watched.may = True
+    for _ in range(3):
+        watched.upgrade.step()
+    assert 1 == watched.restarts
+
+
+def test_what_is_taken_back_is_no_upgrade():
+    watched = Watched()
+    watched.found, watched.may = NEW, False
+    watched.upgrade.step()
+    watched.upgrade.step()
+    watched.found = OLD
+    watched.upgrade.step()
+
+    assert (0, None) == (watched.restarts, watched.upgrade.pending)
+
+
+class TestTraffic:
+    @pytest.fixture
+    def time(self) -> list[float]:
+        return [0.0]
+
+    def during(self, time: list[float], method: str, path: str, waited: float) -> list[bool]:
+        """Whether it may end while that is answered, and when it has been quiet for long enough."""
+        seen = []
+
+        async def app(scope, receive, send):
+            seen.append(traffic.close(waited))
+
+        traffic = Traffic(app, clock=lambda: time[0])
+        time[0] += QUIET_SECONDS
+        anyio.run(traffic, {"type": "http", "method": method, "path": path}, None, None)
+        time[0] += QUIET_SECONDS
+        return [*seen, traffic.close(0)]
+
+    def test_a_request_is_waited_for(self, time):
+        assert [False, True] == self.during(time, "POST", "/mcp", REQUEST_SECONDS - 1)
+
+    def test_who_only_listens_is_not_waited_for_so_long(self, time):
+        assert [False, True] == self.during(time, "GET", "/mcp", STREAM_SECONDS - 1)
+        assert [True, True] == self.during(time, "GET", "/mcp", STREAM_SECONDS)
+
+    def test_a_client_may_ask_again_soon(self, time):
+        traffic = Traffic(None, clock=lambda: time[0])
+        time[0] += QUIET_SECONDS - 1
+        assert not traffic.close(0)
+
+    def test_who_looks_whether_it_is_there_does_not_keep_it(self, time):
+        async def app(scope, receive, send):
+            time[0] += 1
+
+        traffic = Traffic(app, ["/healthz"], lambda: time[0])
+        for _ in range(int(QUIET_SECONDS)):
+            assert not traffic.close(0)
+            anyio.run(traffic, {"type": "http", "method": "GET", "path": "/healthz"}, None, None)
+        assert traffic.close(0)
+
+    def test_nothing_is_let_in_any_more(self, time):
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        traffic = Traffic(None, clock=lambda: time[0])
+        assert traffic.close(REQUEST_SECONDS)
+        anyio.run(traffic, {"type": "http", "method": "GET", "path": "/status", "headers": []}, None, send)
+
+        assert 503 == sent[0]["status"]
+
+
+class Folder:
+    """A folder of packages, with ours in it as installers write it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir()
+
+    def install(self, version: str, **files: str) -> None:
+        for old in self.path.glob("*.dist-info"):
+            old.rename(self.path / f"~{old.name}-old")
+        there = self.path / f"smart_fork-{version}.dist-info"
+        there.mkdir()
+        texts = {"METADATA": f"Metadata-Version: 2.1\nName: smart-fork\nVersion: {version}\n"} | files
+        texts["RECORD"] = "".join(f"{there.name}/{name},,\n" for name in [*texts, "RECORD"])
+        for name, text in texts.items():
+            (there / name).write_text(text)
+
+
+@pytest.fixture
+def packages(tmp_path, monkeypatch) -> Folder:
+    folder = Folder(tmp_path / "packages")
+    monkeypatch.syspath_prepend(str(folder.path))
+    return folder
+
+
+def test_what_is_installed_is_looked_up_anew_each_time(packages):
+    packages.install("1.2")
+    first = installed()
+    packages.install("1.3")
+
+    assert ("1.2", "1.3") == (first.version, installed().version)
+    assert len({first, installed()}) == 2
+    assert installed() == installed()
+
+
+def test_the_same_version_installed_again_is_another_installation(packages):
+    packages.install("1.2")
+    first = installed()
+    metadata = packages.path / "smart_fork-1.2.dist-info/METADATA"
+    os.utime(metadata, ns=(1, 1))
+
+    assert first != installed()
+    assert first.version == installed().version
+
+
+def test_of_a_checkout_only_the_version_counts(packages):
+    packages.install("1.2", **{"direct_url.json": '{"url": "file:///x", "dir_info": {"editable": true}}'})
+
+    assert Release("1.2") == installed()
+
+
+def test_half_an_installation_is_none(packages, monkeypatch):
+    packages.install("1.2")
+    (packages.path / "smart_fork-1.2.dist-info/METADATA").unlink()
+    monkeypatch.setattr(sys, "path", [str(packages.path)])
+    assert installed() is None
+    monkeypatch.setattr(sys, "path", [])
+    assert installed() is None
+
+
+#: A service that looks often and counts its looks; its version 3 does not start.
+SERVE = """
+import sys
+from pathlib import Path
+from smart_fork import release
+from smart_fork.service import traffic, upgrade
+if release.own_version() == "3":
+    sys.exit(7)
+looks, look = Path(sys.argv[1]), release.installed
+def counted():
+    with looks.open("a") as file:
+        file.write(".")
+    return look()
+upgrade.Upgrade.__init__.__defaults__ = (counted, *upgrade.Upgrade.__init__.__defaults__[1:])
+upgrade.LOOK_SECONDS = upgrade.SOON_SECONDS = traffic.QUIET_SECONDS = 0.1
+from smart_fork.service.running import serve
+serve()
+"""
+
+
+@pytest.fixture
+def service(home, packages, tmp_path, monkeypatch) -> Iterator[subprocess.Popen]:
+    """A real one, of version 1."""
+    packages.install("1")
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        env = {"PYTHONPATH": f"{packages.path}{os.pathsep}{ROOT}", "SMART_FORK_PORT": str(free.getsockname()[1])}
+    argv = [sys.executable, "-c", SERVE, str(tmp_path / "looks")]
+    with subprocess.Popen(argv, env=os.environ | env, cwd="/") as process:
+        yield process
+        process.kill()
+
+
+def of_version(wanted: str) -> Service:
+    def found() -> Service | None:
+        service = find_service(any_version=True)
+        return service if service is not None and service.version == wanted else None
+
+    return eventually(found, 60)
+
+
+def test_the_service_becomes_the_newer_version_once_and_in_the_middle_of_nothing(service, packages, tmp_path):
+    first = of_version("1")
+    secret, port, pid = token(), first.address.port, first.address.pid
+    body = json.dumps({"texts": ["one"]}).encode()
+    head = f"POST /embed HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {secret}\r\nConnection: close\r\n"
+    with socket.create_connection(("127.0.0.1", port)) as asking:
+        asking.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:-1])
+        packages.install("2")
+        eventually(lambda: first.status()["restart"] == {"from": "1", "to": "2"}, 60)
+        assert first.address == find_service(any_version=True).address
+        asking.sendall(body[-1:])
+        assert b"".join(iter(lambda: asking.recv(65536), b"")).startswith(b"HTTP/1.1 200")
+
+    second = of_version("2").address
+
+    assert (port, pid, service.pid, secret) == (second.port, second.pid, second.pid, token())
+    looked = (tmp_path / "looks").stat().st_size
+    eventually(lambda: (tmp_path / "looks").stat().st_size > looked + 5, 60)
+    assert second == find_service(any_version=True).address
+    log = (state_home() / "logs/service.log").read_text()
+    assert (1, 2) == (log.count("starting anew"), log.count("serving at"))
+    service.send_signal(signal.SIGTERM)
+    assert 0 == service.wait(30)
+    assert not (state_home() / "service-starts.json").exists()
+
+
+def test_a_newer_version_that_does_not_start_is_a_crash(service, packages):
+    """The supervisor sees the failure of the very process that it watches."""
+    of_version("1")
+    packages.install("3")
+
+    assert 7 == service.wait(60)
+
+
+def test_what_a_process_runs_does_not_change_when_another_version_is_installed(packages):
+    packages.install("1.2")
+    release.own_version.cache_clear()
+    try:
+        assert "1.2" == release.own_version()
+        packages.install("1.3")
+        assert "1.2" == release.own_version()
+    finally:
+        release.own_version.cache_clear()
