@@ -14,6 +14,7 @@ from indexer.embedding import Embedder
 from indexer.forgotten import forgotten
 from indexer.keeping import keep_copy, make_room
 from indexer.markdown import EXPORT_VERSION, export_names, export_path, to_markdown, write_export
+from indexer.masks import Masks
 from indexer.pieces import Piece, pieces_of
 from indexer.project import Project, project_of, resolve
 from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Store, Words
@@ -31,6 +32,7 @@ EMBED_ROWS = 128
 _NOTHING = Checkpoint(0, 0, "", b"")
 #: How much of a prompt is looked at for secrets, where its beginning is the title.
 _MASKED_CHARACTERS = 2000
+_mask = Masks(redact.redact)
 
 #: Is told a stage, how much of it is done, and of how much. Called where nothing is half done: it may raise to end it.
 Progress = Callable[[str, int, int], None]
@@ -225,7 +227,7 @@ def document_of(session: Session, repo_root: str = "") -> tuple[Document, tuple[
 
     `repo_root` is the repository of its directory as far as it was known: a removed worktree leaves no sign of it.
     """
-    pieces = pieces_of(session, redact.redact)
+    pieces = pieces_of(session, _mask)
     resolved, project = _place_of(session.cwd, repo_root)
     session = replace(session, title=_title(session))
     words = Words(

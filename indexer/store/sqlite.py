@@ -178,16 +178,32 @@ class SqliteStore(StoreReading):
         )
 
     def _place_chunks(self, row: int, part: int, document: Document) -> None:
-        before = {chunk for (chunk,) in self.db.execute("SELECT chunk FROM placements WHERE session = ?", (row,))}
-        ids = [self._chunk_id(part, chunk.hash, chunk.text) for chunk in document.chunks]
-        rows = [
-            (row, position, id_, chunk.turn, chunk.message_id, chunk.role, chunk.exchange, *fork)
-            for position, (id_, chunk, fork) in enumerate(zip(ids, document.chunks, _forks(document), strict=True))
-        ]
-        self.db.execute("DELETE FROM placements WHERE session = ?", (row,))
-        self.db.executemany("INSERT INTO placements VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-        blocks.adopt(self.db, part, [id_ for id_ in ids if id_ not in before])
-        self._drop_orphans(before.difference(ids))
+        """What has not changed is only looked at: of a session that grows nearly all is as it was."""
+        before = self._placed(row)
+        known = {(placed_in, digest): placement[2] for placement, placed_in, digest in before}
+        places = [
+            (row, position, known.get((part, chunk.hash)) or self._chunk_id(part, chunk.hash, chunk.text), chunk.turn,
+             chunk.message_id, chunk.role, chunk.exchange, *fork)
+            for position, (chunk, fork) in enumerate(zip(document.chunks, _forks(document), strict=True))
+        ]  # fmt: skip
+        was = {placement for placement, _, _ in before}
+        self.db.execute("DELETE FROM placements WHERE session = ? AND position >= ?", (row, len(places)))
+        self.db.executemany(
+            "INSERT OR REPLACE INTO placements VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [place for place in places if place not in was],
+        )
+        had, has = {placement[2] for placement in was}, {place[2] for place in places}
+        blocks.adopt(self.db, part, sorted(has - had))
+        self._drop_orphans(had - has)
+
+    def _placed(self, row: int) -> list[tuple[tuple[Any, ...], int, bytes]]:
+        """The placements of a session as they are stored, each with its chunk's part and hash."""
+        found = self.db.execute(
+            "SELECT placements.*, chunks.part, chunks.hash FROM placements JOIN chunks ON chunks.id = chunk "
+            "WHERE session = ?",
+            (row,),
+        )
+        return [(placed[:-2], *placed[-2:]) for placed in found]
 
     def _chunk_id(self, part: int, digest: bytes, text: str) -> int:
         row = self.db.execute("SELECT id FROM chunks WHERE part = ? AND hash = ?", (part, digest)).fetchone()

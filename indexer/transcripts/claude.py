@@ -127,7 +127,7 @@ class _Fold:
 
     def pack(self) -> bytes:
         parts = {"links": self.chain.links, "symbols": list(self.symbols), "ours": sorted(self.ours)}
-        return pack(self.facts | parts, self.chain.turns)
+        return pack(self.facts | parts, list(self.chain.turns))
 
     def feed(self, line: Line) -> None:
         record = line.record

@@ -5,34 +5,45 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import islice
 from sys import intern
 from typing import Any, TypeGuard
 
 import orjson
 
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
+from indexer.transcripts.warm import Batch, Warm
 
 #: A reader whose fold changes raises this, so that kept states of the old form are not used.
 READER_VERSION = 4
 
-#: Turns encoded together: the state of a long log is never whole in memory as JSON.
-_BATCH = 1000
+#: Turns packed together: the state of a long log is never whole in memory as JSON, and what is new is the last ones.
+_BATCH = 256
 #: More tokens, messages or records than anything has: a larger number is no count, and would not fit the index.
 _MAX_COUNT = 1 << 40
 
+_warm = Warm()
 
-def pack(facts: Mapping[str, Any], turns: Iterable[Turn]) -> bytes:
-    """`facts` (JSON values only) and `turns`, compressed."""
-    packed = io.BytesIO()
-    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1, mtime=0) as file:
-        file.write(orjson.dumps([READER_VERSION, facts], option=orjson.OPT_APPEND_NEWLINE))
-        rows = map(turn_to_row, turns)
-        while batch := list(islice(rows, _BATCH)):
-            file.write(orjson.dumps(batch, option=orjson.OPT_APPEND_NEWLINE))
-    return packed.getvalue()
+
+def pack(facts: Mapping[str, Any], turns: Sequence[Turn]) -> bytes:
+    """`facts` (JSON values only) and `turns`, compressed. The turns of a log that has grown are packed as far as they
+    are new.
+    """
+    known = _warm.batches(turns[0]) if turns else ()
+    batches = []
+    for number, start in enumerate(range(0, len(turns), _BATCH)):
+        batch = tuple(turns[start : start + _BATCH])
+        before = known[number] if number < len(known) else None
+        same = before is not None and before.turns == batch
+        batches.append(before if before is not None and same else Batch(batch, _member(list(map(turn_to_row, batch)))))
+    packed = b"".join([_member([READER_VERSION, facts]), *(batch.packed for batch in batches)])
+    _warm.remember(packed, batches)
+    return packed
+
+
+def _member(value: object) -> bytes:
+    return gzip.compress(orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE), compresslevel=1, mtime=0)
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], list[Turn]] | None:
@@ -42,7 +53,10 @@ def unpack(data: bytes) -> tuple[dict[str, Any], list[Turn]] | None:
             version, facts = orjson.loads(file.readline())
             if version != READER_VERSION:
                 return None
-            return facts, [turn_from_row(row) for line in file for row in orjson.loads(line)]
+            turns = _warm.recall(data)
+            return facts, [
+                turn_from_row(row) for line in file for row in orjson.loads(line)
+            ] if turns is None else turns
     except (OSError, EOFError, zlib.error, ValueError, TypeError):
         return None
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from indexer.transcripts import state
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
 from indexer.transcripts.state import count, is_path, pack, unpack, utc
+from indexer.transcripts.warm import Warm
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 TURNS = st.builds(
@@ -27,6 +28,12 @@ TURNS = st.builds(
     prompt=st.booleans(),
     group=TEXT,
 )
+
+
+@pytest.fixture(autouse=True)
+def _cold(monkeypatch):
+    """Nothing that was packed is remembered: the bytes themselves are unpacked."""
+    monkeypatch.setattr(state, "_warm", Warm(0))
 
 
 @given(facts=st.dictionaries(TEXT, TEXT | st.integers(0, 9) | st.booleans()), turns=st.lists(TURNS, max_size=5))
