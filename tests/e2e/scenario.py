@@ -7,9 +7,10 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.agents import SERVER, Machine, wait_until
+from tests.e2e.agents import SERVER, Machine
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Call, Message, Protocol, Request, Say
+from tests.e2e.terminals import wait_until
 
 PROMPT = "Add retry with exponential backoff to the uploader in upload.py"
 ANSWER = "The uploader now retries five times; each wait is twice as long as the one before."

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.agents import Machine, wait_until
+from tests.e2e.agents import Machine
 from tests.e2e.logs import Log
 from tests.e2e.model_server import Protocol
+from tests.e2e.terminals import wait_until
 
 pytestmark = pytest.mark.e2e
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.agents import Machine, wait_until
+from tests.e2e.agents import Machine
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Call, Protocol, Say
 from tests.e2e.scenario import CONVERSATION, assert_forked, unlike_any_other
+from tests.e2e.terminals import wait_until
 
 pytestmark = pytest.mark.e2e
 
