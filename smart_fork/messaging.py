@@ -31,7 +31,7 @@ from smart_fork.workers.base import Place, runs, whereabouts
 How = Literal["typed", "queued", "answered", "resumed"]
 
 #: How long a screen may take to show what was typed, and a log to have what was sent.
-SCREEN_SECONDS, LOG_SECONDS = 5.0, 15.0
+SCREEN_SECONDS, LOG_SECONDS = 5.0, 30.0
 LOOK_SECONDS = 0.05
 #: How often the same is typed, where a program does not take it.
 _TRIES = 3

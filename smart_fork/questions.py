@@ -80,10 +80,10 @@ def holds(screen: str, text: str) -> bool:
     if asked and asked.options:
         return False
     lines = screen.splitlines()
-    typed = next((i for i in reversed(range(len(lines))) if _TYPED.match(lines[i])), 0)
+    typed = next((i for i in reversed(range(len(lines))) if _TYPED.match(lines[i])), len(lines))
     held = "\n".join(lines[typed:])
     begins = _words(text)[:_ENOUGH]
-    return _PASTED in held or (begins in _words(held) if begins else text.strip() in held)
+    return _PASTED in held or (begins or text.strip()) in (_words(held) if begins else held)
 
 
 def _words(text: str) -> str:

@@ -174,7 +174,7 @@ class Machine:
     def tmux(self, *args: str, check: bool = True) -> str:
         """A command of the private tmux server."""
         command = ["tmux", "-L", self.socket, "-f", os.devnull, *args]
-        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=SECONDS, check=False)
         if check:
             assert done.returncode == 0, f"tmux {args}: {done.stderr}"
         return done.stdout
@@ -235,7 +235,7 @@ class Machine:
         """The log of that session, as soon as it is there."""
 
         def find() -> Log | None:
-            return next((log for log in self.logs(agent) if log.session_id == session_id), None)
+            return next((log for log in self.logs(agent) if log.session_id == session_id and log.records), None)
 
         return wait_until(find, f"the log of {agent} session {session_id}")
 
@@ -289,7 +289,7 @@ def _end(root: Path) -> None:
     for process in _processes(root):
         with suppress(psutil.NoSuchProcess):
             process.send_signal(signal.SIGKILL)
-    wait_until(lambda: not _processes(root), "the last process of a machine to end", 20)
+    wait_until(lambda: not _processes(root), "the last process of a machine to end")
 
 
 def _end_what_was_abandoned(folder: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import psutil
 
-from smart_fork.questions import Question, holds, question_on
+from smart_fork.questions import Question, hears_on, holds, question_on
 
 #: For everything: where all goes well it costs nothing, and a machine may be busy.
 SECONDS = 120.0
@@ -49,6 +49,7 @@ class Terminal:
     tmux: Callable[..., str]
     window: str
     pid: int
+    patience: float = PATIENCE
 
     @property
     def screen(self) -> str:
@@ -58,47 +59,69 @@ class Terminal:
     def running(self) -> bool:
         return alive(self.pid)
 
-    @property
-    def question(self) -> Question | None:
-        return question_on(self.screen)
-
-    def press(self, *keys: str, until: Callable[[], bool], while_: Callable[[], bool], what: str) -> None:
-        """Press keys until it can be seen that they have arrived: again and again, but only `while_` they still fit."""
-        deadline = time.monotonic() + SECONDS
-        again = 0.0
-        while not until():
-            now = time.monotonic()
-            if now > deadline:
-                raise AssertionError(f"{what} in vain. The screen:\n{self.screen}")
-            if now > again and while_():
-                self.tmux("send-keys", "-t", self.window, *keys, check=False)
-                again = now + PATIENCE
-            time.sleep(LOOK_SECONDS)
-
     def type(self, line: str) -> None:
         """Type a line, see it, press Enter, and see that it is gone."""
-        self.tmux("send-keys", "-t", self.window, "-l", "--", line)
-        typed = lambda: holds(screen := self.screen, line) and line in screen  # noqa: E731
-        try:
-            wait_until(typed, "the line", PATIENCE)
-        except AssertionError:  # all of it was thrown away, or its beginning
-            rest = ("C-u", ";", "send-keys", "-t", self.window, "-l", "--", line)
-            self.press(
-                *rest, until=typed, while_=lambda: self.running and self.question is None, what=f"Typed {line!r}"
-            )
-        held = lambda: self.running and holds(self.screen, line)  # noqa: E731
-        self.press("Enter", until=lambda: not held(), while_=held, what=f"Sent off {line!r}")
+
+        def typed() -> bool:
+            screen = self.screen
+            return holds(screen, line) and line in screen
+
+        def free() -> bool:
+            screen = self.screen
+            return hears_on(screen) and question_on(screen) is None
+
+        def held() -> bool:
+            return self.running and holds(self.screen, line)
+
+        def gone() -> bool:
+            return not held()
+
+        wait_until(free, "a line to type in")  # before, the terminal itself shows what is typed, and nobody reads it
+        self._keys("-l", "--", line)
+        if not self._soon(typed):  # all of it was thrown away, or its beginning
+            again = ("C-u", ";", "send-keys", "-t", self.window, "-l", "--", line)
+            self._press(*again, until=typed, fits=free, what=f"type {line!r}")
+        self._press("Enter", until=gone, fits=held, what=f"send off {line!r}")
 
     def choose(self, words: str, option: str) -> None:
         """Wait for the question with these words, and choose one of its options."""
-        asked = lambda: (found := self.question) is not None and words in found.text  # noqa: E731
-        marked = lambda: asked() and (found := self.question) is not None and found.marked == option  # noqa: E731
-        done = lambda: not asked()  # noqa: E731
+
+        def asked() -> Question | None:
+            found = question_on(self.screen)
+            return found if found and words in found.text else None
+
+        def marked() -> bool:
+            found = asked()
+            return found is not None and found.marked == option
+
         wait_until(asked, f"{words!r} to be asked")
-        self.press(option, until=lambda: done() or marked(), while_=asked, what=f"Marked {option} of {words!r}")
-        self.press("Enter", until=done, while_=marked, what=f"Chose {option} of {words!r}")
+        self._press(
+            option,
+            until=lambda: asked() is None or marked(),
+            fits=lambda: asked() is not None,
+            what=f"mark {option} of {words!r}",
+        )
+        self._press("Enter", until=lambda: asked() is None, fits=marked, what=f"choose {option} of {words!r}")
 
     def leave(self, command: str) -> None:
         """End the program as a person does, with a command of its own, and wait until it has ended."""
         self.type(command)
         wait_until(lambda: not self.running, "the program to end")
+
+    def _keys(self, *keys: str) -> None:
+        self.tmux("send-keys", "-t", self.window, *keys)
+
+    def _soon(self, look: Callable[[], bool]) -> bool:
+        try:
+            return wait_until(look, "it", self.patience)
+        except AssertionError:
+            return False
+
+    def _press(self, *keys: str, until: Callable[[], bool], fits: Callable[[], bool], what: str) -> None:
+        """Press keys until it can be seen that they have arrived: again and again, but never where they do not fit."""
+        deadline = time.monotonic() + SECONDS
+        while not until():
+            if fits():
+                self._keys(*keys)
+            if not self._soon(until) and time.monotonic() > deadline:
+                raise AssertionError(f"Could not {what}. The screen:\n{self.screen}")

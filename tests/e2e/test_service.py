@@ -33,7 +33,7 @@ def served(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
         yield machine
         machine.close_terminals()
         service.terminate()
-        assert 0 == service.wait(30)
+        assert 0 == service.wait(90)
         assert not (state / "service.json").exists()
 
 

@@ -26,7 +26,7 @@ class PlayedTerminal(FakeProcesses):
     The first `lost` pastes and keys never arrive.
     """
 
-    def __init__(self, screen: str = "") -> None:
+    def __init__(self, screen: str = "❯ ") -> None:
         super().__init__()
         self.screen = screen
         self.worker_id = ""

@@ -80,7 +80,7 @@ def test_a_message_that_does_not_arrive_is_told(stage):
 
     told = say(stage, "hello")
 
-    assert ["It is not in its log after 15 seconds. See: look here"] == told["warnings"]
+    assert ["It is not in its log after 30 seconds. See: look here"] == told["warnings"]
 
 
 def test_enter_waits_until_what_was_pasted_is_there(stage):

@@ -76,6 +76,7 @@ def test_an_agent_that_works_says_so():
         (screens.CODEX_IDLE.replace("› Ask Codex to do anything", "› ???"), " ???", True),
         (screens.CODEX_IDLE, "???", False),
         (screens.CODEX_PERMISSION, "Yes, proceed", False),
+        ("x", "x", False),  # by the terminal itself, before the program has begun
         ("", "x", False),
     ],
 )  # fmt: skip
