@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.agents import Machine
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Message, Protocol
-from tests.e2e.scenario import ANSWER, BEGINNING, ask, assert_forked, assert_in, heard, unlike_any_other
+from tests.e2e.scenario import ANSWER, BEGINNING, ask, assert_forked, assert_in, heard, settled, unlike_any_other
 from tests.e2e.terminals import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -18,8 +18,10 @@ agents = pytest.mark.parametrize("agent", ["claude", "codex"])
 
 
 def start(machine: Machine, *words: str, cwd: Path | None = None) -> Json:
-    worker: Json = json.loads(machine.smart_fork(words[0], "--json", *words[1:], cwd=cwd).stdout)
-    return worker
+    told: Json = json.loads(machine.smart_fork(words[0], "--json", *words[1:], cwd=cwd).stdout)
+    for worker in told.get("workers", [told]):
+        settled(machine, worker)
+    return told
 
 
 def noted(prompt: str) -> list[Message]:
@@ -120,6 +122,8 @@ def test_workers_of_both_agents_fork_at_a_message_in_worktrees_of_their_own(equi
     (told,), _ = ask(equipped, "claude", equipped.project, ("spawn_workers", {"workers": orders}))
 
     assert (2, 0) == (told["started"], told["failed"])
+    for worker in told["workers"]:
+        settled(equipped, worker)
     for (agent, parent, prompt), worker in zip(pairs, told["workers"], strict=True):
         fork = {**worker, "new_session_id": worker["session_id"], "resume_session_id": worker["source_session_id"]}
         log = assert_forked(equipped, agent, parent, fork, prompt, said_before=BEGINNING)
