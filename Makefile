@@ -22,8 +22,11 @@ run: $(STAMP) ## the main job: INTENT="what you want to do" [PROJECT=dir]; witho
 		echo "No session of this project to search. The same job on example sessions:" >&2; \
 		exec $(BIN)/smart-fork demo; }
 
+# Three at a time, file by file and in order: the end-to-end tests come first and mostly wait for the agents.
+PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
+
 test: check ## everything: the checks, then all tests with coverage; ARGS goes to pytest
-	$(BIN)/pytest --cov $(ARGS)
+	$(BIN)/pytest --cov $(PARALLEL) $(ARGS)
 
 check: $(STAMP) ## imports, lint, format, types
 	$(BIN)/lint-imports --no-logo

@@ -11,6 +11,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ from smart_fork.errors import ForkRefused, ProgramFailed, Usage
 from smart_fork.following import described
 from smart_fork.plan import ForkPlan, ForkRequest, environment, plain_prompt, plan_fork
 from smart_fork.programs import find_program
-from smart_fork.questions import question_on
+from smart_fork.questions import Question, holds, question_on
 from smart_fork.registry import UNASKED, Registry, Worker
 from smart_fork.watching import Around, Seen, Watcher
 from smart_fork.workers import place_of
@@ -30,8 +31,10 @@ from smart_fork.workers.base import Place, runs, whereabouts
 How = Literal["typed", "queued", "answered", "resumed"]
 
 #: How long a screen may take to show what was typed, and a log to have what was sent.
-SCREEN_SECONDS, LOG_SECONDS = 5.0, 15.0
+SCREEN_SECONDS, LOG_SECONDS = 5.0, 30.0
 LOOK_SECONDS = 0.05
+#: How often the same is typed, where a program does not take it.
+_TRIES = 3
 #: How long to wait for somebody else who is talking to the same worker.
 TURN_SECONDS = 60.0
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]+")
@@ -46,7 +49,7 @@ def message_worker(
         Usage: there is nothing to say, or no such option.
         NotFound: there is no such worker.
         ForkRefused: it works (and not `queue`), asks something (and not `answer`), or cannot be reached.
-        ProgramFailed: it could not be taken up again.
+        ProgramFailed: it does not take what is typed, or could not be taken up again.
     """
     with Registry() as registry:
         worker = registry.get(reference)
@@ -145,35 +148,56 @@ class _Talk:
             raise ForkRefused(f"{self.worker.id} is working", hint)
         self._type(place, said)
         if seen.status == "working":
-            place.press(self.started, "Enter", self.around.processes, self.around.env)
+            self._send(place, said, lambda: not self._holds(place, said), SCREEN_SECONDS)
             return "queued"
         before = self._written()
-        place.press(self.started, "Enter", self.around.processes, self.around.env)
-        if not self._wait(lambda: self._written() > before, LOG_SECONDS):
+        if not self._send(place, said, lambda: self._written() > before, LOG_SECONDS):
             self.warnings.append(f"It is not in its log after {LOG_SECONDS:g} seconds. See: {self.worker.attach}")
         return "typed"
 
     def answer(self, text: str) -> How:
         """See `message_worker`."""
         place, seen = place_of(self.worker), self._look()
-        options = seen.question.options if seen.question else ()
-        if not options:
+        question = seen.question
+        if question is None or not question.options:
             raise ForkRefused(f"{self.worker.id} asks nothing that has options", f"See: {self.worker.attach}")
-        if (number := text.strip()) not in options:
-            raise Usage(f"It asks: {seen.waiting_for}", f"Options are {', '.join(options)}.")
+        if (number := text.strip()) not in question.options:
+            raise Usage(f"It asks: {seen.waiting_for}", f"Options are {', '.join(question.options)}.")
+
+        def answered() -> bool:
+            return not question.is_also(self._asked(place))
+
         place.press(self.started, number, self.around.processes, self.around.env)
-        if not self._wait(lambda: self._asked(place) != seen.question, SCREEN_SECONDS / 2):
-            # Where a number only marks an option.
-            place.press(self.started, "Enter", self.around.processes, self.around.env)
-            if not self._wait(lambda: self._asked(place) != seen.question, SCREEN_SECONDS):
+        if not self._wait(answered, SCREEN_SECONDS / 2):
+            # Where a number only marks an option. One that has not arrived marks nothing: Enter would choose another.
+            asked = self._asked(place)
+            if asked and question.is_also(asked) and asked.marked == number:
+                place.press(self.started, "Enter", self.around.processes, self.around.env)
+            if not self._wait(answered, SCREEN_SECONDS):
                 self.warnings.append(f"It still asks the same. See: {self.worker.attach}")
         return "answered"
 
     def _type(self, place: Place, text: str) -> None:
-        before = self._screen(place)
-        place.paste(self.started, text, self.around.processes, self.around.env)
-        # An Enter that comes too soon may be taken as part of what is pasted.
-        self._wait(lambda: self._screen(place) != before, SCREEN_SECONDS)
+        """Paste, and wait until it is there: an Enter that comes too soon may be taken as part of what is pasted."""
+        for _ in range(_TRIES):
+            before = self._screen(place)
+            place.paste(self.started, text, self.around.processes, self.around.env)
+            if self._wait(partial(self._shown, place, text, before), SCREEN_SECONDS):
+                return
+            if before is None or self._screen(place) != before:
+                return  # as something that we do not know
+        # A program that is just starting throws away what is typed.
+        raise ProgramFailed(f"{self.worker.id} does not take what is typed", f"See: {self.worker.attach}")
+
+    def _send(self, place: Place, text: str, done: Callable[[], bool], seconds: float) -> bool:
+        """Press Enter, and once more where the text is still there; never into anything else."""
+        for _ in range(_TRIES):
+            place.press(self.started, "Enter", self.around.processes, self.around.env)
+            if self._wait(done, seconds / _TRIES):
+                return True
+            if not self._holds(place, text):
+                return self._wait(done, seconds)
+        return False
 
     def _resume(self, place: Place, text: str) -> How:
         worker, around = self.worker, self.around
@@ -208,8 +232,14 @@ class _Talk:
     def _look(self) -> Seen:
         return self.watcher.look(self.worker, self.registry)
 
-    def _asked(self, place: Place) -> object:
+    def _asked(self, place: Place) -> Question | None:
         return question_on(self._screen(place) or "")
+
+    def _holds(self, place: Place, text: str) -> bool:
+        return holds(self._screen(place) or "", text)
+
+    def _shown(self, place: Place, text: str, before: str | None) -> bool:
+        return self._screen(place) != before and self._holds(place, text)
 
     def _screen(self, place: Place) -> str | None:
         return place.screen(self.started, self.around.processes, self.around.env)

@@ -18,21 +18,32 @@ _MOST_ABOVE = 20
 _MARK = "[\u276f\u203a]"
 _MARKED = re.compile(rf"^\s*{_MARK}\s*(\d)[.)]\s+\S")
 _OPTION = re.compile(rf"^\s*{_MARK}?\s*(\d)[.)]\s+\S")
+_LEADING_MARK = re.compile(rf"^{_MARK}\s*", re.MULTILINE)
 _TYPED = re.compile(rf"^\s*{_MARK}(\s|$)")
 _KEYS = re.compile(
     r"\b(esc|enter)\b.*\b(cancel|confirm|continue|back|select|exit|submit|navigate|amend)\b", re.IGNORECASE
 )
 #: A line across the screen, or something that was said before.
 _ABOVE = re.compile(rf"^\s*([─━═▔╌-]{{10,}}|[●•✗■⎿└].*|{_MARK}.*)$")
+#: How much of a text tells it from another one, and how both begin the note that stands for a long one.
+_ENOUGH, _PASTED = 20, "[Pasted "
 _LOGIN = re.compile(r"(Not logged in\b[^·]*(· *(Please )?[Rr]un /login)?|Sign in with ChatGPT\b.*)")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked, with its options as they stand there; their numbers, by which each can be chosen."""
+    """What is asked, with its options as they stand there; their numbers, by which each can be chosen.
+
+    `marked` is the one that Enter would choose.
+    """
 
     text: str
     options: tuple[str, ...] = ()
+    marked: str = ""
+
+    def is_also(self, other: Question | None) -> bool:
+        """Whether the other one asks the same, whichever option is marked."""
+        return other is not None and _LEADING_MARK.sub("", self.text) == _LEADING_MARK.sub("", other.text)
 
 
 def question_on(screen: str) -> Question | None:
@@ -49,7 +60,8 @@ def question_on(screen: str) -> Question | None:
     above = _above(lines, first)
     text = "\n".join(line.strip() for line in lines[above:] if line.strip())
     options = tuple(found[1] for line in lines[first:] if (found := _OPTION.match(line)))
-    return Question(text[:MAX_CHARACTERS], options)
+    chosen = _MARKED.match(lines[marked])
+    return Question(text[:MAX_CHARACTERS], options, chosen[1] if chosen else "")
 
 
 def works_on(screen: str) -> bool:
@@ -60,6 +72,23 @@ def works_on(screen: str) -> bool:
 def hears_on(screen: str) -> bool:
     """Whether there is a line to type in."""
     return any(_TYPED.match(line) and not _MARKED.match(line) for line in screen.splitlines())
+
+
+def holds(screen: str, text: str) -> bool:
+    """Whether `text` stands in the line to type in, and waits for Enter. A long one may be shown as a note instead."""
+    asked = question_on(screen)
+    if asked and asked.options:
+        return False
+    lines = screen.splitlines()
+    typed = next((i for i in reversed(range(len(lines))) if _TYPED.match(lines[i])), len(lines))
+    held = "\n".join(lines[typed:])
+    begins = _words(text)[:_ENOUGH]
+    return _PASTED in held or (begins or text.strip()) in (_words(held) if begins else held)
+
+
+def _words(text: str) -> str:
+    """Without blanks and signs, which a program lays out and draws as it likes."""
+    return re.sub(r"\W+", "", text)
 
 
 def _asks(lines: list[str], marked: int) -> bool:

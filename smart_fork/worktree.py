@@ -11,7 +11,7 @@ from indexer.project import project_of
 from smart_fork import changes
 from smart_fork.errors import ForkRefused, ProgramFailed
 from smart_fork.git import git
-from smart_fork.processes import Processes
+from smart_fork.processes import Completed, Processes
 from smart_fork.unsaved import what_would_be_lost
 
 #: Beside the files of the main working directory, so that agents which trust that directory trust its worktrees.
@@ -19,6 +19,8 @@ FOLDER = ".worktrees"
 BRANCHES = "smart-fork/"
 MAX_NAME_CHARACTERS = 30
 _MOST = 99
+#: git fails while another one makes a worktree in the same repository: what that has half written cannot be read.
+_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +133,26 @@ def remove_if_saved(worktree: Path, branch: str, base: str, processes: Processes
 
 
 def _add(planned: Worktree, name: str | None, processes: Processes) -> Worktree:
-    while True:
-        where = ("-b", planned.branch, str(planned.path), planned.base)
-        done = git(planned.repository, processes, "worktree", "add", "--quiet", *where)
-        if done.ok:
-            return planned
+    failed = 0
+    while not (done := _made(planned, processes)).ok:
         again = replace(plan_worktree(planned.repository, name, processes), base=planned.base)
-        if again == planned:
+        failed += again == planned  # else somebody else took the name meanwhile
+        if failed == _TRIES:
             raise ProgramFailed(f"git worktree add failed: {done.complaint}", "Fork without --worktree.")
-        planned = again  # somebody else took the name meanwhile
+        planned = again
+    return planned
+
+
+def _made(planned: Worktree, processes: Processes) -> Completed:
+    """Its branch first, so that it is known whose it is: git, when it fails, leaves behind the one that it made."""
+    ref = f"refs/heads/{planned.branch}"
+    branch = git(planned.repository, processes, "update-ref", ref, planned.base, "")
+    if not branch.ok:
+        return branch
+    done = git(planned.repository, processes, "worktree", "add", "--quiet", str(planned.path), planned.branch)
+    if not done.ok:
+        git(planned.repository, processes, "update-ref", "-d", ref, planned.base)
+    return done
 
 
 def _numbered(name: str, number: int) -> str:

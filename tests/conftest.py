@@ -32,6 +32,16 @@ hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, max_
 hypothesis.settings.load_profile("ci")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What was run once more tells why: otherwise nobody would learn what has to be mended."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.section(f"run again: {report.nodeid}", "_")
+        report.toterminal(terminalreporter._tw)
+        for title, text in report.sections:
+            terminalreporter.section(title, "-")
+            terminalreporter.write_line(text)
+
+
 def move_into(home: Path, patch: pytest.MonkeyPatch) -> None:
     """Make `home` the only home that code and its child processes can see."""
     for name in os.environ:

@@ -87,6 +87,14 @@ def test_no_file_names_the_machine_it_was_written_on():
     assert [] == [relative(path) for path in files_of_the_project() if machine.search(path.read_bytes())]
 
 
+def test_only_what_runs_the_real_agents_may_be_run_once_more(request):
+    again = {item.nodeid for item in request.session.items if item.get_closest_marker("flaky")}
+    real = {item.nodeid for item in request.session.items if item.path.is_relative_to(ROOT / "tests/e2e")}
+
+    assert again == real
+    assert request.config.getoption("reruns") is None
+
+
 @pytest.mark.parametrize("module", ["indexer", "smart_fork", "smart_fork.cli"])
 def test_starting_loads_nothing_heavy(module):
     """D13: a model, a server or a scheduler is imported by whoever uses it."""

@@ -70,7 +70,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the service can do: vectors, answer a real question, say how indexing goes, and which version it will become."""
+    """What the service can do: vectors, answer a real question, say how indexing goes and what it will become."""
 
     embedder: Embedder
     question: Callable[[], object]

@@ -13,76 +13,24 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import psutil
 
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import ModelServer, Protocol
 from tests.e2e.programs import CHECKOUT
+from tests.e2e.situation import situation
+from tests.e2e.terminals import SECONDS, Terminal, alive, wait_until
 
-SECONDS = 90.0
 #: Our own command, and the name under which the agents know our MCP server.
 SMART_FORK = (sys.executable, "-m", "smart_fork")
 SERVER = "smart-fork"
-
-T = TypeVar("T")
-
-
-def wait_until(look: Callable[[], T | None], what: str, seconds: float = SECONDS) -> T:
-    """What `look` returns, as soon as it is true."""
-    deadline = time.monotonic() + seconds
-    while True:
-        if found := look():
-            return found
-        if time.monotonic() > deadline:
-            raise AssertionError(f"Waited in vain for {what}")
-        time.sleep(0.05)
-
-
-@dataclass
-class Terminal:
-    """A program in a window of the private tmux server."""
-
-    machine: Machine
-    window: str
-    pid: int
-
-    @property
-    def screen(self) -> str:
-        return self.machine.tmux("capture-pane", "-p", "-t", self.window, check=False)
-
-    @property
-    def running(self) -> bool:
-        return alive(self.pid)
-
-    def keys(self, *keys: str) -> None:
-        self.machine.tmux("send-keys", "-t", self.window, *keys)
-
-    def type(self, line: str) -> None:
-        """Type a line as a person does, who looks whether it is there and then presses Enter."""
-        self.keys("-l", "--", line)
-        wait_until(lambda: line in self.screen, f"{line!r} to be typed")
-        self.keys("Enter")
-
-    def leave(self, command: str) -> None:
-        """End the program as a person does, with a command of its own, and wait until it has ended."""
-        self.type(command)
-        wait_until(lambda: not self.running, "the program to end")
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs (what has ended and is not yet waited for does not)."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 @dataclass
@@ -226,7 +174,7 @@ class Machine:
     def tmux(self, *args: str, check: bool = True) -> str:
         """A command of the private tmux server."""
         command = ["tmux", "-L", self.socket, "-f", os.devnull, *args]
-        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=SECONDS, check=False)
         if check:
             assert done.returncode == 0, f"tmux {args}: {done.stderr}"
         return done.stdout
@@ -238,7 +186,11 @@ class Machine:
         stay = ["start-server", ";", "set-option", "-s", "exit-empty", "off", ";"]
         # `env` makes it two words at least: tmux gives one single word to a shell.
         window, pid = self.tmux(*stay, "new-session", "-d", *shape, "--", "env", str(program), *args).split()
-        return Terminal(self, window, int(pid))
+        return Terminal(self.tmux, window, int(pid))
+
+    def terminal(self, pane: str) -> Terminal:
+        """One that somebody else has started something in."""
+        return Terminal(self.tmux, pane, int(self.tmux("display-message", "-p", "-t", pane, "#{pane_pid}")))
 
     def agent_interactive(self, agent: Protocol, *args: str, cwd: Path | None = None) -> Terminal:
         return self.interactive(self.programs / agent, *args, cwd=cwd)
@@ -283,7 +235,7 @@ class Machine:
         """The log of that session, as soon as it is there."""
 
         def find() -> Log | None:
-            return next((log for log in self.logs(agent) if log.session_id == session_id), None)
+            return next((log for log in self.logs(agent) if log.session_id == session_id and log.records), None)
 
         return wait_until(find, f"the log of {agent} session {session_id}")
 
@@ -337,7 +289,7 @@ def _end(root: Path) -> None:
     for process in _processes(root):
         with suppress(psutil.NoSuchProcess):
             process.send_signal(signal.SIGKILL)
-    wait_until(lambda: not _processes(root), "the last process of a machine to end", 20)
+    wait_until(lambda: not _processes(root), "the last process of a machine to end")
 
 
 def _end_what_was_abandoned(folder: Path) -> None:
@@ -357,6 +309,9 @@ def machine_in(cache: Path, programs: Path) -> Iterator[Machine]:
         machine = Machine(root, programs, model)
         try:
             yield machine
+        except BaseException as error:
+            error.add_note(situation(machine))
+            raise
         finally:
             machine.shut_down()
             shutil.rmtree(root, ignore_errors=True)

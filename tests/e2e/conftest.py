@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -15,14 +15,36 @@ from tests.e2e.logs import Log
 from tests.e2e.model_server import Protocol
 from tests.e2e.programs import Unavailable, cache_folder, install
 from tests.e2e.scenario import EXCHANGES
+from tests.e2e.situation import situation
+
+HERE = Path(__file__).parent
+#: All machines of this run.
+USED: list[Machine] = []
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test of this folder may be run once more: the real programs have faults of their own. The run's summary tells."""
+    for item in items:
+        if item.path.is_relative_to(HERE) and item.get_closest_marker("e2e"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure tells what was to be seen."""
+    report = yield
+    if report.failed:
+        report.sections += [(f"machine {one.root.name}", situation(one)) for one in USED if one.root.exists()]
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)
 def machines() -> Iterator[list[Machine]]:
     """All machines of this run. When the last one has been shut down, nothing of any of them runs any more."""
-    used: list[Machine] = []
-    yield used
-    assert [] == [machine.arguments(process) for machine in used for process in machine.processes()]
+    yield USED
+    assert [] == [machine.arguments(process) for machine in USED for process in machine.processes()]
 
 
 @pytest.fixture(scope="session")

@@ -225,7 +225,7 @@ class ModelServer:
         with self._arrived:
             return list(self._requests)
 
-    def wait_for(self, wanted: Callable[[Request], bool], timeout: float = 90) -> Request:
+    def wait_for(self, wanted: Callable[[Request], bool], timeout: float = 120) -> Request:
         """The first turn's request that `wanted` accepts; waits for it to arrive."""
         found: list[Request] = []
 
@@ -239,7 +239,7 @@ class ModelServer:
                 raise AssertionError(f"The model was never sent what the test waits for. It heard: {heard}")
         return found[0]
 
-    def wait_for_prompt(self, text: str, timeout: float = 90) -> Request:
+    def wait_for_prompt(self, text: str, timeout: float = 120) -> Request:
         """The first request whose last prompt contains `text`."""
         return self.wait_for(lambda request: text in request.last_prompt, timeout)
 

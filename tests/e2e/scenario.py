@@ -7,9 +7,12 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.agents import SERVER, Machine, wait_until
+from smart_fork.confirmation import CONFIRM_SECONDS
+from smart_fork.registry import Registry
+from tests.e2e.agents import SERVER, Machine
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Call, Message, Protocol, Request, Say
+from tests.e2e.terminals import wait_until
 
 PROMPT = "Add retry with exponential backoff to the uploader in upload.py"
 ANSWER = "The uploader now retries five times; each wait is twice as long as the one before."
@@ -19,6 +22,8 @@ EXCHANGES = ((PROMPT, ANSWER), (MORE, MORE_ANSWER))
 #: What the model is sent of it, message by message.
 BEGINNING = [Message("user", PROMPT), Message("assistant", ANSWER)]
 CONVERSATION = [*BEGINNING, Message("user", MORE), Message("assistant", MORE_ANSWER)]
+#: What a start says when it has not seen the worker's log yet.
+LATE = f"log in {CONFIRM_SECONDS:g} seconds"
 INTENT = "retry with exponential backoff for the downloader, as the uploader has it"
 
 
@@ -30,7 +35,23 @@ def unlike_any_other(text: str) -> str:
 def run_fork(machine: Machine, session: Log, prompt: str, *options: str) -> Json:
     """``smart-fork fork``, and what it says about the fork."""
     fork: Json = json.loads(machine.smart_fork("fork", session.session_id, *options, "--json", "--", prompt).stdout)
-    return fork
+    return settled(machine, fork)
+
+
+def settled(machine: Machine, worker: Json) -> Json:
+    """What was said of a start, made whole: on a busy machine it does not wait for the log, and the rest is told later (R-024)."""
+    late = [note for note in worker["warnings"] if LATE in note]
+    key = "new_session_id" if "new_session_id" in worker else "session_id"
+
+    def known() -> str | None:
+        machine.smart_fork("active", "--json")
+        with Registry(machine.home / ".smart-fork" / "workers.db") as registry:
+            return registry.get(worker["worker_id"]).session_id
+
+    if late:
+        worker["warnings"] = [note for note in worker["warnings"] if note not in late]
+        worker[key] = wait_until(known, f"the session of {worker['worker_id']}")
+    return worker
 
 
 def ask(
@@ -70,6 +91,7 @@ def assert_forked(
     said_before: list[Message] = CONVERSATION,
 ) -> Log:
     """The model was sent what the parent's was, and then the prompt; and the fork has a log that says where it is from."""
+    settled(machine, fork)
     # Claude may write a record that says nothing behind an answer: a fork there begins after it, and says so.
     assert [] == [note for note in fork["warnings"] if not note.startswith("Forked after message")]
     assert [*said_before, Message("user", prompt)] == heard(machine, prompt).said

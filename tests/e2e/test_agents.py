@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.agents import Machine, wait_until
+from tests.e2e.agents import Machine
 from tests.e2e.logs import Log
 from tests.e2e.model_server import Protocol
+from tests.e2e.terminals import wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -96,7 +97,7 @@ def test_claude_writes_a_workers_name_into_its_log_and_its_forks_inherit_it(mach
 def test_codex_writes_down_whether_a_person_or_a_script_asked(machine, codex_parent):
     machine.codex("exec", "--", "Count the files")
 
-    scripted = machine.logs("codex")[-1]
+    scripted = answered(machine, "Count the files")
     assert (scripted.meta["source"], scripted.meta["originator"]) == ("exec", "codex_exec")
     # The server that Codex runs in the background for its terminals gives itself the name of the first of its kind.
     assert (codex_parent.meta["source"], codex_parent.meta["originator"]) == ("vscode", "codex-tui")
@@ -104,7 +105,7 @@ def test_codex_writes_down_whether_a_person_or_a_script_asked(machine, codex_par
 
 def test_codex_says_cli_for_a_person_where_no_server_runs_in_the_background(machine):
     terminal = machine.agent_interactive("codex", "--no-daemon", "--", "Count the doors")
-    log = wait_until(lambda: machine.find_log("codex", "Noted: Count the doors"), "the answer")
+    log = answered(machine, "Count the doors")
     terminal.leave("/quit")
 
     assert (log.meta["source"], log.meta["originator"]) == ("cli", "codex-tui")
@@ -117,7 +118,7 @@ def test_a_codex_fork_is_written_upon_its_parent_and_the_model_gets_the_parents_
     machine.codex("exec", "fork", codex_parent.session_id, "--", "Feed it")
 
     assert [message.text for message in machine.model.wait_for_prompt("Feed it").said][:2] == [PROMPT, ANSWER]
-    fork = machine.logs("codex")[-1]
+    fork = answered(machine, "Feed it")
     assert fork.meta["forked_from_id"] == codex_parent.session_id
     base = {
         "thread_id": codex_parent.session_id,
@@ -137,7 +138,7 @@ def test_a_codex_fork_runs_in_the_directory_that_it_is_given(machine, codex_pare
 
     machine.codex("exec", "-C", str(worktree), "fork", codex_parent.session_id, "--", "Comb it")
 
-    fork = machine.logs("codex")[-1]
+    fork = answered(machine, "Comb it")
     assert (fork.meta["cwd"], fork.meta["git"]["branch"]) == (str(worktree), "combed")
 
 
@@ -165,6 +166,11 @@ def test_a_prompt_behind_two_dashes_reaches_the_model_as_it_is(
 
     heard = machine.model.wait_for_prompt(f"{agent} {headless}")
     assert [message.text for message in heard.said if message.role == "user"] == [PROMPT, prompt]
+
+
+def answered(machine: Machine, prompt: str) -> Log:
+    """The log of Codex in which `prompt` is answered; the newest log may be that of a terminal that is just closing."""
+    return wait_until(lambda: machine.find_log("codex", f"Noted: {prompt}"), f"the answer to {prompt!r}")
 
 
 def fork_claude_headless(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.agents import SERVER, Machine, wait_until
+from tests.e2e.agents import SERVER, Machine
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Call, Message, Protocol, Request, Say
 from tests.e2e.scenario import (
@@ -23,6 +23,7 @@ from tests.e2e.scenario import (
     heard,
     unlike_any_other,
 )
+from tests.e2e.terminals import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
 

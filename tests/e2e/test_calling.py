@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.agents import Machine, wait_until
+from tests.e2e.agents import Machine
 from tests.e2e.model_server import Protocol
 from tests.e2e.scenario import (
     ANSWER,
@@ -22,6 +22,7 @@ from tests.e2e.scenario import (
     assert_in,
     unlike_any_other,
 )
+from tests.e2e.terminals import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.agents import Machine, wait_until
+from tests.e2e.agents import Machine
 from tests.e2e.logs import Log
 from tests.e2e.model_server import Call, Calls, Protocol, Request, Say
 from tests.e2e.programs import CHECKOUT
+from tests.e2e.terminals import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
 

@@ -10,10 +10,11 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.e2e.agents import Machine, wait_until
+from tests.e2e.agents import Machine
 from tests.e2e.logs import Log
 from tests.e2e.model_server import Answer, Call, Hold, Message, Protocol, Request, Say
 from tests.e2e.scenario import CONVERSATION, PROMPT, ask, heard, run_fork, unlike_any_other
+from tests.e2e.terminals import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
 

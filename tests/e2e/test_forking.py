@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.e2e.agents import SMART_FORK, Machine, Terminal, wait_until
+from tests.e2e.agents import SMART_FORK, Machine
 from tests.e2e.logs import Log
 from tests.e2e.model_server import Message, Protocol
 from tests.e2e.scenario import (
@@ -25,6 +25,7 @@ from tests.e2e.scenario import (
     run_fork,
     unlike_any_other,
 )
+from tests.e2e.terminals import Terminal, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
 places = pytest.mark.parametrize("place", ["process", "tmux"])

@@ -13,11 +13,12 @@ from smart_fork.plan import WORKER_ID
 from smart_fork.processes import SystemProcesses
 from smart_fork.recovery import Recovered, reconcile
 from smart_fork.registry import Registry, Worker
-from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in, wait_until
+from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Call, Message, Protocol, Say
 from tests.e2e.programs import cache_folder
 from tests.e2e.scenario import CONVERSATION, EXCHANGES, INTENT, assert_forked, heard, run_fork, unlike_any_other
+from tests.e2e.terminals import wait_until
 from tests.mcp_process import McpProcess
 
 pytestmark = pytest.mark.e2e
@@ -44,8 +45,7 @@ def hooked(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
             settings_of(fresh, agent).write_text(text)
         fresh.smart_fork("setup", "hooks")
         terminal = fresh.agent_interactive("codex")
-        wait_until(lambda: "Hooks need review" in terminal.screen, "Codex to ask whether hooks are trusted")
-        terminal.keys("2", "Enter")
+        terminal.choose("Hooks need review", "2")
         wait_until(lambda: "trusted_hash" in (fresh.home / ".codex/config.toml").read_text(), "Codex to trust them")
         yield fresh
 
@@ -103,15 +103,15 @@ def test_a_worker_in_a_window_works_is_idle_and_goes_on_when_it_is_asked(hooked,
     wait_until(lambda: told(registry, worker) == ["working", "idle"], "the first answer")
     assert registry.get(worker.id).session_id == worker.session_id
 
-    type_into(hooked, worker, "Go on")
+    hooked.terminal(worker.terminal_id).type("Go on")
     wait_until(lambda: told(registry, worker) == ["working", "idle"] * 2, "the second answer")
     assert worker.session_id == registry.get(worker.id).session_id
 
     if agent == "claude":
-        type_into(hooked, worker, "/clear")
+        hooked.terminal(worker.terminal_id).type("/clear")
         wait_until(lambda: registry.get(worker.id).session_id != worker.session_id, "another session")
         assert worker.id == registry.get(worker.session_id).id
-    type_into(hooked, worker, "/exit" if agent == "claude" else "/quit")
+    hooked.terminal(worker.terminal_id).type("/exit" if agent == "claude" else "/quit")
     wait_until(lambda: pane_is_dead(hooked, worker), "the agent to leave")
     reconcile(registry, SystemProcesses(), hooked.env)  # Codex does not say so
     assert ("ended", "") == (registry.get(worker.id).state, registry.get(worker.id).status)
@@ -125,7 +125,7 @@ def test_a_worker_that_asks_for_permission_waits_and_says_for_what(hooked, regis
 
     wait_until(lambda: told(registry, worker) == ["working", "waiting"], "Claude to ask")
     assert "permission" in registry.get(worker.id).status_note
-    hooked.tmux("send-keys", "-t", worker.terminal_id, "Enter")
+    hooked.terminal(worker.terminal_id).choose("list_sessions", "1")
     wait_until(lambda: told(registry, worker)[-1] == "idle", "the answer")
     assert "" == registry.get(worker.id).status_note
     hooked.tmux("kill-pane", "-t", worker.terminal_id)
@@ -167,7 +167,7 @@ def test_after_kill_9_of_the_server_its_workers_are_what_they_were(hooked, regis
 
         server.kill()
         for worker in workers:
-            type_into(hooked, worker, f"And {worker.id}")
+            hooked.terminal(worker.terminal_id).type(f"And {worker.id}")
         wait_until(lambda: all(told(registry, one) == ["working", "idle"] * 2 for one in workers), "three more answers")
         server.start()
         server.call("list_sessions")
@@ -188,13 +188,6 @@ def test_taking_our_hooks_out_gives_back_the_settings_as_they_were(hooked, agent
     """R-028. The last of these tests."""
     hooked.smart_fork("setup", "hooks", "--agent", agent, "--remove")
     assert THEIRS[agent] == settings_of(hooked, agent).read_text()
-
-
-def type_into(machine: Machine, worker: Worker, line: str) -> None:
-    pane = worker.terminal_id or ""
-    machine.tmux("send-keys", "-t", pane, "-l", "--", line)
-    wait_until(lambda: line in machine.tmux("capture-pane", "-p", "-t", pane), f"{line!r} to be typed")
-    machine.tmux("send-keys", "-t", pane, "Enter")
 
 
 def pane_is_dead(machine: Machine, worker: Worker) -> bool:

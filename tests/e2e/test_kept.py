@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from tests.e2e.agents import Machine, wait_until
+from tests.e2e.agents import Machine
 from tests.e2e.model_server import Message, Protocol
 from tests.e2e.scenario import ANSWER, CONVERSATION, EXCHANGES, assert_forked, run_fork, unlike_any_other
+from tests.e2e.terminals import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
 KEEP = {"SMART_FORK_KEEP_TRANSCRIPTS": "true"}

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.agents import SMART_FORK, Machine, machine_in, wait_until
+from tests.e2e.agents import SMART_FORK, Machine, machine_in
 from tests.e2e.model_server import Protocol
 from tests.e2e.programs import CHECKOUT, cache_folder
 from tests.e2e.scenario import EXCHANGES, INTENT, ask, assert_forked, unlike_any_other
+from tests.e2e.terminals import wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -32,7 +33,7 @@ def served(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
         yield machine
         machine.close_terminals()
         service.terminate()
-        assert 0 == service.wait(30)
+        assert 0 == service.wait(90)
         assert not (state / "service.json").exists()
 
 

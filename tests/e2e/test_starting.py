@@ -7,18 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.agents import Machine, Terminal, wait_until
+from tests.e2e.agents import Machine
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Message, Protocol
-from tests.e2e.scenario import ANSWER, BEGINNING, ask, assert_forked, assert_in, heard, unlike_any_other
+from tests.e2e.scenario import ANSWER, BEGINNING, ask, assert_forked, assert_in, heard, settled, unlike_any_other
+from tests.e2e.terminals import wait_until
 
 pytestmark = pytest.mark.e2e
 agents = pytest.mark.parametrize("agent", ["claude", "codex"])
 
 
 def start(machine: Machine, *words: str, cwd: Path | None = None) -> Json:
-    worker: Json = json.loads(machine.smart_fork(words[0], "--json", *words[1:], cwd=cwd).stdout)
-    return worker
+    told: Json = json.loads(machine.smart_fork(words[0], "--json", *words[1:], cwd=cwd).stdout)
+    for worker in told.get("workers", [told]):
+        settled(machine, worker)
+    return told
 
 
 def noted(prompt: str) -> list[Message]:
@@ -75,11 +78,7 @@ def test_a_session_in_a_window_is_gone_to_while_it_runs_and_gone_on_with_afterwa
     log = answered(equipped, agent, new["session_id"], first)
     there = start(equipped, "resume", new["session_id"], "--in", "tmux")
     still = start(equipped, "continue", "--agent", agent, "--in", "tmux", cwd=project)
-    pane = Terminal(
-        equipped,
-        new["terminal_id"],
-        int(equipped.tmux("display-message", "-p", "-t", new["terminal_id"], "#{pane_pid}")),
-    )
+    pane = equipped.terminal(new["terminal_id"])
     pane.leave("/exit" if agent == "claude" else "/quit")
     on = start(equipped, "continue", "--agent", agent, "--in", "tmux", "--", second, cwd=project)
 
@@ -97,8 +96,8 @@ def test_without_a_prompt_a_window_waits_for_the_person(equipped: Machine, agent
     typed = unlike_any_other("What the person types")
 
     new = start(equipped, "new", "--agent", agent, "--in", "tmux", cwd=project)
-    pane = Terminal(equipped, new["terminal_id"], 0)
-    ready = {"claude": "for shortcuts", "codex": "Ask Codex"}[agent]
+    pane = equipped.terminal(new["terminal_id"])
+    ready = {"claude": "for shortcuts", "codex": "gpt-5 default"}[agent]  # Codex has a line to type in before
     wait_until(lambda: ready in pane.screen, "the agent to be ready")
     pane.type(typed)
 
@@ -123,6 +122,8 @@ def test_workers_of_both_agents_fork_at_a_message_in_worktrees_of_their_own(equi
     (told,), _ = ask(equipped, "claude", equipped.project, ("spawn_workers", {"workers": orders}))
 
     assert (2, 0) == (told["started"], told["failed"])
+    for worker in told["workers"]:
+        settled(equipped, worker)
     for (agent, parent, prompt), worker in zip(pairs, told["workers"], strict=True):
         fork = {**worker, "new_session_id": worker["session_id"], "resume_session_id": worker["source_session_id"]}
         log = assert_forked(equipped, agent, parent, fork, prompt, said_before=BEGINNING)

@@ -26,7 +26,7 @@ from indexer.transcripts.agents import AGENTS
 from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, codex_log, content, lines
 
 ROOT = Path(indexer.__file__).parent.parent
-SECONDS = 20
+SECONDS = 90
 HOUR = IntervalTrigger(hours=1)
 
 

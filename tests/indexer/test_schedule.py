@@ -87,8 +87,8 @@ def test_the_first_call_comes_at_once_and_the_next_after_each_interval():
     schedule = Schedule(lambda: calls.put(1), IntervalTrigger(seconds=1))
     schedule.start()
     try:
-        calls.get(timeout=20)
-        calls.get(timeout=20)
+        calls.get(timeout=90)
+        calls.get(timeout=90)
         assert schedule.next_run is not None
     finally:
         schedule.stop()
@@ -106,8 +106,8 @@ def test_a_call_that_fails_does_not_end_the_schedule(caplog):
 
     schedule = Schedule(due, IntervalTrigger(seconds=1))
     schedule.start()
-    calls.get(timeout=20)
-    calls.get(timeout=20)
+    calls.get(timeout=90)
+    calls.get(timeout=90)
     schedule.stop()
 
 

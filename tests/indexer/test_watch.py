@@ -16,7 +16,7 @@ from tests.indexer.written import append, claude_log, codex_log
 
 ONE = "00000001-1111-4111-8111-111111111111"
 TWO = "00000002-1111-4111-8111-111111111111"
-SECONDS = 20
+SECONDS = 90
 
 
 class Watched:

@@ -138,7 +138,7 @@ def snapshot(folder: Path) -> dict[str, tuple[bytes, int]]:
     }
 
 
-def eventually(look: Callable[[], object], seconds: float = 20.0) -> object:
+def eventually(look: Callable[[], object], seconds: float = 90.0) -> object:
     """What `look` gives, as soon as it is true."""
     deadline = time.monotonic() + seconds
     while not (found := look()):

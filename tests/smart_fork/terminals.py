@@ -21,9 +21,12 @@ BEFORE, AT_START, LATER, LATEST = (
 
 
 class PlayedTerminal(FakeProcesses):
-    """One window of tmux with one process in it. What is pasted appears on its screen; `on_key` says what keys do."""
+    """One window of tmux with one process in it. What is pasted appears on its screen; `on_key` says what keys do.
 
-    def __init__(self, screen: str = "") -> None:
+    The first `lost` pastes and keys never arrive.
+    """
+
+    def __init__(self, screen: str = "❯ ") -> None:
         super().__init__()
         self.screen = screen
         self.worker_id = ""
@@ -31,6 +34,7 @@ class PlayedTerminal(FakeProcesses):
         self.pasted: list[str] = []
         self.keys: list[str] = []
         self.on_key: Callable[[str], None] = lambda _key: None
+        self.lost = 0
         self.signals: list[tuple[int, bool]] = []
 
     def run(self, argv, *, cwd=None, env=None, timeout, input=b""):  # noqa: A002
@@ -43,13 +47,21 @@ class PlayedTerminal(FakeProcesses):
             said = self.screen
         elif "load-buffer" in words:
             self.pasted.append(input.decode())
-            self.screen += input.decode()
+            if self._arrives():
+                self.screen += input.decode()
         elif "send-keys" in words:
             self.keys.append(words[-1])
-            self.on_key(words[-1])
+            if self._arrives():
+                if words[-1] == "Enter" and self.pasted:
+                    self.screen = self.screen.removesuffix(self.pasted[-1])
+                self.on_key(words[-1])
         elif "kill-pane" in words:
             self.close()
         return Completed(tuple(argv), 0, said.encode(), b"")
+
+    def _arrives(self) -> bool:
+        self.lost -= 1
+        return self.lost < 0
 
     def close(self) -> None:
         """The window closes, and the process in it ends."""

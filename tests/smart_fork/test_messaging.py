@@ -81,7 +81,7 @@ def test_a_message_that_does_not_arrive_is_told(stage):
 
     told = say(stage, "hello")
 
-    assert ["It is not in its log after 15 seconds. See: look here"] == told["warnings"]
+    assert ["It is not in its log after 30 seconds. See: look here"] == told["warnings"]
 
 
 def test_enter_waits_until_what_was_pasted_is_there(stage):
@@ -90,17 +90,55 @@ def test_enter_waits_until_what_was_pasted_is_there(stage):
 
     def slow(argv, **more):
         before = stage.terminal.screen
+        if "send-keys" in argv:
+            assert before.endswith("hello there")
         done = load(argv, **more)
         if "load-buffer" in argv:
             later, stage.terminal.screen = stage.terminal.screen, before
             stage.clock.happens = [lambda: None, lambda: setattr(stage.terminal, "screen", later)]
-        if "send-keys" in argv:
-            assert stage.terminal.screen.endswith("hello there")
         return done
 
     stage.terminal.run = slow
     say(stage, "hello there")
 
+    assert ["Enter"] == stage.terminal.keys
+
+
+def test_what_a_program_that_is_just_starting_throws_away_is_typed_again(stage):
+    stage.terminal.lost = 1
+
+    assert [] == say(stage, "hello there")["warnings"]
+    assert (["hello there"] * 2, ["Enter"]) == (stage.terminal.pasted, stage.terminal.keys)
+
+
+def test_what_never_appears_is_not_sent_off(stage):
+    stage.terminal.lost = 99
+
+    with pytest.raises(ProgramFailed, match="does not take what is typed"):
+        say(stage, "hello there")
+    assert [] == stage.terminal.keys
+
+
+@pytest.mark.parametrize("queue", [False, True])
+def test_enter_is_pressed_again_while_the_words_still_stand_there(stage, queue):
+    if queue:
+        stage.asked("more", LATEST)
+    arrived = stage.terminal.run
+
+    def busy(argv, **more):
+        if "send-keys" in argv and not stage.terminal.keys:
+            stage.terminal.lost = 1
+        return arrived(argv, **more)
+
+    stage.terminal.run = busy
+    assert [] == say(stage, "hello there", queue=queue)["warnings"]
+    assert (["hello there"], ["Enter"] * 2) == (stage.terminal.pasted, stage.terminal.keys)
+
+
+def test_enter_is_not_pressed_into_what_is_asked_meanwhile(stage):
+    stage.terminal.on_key = lambda _key: setattr(stage.terminal, "screen", screens.CLAUDE_PERMISSION)
+
+    assert say(stage, "hello there")["warnings"]
     assert ["Enter"] == stage.terminal.keys
 
 
@@ -137,6 +175,27 @@ def test_where_a_number_only_marks_an_option_enter_chooses_it(stage):
 
     assert [] == say(stage, "1", answer=True)["warnings"]
     assert ["1", "Enter"] == stage.terminal.keys
+
+
+def test_a_number_that_does_not_arrive_chooses_nothing_else(stage):
+    """Enter would say yes to what a person has said no to."""
+    stage.asked("more", LATEST)
+    stage.terminal.screen = screens.CODEX_PERMISSION
+    stage.terminal.lost = 1
+
+    assert ["It still asks the same. See: look here"] == say(stage, "3", answer=True)["warnings"]
+    assert ["3"] == stage.terminal.keys
+
+
+def test_an_option_that_a_number_has_marked_is_chosen(stage):
+    stage.asked("more", LATEST)
+    stage.terminal.screen = screens.CODEX_TRUST
+    marked = screens.CODEX_TRUST.replace("› 1.", "  1.").replace("  2.", "› 2.")
+    keys = {"2": marked, "Enter": screens.CODEX_IDLE}
+    stage.terminal.on_key = lambda key: setattr(stage.terminal, "screen", keys[key])
+
+    assert [] == say(stage, "2", answer=True)["warnings"]
+    assert ["2", "Enter"] == stage.terminal.keys
 
 
 def test_an_answer_that_changes_nothing_is_told(stage):

@@ -26,7 +26,7 @@ def test_a_program_gets_its_arguments_input_directory_and_environment_and_nothin
     """F-104."""
     code = "import os,sys; print([sys.argv[1:], sys.stdin.read(), os.getcwd(), os.environ.get('A'), os.environ.get('HOME')])"
 
-    done = processes.run(python(code, *HOSTILE), cwd=tmp_path, env={"A": "1"}, timeout=30, input=b"in")
+    done = processes.run(python(code, *HOSTILE), cwd=tmp_path, env={"A": "1"}, timeout=90, input=b"in")
 
     assert [HOSTILE, "in", str(tmp_path), "1", None] == eval(done.text)  # noqa: S307
     assert [] == list(tmp_path.iterdir())
@@ -34,7 +34,7 @@ def test_a_program_gets_its_arguments_input_directory_and_environment_and_nothin
 
 
 def test_a_failure_is_an_answer_with_what_the_program_said(processes):
-    done = processes.run(python("import sys; sys.exit('no such thing')"), timeout=30)
+    done = processes.run(python("import sys; sys.exit('no such thing')"), timeout=90)
 
     assert (1, False, "no such thing") == (done.returncode, done.ok, done.complaint)
 
@@ -65,8 +65,11 @@ def test_what_cannot_be_started_is_a_failure_of_that_program(processes, tmp_path
 
 def test_a_program_that_is_late_is_ended_with_everything_it_started(processes, tmp_path):
     pid_file = tmp_path / "pid"
-    with pytest.raises(ProgramFailed, match="did not answer within 1 seconds"):
-        processes.run(["sh", "-c", f"sleep 600 & echo $! >{pid_file}; wait"], timeout=1)
+    for seconds in (1, 10, 60):  # on a busy machine it may be ended before it has started anything
+        with pytest.raises(ProgramFailed, match=f"did not answer within {seconds} seconds"):
+            processes.run(["sh", "-c", f"sleep 600 & echo $! >{pid_file}; wait"], timeout=seconds)
+        if pid_file.exists() and pid_file.read_text():
+            break
 
     grandchild = int(pid_file.read_text())
     eventually(lambda: not running(grandchild))

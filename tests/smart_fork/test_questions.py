@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smart_fork.questions import MAX_CHARACTERS, question_on, works_on
+from smart_fork.questions import MAX_CHARACTERS, holds, question_on, works_on
 from tests.smart_fork import screens
 
 
@@ -30,6 +30,7 @@ def test_a_question_is_its_text_and_its_options(screen, begins, options):
 
     assert question.text.startswith(begins)
     assert tuple(options) == question.options
+    assert question.marked in question.options
     assert "please do" not in question.text
     assert "PERM" not in question.text
 
@@ -62,6 +63,25 @@ def test_an_agent_that_works_says_so():
     assert works_on(screens.CLAUDE_WORKING)
     assert not any(map(works_on, (screens.CLAUDE_IDLE, screens.CODEX_IDLE, screens.CLAUDE_PERMISSION, "")))
     assert not works_on("esc to interrupt" + 30 * "\nsaid since")
+
+
+@pytest.mark.parametrize(
+    ("screen", "text", "held"),
+    [
+        (screens.CLAUDE_IDLE, "choose", False),  # said before
+        (screens.CLAUDE_IDLE.replace("❯\u00a0", "❯\u00a0choose"), "choose", True),
+        (screens.CLAUDE_IDLE.replace("❯\u00a0", "❯\u00a0[Pasted text #1 +9 lines]"), "9\nlines", True),
+        (screens.CODEX_IDLE, "do this", False),
+        (screens.CODEX_IDLE.replace("› Ask Codex to do anything", "› a longer line that\n  goes on"), "a longer line that goes on", True),
+        (screens.CODEX_IDLE.replace("› Ask Codex to do anything", "› ???"), " ???", True),
+        (screens.CODEX_IDLE, "???", False),
+        (screens.CODEX_PERMISSION, "Yes, proceed", False),
+        ("x", "x", False),  # by the terminal itself, before the program has begun
+        ("", "x", False),
+    ],
+)  # fmt: skip
+def test_what_stands_in_the_line_to_type_in_has_not_been_sent_off(screen, text, held):
+    assert held == holds(screen, text)
 
 
 @given(st.text(), st.text(alphabet="❯› 12.\n─esc to cancel"))

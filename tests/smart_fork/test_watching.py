@@ -40,6 +40,7 @@ def test_the_log_says_when_it_is_done(stage):
 
 def test_without_a_prompt_it_waits_for_a_person_to_begin(world, shop):
     stage = Stage(world, shop, prompt="")
+    stage.terminal.screen = ""
 
     assert "working" == look(stage).status, "there is nothing on its screen yet"
     stage.terminal.screen = "  >_ OpenAI Codex\n\n› Ask Codex to do anything\n\n  gpt-5"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
@@ -76,6 +77,31 @@ def test_several_at_once_get_different_ones(repo):
         made = list(pool.map(lambda _: create_worktree(repo, "retry", PROCESSES), range(4)))
 
     assert {"retry", "retry-1", "retry-2", "retry-3"} == {one.path.name for one in made}
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+def test_what_another_git_has_half_made_is_waited_for_and_no_branch_is_left(repo, lasting):
+    """Git fails where it meets a worktree that another one is just making."""
+    half = repo / ".git/worktrees/half"
+    half.mkdir(parents=True)
+    (half / "gitdir").write_text(f"{repo}/.worktrees/half/.git\n")
+    (half / "commondir").touch()
+
+    class Meanwhile(SystemProcesses):
+        def run(self, argv, **more):
+            done = super().run(argv, **more)
+            if "worktree" in argv and not lasting:
+                shutil.rmtree(half, ignore_errors=True)
+            return done
+
+    if lasting:
+        with pytest.raises(ProgramFailed, match="git worktree add failed"):
+            create_worktree(repo, "retry", Meanwhile())
+    else:
+        assert "retry" == create_worktree(repo, "retry", Meanwhile()).path.name
+    branches = git(repo, "for-each-ref", "--format=%(refname:short)", "refs/heads").split()
+    assert ["main"] + (not lasting) * ["smart-fork/retry"] == branches
+    assert lasting != (repo / ".worktrees/retry").exists()
 
 
 def test_where_there_is_no_repository_there_is_no_worktree(home, repo):

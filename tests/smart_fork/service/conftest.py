@@ -35,7 +35,7 @@ class Served:
         return answer.status, answer.read().decode()
 
     def answer(self, method: str, path: str, body: bytes = b"", **headers: str) -> http.client.HTTPResponse:
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=90)) as connection:
             given = {"Cookie": f"{COOKIE}={self.secret}"} | {
                 name.replace("_", "-"): one for name, one in headers.items()
             }

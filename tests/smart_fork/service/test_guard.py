@@ -40,7 +40,7 @@ def port():
 
 
 def ask(port: int, path: str = "/private", body: bytes = b"", **headers: str) -> tuple[int, bytes]:
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=90)) as connection:
         given = {"Authorization": f"Bearer {SECRET}"} | {name.replace("_", "-"): text for name, text in headers.items()}
         connection.request("POST" if body else "GET", path, body or None, {k: v for k, v in given.items() if v})
         answer = connection.getresponse()
@@ -94,13 +94,13 @@ def test_our_own_page_may_ask(port):
 
 def test_a_body_that_is_too_large_is_refused_whether_or_not_it_says_so(port):
     large = b"x" * (guard.MAX_BODY + 1)
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=90)) as connection:
         connection.putrequest("POST", "/private")
         connection.putheader("Authorization", f"Bearer {SECRET}")
         connection.putheader("Content-Length", str(len(large)))
         connection.endheaders()
         assert 413 == connection.getresponse().status
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=90)) as connection:
         headers = {"Authorization": f"Bearer {SECRET}", "Transfer-Encoding": "chunked"}
         connection.request("POST", "/private", iter([large]), headers, encode_chunked=True)
         assert 413 == connection.getresponse().status
@@ -108,7 +108,7 @@ def test_a_body_that_is_too_large_is_refused_whether_or_not_it_says_so(port):
 
 def test_a_client_that_sends_too_slowly_is_told_so(port, monkeypatch):
     monkeypatch.setattr(guard, "BODY_SECONDS", 0.1)
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=90)) as connection:
         connection.putrequest("POST", "/private")
         connection.putheader("Authorization", f"Bearer {SECRET}")
         connection.putheader("Content-Length", "10")
