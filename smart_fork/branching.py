@@ -12,14 +12,14 @@ from typing import Any
 from filelock import FileLock
 
 from indexer.paths import private_dir, state_home
-from indexer.project import project_of, resolve
+from indexer.project import project_of
 from indexer.transcripts.agents import AGENTS, adapter
 from indexer.transcripts.model import Agent, Session
 from smart_fork import sessions
 from smart_fork.branch_titles import branch_title, titles_like_ours
 from smart_fork.confirmation import Clock, SystemClock
 from smart_fork.copying import Branch, branch_point, message_at, write_copy
-from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
+from smart_fork.errors import ForkRefused, SmartForkError, Usage
 from smart_fork.plan import check_id, plain_name
 from smart_fork.recent import in_project
 from smart_fork.results import title as shown_title
@@ -138,10 +138,9 @@ def _end(session: Session, at: int | None, through: str | None, now: float) -> t
 def _target(session: Session, cwd: str | None) -> Path:
     if cwd is None and not session.cwd:
         raise ForkRefused("It is not known where this session worked", "Say where the branch is to work: --cwd DIR.")
-    target = resolve(cwd if cwd is not None else session.cwd)
-    if not target.is_dir():
-        raise NotFound(f"No such directory: {target}", "Say where the branch is to work: --cwd DIR.")
-    return target
+    from smart_fork.starting import directory
+
+    return directory(cwd if cwd is not None else session.cwd)
 
 
 def _start(session: Session, written: Branch, target: Path, **how: Any) -> dict[str, Any]:

@@ -56,16 +56,21 @@ def identify(
 def _project(
     meta: Mapping[str, Any], roots: Sequence[str], environment: Mapping[str, str], directory: Path
 ) -> str | None:
-    turn = meta.get("x-codex-turn-metadata")
-    workspaces = turn.get("workspaces") if isinstance(turn, Mapping) else None
     candidates = [
-        *(list(workspaces) if isinstance(workspaces, Mapping) else []),
+        *workspaces(meta),
         *(path_of(root) for root in roots),
         environment.get("CLAUDE_PROJECT_DIR"),
         # Daemons are started in "/", below which are the sessions of all projects: that says nothing.
         str(directory) if directory != Path(directory.anchor) else None,
     ]
     return next((path for path in candidates if isinstance(path, str) and _is_directory(path)), None)
+
+
+def workspaces(meta: Mapping[str, Any]) -> list[str]:
+    """The directories that Codex says with each call that it works in."""
+    turn = meta.get("x-codex-turn-metadata")
+    named = turn.get("workspaces") if isinstance(turn, Mapping) else None
+    return [path for path in named if isinstance(path, str)] if isinstance(named, Mapping) else []
 
 
 def _is_directory(path: str) -> bool:
@@ -76,12 +81,13 @@ def _is_directory(path: str) -> bool:
 
 
 def path_of(uri: str) -> str | None:
-    """The path of a file's URI; `None` for any other."""
+    """The path of the URI of a file on this machine; `None` for any other."""
     try:
         parts = urlsplit(uri)
     except ValueError:
         return None
-    return unquote(parts.path) if parts.scheme == "file" else None
+    ours = parts.scheme == "file" and parts.netloc in ("", "localhost")
+    return unquote(parts.path) if ours else None
 
 
 def _session_with(tool_use: str, project: str | None) -> str | None:

@@ -142,6 +142,7 @@ def current_project(path: str | None) -> Project:
     Raises:
         Usage: there is no such directory (F-076).
     """
+    permission.require(path or str(Path.cwd()), plain(path or "."), below=True)
     try:
         directory = Path(path).expanduser() if path else Path.cwd()
         there = directory.is_dir()
@@ -149,7 +150,6 @@ def current_project(path: str | None) -> Project:
         there = False
     if not there:
         raise Usage(f"project_path does not exist: {path or '.'}", "Give the path of a directory.")
-    permission.require(str(directory), str(path or "."))
     return project_of(directory)
 
 

@@ -9,7 +9,7 @@ from indexer.project import Project
 from indexer.redact import redact
 from indexer.transcripts.agents import adapter
 from indexer.transcripts.model import Session, shorten
-from smart_fork import sessions
+from smart_fork import permission, sessions
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.own_part import own_part
 from smart_fork.recent import in_project
@@ -141,7 +141,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def _within(cwd: str, project: Project | None) -> bool:
-    return project is None or in_project(cwd, project)
+    return permission.permits(cwd) if project is None else in_project(cwd, project)
 
 
 def _of_others(known: Sequence[Worker], project: Project | None, around: Around) -> list[dict[str, Any]]:

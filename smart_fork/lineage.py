@@ -15,7 +15,7 @@ from indexer.store.base import SeenFile
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.agents import adapter
 from indexer.transcripts.model import Agent, Session, shorten
-from smart_fork import sessions
+from smart_fork import permission, sessions
 from smart_fork.branching import command_to_resume
 from smart_fork.errors import IndexUnavailable
 from smart_fork.kin import Kin, family_of, left_after, parents
@@ -51,20 +51,28 @@ def lineage(reference: str) -> dict[str, Any]:
     forks = {w.session_id: w.source_session_id for w in workers if w.session_id and _is_fork(w)}
     project = project_of(asked.cwd or asked.source_path.parent)
     family = family_of(asked.agent, asked.session_id, project.root, forks)
+    with ExitStack() as stack:
+        telling = _Telling(_index(stack))
+        if permission.limited():  # a fork may work elsewhere; there it is as if its log were gone
+            family = [kin for kin in family if permission.permits(telling.facts(kin).cwd)]
+        return _told(asked, family, forks, workers, telling)
+
+
+def _told(
+    asked: Session, family: Sequence[Kin], forks: Mapping[str, str], workers: Sequence[Worker], telling: _Telling
+) -> dict[str, Any]:
     above = parents(family, forks)
     logs = _logs(family)
     running = {w.session_id: w for w in reversed(workers) if w.session_id and w.state in ("starting", "running")}
     for session_id in running:  # an agent without a prompt has written nothing yet
         if session_id not in logs and forks.get(session_id) in logs:
             above[session_id] = forks[session_id]
-    with ExitStack() as stack:
-        telling = _Telling(_index(stack))
-        told = [
-            {"depth": depth}
-            | _member(asked.agent, session_id, above.get(session_id), logs, telling)
-            | _ours(session_id, running.get(session_id), workers)
-            for session_id, depth in _in_order(above, logs, asked.session_id)
-        ]
+    told = [
+        {"depth": depth}
+        | _member(asked.agent, session_id, above.get(session_id), logs, telling)
+        | _ours(session_id, running.get(session_id), workers)
+        for session_id, depth in _in_order(above, logs, asked.session_id)
+    ]
     parent = next((one["parent"] for one in told if one["session_id"] == asked.session_id), None)
     back = next((one["resume_command"] for one in told if one["session_id"] == parent), None)
     return {
@@ -89,7 +97,8 @@ def _workers(agent: Agent) -> list[Worker]:
     if not (state_home() / "workers.db").exists():
         return []
     with Registry() as registry:
-        return [worker for worker in registry.workers() if worker.agent == agent]
+        known = registry.workers()
+    return [worker for worker in known if worker.agent == agent and permission.permits(worker.cwd)]
 
 
 def _is_fork(worker: Worker) -> bool:

@@ -5,18 +5,42 @@ Held in a context variable, which goes with the request into its threads: no too
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
 
 from indexer.project import Project, is_within, project_of, resolve
 from smart_fork.errors import NotFound
 
-_allowed: ContextVar[tuple[Project, ...] | None] = ContextVar("allowed", default=None)
+HINT = 'The client names its projects as roots; config.toml can allow more: [service] projects = ["~/code/shop"].'
 
 
-def limit_to(directories: Iterable[str]) -> None:
-    """From here on in this context, only these directories' projects may be asked about."""
-    _allowed.set(tuple(project_of(directory) for directory in directories))
+@dataclass(frozen=True, slots=True)
+class Permitted:
+    """A project that may be asked about; outside git, whether that means what is below its directory as well."""
+
+    project: Project
+    below: bool
+
+
+_allowed: ContextVar[tuple[Permitted, ...] | None] = ContextVar("allowed", default=None)
+
+
+def permitted(claimed: Iterable[str], settled: Iterable[str] = ()) -> tuple[Permitted, ...]:
+    """The projects of the directories that a client says it works in, and of those that a person has settled on.
+
+    A client that was started in the home directory, or above it, has not thereby named all that lies below.
+    What is no path is no project.
+    """
+    home = resolve(Path.home())
+    found = [Permitted(one, below=not is_within(home, one.root)) for one in _projects(claimed)]
+    return (*found, *(Permitted(one, below=True) for one in _projects(settled)))
+
+
+def limit_to(allowed: Iterable[Permitted]) -> None:
+    """From here on in this context, only these may be asked about."""
+    _allowed.set(tuple(allowed))
 
 
 def limited() -> bool:
@@ -24,25 +48,44 @@ def limited() -> bool:
     return _allowed.get() is not None
 
 
-def permits(directory: str) -> bool:
-    """Whether what is in `directory` may be told; what is in no known directory, only to who may ask everything."""
+def permits(directory: str, *, below: bool = False) -> bool:
+    """Whether what is in `directory` may be told, with `below` of all that lies in it as well.
+
+    What is in no known directory is told only to who may ask everything.
+    """
     allowed = _allowed.get()
     if allowed is None:
         return True
-    if not directory:
+    found = next(_projects([directory]), None) if directory else None
+    if found is None:
         return False
-    project, inner = project_of(directory), resolve(directory)
-    return any(one.key == project.key or (not one.git and is_within(inner, one.root)) for one in allowed)
+    inner = resolve(directory)
+    for one in allowed:
+        if one.project.key == found.key and (found.git or one.below or not below):
+            return True
+        if not one.project.git and one.below and is_within(inner, one.project.root):
+            return True
+    return False
 
 
-def require(directory: str, what: str) -> None:
-    """Refuse to tell of `what`, in `directory`, in the words for what is not there: its existence is nobody's business.
+def require(directory: str, what: str, *, below: bool = False) -> None:
+    """Refuse to tell of `what`, in `directory`. Asked before anything else is: its existence is nobody's business.
 
     Raises:
         NotFound: it may not be told.
     """
-    if not permits(directory):
+    if not permits(directory, below=below):
         raise NotFound(f"Not found among the projects that you may ask about: {what}", HINT)
 
 
-HINT = 'The client names its projects as roots; config.toml can allow more: [service] projects = ["~/code/shop"].'
+def hint(otherwise: str) -> str:
+    """What somebody can do who has found nothing: it is the same whether there is nothing or it may not be told."""
+    return HINT if limited() else otherwise
+
+
+def _projects(directories: Iterable[str]) -> Iterator[Project]:
+    for directory in directories:
+        try:
+            yield project_of(directory)
+        except (OSError, ValueError):  # a NUL, half a character
+            continue

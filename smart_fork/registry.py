@@ -263,23 +263,19 @@ class Registry:
         """The worker of that id, session id, terminal or name, or of an unambiguous beginning of an id (R-005).
 
         Raises:
-            NotFound: there is none, or it is not the caller's business.
+            NotFound: there is none that is the caller's business.
             Usage: the beginning is that of several.
         """
-        worker = self._meant(reference)
-        permission.require(worker.cwd, reference)
-        return worker
-
-    def _meant(self, reference: str) -> Worker:
-        if known := self.find(reference) or self.of_session(reference):
+        known = self.find(reference) or self.of_session(reference)
+        if known and permission.permits(known.cwd):
             return known
         for column in ("terminal_id", "name"):
             # It may have been used before: the newest is meant.
-            found = self._select(f"WHERE {column} = ? ORDER BY rowid DESC LIMIT 1", reference)
+            found = self._permitted(f"WHERE {column} = ? ORDER BY rowid DESC", reference)
             if found:
                 return found[0]
         if len(reference) >= MIN_PREFIX:
-            found = self._select(
+            found = self._permitted(
                 "WHERE substr(id, 1, length(?1)) = ?1 OR id IN"
                 " (SELECT worker_id FROM worker_sessions WHERE substr(session_id, 1, length(?1)) = ?1)",
                 reference,
@@ -288,7 +284,10 @@ class Registry:
                 raise Usage(f"{reference} is the beginning of {len(found)} workers", "Give more characters.")
             if found:
                 return found[0]
-        raise NotFound(f"No such worker: {reference}", "smart-fork active lists them.")
+        raise NotFound(f"No such worker: {reference}", permission.hint("smart-fork active lists them."))
+
+    def _permitted(self, where: str, *values: str) -> list[Worker]:
+        return [worker for worker in self._select(where, *values) if permission.permits(worker.cwd)]
 
     def workers(self, *, states: Sequence[State] | None = None) -> list[Worker]:
         """All workers, newest first; only those in `states` if given."""

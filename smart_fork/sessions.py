@@ -10,6 +10,7 @@ from indexer import kept
 from indexer.markdown import export_path, parse_front_matter
 from indexer.paths import index_db, state_home
 from indexer.redact import redact
+from indexer.store.base import SessionRow
 from indexer.transcripts.agents import AGENTS, adapter
 from indexer.transcripts.model import Agent, Session, Turn
 from smart_fork import permission
@@ -50,9 +51,11 @@ def locate(reference: str) -> Located:
     wanted = _session_of_worker(wanted) or wanted
     if len(wanted) < MIN_PREFIX:
         raise Usage(f"Session id too short: {shown}", f"Give at least {MIN_PREFIX} characters of it.")
-    found = _in_logs(wanted) or _in_index(wanted) or _in_copies(wanted)
+    found: list[Located] = []
+    for places in (_in_logs, _in_index, _in_copies):
+        found = found or [one for one in places(wanted) if _may_be_told(one)]
     if not found:
-        raise NotFound(f"Session not found: {shown}", "`smart-fork list --all-projects` shows what there is.")
+        raise _not_found(shown)
     exact = [one for one in found if one.session_id.lower() == wanted]
     # Files may differ in case alone: then it matters how it was written (B-078).
     found = [one for one in exact if one.session_id == reference.strip()] or exact or found
@@ -86,8 +89,7 @@ def read(located: Located) -> Session:
             problem = problem or f"The log of {located.session_id} cannot be read: {error}"
             continue
         if result.session is not None:
-            permission.require(result.session.cwd, located.session_id)
-            return result.session
+            return _told(result.session)
         problem = problem or f"No conversation in {path}: {result.skipped}"
     raise NotFound(problem)
 
@@ -109,8 +111,7 @@ def look_into(located: Located) -> Session:
         raise NotFound(f"The kept copy of {located.session_id} cannot be read: {error}", hint) from error
     if result.session is None:
         raise NotFound(f"No conversation in the kept copy of {located.session_id}: {result.skipped}")
-    permission.require(result.session.cwd, located.session_id)
-    return result.session
+    return _told(result.session)
 
 
 def messages(
@@ -167,8 +168,45 @@ def exported(located: Located) -> str:
     facts = parse_front_matter(text)
     if facts.get("session_id") != located.session_id:
         raise NotFound(f"{path} is not the export of {located.session_id}")
-    permission.require(facts.get("working_directory", ""), located.session_id)
+    if not permission.permits(facts.get("working_directory", "")):
+        raise _not_found(located.session_id)
     return printable(text)
+
+
+def _not_found(reference: str) -> NotFound:
+    return NotFound(
+        f"Session not found: {reference}", permission.hint("`smart-fork list --all-projects` shows what there is.")
+    )
+
+
+def _told(session: Session) -> Session:
+    """A session that was read, unless it is another project's: for whoever asks, it is not there then."""
+    if not permission.permits(session.cwd):
+        raise _not_found(session.session_id)
+    return session
+
+
+def _may_be_told(located: Located) -> bool:
+    """Whether a session may be told of: its project is known from the index, else by reading it."""
+    if not permission.limited():
+        return True
+    if row := _indexed(located):
+        return permission.permits(row.cwd)
+    try:
+        _ = look_into(located) if located.readable else exported(located)
+    except NotFound:
+        return False
+    return True
+
+
+def _indexed(located: Located) -> SessionRow | None:
+    if not index_db().exists():
+        return None
+    try:
+        with opened() as store:
+            return store.session(located.agent, located.session_id)
+    except IndexUnavailable:
+        return None
 
 
 def _message(number: int, turn: Turn, characters: int | None) -> dict[str, Any]:

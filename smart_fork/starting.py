@@ -268,6 +268,7 @@ def directory(path: str | Path) -> Path:
         NotFound: there is none of that name.
     """
     hint = "Say where it is to work: an existing directory."
+    permission.require(str(path), plain_name(str(path)))
     try:
         target = resolve(path)
         there = target.is_dir()
@@ -275,7 +276,6 @@ def directory(path: str | Path) -> Path:
         raise NotFound(f"No such directory: {plain_name(str(path))}", hint) from error
     if not there:
         raise NotFound(f"No such directory: {plain_name(str(target))}", hint)
-    permission.require(str(target), plain_name(str(path)))
     return target
 
 

@@ -20,7 +20,7 @@ from mcp_types import ListRootsRequest, ListRootsResult, ToolAnnotations
 from pydantic import BeforeValidator, WithJsonSchema
 
 from smart_fork import permission
-from smart_fork.caller import Caller, identify, path_of
+from smart_fork.caller import Caller, identify, path_of, workspaces
 from smart_fork.config import allowed_projects
 from smart_fork.errors import SmartForkError
 
@@ -28,6 +28,8 @@ from smart_fork.errors import SmartForkError
 PROGRESS_SECONDS = 0.25
 #: How long a client may take to say which folders it works in.
 ROOTS_SECONDS = 2.0
+#: Each is looked at on the disk.
+MAX_ROOTS = 64
 
 #: A text that is passed on verbatim: the SDK would take one that happens to be JSON for what it describes.
 Verbatim = Annotated[
@@ -75,15 +77,19 @@ async def caller_of(ctx: Context[Any, Any]) -> Caller:
     return await in_thread(partial(identify, client, _meta(ctx), roots, *around))
 
 
-async def _own_projects(ctx: Context[Any, Any]) -> list[str]:
-    """The directories that a client of the service may ask about: its roots, its workspaces, those always allowed."""
-    workspaces = (_meta(ctx).get("x-codex-turn-metadata") or {}).get("workspaces") or {}
-    named = [*(path for root in await _roots(ctx) if (path := path_of(root))), *workspaces]
-    return [*(path for path in named if Path(path).is_absolute()), *await in_thread(allowed_projects)]
+async def _own_projects(ctx: Context[Any, Any]) -> tuple[permission.Permitted, ...]:
+    """What a client of the service may ask about: its roots, its workspaces, and what is always allowed.
+
+    The client itself names them, not the model whose words are a tool's arguments.
+    """
+    named = [*(path for root in await _roots(ctx) if (path := path_of(root))), *workspaces(_meta(ctx))]
+    claimed = [path for path in named if Path(path).is_absolute()]
+    return await in_thread(lambda: permission.permitted(claimed[:MAX_ROOTS], allowed_projects()))
 
 
 def _meta(ctx: Context[Any, Any]) -> Mapping[str, Any]:
-    return (ctx.request_context.params or {}).get("_meta") or {}
+    meta = (ctx.request_context.params or {}).get("_meta")
+    return meta if isinstance(meta, Mapping) else {}
 
 
 async def _roots(ctx: Context[Any, Any]) -> list[str]:

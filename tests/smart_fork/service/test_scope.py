@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,23 @@ def call(served, tool: str, root: Path | None, client: str = "claude-code", meta
             more = {"list_roots_callback": list_roots} if root else {}
             async with Client(transport, client_info=info, mode="legacy", **more) as session:
                 return await session.call_tool(tool, arguments, meta=meta)
+
+    return anyio.run(talk)
+
+
+def calls_of(served, tool: str, roots: Sequence[str], **arguments: Any) -> list[types.CallToolResult]:
+    """The same call again and again, of one client that says each time that it works elsewhere."""
+
+    async def talk() -> list[types.CallToolResult]:
+        named = iter(roots)
+
+        async def list_roots(_: object) -> types.ListRootsResult:
+            return types.ListRootsResult(roots=[types.Root(uri=next(named))])
+
+        async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {served.secret}"}) as http:
+            transport = streamable_http_client(f"http://127.0.0.1:{served.port}/mcp", http_client=http)
+            async with Client(transport, mode="legacy", list_roots_callback=list_roots) as session:
+                return [await session.call_tool(tool, arguments) for _ in roots]
 
     return anyio.run(talk)
 
@@ -111,6 +130,84 @@ def test_what_the_settings_allow_may_always_be_asked_about(served, world, shop, 
     found = call(served, "smart_fork", shop, intent=RETRY, project_path=str(other))
 
     assert [knows] == [hit["session_id"] for hit in found.structured_content["results"]]
+
+
+def test_all_projects_are_those_that_the_client_may_ask_about(served, world, shop, other):
+    with Registry() as registry:
+        for cwd, prompt in ((shop, "ours"), (other, "hidden")):
+            worker = registry.add("claude", source_session_id="", place="process", cwd=cwd, prompt=prompt, name="same")
+            registry.set_state(worker.id, "ended")
+
+    listed = call(served, "list_workers", shop, all_projects=True, include_closed=True).structured_content
+    named = call(served, "read_worker", shop, worker="same").structured_content
+
+    assert ["ours"] == [worker["prompt"] for worker in listed["workers"]]
+    assert "ours" == named["prompt"], "the newest of that name is not this client's business"
+
+
+def test_of_a_family_only_the_members_in_the_clients_projects_are_shown(served, world, shop, other):
+    ours = world.claude(shop, "Paint the door", "The door is red.")
+    theirs = world.fork_claude(ours, other, RETRY, DONE)
+    between = world.fork_claude(theirs, shop, "And the roof", "It is blue.")
+    below = world.claude(other, RETRY, DONE)
+    alone = world.fork_claude(below, shop, "And the floor", "It is green.")
+
+    for asked, members in ((ours, {ours, between}), (between, {ours, between}), (alone, {alone})):
+        answer = call(served, "session_lineage", shop, session_id=asked)
+        assert members == {one["session_id"] for one in answer.structured_content["sessions"]}
+        assert theirs not in answer.model_dump_json()
+
+
+def test_a_branch_works_where_its_client_does(served, world, shop, other):
+    ours = world.claude(shop, RETRY, DONE)
+
+    assert call(served, "branch_session", shop, session_id=ours, cwd=str(other)).is_error
+    assert not (world.log_of(ours).parent.parent / "other").exists()
+    assert [world.log_of(ours)] == list(world.home.glob(".claude/projects/*/*.jsonl"))
+
+
+@pytest.mark.parametrize("above", ["/", "~", "~/.."])
+def test_a_client_that_was_started_at_home_or_above_has_not_named_what_is_below(served, world, shop, above):
+    """Only sessions of that directory itself are meant."""
+    world.claude(shop, RETRY, DONE)
+    root = Path(os.path.normpath(Path(above).expanduser()))
+    own = world.claude(root, "Paint the door", "The door is red.")
+
+    for tool, more in (("smart_fork", {"intent": RETRY}), ("list_sessions", {}), ("list_workers", {})):
+        assert call(served, tool, root, project_path=str(shop), **more).is_error
+        assert call(served, tool, root, **more).is_error
+    assert not call(served, "read_session", root, session_id=own).is_error
+
+
+def test_roots_are_where_they_lead_to_and_may_change_between_two_calls(served, world, shop, other):
+    knows = world.claude(shop, RETRY, DONE)
+    (world.home / "link").symlink_to(other)
+
+    def asked(*uris: str) -> list[bool]:
+        return [answer.is_error for answer in calls_of(served, "read_session", uris, session_id=knows)]
+
+    link, slash = (world.home / "link").as_uri(), shop.as_uri()
+    assert [True, False, True] == asked(link, slash, link)
+    assert [False, True] == asked(f"{link}/../shop", f"{slash}/../other")
+    assert [True, True, True] == asked(f"file://elsewhere{shop}", f"file://{shop}%00", "file://localhost")
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"x-codex-turn-metadata": "text"},
+        {"x-codex-turn-metadata": {"workspaces": ["/"]}},
+        {"x-codex-turn-metadata": {"workspaces": {"\0": {}, "": {}, "x" * 5000: {}, "..": {}}}},
+        {"x-codex-turn-metadata": [], "claudecode/toolUseId": {}, "threadId": 7},
+    ],
+)
+def test_what_a_client_says_of_itself_may_be_anything(served, world, shop, meta):
+    knows = world.claude(shop, RETRY, DONE)
+
+    answer = call(served, "read_session", None, client="codex-mcp-client", meta=meta, session_id=knows)
+
+    assert answer.is_error
+    assert "Session not found" in answer.content[0].text
 
 
 @pytest.mark.parametrize(
