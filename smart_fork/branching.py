@@ -19,7 +19,7 @@ from smart_fork import sessions
 from smart_fork.branch_titles import branch_title, titles_like_ours
 from smart_fork.confirmation import Clock, SystemClock
 from smart_fork.copying import Branch, branch_point, message_at, write_copy
-from smart_fork.errors import ForkRefused, SmartForkError, Usage
+from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.plan import check_id, plain_name
 from smart_fork.recent import in_project
 from smart_fork.results import title as shown_title
