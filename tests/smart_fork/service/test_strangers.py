@@ -118,7 +118,7 @@ def test_a_stranger_who_comes_after_the_service_was_found(served, relayed, world
     service.address = announce(port)
 
     with pytest.raises(ServiceGoneError):
-        service.index()
+        service.status()
     np.testing.assert_array_equal(world.model.embed(["x"]), shared.embed(["x"]))
 
     assert [] == served.asked
@@ -133,6 +133,6 @@ def test_a_service_that_was_replaced_by_another_version_is_not_asked(served, mon
     monkeypatch.setattr("smart_fork.service.app.own_version", lambda: "0.0.1")
 
     with pytest.raises(ServiceGoneError, match="another version"):
-        service.index()
+        service.status()
     assert [] == served.asked
     assert "0.0.1" == find_service(any_version=True).version
