@@ -23,7 +23,7 @@ from smart_fork.service.client import Service, find_service
 from smart_fork.service.guard import Guard
 from smart_fork.service.records import log_to_file
 from smart_fork.service.traffic import Traffic
-from smart_fork.service.upgrade import Upgrade, become
+from smart_fork.service.upgrade import Upgrade, adopt, become
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 #: Requests that are answered at the same time; more wait in the system's queue.
@@ -105,6 +105,7 @@ def _serve(host: str, port: int | None) -> int | None:
     server = _Server(_config(Guard(traffic, secret=secret, hosts=_names(host, chosen), public=parts.public)))
     address = Address(host, chosen, os.getpid(), own_version(), datetime.now(UTC).isoformat(timespec="seconds"))
     stop = threading.Event()
+    adopt()
     parts.start()
     publish(address)
     threading.Thread(target=upgrade.run, args=(stop,), name="upgrade", daemon=True).start()

@@ -66,6 +66,14 @@ class Upgrade:
             pass
 
 
+def adopt() -> None:
+    """Wait for what this process started before it became another version: no thread of it is left that would."""
+    import psutil
+
+    for child in psutil.Process().children():
+        threading.Thread(target=child.wait, name=f"wait-{child.pid}", daemon=True).start()
+
+
 def become(port: int) -> NoReturn:
     """Be started anew in this process, as it was started before, at the same port.
 

@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import anyio
+import psutil
 import pytest
 
 from indexer.paths import state_home
@@ -204,14 +205,16 @@ def test_half_an_installation_is_none(packages, monkeypatch):
     assert installed() is None
 
 
-#: A service that looks often and counts its looks; its version 3 does not start.
+#: A service that looks often and counts its looks; its version 1 has a child, its version 3 does not start.
 SERVE = """
-import sys
+import subprocess, sys
 from pathlib import Path
 from smart_fork import release
 from smart_fork.service import traffic, upgrade
 if release.own_version() == "3":
     sys.exit(7)
+if release.own_version() == "1":
+    subprocess.Popen(["sleep", "600"])
 looks, look = Path(sys.argv[1]), release.installed
 def counted():
     with looks.open("a") as file:
@@ -233,6 +236,8 @@ def service(home, packages, tmp_path, monkeypatch) -> Iterator[subprocess.Popen]
     argv = [sys.executable, "-c", SERVE, str(tmp_path / "looks")]
     with subprocess.Popen(argv, env=os.environ | env, cwd="/") as process:
         yield process
+        for child in psutil.Process(process.pid).children() if process.poll() is None else ():
+            child.kill()
         process.kill()
 
 
@@ -265,6 +270,9 @@ def test_the_service_becomes_the_newer_version_once_and_in_the_middle_of_nothing
     assert second == find_service(any_version=True).address
     log = (state_home() / "logs/service.log").read_text()
     assert (1, 2) == (log.count("starting anew"), log.count("serving at"))
+    (child,) = psutil.Process(service.pid).children()
+    child.kill()
+    eventually(lambda: not psutil.pid_exists(child.pid))
     service.send_signal(signal.SIGTERM)
     assert 0 == service.wait(30)
     assert not (state_home() / "service-starts.json").exists()
@@ -273,9 +281,11 @@ def test_the_service_becomes_the_newer_version_once_and_in_the_middle_of_nothing
 def test_a_newer_version_that_does_not_start_is_a_crash(service, packages):
     """The supervisor sees the failure of the very process that it watches."""
     of_version("1")
+    (child,) = psutil.Process(service.pid).children()
     packages.install("3")
 
     assert 7 == service.wait(60)
+    child.kill()
 
 
 def test_what_a_process_runs_does_not_change_when_another_version_is_installed(packages):

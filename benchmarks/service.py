@@ -1,0 +1,164 @@
+"""The service: how soon it answers, what it takes, and what MCP servers take beside it and without it.
+
+    python benchmarks/service.py [CORPUS] [--runs N] [--servers N] [--json FILE]
+
+Without CORPUS (see benchmarks/retrieval.py) the sessions are the demo's. Memory is the proportional set size (PSS): of
+what processes share each has its part. Linux only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from serving import Client, _machine
+
+SECONDS = 120.0
+#: What is imported and allocated when a process has just begun to answer settles.
+SETTLED_SECONDS = 5.0
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path, nargs="?")
+    parser.add_argument("--home", type=Path, help="keep the index here (SMART_FORK_HOME)")
+    parser.add_argument("--runs", type=int, default=5, help="starts of the service")
+    parser.add_argument("--servers", type=int, default=10, help="MCP servers beside it")
+    parser.add_argument("--json", type=Path, help="write the figures here as well")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="smart-fork-bench-") as folder:
+        environment, intent, project = _machine(arguments.corpus, arguments.home, Path(folder))
+        question = {"intent": intent, "project_path": project, "agent_type": "both"}
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            environment |= {"SMART_FORK_PORT": str(free.getsockname()[1]), "SMART_FORK_INDEXING": "true"}
+        figures = _starts(environment, arguments.runs)
+        figures |= _memory(environment, question, arguments.servers, Path(folder))
+    show(figures)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+
+
+@contextmanager
+def serving(environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """The service, from its start to its end."""
+    with subprocess.Popen([sys.executable, "-m", "smart_fork", "serve"], env=environment) as process:
+        yield process
+        process.terminate()
+
+
+def answered(environment: dict[str, str], path: str) -> None:
+    """Wait until that is answered with 200."""
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{environment['SMART_FORK_PORT']}{path}", timeout=SECONDS):
+                return
+        except urllib.error.HTTPError:
+            time.sleep(0.1)
+        except OSError:
+            time.sleep(0.01)
+    sys.exit(f"{path} was not answered")
+
+
+def pss(pid: int) -> float:
+    """Memory of a process in MB, what it shares with others in parts."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+
+
+def _starts(environment: dict[str, str], runs: int) -> dict[str, float]:
+    times = []
+    for _ in range(runs + 1):  # the first one warms the caches
+        started = time.perf_counter()
+        with serving(environment):
+            answered(environment, "/healthz")
+            times.append(time.perf_counter() - started)
+    return {"health_seconds": statistics.median(times[1:])}
+
+
+def _memory(environment: dict[str, str], question: dict[str, Any], number: int, folder: Path) -> dict[str, float]:
+    figures = {"servers": float(number)}
+    with serving(environment) as service:
+        answered(environment, "/hello")
+        time.sleep(SETTLED_SECONDS)
+        figures["idle_mb"] = pss(service.pid)
+        started = time.perf_counter()
+        answered(environment, "/healthz")
+        figures["first_query_seconds"] = time.perf_counter() - started
+        figures["after_query_mb"] = pss(service.pid)
+        clients = [_asked(environment, question) for _ in range(number)]
+        figures["beside_mb"] = sum(pss(client.process.pid) for client in clients)
+        figures["service_mb"] = pss(service.pid)
+        _close(clients)
+    alone = environment | {"SMART_FORK_SERVICE": "false"}
+    clients = [_asked(alone, question)]
+    figures["alone_mb"] = pss(clients[0].process.pid)
+    clients += [_asked(alone, question) for _ in range(number - 1)]
+    figures["all_alone_mb"] = sum(pss(client.process.pid) for client in clients)
+    _close(clients)
+    clients = [_asked(_with_frameworks(alone, folder), question)]
+    figures["frameworks_mb"] = pss(clients[0].process.pid)
+    _close(clients)
+    return figures
+
+
+def _with_frameworks(environment: dict[str, str], folder: Path) -> dict[str, str]:
+    """An environment in which the same model is loaded as any other: with sentence-transformers, over an own index."""
+    from indexer.embedding import packaged_model
+
+    own = folder / "frameworks"
+    shutil.copytree(environment["SMART_FORK_HOME"], own)
+    environment = environment | {"SMART_FORK_HOME": str(own), "SMART_FORK_MODEL": str(packaged_model())}
+    subprocess.run([sys.executable, "-m", "smart_fork", "index", "run"], env=environment, check=True, stdout=sys.stderr)
+    return environment
+
+
+def _asked(environment: dict[str, str], question: dict[str, Any]) -> Client:
+    """An MCP server that has answered one question by words and meaning."""
+    client = Client([sys.executable, "-m", "smart_fork", "mcp"], environment)
+    client.start()
+    mode = ""
+    while mode != "hybrid":  # its model may still be being loaded
+        answer = client.request("tools/call", name="smart_fork", arguments=question)
+        mode = answer["structuredContent"]["search_mode"]
+    return client
+
+
+def _close(clients: Sequence[Client]) -> None:
+    for client in clients:
+        client.close()
+
+
+def show(figures: dict[str, float]) -> None:
+    """The figures and their ratios."""
+    number = int(figures["servers"])
+    beside, frameworks = figures["beside_mb"], figures["frameworks_mb"]
+    print(f"serve, start to a healthy answer: {figures['health_seconds']:.2f} s")
+    print(f"serve, idle: {figures['idle_mb']:.0f} MB; after the first query: {figures['after_query_mb']:.0f} MB")
+    print(f"serve, first query: {figures['first_query_seconds']:.2f} s")
+    for what, mb in (
+        (f"{number} MCP servers beside the service", beside),
+        ("the same and the service itself", beside + figures["service_mb"]),
+        (f"{number} MCP servers without it, each with the light model", figures["all_alone_mb"]),
+        ("one of those", figures["alone_mb"]),
+    ):
+        print(f"{what}: {mb:.0f} MB, {mb / frameworks:.2f} of one that loads the model with its frameworks")
+    print(f"one that loads the model with its frameworks: {frameworks:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
