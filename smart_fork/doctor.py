@@ -13,6 +13,7 @@ from typing import Any
 
 import apsw
 
+from indexer.damage import kept
 from indexer.embedding import Embedder
 from indexer.models import configured_embedder
 from indexer.paths import index_db, private_dir, state_home
@@ -21,7 +22,7 @@ from indexer.transcripts.agents import AGENTS
 from indexer.transcripts.model import Agent
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.found import Query
-from smart_fork.opening import opened, unavailable
+from smart_fork.opening import opened
 from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.programs import look_at
 from smart_fork.rerank import configured_reranker
@@ -110,10 +111,14 @@ def _logs() -> Iterator[Check]:
 
 
 def _database() -> Iterator[Check]:
+    before = kept(index_db())
     with opened() as store:
+        if aside := [path for path in kept(index_db()) if path not in before]:
+            yield Check("index", ok=False, detail=f"it was damaged, and is kept as {aside[-1]}", next_step=_RUN_INDEX)
+            return
         problem = store.db.execute("PRAGMA quick_check(1)").get
         if problem != "ok":
-            raise unavailable(apsw.CorruptError(str(problem)))
+            raise apsw.CorruptError(str(problem))  # it is set aside
         counts = store.counts()
     passages = f"{counts.sessions} sessions, {counts.chunks} passages, {counts.embedded} embedded"
     step = _RUN_INDEX if not counts.sessions or counts.embedded < counts.chunks else ""

@@ -62,7 +62,9 @@ class Parts:
             self._freshener.stop()
 
     def _engine(self) -> Engine:
-        return Engine(self.model, read_seconds=READ_SECONDS, embed_seconds=EMBED_SECONDS, rerank=configured_reranker())
+        return Engine(
+            self.model, READ_SECONDS, EMBED_SECONDS, unfinished=self._index, rerank=configured_reranker()
+        )  # fmt: skip
 
     def _question(self) -> None:
         answer = find(QUESTION, self._engine())
