@@ -15,6 +15,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol, Self, cast
 
+from indexer.transcripts.files import stamp_of
 from indexer.transcripts.lines import open_regular
 
 #: A copy of so many frames is made anew as one, which is smaller.
@@ -78,7 +79,8 @@ def up_to_date(source: Path, folder: Path, before: Compressed | None) -> Compres
     """
     with open_regular(source) as file:
         info = os.fstat(file.fileno())
-        if before is not None and before.stamp == (info.st_size, info.st_mtime_ns, info.st_ino):
+        stamp = stamp_of(info)
+        if before is not None and before.stamp == stamp:
             return before
         grown = before is not None and before.frames < MAX_FRAMES and info.st_size >= before.size
         digest: _Hash = hashlib.blake2b(digest_size=16)
@@ -94,8 +96,7 @@ def up_to_date(source: Path, folder: Path, before: Compressed | None) -> Compres
             start = before
         copied, length = _append(file, info.st_size - start.size, digest, folder / start.name, start.length)
     return Compressed(
-        start.name, start.size + copied, info.st_mtime_ns, info.st_ino, digest.hexdigest(),
-        length, start.frames + bool(copied),
+        start.name, start.size + copied, *stamp[1:], digest.hexdigest(), length, start.frames + bool(copied)
     )  # fmt: skip
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from indexer import prerequisites
 from indexer.batch import Batch
+from indexer.damage import DamagedIndexError, open_sound
 from indexer.embedding import Embedder
+from indexer.failures import next_step
 from indexer.freshness import LOCK_SECONDS, IndexBusyError, only_writer, read_named, read_rest, read_some
 from indexer.paths import index_db
 from indexer.pipeline import Report, embed_waiting
@@ -20,7 +22,6 @@ from indexer.priority import step_back
 from indexer.runs import Freshness, Outcome, Run
 from indexer.schedule import Schedule
 from indexer.store.base import Store
-from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import AgentAdapter
 from indexer.watch import Watcher
 
@@ -56,14 +57,9 @@ class _Job(NamedTuple):
     paths: Collection[str] | None
 
 
-@contextmanager
-def open_index() -> Iterator[Store]:
+def open_index() -> AbstractContextManager[Store]:
     """The index, closed afterwards."""
-    store = SqliteStore(index_db())
-    try:
-        yield store
-    finally:
-        store.close()
+    return open_sound(index_db())
 
 
 class Freshener:
@@ -217,6 +213,8 @@ class Freshener:
             return "skipped", str(error)
         except Exception as error:  # noqa: BLE001 - the schedule goes on
             self._complain(job, error)
+            if any(isinstance(one, DamagedIndexError) and one.aside for one in (error, error.__cause__)):
+                self.run_soon()  # a new index is there, and empty
             return "failed", self._last_error
         if report.failed:
             path, reason = next(iter(report.failed.items()))
@@ -229,7 +227,8 @@ class Freshener:
 
     def _complain(self, job: _Job, error: Exception) -> None:
         """Say what failed: what fails at every change of a log in the same way is said once."""
-        message = str(error) or type(error).__name__
+        step = str(getattr(error, "hint", "")) or next_step(error)
+        message = f"{str(error) or type(error).__name__}{'; ' if step else ''}{step}"
         known = message == self._last_error and not job.scheduled
         expected = isinstance(error, NotReadyError)
         log.log(

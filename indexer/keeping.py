@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from indexer import kept
+from indexer.failures import is_full
 from indexer.store.base import Store
 from indexer.transcripts.agents import adapter
 from indexer.transcripts.base import LogFile
@@ -16,11 +17,21 @@ log = logging.getLogger(__name__)
 
 def keep_copy(file: LogFile, session_id: str) -> None:
     """Bring the copy of this session's log up to date."""
+    try:
+        _keep_one(file, session_id)
+    except OSError as error:
+        log.warning("no copy is kept of %s: %s", file.path, error)
+
+
+def _keep_one(file: LogFile, session_id: str) -> None:
+    """As `keep_copy`; a full disk is an `OSError`, because the next copy would not fit either."""
     if not kept.wanted():
         return
     try:
         kept.keep(file, session_id)
     except OSError as error:
+        if is_full(error):
+            raise
         log.warning("no copy is kept of %s: %s", file.path, error)
 
 
@@ -40,6 +51,9 @@ def keep_all(
     """Copies of all indexed logs that have none yet, the newest first; those that have one cost a look at two files.
 
     For whoever holds the index's lock. Whether all was done before `deadline` (of `time.monotonic`).
+
+    Raises:
+        OSError: the disk is full.
     """
     if not kept.wanted():
         return True
@@ -50,6 +64,6 @@ def keep_all(
             return False
         if progress:
             progress("copying", number, len(logs))
-        keep_copy(file, session_id)
+        _keep_one(file, session_id)
         make_room(store)
     return True

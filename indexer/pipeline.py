@@ -11,6 +11,7 @@ from pathlib import Path
 
 from indexer import chunks, redact
 from indexer.embedding import Embedder
+from indexer.failures import is_full, is_of_the_store
 from indexer.forgotten import forgotten
 from indexer.keeping import keep_copy, make_room
 from indexer.markdown import EXPORT_VERSION, export_names, export_path, to_markdown, write_export
@@ -126,9 +127,13 @@ def read_logs(
         try:
             _read_log(store, file, report, gone)
         except OSError as error:
+            if is_full(error):
+                raise
             report.failed[str(file.path)] = str(error)
             log.warning("cannot read %s: %s", file.path, error)
         except Exception as error:  # one odd log must never keep all others out of the index
+            if is_of_the_store(error):  # and no log may be taken for odd because the disk is full
+                raise
             report.failed[str(file.path)] = f"{type(error).__name__}: {error}"
             log.exception("cannot index %s", file.path)
             store.save(Reading(file, VERSION, _NOTHING, skipped="could not be indexed"), None)

@@ -6,9 +6,12 @@ import dataclasses
 import logging
 
 from indexer import kept
+from indexer.damage import remove_older
+from indexer.failures import is_of_the_store, next_step
 from indexer.forgotten import forgotten
 from indexer.keeping import keep_all
 from indexer.markdown import export_path
+from indexer.paths import index_db, state_home
 from indexer.pipeline import Progress, Report, save_session
 from indexer.store.base import Reading, Store
 from indexer.transcripts.agents import adapter
@@ -22,8 +25,12 @@ def remember(store: Store, report: Report, progress: Progress | None = None, dea
 
     For whoever holds the index's lock. Whether all was done before `deadline` (of `time.monotonic`).
     """
-    if not keep_all(store, progress, deadline):
-        return False
+    try:
+        if not keep_all(store, progress, deadline):
+            return False
+    except OSError as error:  # the index is complete all the same
+        report.failed[str(state_home() / "kept")] = f"{error}. {next_step(error)}"
+        log.warning("copies cannot be kept: %s. %s", error, next_step(error))
     recall(store, report, progress)
     return True
 
@@ -42,7 +49,9 @@ def recall(store: Store, report: Report, progress: Progress | None = None) -> No
             progress("recalling", 0, 0)
         try:
             _recall_one(store, copy, report)
-        except Exception as error:  # noqa: BLE001 - one odd copy must not keep all others out of the index
+        except Exception as error:  # one odd copy must not keep all others out of the index
+            if is_of_the_store(error):
+                raise
             log.warning("the copy of %s is passed over: %s", copy.session_id, error)
 
 
@@ -70,7 +79,10 @@ def sweep(store: Store) -> None:
 
 
 def sweep_files() -> None:
-    """Take the copies and exports of forgotten sessions away, whatever state the index is in."""
-    for agent, session_id in forgotten():
+    """Take the copies and exports of forgotten sessions away, and older indexes, whatever state the index is in."""
+    gone = forgotten()
+    for agent, session_id in gone:
         kept.remove(agent, session_id)
         export_path(agent, session_id).unlink(missing_ok=True)
+    if gone:
+        remove_older(index_db(), max(gone.values()))

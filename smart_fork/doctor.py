@@ -13,6 +13,7 @@ from typing import Any
 
 import apsw
 
+from indexer.damage import kept
 from indexer.embedding import Embedder
 from indexer.models import configured_embedder
 from indexer.paths import index_db, private_dir, state_home
@@ -118,10 +119,14 @@ def _logs() -> Iterator[Check]:
 
 
 def _database() -> Iterator[Check]:
+    before = kept(index_db())
     with opened() as store:
+        if aside := [path for path in kept(index_db()) if path not in before]:
+            yield Check("index", ok=False, detail=f"it was damaged, and is kept as {aside[-1]}", next_step=_RUN_INDEX)
+            return
         problem = store.db.execute("PRAGMA quick_check(1)").get
         if problem != "ok":
-            raise unavailable(apsw.CorruptError(str(problem)))
+            raise apsw.CorruptError(str(problem))  # it is set aside
         counts = store.counts()
     passages = f"{counts.sessions} sessions, {counts.chunks} passages, {counts.embedded} embedded"
     step = _RUN_INDEX if not counts.sessions or counts.embedded < counts.chunks else ""

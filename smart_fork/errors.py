@@ -5,6 +5,8 @@ SmartForkError          anything below; `message` says what, `hint` says what to
 ├── NotFound            a session, worker, message or directory that is not there
 ├── ProgramMissing      an agent's program, git or tmux is not installed, or too old to fork
 ├── ProgramFailed       a program ran and failed, or did not answer in time
+├── RegistryUnavailable the register of workers is damaged, or cannot be written
+├── IndexUnavailable    the search index is damaged, or cannot be written
 └── ForkRefused         it could be done and must not be: another file would be overwritten, agents are mixed, …
 """
 
@@ -46,6 +48,10 @@ class ProgramFailed(SmartForkError):
 
 class ForkRefused(SmartForkError):
     """It could be done and must not be."""
+
+
+class RegistryUnavailable(SmartForkError):
+    """The register of workers is damaged, or cannot be written."""
 
 
 class IndexUnavailable(SmartForkError):

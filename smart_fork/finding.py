@@ -13,6 +13,7 @@ from typing import Any
 import apsw
 
 from indexer.embedding import DEFAULT_MODEL, Embedder
+from indexer.failures import is_damage, next_step
 from indexer.freshness import IndexBusyError, embed_first, read_changes
 from indexer.paths import state_home
 from indexer.pipeline import Progress
@@ -109,6 +110,8 @@ def find(request: Request, engine: Engine) -> dict[str, Any]:
                 return _not_available(problem, "", asked)
             return _answer(store, asked, engine, left, problem)
     except IndexUnavailable as error:
+        if engine.unfinished:
+            engine.unfinished()  # what was damaged is built anew
         return _not_available(error.message, error.hint, asked)
 
 
@@ -170,11 +173,12 @@ def _refresh(store: Store, asked: _Asked, engine: Engine) -> tuple[int | None, s
         _, left = read_changes(store, AGENTS, asked.project, engine.read_seconds, engine.progress)
     except IndexBusyError:
         return None, "Another process is indexing just now."
-    except (apsw.CorruptError, apsw.NotADBError):
-        raise
-    except Exception as error:  # noqa: BLE001 - an old index still answers
+    except Exception as error:
+        if is_damage(error):
+            raise
         log.warning("the index could not be brought up to date: %s", error)
-        return None, f"The index could not be brought up to date: {error}"
+        step = next_step(error)
+        return None, f"The index could not be brought up to date: {error}{'. ' if step else ''}{step}"
     _embed_some(store, asked, engine)
     counts = store.counts()
     stale = counts.embedded < counts.chunks or store.meta("model") not in ("", engine.embedder.model)
@@ -202,7 +206,9 @@ def _embed_some(store: Store, asked: _Asked, engine: Engine) -> None:
         embed_first(store, engine.embedder, scope, engine.embed_seconds, engine.progress)
     except IndexBusyError:
         log.info("another process is embedding")
-    except Exception as error:  # noqa: BLE001 - the model is the user's choice, and may fail in any way
+    except Exception as error:  # the model is the user's choice, and may fail in any way
+        if is_damage(error):
+            raise
         log.warning("no new vectors: %s", error)
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+#: After so long it is tried again to load a model that could not be loaded: somebody may have mended it.
+AGAIN_SECONDS = 60.0
 #: Texts embedded before another thread gets its turn: a question does not wait for all that is being indexed.
 TURN = 32
 
@@ -30,6 +32,7 @@ class BackgroundModel:
         self._turn = threading.Lock()
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
+        self._again_at = 0.0
 
     @property
     def model(self) -> str:
@@ -43,8 +46,11 @@ class BackgroundModel:
         return self._embedder.dimensions
 
     def start(self) -> None:
-        """Begin to load, once."""
+        """Begin to load, once; anew where that has failed a while ago."""
         with self._starting:
+            if self._error is not None and time.monotonic() >= self._again_at:
+                self._error, self._thread = None, None
+                self._ready.clear()
             if self._thread is None:
                 self._deadline = time.monotonic() + self._patience
                 self._thread = threading.Thread(target=self._load, name="load model", daemon=True)
@@ -76,12 +82,12 @@ class BackgroundModel:
         self.start()
         if not self._ready.wait(max(0.0, self._deadline - time.monotonic())):
             raise ModelUnavailableError("the embedding model is still being loaded; ask again in a few seconds")
-        if self._error is not None:
-            raise ModelUnavailableError(str(self._error)) from self._error
+        if (error := self._error) is not None:
+            raise ModelUnavailableError(str(error)) from error
 
     def _load(self) -> None:
         try:
             self._embedder.embed(["warm"])
         except Exception as error:  # noqa: BLE001 - told to whoever asks
-            self._error = error
+            self._error, self._again_at = error, time.monotonic() + AGAIN_SECONDS
         self._ready.set()

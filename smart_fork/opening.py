@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import apsw
 
+from indexer.damage import DamagedIndexError, open_sound
+from indexer.failures import next_step
 from indexer.paths import index_db
 from indexer.store.schema import NewerIndexError
 from indexer.store.sqlite import SqliteStore
@@ -18,31 +20,32 @@ def opened() -> Iterator[SqliteStore]:
     """The index, made where it is missing, closed afterwards.
 
     Raises:
-        IndexUnavailable: it cannot be opened, or turns out to be damaged while it is used.
+        IndexUnavailable: it cannot be opened, or turned out to be damaged while it was used.
+            One that is damaged has been set aside; the next one who asks gets a new one.
     """
     try:
-        store = SqliteStore(index_db())
-    except (NewerIndexError, apsw.Error, OSError, ImportError) as error:
+        with ExitStack() as stack:
+            try:
+                store = stack.enter_context(open_sound(index_db()))
+            except (NewerIndexError, OSError, ImportError) as error:
+                raise unavailable(error) from error
+            yield store
+    except (DamagedIndexError, apsw.Error) as error:
         raise unavailable(error) from error
-    try:
-        yield store
-    except apsw.Error as error:
-        raise unavailable(error) from error
-    finally:
-        store.close()
 
 
 def unavailable(error: Exception) -> IndexUnavailable:
     """`error` of the index, with what to do about it."""
     path = index_db()
-    if isinstance(error, NewerIndexError):
+    if isinstance(error, DamagedIndexError) and error.aside is not None:
+        what = f"The index was damaged. It is kept as {error.aside}, and a new one is built from the logs."
+        return IndexUnavailable(what, "Ask again, or run `smart-fork index run`: words come first, meaning later.")
+    if isinstance(error, DamagedIndexError):
+        hint = f"It is built anew by the next indexing; if not, delete {path}* and run `smart-fork index run`."
+    elif isinstance(error, NewerIndexError):
         hint = "Update smart-fork, or give this version a folder of its own with SMART_FORK_HOME."
-    elif isinstance(error, apsw.CorruptError | apsw.NotADBError):
-        hint = f"Delete {path}*, then run `smart-fork index run`: it builds the index anew from the logs."
-    elif isinstance(error, apsw.BusyError | apsw.LockedError):
-        hint = "Another process is writing to it; try again."
     elif isinstance(error, ImportError):
         hint = "Reinstall smart-fork."
     else:
-        hint = f"Make {path.parent} writable, or set SMART_FORK_HOME to a folder that is."
+        hint = next_step(error) or f"Make {path.parent} writable, or set SMART_FORK_HOME to a folder that is."
     return IndexUnavailable(f"The index cannot be used: {error}", hint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from indexer.paths import state_home
-from smart_fork.errors import IndexUnavailable
+from smart_fork.errors import IndexUnavailable, RegistryUnavailable
 from smart_fork.following import list_workers
 from smart_fork.service.client import Service, ServiceGoneError, find_service
 from smart_fork.status import index_status
@@ -16,12 +16,11 @@ _SHOWN = ("logs", "unread_logs", "sessions", "chunks", "embedded", "complete", "
 
 def overview() -> dict[str, Any]:
     """The state of all parts as JSON values. Nothing is read or started for it."""
-    return {
-        "home": str(state_home()),
-        "index": _index(),
-        "service": _service(find_service(any_version=True)),
-        "workers": _workers(),
-    }
+    state = {"home": str(state_home()), "index": _index(), "service": _service(find_service(any_version=True))}
+    try:
+        return state | {"workers": _workers()}
+    except RegistryUnavailable as error:
+        return state | {"workers": [], "workers_problem": {"error": error.message, "hint": error.hint}}
 
 
 def _index() -> dict[str, Any]:

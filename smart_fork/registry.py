@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -13,11 +12,11 @@ from typing import Any, Literal, Self, get_args
 import apsw
 import orjson
 
-from indexer.paths import private_dir, state_home
+from indexer.paths import state_home
 from indexer.transcripts.model import Agent
 from smart_fork import permission
 from smart_fork.errors import NotFound, Usage
-from smart_fork.registry_schema import Writing, migrate
+from smart_fork.registry_schema import Writing, opened, unusable
 
 BUSY_MILLISECONDS = 15_000
 MIN_PREFIX = 8
@@ -84,16 +83,13 @@ class Registry:
     """Workers and staged copies. Several processes may have it open; use it as a context manager, or close it."""
 
     def __init__(self, path: Path | None = None, *, patience: int = BUSY_MILLISECONDS) -> None:
-        """`patience` is how many milliseconds another process that writes is waited for."""
-        path = path or state_home() / "workers.db"
-        private_dir(path.parent)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))  # its WAL gets the same mode
-        self.path = path
-        self._db = apsw.Connection(str(path))
-        self._db.set_busy_timeout(patience)
-        self._db.execute("PRAGMA journal_mode = WAL").fetchall()
-        self._db.execute("PRAGMA foreign_keys = ON")
-        migrate(self._db)
+        """`patience` is how many milliseconds another process that writes is waited for.
+
+        Raises:
+            RegistryUnavailable: it is damaged, or the disk or another process refuses; raised also when it is left.
+        """
+        self.path = path or state_home() / "workers.db"
+        self._db = opened(self.path, patience)
 
     def __enter__(self) -> Self:
         return self
@@ -102,6 +98,8 @@ class Registry:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+        if isinstance(error, apsw.Error):
+            raise unusable(self.path, error) from error
 
     def close(self) -> None:
         """Close the database. Closing twice does nothing."""

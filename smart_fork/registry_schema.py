@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 
 import apsw
 
-from smart_fork.errors import SmartForkError
+from indexer.failures import next_step
+from indexer.paths import private_dir
+from smart_fork.errors import RegistryUnavailable, SmartForkError
+
+
+def opened(path: Path, patience: int) -> apsw.Connection:
+    """The database, made where it is missing, up to date; other processes are waited for `patience` milliseconds.
+
+    Raises:
+        RegistryUnavailable: it is damaged, or the disk or another process refuses.
+        SmartForkError: it is of a newer version than this program.
+    """
+    private_dir(path.parent)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))  # its WAL gets the same mode
+    try:
+        db = apsw.Connection(str(path))
+        db.set_busy_timeout(patience)
+        db.execute("PRAGMA journal_mode = WAL").fetchall()
+        db.execute("PRAGMA foreign_keys = ON")
+        migrate(db)
+    except apsw.Error as error:
+        raise unusable(path, error) from error
+    return db
+
+
+def unusable(path: Path, error: apsw.Error) -> RegistryUnavailable:
+    """`error` of this registry, with what to do about it. A damaged one stays where it is: it cannot be rebuilt."""
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return RegistryUnavailable(
+            f"The register of workers, {path}, is damaged: {error}",
+            "Nothing is started before that is mended; what runs goes on. Move it away to begin anew, or save what can "
+            f"be read: mv {path} {path}.damaged && sqlite3 {path}.damaged .recover | sqlite3 {path}",
+        )
+    return RegistryUnavailable(f"The register of workers cannot be used: {error}", next_step(error))
 
 
 class Writing:
@@ -22,7 +57,12 @@ class Writing:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._db.execute("COMMIT" if kind is None else "ROLLBACK")
+        try:
+            if kind is None:
+                self._db.execute("COMMIT")
+        finally:
+            if self._db.in_transaction:  # a full disk may have ended it
+                self._db.execute("ROLLBACK")
 
 
 def m001_workers(db: apsw.Connection) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from indexer.failures import is_damage
 from indexer.store.base import SessionRow, Store
 from smart_fork.evidence import Gathered, gather
 from smart_fork.found import Found, Hit, Mode, Query
@@ -17,7 +18,10 @@ Embed = Callable[[str], bytes]
 
 
 def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = None) -> Found:
-    """Hybrid; where that fails vectors alone, then words alone; where all fail nothing, ``recent`` (F-021…F-026)."""
+    """Hybrid; where that fails vectors alone, then words alone; where all fail nothing, ``recent`` (F-021…F-026).
+
+    Damage of the index is not searched around: whoever opened it sets it aside.
+    """
     if not query.scope.parts:  # there is nothing to search, which is no failure
         return Found((), "hybrid")
     error = ""
@@ -27,7 +31,10 @@ def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = Non
         try:
             look = SecondLook(rerank)
             hits, dropped = _search(store, query, embed, mode, look)
-        except Exception as failure:  # noqa: BLE001 - whatever one way of searching dies of, the next one may live
+        except Exception as failure:
+            if is_damage(failure):
+                raise
+            # Whatever else one way of searching dies of, the next one may live.
             error = f"{mode} search failed: {str(failure) or type(failure).__name__}"
         else:
             return Found(hits, mode, error, dropped, look.error)

@@ -11,6 +11,8 @@ from pathlib import Path
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import Agent
 
+_LARGEST = (1 << 63) - 1
+
 
 def regular_files(
     folder: Path | str, agent: Agent, suffix: str = ".jsonl", depth: int = 0, prefix: str = ""
@@ -70,7 +72,15 @@ def _is_log(name: str, path: str, ends: tuple[str, str]) -> bool:
 def _seen(agent: Agent, path: str, info: os.stat_result) -> LogFile | None:
     if not stat.S_ISREG(info.st_mode):
         return None
-    return LogFile(agent, path, info.st_size, info.st_mtime_ns, info.st_ino)
+    return LogFile(agent, path, *stamp_of(info))
+
+
+def stamp_of(info: os.stat_result) -> tuple[int, int, int]:
+    """Size, time and inode of a file, each as a number that can be stored: some file systems and clocks know larger."""
+    size, mtime_ns, inode = info.st_size, info.st_mtime_ns, info.st_ino
+    if mtime_ns > _LARGEST or inode > _LARGEST:
+        return size, mtime_ns & _LARGEST, inode & _LARGEST
+    return size, mtime_ns, inode
 
 
 def _is_text(name: str) -> bool:

@@ -16,7 +16,9 @@ def status(as_json: JsonOption = False) -> None:
     if as_json:
         print_json(state)
         return
-    for name, text in (*_index(state["index"]), *_service(state["service"]), *_workers(state["workers"])):
+    problem = state.get("workers_problem")
+    workers = [("workers", f"{problem['error']} {problem['hint']}")] if problem else _workers(state["workers"])
+    for name, text in (*_index(state["index"]), *_service(state["service"]), *workers):
         out.print(plain(f"{name:<10}", "bold"), plain(text))
 
 

@@ -71,7 +71,18 @@ class Parts:
         return self._freshener is None or waited >= RUN_SECONDS or self._freshener.status().state != "indexing"
 
     def _engine(self) -> Engine:
-        return Engine(self.model, read_seconds=READ_SECONDS, embed_seconds=EMBED_SECONDS, rerank=configured_reranker())
+        return Engine(
+            self.model,
+            read_seconds=READ_SECONDS,
+            embed_seconds=EMBED_SECONDS,
+            unfinished=self._go_on,
+            rerank=configured_reranker(),
+        )
+
+    def _go_on(self) -> None:
+        """What a search had no time to index is indexed next."""
+        if self._freshener is not None:
+            self._freshener.run_soon()
 
     def _question(self) -> None:
         answer = find(QUESTION, self._engine())

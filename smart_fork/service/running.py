@@ -8,12 +8,13 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from indexer.failures import next_step
 from indexer.paths import private_dir, state_home
 from smart_fork.errors import ProgramFailed, Usage
 from smart_fork.release import own_version
@@ -67,19 +68,24 @@ def serve(host: str = "127.0.0.1", port: int | None = None, *, allow_remote: boo
 
     Raises:
         Usage: `host` is not this machine alone, and that was not allowed.
-        ProgramFailed: the port is taken.
+        ProgramFailed: the port is taken, or the state folder cannot be written.
     """
     if host not in LOOPBACK and not allow_remote:
         raise Usage(f"{host} can be reached from other machines", "Say so on purpose: --allow-remote.")
-    state = private_dir(state_home())
-    crashes.shorten(private_dir(state / "logs") / "service-crash.log")
-    if not crashes.begin(state):
-        return  # with 0: launchd starts again what ends with anything else
+    try:
+        state = private_dir(state_home())
+        crashes.shorten(private_dir(state / "logs") / "service-crash.log")
+        if not crashes.begin(state):
+            return  # with 0: launchd starts again what ends with anything else
+        token()
+        log_to_file()
+    except OSError as error:
+        raise ProgramFailed(f"The service cannot write its files: {error}", next_step(error)) from error
     # Our own files name their modes; what workers write in a repository is for everybody, as always.
     os.umask(0o022)
-    log_to_file()
     newer_at = _serve(host, port)
-    crashes.end(state)
+    with suppress(OSError):  # what cannot be written at the end is no crash
+        crashes.end(state)
     if newer_at is not None:
         become(newer_at)
 
@@ -114,7 +120,8 @@ def _serve(host: str, port: int | None) -> int | None:
         server.run(sockets=[listening])
     finally:
         stop.set()
-        withdraw(address)
+        with suppress(OSError):
+            withdraw(address)
         parts.stop()
         log.info("starting anew" if restart.is_set() else "ended")
     return chosen if restart.is_set() else None

@@ -192,11 +192,25 @@ def test_an_export_that_cannot_be_written_leaves_the_log_for_the_next_run(store,
     claude_log(ONE, "/work/a", "first")
     with monkeypatch.context() as patch:
 
+        def in_the_way(*_):
+            raise IsADirectoryError(21, "Is a directory")
+
+        patch.setattr(pipeline, "write_export", in_the_way)
+        assert 1 == len(run(store).failed)
+    assert 0 == store.counts().sessions
+    assert 1 == run(store).exported
+
+
+def test_a_full_disk_ends_the_run_and_leaves_the_log_for_the_next_one(store, monkeypatch):
+    claude_log(ONE, "/work/a", "first")
+    with monkeypatch.context() as patch:
+
         def full(*_):
             raise OSError(28, "No space left on device")
 
         patch.setattr(pipeline, "write_export", full)
-        assert 1 == len(run(store).failed)
+        with pytest.raises(OSError, match="No space left"):
+            run(store)
     assert 0 == store.counts().sessions
     assert 1 == run(store).exported
 

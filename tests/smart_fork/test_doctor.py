@@ -64,8 +64,8 @@ def test_a_damaged_index(settled):
     found = checks(settled)
 
     assert not found["index"].ok
-    assert "Delete" in found["index"].next_step
-    assert found["search"].next_step == "Mend the index first."
+    assert f"kept as {index_db()}.corrupt-" in found["index"].detail
+    assert found["index"].next_step == found["search"].next_step == "Run `smart-fork index run`."
     assert not healthy(list(found.values()))
 
 

@@ -1,0 +1,139 @@
+"""An index that is damaged is set aside, and a new one is built from the logs: nothing is lost but time.
+
+It is kept as ``index.db.corrupt-<time>`` for whoever wants to know what happened; of several the newest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from indexer.failures import is_damage
+from indexer.store.sqlite import SqliteStore
+
+log = logging.getLogger(__name__)
+
+#: So many are kept, and all but the newest only as long as they are no larger together.
+KEPT, KEPT_BYTES = 3, 2 << 30
+#: When as many have been set aside within so long, the disk damages whatever is built: it is not built for ever.
+WINDOW = timedelta(hours=1)
+#: How long somebody who finds damage waits for the process that is writing just now.
+_PATIENCE = 1.0
+_BESIDE = ("-wal", "-shm")
+_NAME = "%Y%m%dT%H%M%S"
+
+
+class DamagedIndexError(Exception):
+    """The index was found to be damaged while it was used. `aside` is where it is now, `None` where it still is."""
+
+    def __init__(self, error: BaseException, aside: Path | None) -> None:
+        super().__init__(f"the index is damaged ({error})")
+        self.aside = aside
+
+
+@contextmanager
+def open_sound(path: Path) -> Iterator[SqliteStore]:
+    """The index, closed afterwards; one that cannot be opened for damage is set aside, and the new one is given.
+
+    Raises:
+        DamagedIndexError: it turned out to be damaged, and has been set aside where that was possible.
+        NewerIndexError: a newer smart-fork has written it.
+        apsw.Error, OSError: the disk, or another process, refuses.
+    """
+    store = _opened(path)
+    inode = path.stat().st_ino
+    try:
+        yield store
+    except Exception as error:
+        if not is_damage(error):
+            raise
+        store.close()
+        raise DamagedIndexError(error, set_aside(path, inode, error)) from error
+    finally:
+        with suppress(Exception):  # what is damaged may refuse that as well
+            store.close()
+
+
+def _opened(path: Path) -> SqliteStore:
+    try:
+        return SqliteStore(path)
+    except Exception as error:
+        if not is_damage(error):
+            raise
+        if set_aside(path, path.stat().st_ino, error) is None:
+            raise DamagedIndexError(error, None) from error
+        return SqliteStore(path)
+
+
+def set_aside(path: Path, inode: int, reason: BaseException) -> Path | None:
+    """Rename the damaged database and what SQLite has beside it; where it is now.
+
+    `None` where that must not be done: another process is writing, or everything is damaged again and again. If the
+    file has not that `inode` any more, another process has done it.
+    """
+    from indexer.freshness import IndexBusyError, only_writer
+
+    try:
+        with only_writer(_PATIENCE):
+            before = kept(path)
+            if not path.exists() or path.stat().st_ino != inode:
+                return before[-1] if before else None
+            if sum(_is_recent(one) for one in before) >= KEPT:
+                log.error("the index was damaged %d times within an hour: is the disk of %s broken?", KEPT, path.parent)
+                return None
+            aside = _rename(path)
+    except (IndexBusyError, OSError) as error:
+        log.warning("the damaged index %s stays where it is: %s", path, error)
+        return None
+    log.error("the index was damaged (%s): it is kept as %s, and built anew from the logs", reason, aside)
+    _make_room(path)
+    return aside
+
+
+def kept(path: Path) -> list[Path]:
+    """The databases that were set aside, oldest first."""
+    return sorted(one for one in path.parent.glob(f"{path.name}.corrupt-*") if not one.name.endswith(_BESIDE))
+
+
+def remove_older(path: Path, moment: str) -> None:
+    """Remove what was set aside up to `moment` (ISO 8601 in UTC): it may hold what has been forgotten since."""
+    latest = "".join(character for character in moment[:19] if character.isalnum())
+    for one in kept(path):
+        if _time_of(one) <= latest:
+            _remove(one)
+
+
+def _rename(path: Path) -> Path:
+    """What lies beside it first: a process that opens the index meanwhile finds no old log beside a new database."""
+    aside = path.with_name(f"{path.name}.corrupt-{datetime.now(UTC).strftime(f'{_NAME}%f')}Z")
+    for end in _BESIDE:
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + end).rename(aside.with_name(aside.name + end))
+    return path.rename(aside)
+
+
+def _make_room(path: Path) -> None:
+    """Remove the oldest; never the one that is the newest."""
+    used = 0
+    for number, one in enumerate(reversed(kept(path))):
+        used += one.stat().st_size
+        if number and (number >= KEPT or used > KEPT_BYTES):
+            _remove(one)
+
+
+def _remove(aside: Path) -> None:
+    log.warning("%s is removed", aside)
+    for end in ("", *_BESIDE):
+        aside.with_name(aside.name + end).unlink(missing_ok=True)
+
+
+def _is_recent(aside: Path) -> bool:
+    now = datetime.now(UTC)
+    return (now - WINDOW).strftime(_NAME) <= _time_of(aside) <= now.strftime(_NAME)
+
+
+def _time_of(aside: Path) -> str:
+    return aside.name.rpartition("-")[2][:15]

@@ -1,0 +1,60 @@
+"""What went wrong with the index or its disk: whose fault it is, and what somebody can do about it."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import apsw
+
+from indexer.paths import state_home
+
+_STORE = Path(__file__).with_name("store")
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
+#: What a log can cause by what is in it; all else that SQLite says is about the database, the disk or other processes.
+_OF_A_LOG = (apsw.TooBigError, apsw.MismatchError, apsw.RangeError)
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether this tells that the database is not what was written.
+
+    Bytes that are no text where text was stored, and rows that contradict each other, are what SQLite itself finds
+    last: nothing that is indexed can bring that about.
+    """
+    if isinstance(error, UnicodeDecodeError):
+        return _is_raised_by_the_store(error)
+    return isinstance(error, apsw.CorruptError | apsw.NotADBError | apsw.ConstraintError)
+
+
+def is_of_the_store(error: BaseException) -> bool:
+    """Whether the index failed, and not the log that was to be stored: the next log would fare no better."""
+    return is_damage(error) or (isinstance(error, apsw.Error) and not isinstance(error, _OF_A_LOG))
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether there is no room on the disk."""
+    return isinstance(error, apsw.FullError) or (isinstance(error, OSError) and error.errno in _NO_ROOM)
+
+
+def next_step(error: BaseException) -> str:
+    """What somebody can do about it; empty where nothing is known."""
+    home = state_home()
+    if is_full(error):
+        return f"Make room on the disk of {home}; indexing goes on by itself then."
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return "Another process is writing to it; try again."
+    if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError) or (
+        isinstance(error, OSError) and error.errno in _NOT_ALLOWED
+    ):
+        return f"Make {home} writable, or set SMART_FORK_HOME to a folder that is."
+    if isinstance(error, apsw.IOError | apsw.ProtocolError):
+        return f"The disk of {home} failed: is it full, gone or broken?"
+    return ""
+
+
+def _is_raised_by_the_store(error: BaseException) -> bool:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and Path(trace.tb_frame.f_code.co_filename).parent == _STORE

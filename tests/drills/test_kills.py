@@ -1,0 +1,76 @@
+"""`kill -9` of the real processes, at chosen moments, while logs grow."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+
+import pytest
+
+from indexer.paths import index_db, state_home
+from tests.drills.drill import (
+    SMART_FORK,
+    differs,
+    environment,
+    eventually,
+    fresh,
+    grow,
+    serving,
+    smart_fork,
+    until_right,
+    untouched,
+    write_logs,
+)
+
+#: Read by Python at its start: counts the files of this home that are opened or renamed, and kills itself at one of them.
+KILLER = """
+import os, signal, sys
+last, home, seen = int(os.environ.get("DRILL_KILL_AT", "0")), os.environ["HOME"], 0
+def moment(event, args):
+    global seen
+    if event in ("open", "os.rename") and str(args[0]).startswith(home):
+        seen += 1
+        if seen == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+if last:
+    sys.addaudithook(moment)
+"""
+
+
+@pytest.fixture
+def killer(tmp_path, monkeypatch):
+    folder = tmp_path / "killer"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(KILLER)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+
+
+def test_a_service_that_is_killed_again_and_again_while_logs_grow_completes_what_it_had_begun(killer, tmp_path):
+    """F-192, F-193. Three times: after five crashes in ten minutes it gives up, as it should."""
+    every = write_logs()
+    for number, last in enumerate((20, 34, 48)):
+        grow(every[1 + number], f"more about harbour {number}", "yes")
+        with untouched(), serving(wait=False, DRILL_KILL_AT=str(last)) as service:
+            assert -signal.SIGKILL == service.process.wait(60), f"moment {last}"
+    with untouched(), serving() as service:
+        eventually(lambda: service.indexing["last_run"], "a run")
+        assert "completed" == service.indexing["last_run"]["outcome"]
+        until_right(tmp_path / "fresh")
+    assert not list((state_home() / "index").rglob("*.tmp"))
+
+
+def test_an_indexing_process_that_is_killed_leaves_what_the_next_one_completes(killer, tmp_path):
+    """F-192, F-193: the detached one that a question has left behind."""
+    every = write_logs()
+    killed = 0
+    for last in (5, 17, 31):
+        grow(every[2], f"more about ledger {last}", "yes")
+        with untouched():
+            command = [*SMART_FORK, "index", "run", "--if-idle"]
+            done = subprocess.run(command, env=environment(DRILL_KILL_AT=str(last)), capture_output=True, check=False)
+            killed += done.returncode == -signal.SIGKILL
+    assert killed >= 2
+    assert index_db().exists()
+    with untouched():
+        assert 0 == smart_fork("index", "run").returncode
+    assert "" == differs(fresh(tmp_path / "fresh"))
