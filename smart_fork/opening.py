@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 import apsw
 
 from indexer.damage import DamagedIndexError, open_sound
-from indexer.failures import next_step
+from indexer.failures import is_damage, next_step
 from indexer.paths import index_db
 from indexer.store.schema import NewerIndexError
 from indexer.store.sqlite import SqliteStore
@@ -40,7 +40,7 @@ def unavailable(error: Exception) -> IndexUnavailable:
     if isinstance(error, DamagedIndexError) and error.aside is not None:
         what = f"The index was damaged. It is kept as {error.aside}, and a new one is built from the logs."
         return IndexUnavailable(what, "Ask again, or run `smart-fork index run`: words come first, meaning later.")
-    if isinstance(error, DamagedIndexError):
+    if isinstance(error, DamagedIndexError) or is_damage(error):
         hint = f"It is built anew by the next indexing; if not, delete {path}* and run `smart-fork index run`."
     elif isinstance(error, NewerIndexError):
         hint = "Update smart-fork, or give this version a folder of its own with SMART_FORK_HOME."

@@ -103,7 +103,7 @@ def test_a_page_that_is_corrupted(settled):
         file.write(b"\xff" * 200)
 
     assert "integrity" in wrong(settled)
-    assert "Delete" in checked(settled)["integrity"][0].next_step
+    assert "delete" in checked(settled)["integrity"][0].next_step
 
 
 def test_a_file_that_is_no_database(settled):
