@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from serving import Client, _machine
+from serving import BARE, Client, _machine
 
 SECONDS = 120.0
 #: What is imported and allocated when a process has just begun to answer settles.
@@ -110,6 +110,12 @@ def _memory(environment: dict[str, str], question: dict[str, Any], number: int, 
     clients += [_asked(alone, question) for _ in range(number - 1)]
     figures["all_alone_mb"] = sum(pss(client.process.pid) for client in clients)
     _close(clients)
+    clients = [Client([sys.executable, "-c", BARE], alone) for _ in range(number)]
+    for client in clients:
+        client.start()
+        client.request("tools/list")
+    figures["bare_mb"] = sum(pss(client.process.pid) for client in clients)
+    _close(clients)
     clients = [_asked(_with_frameworks(alone, folder), question)]
     figures["frameworks_mb"] = pss(clients[0].process.pid)
     _close(clients)
@@ -155,6 +161,7 @@ def show(figures: dict[str, float]) -> None:
         ("the same and the service itself", beside + figures["service_mb"]),
         (f"{number} MCP servers without it, each with the light model", figures["all_alone_mb"]),
         ("one of those", figures["alone_mb"]),
+        (f"{number} bare MCP servers, with one tool that does nothing", figures["bare_mb"]),
     ):
         print(f"{what}: {mb:.0f} MB, {mb / frameworks:.2f} of one that loads the model with its frameworks")
     print(f"one that loads the model with its frameworks: {frameworks:.0f} MB")

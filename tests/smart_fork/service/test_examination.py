@@ -17,10 +17,12 @@ from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import index_db, state_home
 from indexer.transcripts.agents import AGENTS
-from smart_fork.doctor import Check
+from smart_fork.doctor import Check, healthy
 from smart_fork.examination import examine
+from smart_fork.found import Found
 from smart_fork.opening import opened
 from smart_fork.registry import Registry
+from smart_fork.search import search
 from smart_fork.service.address import Address, publish
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.test_docs import assert_documented
@@ -85,7 +87,7 @@ def test_all_is_well_and_nothing_is_written(settled):
     assert {"integrity", "workers", "references", "words", "vectors", "logs", "sample", "exports", "meaning",
             "questions", "service"} == set(found)  # fmt: skip
     assert "4 logs were read again" in found["sample"][0].detail
-    assert "4 passages were asked for" in found["questions"][0].detail
+    assert "4 of 4 passages asked for were found by words and meaning" == found["questions"][0].detail
     assert before == files()
 
 
@@ -191,6 +193,22 @@ def test_a_model_that_cannot_answer_or_is_another(settled):
     other = type(settled.model)()
     other.model = "another"
     assert "meaning" in wrong(settled, other)
+
+
+@pytest.mark.parametrize(("lost", "fails"), [(2, False), (3, True)])
+def test_sessions_that_are_not_found_by_their_own_words(settled, monkeypatch, lost, fails):
+    """One may lose to others that say the same; that most do is a fault."""
+    asked = []
+
+    def losing(store, query, embed):
+        asked.append(query)
+        return Found((), "hybrid") if len(asked) <= lost else search(store, query, embed)
+
+    monkeypatch.setattr("smart_fork.examination.search", losing)
+    checks = checked(settled)["questions"]
+
+    assert lost == sum("is not among the first 5 for the words" in check.detail for check in checks)
+    assert fails == (not healthy(checks))
 
 
 def test_logs_that_came_went_or_are_passed_over(settled, shop):

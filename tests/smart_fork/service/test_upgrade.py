@@ -210,7 +210,7 @@ SERVE = """
 import subprocess, sys
 from pathlib import Path
 from smart_fork import release
-from smart_fork.service import traffic, upgrade
+from smart_fork.service import guard, traffic, upgrade
 if release.own_version() == "3":
     sys.exit(7)
 if release.own_version() == "1":
@@ -221,6 +221,7 @@ def counted():
         file.write(".")
     return look()
 upgrade.Upgrade.__init__.__defaults__ = (counted, *upgrade.Upgrade.__init__.__defaults__[1:])
+guard.BODY_SECONDS = 100.0
 upgrade.LOOK_SECONDS = upgrade.SOON_SECONDS = traffic.QUIET_SECONDS = 0.1
 from smart_fork.service.running import serve
 serve()
