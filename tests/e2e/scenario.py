@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def settled(machine: Machine, worker: Json) -> Json:
     key = "new_session_id" if "new_session_id" in worker else "session_id"
 
     def known() -> str | None:
-        machine.smart_fork("active", "--json")
+        machine.run(sys.executable, "-c", "from smart_fork.recovery import recover; recover()")  # as each server does first
         with Registry(machine.home / ".smart-fork" / "workers.db") as registry:
             return registry.get(worker["worker_id"]).session_id
 
