@@ -92,7 +92,7 @@ class Quick(HashEmbedder):
 
 
 def fresh(folder: Path, embedder: Embedder | None = None) -> dict[str, Any]:
-    """What an index made at once of these logs holds."""
+    """What an index made at once of these logs holds. Nobody in this process may index meanwhile."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SMART_FORK_HOME", str(folder))
         with closing(SqliteStore(index_db())) as store:

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
+import apsw
+import pytest
+
+from indexer.freshness import complete
 from indexer.light import LightEmbedder
 from indexer.paths import index_db, state_home
+from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.agents import AGENTS
+from smart_fork.errors import RegistryUnavailable
+from smart_fork.registry import Registry
 from tests.drills.drill import (
+    Quick,
     differs,
     eventually,
     found,
@@ -70,6 +80,39 @@ def test_a_full_disk_is_said_and_indexing_goes_on_when_there_is_room(disk, tmp_p
         assert service.process.poll() is None
     assert any(STEP in one["message"] for one in records() if one["level"] == "error")
     assert not list((state_home() / "index").rglob("*.tmp"))
+
+
+def test_a_log_that_does_not_fit_is_not_taken_for_odd(tmp_path):
+    """The next run reads it. SQLite's own limit stands for the disk's."""
+    every = write_logs(3)
+    with closing(SqliteStore(index_db())) as store:
+        complete(store, AGENTS, Quick(), patience=0)
+        pages = store.db.execute("PRAGMA page_count").get
+        grow(every[1], "more about harbour", " ".join(f"word{number}" for number in range(6_000)))
+        store.db.execute(f"PRAGMA max_page_count = {pages + 8}").fetchall()
+        with pytest.raises(apsw.FullError):
+            complete(store, AGENTS, None, patience=0)
+        store.db.execute("PRAGMA max_page_count = 1000000").fetchall()
+        assert 1 == complete(store, AGENTS, Quick(), patience=0).read
+    assert "" == differs(fresh(tmp_path / "fresh"))
+
+
+def test_a_worker_that_does_not_fit_into_the_register_is_refused_and_the_rest_stays(tmp_path):
+    with Registry() as registry:
+        kept = registry.add("claude", source_session_id="", place="tmux", cwd=tmp_path)
+        pages = registry._db.pragma("page_count")
+    with pytest.raises(RegistryUnavailable, match="full") as told, _small(pages) as registry:
+        registry.add("claude", source_session_id="", place="tmux", cwd=tmp_path, prompt="x" * 1_000_000)
+    assert STEP in told.value.hint
+    with Registry() as registry:
+        assert [kept.id] == [worker.id for worker in registry.workers()]
+
+
+def _small(pages: int) -> Registry:
+    """The register, which may not grow beyond so many pages."""
+    registry = Registry()
+    registry._db.pragma("max_page_count", pages)
+    return registry
 
 
 def test_copies_that_do_not_fit_keep_no_log_out_of_the_index_and_are_made_when_there_is_room(disk, tmp_path):
