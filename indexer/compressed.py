@@ -158,15 +158,24 @@ def _append(file: IO[bytes], size: int, digest: _Hash, target: Path, at: int) ->
     compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compressobj()
     copied = 0
     descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "r+b") as copy:
+    with os.fdopen(descriptor, "r+b", buffering=0) as copy:
         copy.truncate(at)
         copy.seek(at)
-        while copied < size and (piece := file.read(min(size - copied, _PIECE))):
-            copied += len(piece)
-            digest.update(piece)
-            copy.write(compressor.compress(piece))
-        if copied:
-            copy.write(compressor.flush())
-        copy.flush()
-        os.fsync(copy.fileno())
+        try:
+            while copied < size and (piece := file.read(min(size - copied, _PIECE))):
+                copied += len(piece)
+                digest.update(piece)
+                _write_all(copy, compressor.compress(piece))
+            if copied:
+                _write_all(copy, compressor.flush())
+            os.fsync(copy.fileno())
+        except OSError:
+            copy.truncate(at)  # on a full disk it would take the last room from everything else
+            raise
         return copied, copy.tell()
+
+
+def _write_all(file: IO[bytes], data: bytes) -> None:
+    """Write it without a buffer, which could not be emptied on a full disk."""
+    while data:
+        data = data[file.write(data) :]

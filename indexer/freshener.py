@@ -86,7 +86,7 @@ class Freshener:
         self._doing = ""
         self._last_run: Run | None = None
         self._last_change: Run | None = None
-        self._last_error, self._last_error_at = "", ""
+        self._last_error, self._last_error_at, self._failing = "", "", False
         self._stop = threading.Event()
         self._schedule = Schedule(self.run_soon, trigger, now)
         watcher = Watcher(adapters, self.look)
@@ -143,6 +143,7 @@ class Freshener:
             pending_logs=len(self._batch),
             last_run=self._last_run,
             last_change=self._last_change,
+            failing=self._failing,
             last_error=self._last_error,
             last_error_at=self._last_error_at or None,
             next_run=_iso(next_run) if next_run else None,
@@ -187,7 +188,7 @@ class Freshener:
         started, began, report = _iso(self._now()), self._clock(), Report()
         outcome, error = self._attempt(job, report)
         took = self._clock() - began
-        self._doing = ""
+        self._doing, self._failing = "", outcome == "failed" or (self._failing and outcome != "completed")
         if job.paths is None:
             self._last_run = Run(started, took, outcome, report, error)
         else:

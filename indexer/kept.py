@@ -96,14 +96,21 @@ def keep(file: LogFile, session_id: str) -> bool:
         if before == _LetGo(file.stamp, room()):
             return False
         before = None
-    made = Copy(
-        file.agent, session_id, place, up_to_date(file.path, private_dir(folder), before.log if before else None),
-        {name: up_to_date(path, folder, before.beside.get(name) if before else None) for name, path in _beside(file)},
-    )  # fmt: skip
+    try:
+        made = Copy(
+            file.agent, session_id, place, up_to_date(file.path, private_dir(folder), before.log if before else None),
+            {
+                name: up_to_date(path, folder, before.beside.get(name) if before else None)
+                for name, path in _beside(file)
+            },
+        )  # fmt: skip
+    except OSError:
+        _sweep(folder, before)  # half a copy is none, and takes room
+        raise
     if made == before:
         return False
     _write(folder / _FACTS, _to_json(made))
-    _sweep(made)
+    _sweep(folder, made)
     _count(made.length - (before.length if before else 0))
     return True
 
@@ -153,7 +160,7 @@ def make_room(forked: Collection[tuple[Agent, str]]) -> int:
     """Let go of the oldest copies, those of sessions in `forked` last, until the rest has room; how many those were."""
     every = sorted(copies(), key=lambda copy: ((copy.agent, copy.session_id) in forked, copy.log.mtime_ns))
     for copy in every:
-        _sweep(copy)  # a killed process may have left something
+        _sweep(copy.folder, copy)  # a killed process may have left something
     limit = room()
     used, gone = sum(copy.length for copy in every), 0
     for copy in every if used > limit else ():
@@ -243,10 +250,10 @@ def _write(path: Path, value: object) -> None:
     temporary.replace(path)
 
 
-def _sweep(copy: Copy) -> None:
-    """Remove what a copy uses no more."""
-    used = {part.name for part in (copy.log, *copy.beside.values())}
-    for path in copy.folder.glob("*.zst"):
+def _sweep(folder: Path, copy: Copy | None) -> None:
+    """Remove what the copy in this folder, if there is one, does not use."""
+    used = {part.name for part in (copy.log, *copy.beside.values())} if copy else set()
+    for path in folder.glob("*.zst"):
         if path.name not in used:
             path.unlink(missing_ok=True)
 

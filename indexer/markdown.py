@@ -46,9 +46,10 @@ def export_path(agent: Agent, session_id: str) -> Path:
 
 
 def export_names(agent: Agent) -> set[str]:
-    """The names of all exports of an agent that there are."""
+    """The names of all exports of an agent that there are; what is empty or no file of its own is none."""
     try:
-        return set(os.listdir(index_root() / agent))  # noqa: PTH208 - names alone, of thousands
+        with os.scandir(index_root() / agent) as entries:
+            return {entry.name for entry in entries if entry.is_file(follow_symlinks=False) and entry.stat().st_size}
     except OSError:
         return set()
 

@@ -42,13 +42,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How indexing goes. `last_run` looked at everything, `last_change` at what was seen to change."""
+    """How indexing goes. `last_run` looked at everything, `last_change` at what was seen to change; `failing`
+    says that the latest of them failed.
+    """
 
     state: Literal["stopped", "idle", "indexing"]
     doing: str
     pending_logs: int
     last_run: Run | None
     last_change: Run | None
+    failing: bool
     last_error: str
     last_error_at: str | None
     next_run: str | None

@@ -135,6 +135,9 @@ def _run() -> int:
         raise
     except Exception as error:
         log.info("this is where it happened", exc_info=error)
-        hint = "`smart-fork doctor` checks every part; `smart-fork --verbose …` shows where it happened."
+        from indexer.failures import next_step
+
+        known = "`smart-fork doctor` checks every part; `smart-fork --verbose …` shows where it happened."
+        hint = next_step(error) or known
         complain(SmartForkError(f"{type(error).__name__}: {error}", hint), as_json=as_json)
         return 1

@@ -6,10 +6,12 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from indexer import kept
+from indexer.damage import remove_older
 from indexer.embedding import ModelUnavailableError
 from indexer.freshness import IndexBusyError, only_writer
 from indexer.markdown import export_path
@@ -98,6 +100,7 @@ def refresh(paths: Iterable[Path]) -> dict[str, Any]:
     try:
         with only_writer(PATIENCE), opened() as store:
             read = _read_again(store, wanted)
+            remove_older(index_db(), datetime.now(UTC).isoformat())  # a damaged index may have what was cut
         return {"updated": True, "read": read, "note": _embed()}
     except (IndexBusyError, IndexUnavailable, OSError) as error:
         return {"updated": False, "note": f"{error}: run `smart-fork index run`, it reads them again"}

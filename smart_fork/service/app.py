@@ -90,7 +90,8 @@ def application(mcp: MCPServer[Any], work: Work, page: Sequence[Route], secret: 
 
     async def healthz(_: Request) -> Response:
         problem = await anyio.to_thread.run_sync(health.problem)
-        return JSONResponse({"ok": problem is None, "problem": problem}, 200 if problem is None else 503)
+        facts = {"ok": problem is None, "problem": problem, "indexing": _how(work.status())}
+        return JSONResponse(facts, 200 if problem is None else 503)
 
     async def embed(request: Request) -> Response:
         texts = await _texts(request)
@@ -123,6 +124,13 @@ def application(mcp: MCPServer[Any], work: Work, page: Sequence[Route], secret: 
         *page,
     ]
     return inner
+
+
+def _how(indexing: Mapping[str, object]) -> str:
+    """In one word how indexing goes; what is wrong with it is for those who have the token."""
+    if indexing.get("state") in ("off", "stopped"):
+        return "off"
+    return "failing" if indexing.get("failing") else "ok"
 
 
 def _receive(agent: Agent, body: Mapping[str, Any]) -> str | None:

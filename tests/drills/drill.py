@@ -19,13 +19,23 @@ from typing import Any
 import pytest
 
 import indexer
+from indexer.embedding import Embedder
 from indexer.freshness import complete
-from indexer.light import LightEmbedder
+from indexer.light import DIMENSIONS, LightEmbedder
 from indexer.paths import claude_home, codex_home, index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.agents import AGENTS
 from smart_fork.service.address import announced, token
-from tests.indexer.written import append, claude_log, claude_records, codex_log, content, lines, same_vectors
+from tests.indexer.written import (
+    HashEmbedder,
+    append,
+    claude_log,
+    claude_records,
+    codex_log,
+    content,
+    lines,
+    same_vectors,
+)
 
 ROOT = Path(indexer.__file__).parent.parent
 SMART_FORK = [sys.executable, "-m", "smart_fork"]
@@ -73,12 +83,20 @@ def untouched() -> Iterator[None]:
     assert before == logs()
 
 
-def fresh(folder: Path) -> dict[str, Any]:
-    """What an index made at once of these logs holds."""
+class Quick(HashEmbedder):
+    """Vectors for nothing, under the name of the model that our processes have."""
+
+    def __init__(self) -> None:
+        super().__init__(dimensions=DIMENSIONS)
+        self.model = LightEmbedder().model
+
+
+def fresh(folder: Path, embedder: Embedder | None = None) -> dict[str, Any]:
+    """What an index made at once of these logs holds. Nobody in this process may index meanwhile."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SMART_FORK_HOME", str(folder))
         with closing(SqliteStore(index_db())) as store:
-            complete(store, AGENTS, LightEmbedder(), patience=0)
+            complete(store, AGENTS, embedder or Quick(), patience=0)
         return content(index_db())
 
 
@@ -93,7 +111,7 @@ def differs(expected: dict[str, Any]) -> str:
 
 def until_right(folder: Path) -> None:
     """Wait until the index holds what a new one in `folder` does."""
-    expected = fresh(folder)
+    expected = fresh(folder, LightEmbedder())
     eventually(lambda: not differs(expected), "the index to be right")
 
 
@@ -108,7 +126,11 @@ def eventually(condition: Callable[[], object], what: str, seconds: float = SECO
 
 
 def environment(**more: str) -> dict[str, str]:
-    given = {"PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}", "SMART_FORK_BACKGROUND": "0"}
+    given = {
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+        "SMART_FORK_BACKGROUND": "0",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
     return os.environ | given | more
 
 

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from indexer.light import LightEmbedder
 from indexer.paths import index_db, state_home
 from tests.drills.drill import (
     SMART_FORK,
@@ -73,4 +74,4 @@ def test_an_indexing_process_that_is_killed_leaves_what_the_next_one_completes(k
     assert index_db().exists()
     with untouched():
         assert 0 == smart_fork("index", "run").returncode
-    assert "" == differs(fresh(tmp_path / "fresh"))
+    assert "" == differs(fresh(tmp_path / "fresh", LightEmbedder()))

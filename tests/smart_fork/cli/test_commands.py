@@ -176,15 +176,18 @@ class TestErrors:
         assert text in plain.err
         assert text in json.loads(as_json.out)["error"]
 
-    def test_a_damaged_index_says_what_to_do(self, run, world):
+    def test_a_damaged_index_is_built_anew_or_says_what_to_do(self, run, world):
         state = world.home / ".smart-fork"
         state.mkdir()
-        (state / "index.db").write_bytes(b"this is no database" * 100)
+        for words in (["index", "status"], ["index", "run"], ["index", "run"]):
+            (state / "index.db").write_bytes(b"this is no database" * 100)
+            assert run(*words, "--json").code == 0
+        (state / "index.db").write_bytes(b"this is no database" * 100)  # again and again
 
-        for words in (["index", "status"], ["index", "run"]):
-            done = run(*words, "--json")
-            assert done.code == 1
-            assert "Delete" in json.loads(done.out)["hint"]
+        done = run("index", "run", "--json")
+
+        assert done.code == 1
+        assert f"delete {state}/index.db*" in json.loads(done.out)["hint"]
 
     def test_what_nobody_thought_of_is_one_line(self, run, monkeypatch):
         monkeypatch.setattr("smart_fork.listing.list_recent", lambda *_, **__: 1 / 0)

@@ -8,9 +8,10 @@ import uuid
 
 import pytest
 
-from indexer import kept
+from indexer import damage, kept
 from indexer.freshness import complete
 from indexer.markdown import export_path
+from indexer.paths import index_db
 from indexer.transcripts.agents import AGENTS
 from smart_fork.excise import Request, check, cut, rollback
 from smart_fork.opening import opened
@@ -186,8 +187,9 @@ def test_a_damaged_index_keeps_nobody_from_cutting(world: World, shop):
 
     outcome = cut(Request(session_id, "3-4"))
 
-    assert not outcome["index"]["updated"]
+    assert outcome["index"]["updated"]
     assert "swordfish" not in world.log_of(session_id).read_text()
+    assert [] == damage.kept(index_db())
 
 
 def test_what_a_fork_has_from_its_parent_is_not_cut_there(world: World, shop):

