@@ -23,6 +23,7 @@ from smart_fork.server import create_server
 from smart_fork.server.searching import EMBED_SECONDS, MODEL_SECONDS, READ_SECONDS
 from smart_fork.service import app
 from smart_fork.service.guard import COOKIE
+from smart_fork.together import Together
 
 #: What is asked to see whether questions are answered.
 QUESTION = Request("is anybody there", agent_type="both", all_projects=True, limit=1)
@@ -38,12 +39,13 @@ class Parts:
     def __init__(self) -> None:
         self.model = BackgroundModel(configured_embedder(), MODEL_SECONDS)
         self._freshener: Freshener | None = None
+        self._together = Together(self._doing)
 
     def application(self, secret: str) -> Starlette:
         """What answers; `secret` is the token."""
         page = views.Page(self._engine, Codes(), secret, COOKIE)
         work = app.Work(self.model, self._index, self._question, self._status)
-        return app.application(create_server(self.model), work, page.routes(), secret)
+        return app.application(create_server(self.model, self._together), work, page.routes(), secret)
 
     def start(self) -> None:
         """Load the model, find out what has become of the workers, and, if that is wanted, keep the index fresh."""
@@ -62,7 +64,16 @@ class Parts:
             self._freshener.stop()
 
     def _engine(self) -> Engine:
-        return Engine(self.model, read_seconds=READ_SECONDS, embed_seconds=EMBED_SECONDS, rerank=configured_reranker())
+        return Engine(
+            self.model,
+            read_seconds=READ_SECONDS,
+            embed_seconds=EMBED_SECONDS,
+            rerank=configured_reranker(),
+            together=self._together,
+        )
+
+    def _doing(self) -> str:
+        return self._freshener.doing if self._freshener is not None else ""
 
     def _question(self) -> None:
         answer = find(QUESTION, self._engine())
