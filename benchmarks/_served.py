@@ -50,7 +50,8 @@ class Served:
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
         try:
-            self._process.wait(30)
+            if code := self._process.wait(30):
+                print(f"the service ended with {code}", file=sys.stderr)
         except subprocess.TimeoutExpired:
             self._process.kill()
 
