@@ -148,6 +148,28 @@ def draw_peers(figures: dict[str, Any], path: Path) -> None:
         figure.savefig(path)
 
 
+def draw_soak(figures: dict[str, Any], path: Path) -> None:
+    """Over time: how long what was written waited to be found, the service's memory, and its share of a core."""
+    with rc_context(STYLE):
+        figure = Figure(figsize=(8, 5), layout="constrained")
+        waits, memory, processor = figure.subplots(3, 1, sharex=True)
+        if figures["waits"]:
+            written, seconds = zip(*figures["waits"], strict=True)
+            waits.plot([at / 60 for at in written], seconds, ".", color=BLUE, markersize=2)
+        if figures["samples"]:
+            at, megabytes, cores = zip(*figures["samples"], strict=True)
+            minutes = [moment / 60 for moment in at]
+            memory.plot(minutes, megabytes, color=GREEN)
+            processor.plot(minutes, cores, color=ORANGE, linewidth=0.8)
+        waits.set_ylabel("until findable: s")
+        memory.set_ylabel("memory: MB")
+        processor.set(ylabel="cores", xlabel="minutes")
+        for axes in (waits, memory, processor):
+            axes.set_ylim(bottom=0)
+            axes.grid()
+        figure.savefig(path)
+
+
 def _dots(axes: Axes, values: Sequence[float | None], colours: Sequence[str]) -> None:
     """A dot a row, since bars on a logarithmic axis would begin nowhere; `None` is something that does not apply."""
     axes.set(xscale="log", yticks=[])

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from indexing import rows as indexing_rows
+from load import rows as load_rows
 from peers import COLUMNS, footnote
 from peers import rows as peers_rows
+from soak import rows as soak_rows
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Benchmark, heading, and what its plot shows.
@@ -27,6 +29,8 @@ SECTIONS = {
     "search_speed": ("How long does a search take?", "time of a search against the size of the index"),
     "serving": ("How long does a person or an agent wait?", ""),
     "indexing": ("How fast is the index made?", "MB/s of reading and chunks/s of embedding"),
+    "soak": ("Does the service keep up?", "wait until findable, memory and processor of the service over time"),
+    "load": ("What of many who ask at once?", ""),
     "peers": ("Beside other tools", "quality, time of an answer and time to index, by tool"),
 }
 
@@ -176,6 +180,21 @@ def indexing(figures: dict[str, Any]) -> list[str]:
     return table(("", "", "ratio"), indexing_rows(figures))
 
 
+def soak(figures: dict[str, Any]) -> list[str]:
+    """As the benchmark itself prints it."""
+    return table(("", ""), soak_rows(figures))
+
+
+def load(figures: dict[str, Any]) -> list[str]:
+    """As the benchmark itself prints it."""
+    return [
+        f"{figures['clients']} clients over MCP, {figures['queries']} questions each; {figures['logs']:,} logs,",
+        f"{figures['passages']:,} passages.",
+        "",
+        *table(("", "nothing else to do", "while all is indexed anew (ratio)"), load_rows(figures)),
+    ]
+
+
 def peers(figures: dict[str, Any]) -> list[str]:
     """As the benchmark itself prints it."""
     return [
@@ -192,7 +211,7 @@ def peers(figures: dict[str, Any]) -> list[str]:
 
 TABLES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "retrieval": retrieval, "tuning": tuning, "search_speed": search_speed, "serving": serving, "indexing": indexing,
-    "peers": peers,
+    "soak": soak, "load": load, "peers": peers,
 }  # fmt: skip
 
 

@@ -133,6 +133,11 @@ class Freshener:
                 self._batch.add(paths, now)
             self._changed.notify_all()
 
+    @property
+    def doing(self) -> str:
+        """What it is at, such as ``reading 3/7``; empty where nothing is to be done."""
+        return self._doing
+
     def status(self) -> Freshness:
         """How it goes; never waits for a run."""
         next_run = self._schedule.next_run

@@ -31,6 +31,7 @@ from smart_fork.recent import recent_sessions
 from smart_fork.registry import Registry
 from smart_fork.rerank import Rerank
 from smart_fork.search import search
+from smart_fork.together import Together
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ _ENGLISH = (
     "The default model knows English and little of other scripts: meaning was hardly searched. Ask in English, or set "
     "SMART_FORK_MODEL to a multilingual model (docs/using.md)."
 )
+_BEING_READ = "Logs are being indexed just now."
 _SWITCHED_OFF = "Indexing is switched off (SMART_FORK_INDEXING=false)."
 
 
@@ -70,7 +72,8 @@ class Request:
 class Engine:
     """What answers: the embedder, a reranker, and how long a question may wait. `progress` is told about long work.
 
-    `unfinished` is called where there is more to index than there was time for.
+    `unfinished` is called where there is more to index than there was time for; `together` is what the questions of one
+    process share.
     """
 
     embedder: Embedder
@@ -80,6 +83,7 @@ class Engine:
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     unfinished: Callable[[], None] | None = None
     rerank: Rerank | None = None
+    together: Together | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +173,15 @@ def _refresh(store: Store, asked: _Asked, engine: Engine) -> tuple[int | None, s
     if engine.environment.get("SMART_FORK_INDEXING", "").strip().lower() in _FALSE:
         log.warning(_SWITCHED_OFF)
         return None, _SWITCHED_OFF
+    together = engine.together
+    if together is not None and together.reading and store.counts().sessions:
+        return None, _BEING_READ
+
+    def look() -> int:
+        return read_changes(store, AGENTS, asked.project, engine.read_seconds, engine.progress)[1]
+
     try:
-        _, left = read_changes(store, AGENTS, asked.project, engine.read_seconds, engine.progress)
+        left = look() if together is None else together.left(look)
     except IndexBusyError:
         return None, "Another process is indexing just now."
     except Exception as error:
@@ -179,7 +190,8 @@ def _refresh(store: Store, asked: _Asked, engine: Engine) -> tuple[int | None, s
         log.warning("the index could not be brought up to date: %s", error)
         step = next_step(error)
         return None, f"The index could not be brought up to date: {error}{'. ' if step else ''}{step}"
-    _embed_some(store, asked, engine)
+    if together is None or not together.embedding:
+        _embed_some(store, asked, engine)
     counts = store.counts()
     stale = counts.embedded < counts.chunks or store.meta("model") not in ("", engine.embedder.model)
     if engine.unfinished and (left or stale):

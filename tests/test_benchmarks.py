@@ -48,6 +48,21 @@ EXAMPLES = {
         "start_seconds": 0.1, "bare_start_seconds": 0.4, "start_mb": 30, "bare_start_mb": 60,
         "cold_seconds": 0.5, "first_seconds": 0.3, "warm_seconds": 0.02, "resident_mb": 120,
     },
+    "soak": {
+        "logs": 50, "bytes": 2e9, "making_seconds": 1, "passages": 4000, "start_seconds": 0.5, "reading_seconds": 3,
+        "indexing_seconds": 9, "indexing_cpu_seconds": 8, "written": 7, "growing": 2, "missed": 0, "never_answered": 0,
+        "asked": 1, "not_exactly_once": 0, "sessions_that_differ": 0, "unfinished": 0, "cpu_share": 0.25,
+        "fresh": {"p50": 1.5, "p95": 2, "max": 3}, "answered": {"p50": 1, "p95": 2, "max": 3}, "idle_cpu_share": 0.001,
+        "index_mb": 3, "load_before": "1", "load_after": "1", "waits": [[0, 1.5], [60, 2]],
+        "samples": [[0, 100, 0.1], [60, 101, 0.2]],
+        **dict.fromkeys(("started_mb", "indexing_peak_mb", "first_query_mb", "first_fifth_mb", "last_fifth_mb", "end_mb"), 9),
+    },
+    "load": {
+        "clients": 50, "queries": 200, "logs": 500, "passages": 7000, "between_mb": 100, "after_mb": 110,
+        "load_between": "1", "load_after": "1",
+        **{name: {"answers": 10, "errors": 0, "p50": 0.5, "p99": 1 + number, "max": 3, "took": 5, "modes": {"hybrid": 10},
+                  "cpu_share": 0.5, "rebuilds": number} for number, name in enumerate(("idle", "busy"))},
+    },
     "peers": {
         "queries": 40,
         "of_queries": 124,
@@ -101,8 +116,10 @@ def test_the_report_has_a_table_and_a_plot_for_what_was_measured(report, tmp_pat
     assert "| MCP server, start to tools/list | 0.10 s | 0.40 s | 0.25 |" in page
     assert "| smart-fork | 3.2 s | 0.25 | 0.50 | 0.12 s | 0.25 | 0.50 | 0.12 s |" in page
     assert "| absent | not installed |" in page
+    assert "| from written to in the index | p50 1.5 s, p95 2.0 s, at most 3.0 s |" in page
+    assert "| an answer, p99 | 1.00 s | 2.00 s (2.00) |" in page
     assert "31 of these 40 queries" in page
-    for name in ("retrieval", "search_speed", "peers"):
+    for name in ("retrieval", "search_speed", "soak", "peers"):
         assert f"(benchmarks/{name}.png)" in page
         assert min(size_of(tmp_path / f"docs/benchmarks/{name}.png")) > 200
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -40,6 +42,9 @@ def serve(
         say(f"It runs already: {there.address.url} (process {there.address.pid})")
         return
     run(host, port, allow_remote=allow_remote)
+    # A thread may still be in the model, whose libraries abort the process when Python is taken down around them.
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def logs(

@@ -19,6 +19,7 @@ from smart_fork.server.starting import Starting
 
 if TYPE_CHECKING:
     from indexer.embedding import Embedder
+    from smart_fork.together import Together
 
 INSTRUCTIONS = (
     "Past Claude Code and Codex sessions of this repository are expensive context that already exists. Before starting "
@@ -27,9 +28,9 @@ INSTRUCTIONS = (
 )
 
 
-def create_server(embedder: Embedder | None = None) -> MCPServer[Any]:
-    """A server with all tools, for any transport. `embedder` instead of the configured one."""
-    searching = Searching(embedder)
+def create_server(embedder: Embedder | None = None, together: Together | None = None) -> MCPServer[Any]:
+    """A server with all tools, for any transport. `embedder` instead of the configured one; `together` for many."""
+    searching = Searching(embedder, together)
     return MCPServer(
         "smart-fork",
         instructions=INSTRUCTIONS,

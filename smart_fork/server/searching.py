@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from smart_fork.caller import Caller
     from smart_fork.finding import Request
     from smart_fork.model import BackgroundModel
+    from smart_fork.together import Together
 
 #: How long a call waits for the model to be loaded before it answers by words alone.
 MODEL_SECONDS = 12.0
@@ -31,9 +32,9 @@ READ_CHARACTERS, MAX_RECENT, MAX_BROKEN = 24_000, 100, 10
 class Searching:
     """The tools of this module, and what they share: one model for all calls and one background indexer."""
 
-    def __init__(self, embedder: Embedder | None = None) -> None:
+    def __init__(self, embedder: Embedder | None = None, together: Together | None = None) -> None:
         self._lock = threading.Lock()
-        self._embedder = embedder
+        self._embedder, self._together = embedder, together
         self._loading: BackgroundModel | None = None
         self._indexing: threading.Thread | None = None
 
@@ -188,6 +189,7 @@ class Searching:
             progress=progress,
             unfinished=self._index_in_background,
             rerank=configured_reranker(),
+            together=self._together,
         )
         return find_and_fork(request, engine, caller_session_id=caller.session_id, **choice)
 

@@ -24,6 +24,7 @@ from smart_fork.server import create_server
 from smart_fork.server.searching import EMBED_SECONDS, MODEL_SECONDS, READ_SECONDS
 from smart_fork.service import app
 from smart_fork.service.guard import COOKIE
+from smart_fork.together import Together
 
 #: What is asked to see whether questions are answered.
 QUESTION = Request("is anybody there", agent_type="both", all_projects=True, limit=1)
@@ -43,12 +44,13 @@ class Parts:
         self.model = BackgroundModel(configured_embedder(), MODEL_SECONDS)
         self._restart = restart
         self._freshener: Freshener | None = None
+        self._together = Together(self._doing)
 
     def application(self, secret: str) -> Starlette:
         """What answers; `secret` is the token."""
         page = views.Page(self._engine, Codes(), secret, COOKIE)
         work = app.Work(self.model, self._question, self._status, self._restart)
-        return app.application(create_server(self.model), work, page.routes(), secret)
+        return app.application(create_server(self.model, self._together), work, page.routes(), secret)
 
     def start(self) -> None:
         """Load the model, find out what has become of the workers, and, if that is wanted, keep the index fresh."""
@@ -77,12 +79,16 @@ class Parts:
             embed_seconds=EMBED_SECONDS,
             unfinished=self._go_on,
             rerank=configured_reranker(),
+            together=self._together,
         )
 
     def _go_on(self) -> None:
         """What a search had no time to index is indexed next."""
         if self._freshener is not None:
             self._freshener.run_soon()
+
+    def _doing(self) -> str:
+        return self._freshener.doing if self._freshener is not None else ""
 
     def _question(self) -> None:
         answer = find(QUESTION, self._engine())

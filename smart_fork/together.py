@@ -1,0 +1,55 @@
+"""What the questions of one process share: many clients that ask at once are one look at the logs, not one each."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from indexer.freshness import LOCK_SECONDS, IndexBusyError
+
+#: A look at all logs holds so long for all who ask.
+HOLDS_SECONDS = 1.0
+
+
+class Together:
+    """Shared by the questions of a process that stays. `doing` says what its indexer is at, such as ``reading 3/7``.
+
+    While that reads or embeds everything, questions do neither: they are answered with what there is, and do not wait
+    for a lock that is not to be had, or, worse, get it and do the indexer's work while somebody waits.
+    """
+
+    def __init__(self, doing: Callable[[], str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._doing, self._clock = doing, clock
+        self._looking = threading.Lock()
+        self._looked_at: float | None = None
+
+    @property
+    def reading(self) -> bool:
+        """Whether the indexer is reading logs."""
+        return self._doing().startswith("reading")
+
+    @property
+    def embedding(self) -> bool:
+        """Whether it makes vectors."""
+        return self._doing().startswith("embedding")
+
+    def left(self, look: Callable[[], int]) -> int:
+        """How many changed logs `look` leaves unread; 0 without another look where one has just left none.
+
+        Raises:
+            IndexBusyError: another question is at it, and takes long.
+        """
+        if not self._looking.acquire(timeout=LOCK_SECONDS):
+            raise IndexBusyError("another question is having the index brought up to date")
+        try:
+            now = self._clock()
+            if self._looked_at is not None and now - self._looked_at < HOLDS_SECONDS:
+                return 0
+            self._looked_at = None
+            left = look()
+            if not left:
+                self._looked_at = now
+            return left
+        finally:
+            self._looking.release()
