@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from indexer.embedding import Embedder
-from smart_fork.service.address import Address, announced, proof, token
+from smart_fork.service.address import Address, TokenUnsafe, announced, proof, token
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,7 +84,10 @@ class Service:
         return self._ask("POST", "/code", {}).decode("ascii", "replace")
 
     def _ask(self, method: str, path: str, body: Any) -> bytes:
-        headers = {"Authorization": f"Bearer {token()}", "Content-Type": "application/json"}
+        try:
+            headers = {"Authorization": f"Bearer {token()}", "Content-Type": "application/json"}
+        except TokenUnsafe as error:
+            raise ServiceGoneError(error.message) from error
         return _request(self.address, f"{method} {path}", WORK_SECONDS, orjson.dumps(body), headers)
 
 
@@ -138,6 +141,9 @@ def find_service() -> Service | None:
         ours = hmac.compare_digest(str(said["proof"]), proof(nonce, token()))
     except (ServiceGoneError, ValueError, KeyError, TypeError, OSError) as error:
         log.debug("no service at %s: %s", address.url, error)
+        return None
+    except TokenUnsafe as error:
+        log.warning("the service is not asked: %s. %s", error.message, error.hint)
         return None
     if not ours:
         log.warning("somebody else listens at %s", address.url)

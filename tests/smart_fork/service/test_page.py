@@ -8,6 +8,7 @@ import pytest
 
 from smart_fork.page.entry import MAX_CODES, Codes
 from smart_fork.page.timeline import MIN_LENGTH, timeline
+from smart_fork.service.address import cookie_value
 from smart_fork.service.guard import COOKIE
 
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
@@ -153,7 +154,8 @@ def test_a_code_lets_a_browser_in_once(served):
 
     assert (303, "/") == (entered.status, entered.headers["Location"])
     cookie = entered.headers["Set-Cookie"]
-    assert cookie.startswith(f"{COOKIE}={served.secret};")
+    assert cookie.startswith(f"{COOKIE}={cookie_value(served.secret)};")
+    assert served.secret not in cookie, "browsers show cookies to every port of this machine"
     assert {"httponly", "samesite=strict"} <= {part.strip().lower() for part in cookie.split(";")}
     assert 401 == served.answer("GET", f"/open?code={code}", Cookie="").status
     assert 401 == served.answer("GET", "/", Cookie="").status
