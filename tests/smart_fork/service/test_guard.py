@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from smart_fork.service import connections, guard
+from smart_fork.service import connections, guard, running
 from smart_fork.service.address import cookie_value
 from smart_fork.service.connections import Connection
 from smart_fork.service.guard import Bucket, Guard
@@ -121,6 +121,22 @@ def test_a_client_that_sends_too_slowly_is_told_so(port, monkeypatch):
         connection.putheader("Content-Length", "10")
         connection.endheaders(b"only")
         assert 408 == connection.getresponse().status
+
+
+def test_others_are_served_while_one_is_slow(port):
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=30) as slow,
+        socket.create_connection(("127.0.0.1", port), timeout=30) as slower,
+    ):
+        slow.sendall(head(port, "Content-Length: 10", line="POST /private HTTP/1.1") + b"only")
+        slower.sendall(b"GET /priv")
+        assert [200] * 3 == [ask(port)[0] for _ in range(3)]
+        slow.sendall(b" later")
+        assert slow.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_the_service_itself_is_guarded_so():
+    assert Connection is running._config(Starlette()).http
 
 
 def test_guessing_the_token_is_slowed_down_and_does_not_shut_out_who_has_it(port, monkeypatch):
