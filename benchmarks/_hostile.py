@@ -35,7 +35,7 @@ class Hostile:
             "title:x", "NOT", "^", "(" * 300, "$(touch pwned)", "`touch pwned`", "; touch pwned", "| cat", "&& id",
             "${HOME}", "#{pane_id}", "%s%n%x", "{0.__class__}", "{{7*7}}", "${jndi:ldap://x}", "CON", "/dev/zero",
             "/proc/self/environ", "/dev/stdin", "\\\\server\\share", "a" * 300, "é" * 5000, "true", "null", "-1",
-            "1e999", "match", SECRET, "\ufeff", "\uffff",
+            "1e999", "9" * 5000, "match", SECRET, "\ufeff", "\uffff",
         ]  # fmt: skip
 
     def arguments(self, schema: dict[str, Any]) -> Any:

@@ -123,6 +123,12 @@ def test_what_is_not_there_is_said(served, path, status):
     assert status == served.get(path)[0]
 
 
+@pytest.mark.parametrize("at", ["9" * 5000, "-1", "²", "1e3"])
+def test_what_is_no_number_of_a_message_is_said(served, world, shop, at):
+    knows = world.claude(shop, RETRY, DONE)
+    assert 400 == served.get(f"/session/claude/{knows}", at=at)[0]
+
+
 def test_text_of_sessions_never_becomes_markup(served, world, shop):
     hostile = world.claude(shop, HOSTILE, HOSTILE, gitBranch=HOSTILE)
     for path, query in (
