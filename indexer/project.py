@@ -55,7 +55,7 @@ def _common_dir(top: Path) -> Path:
     """The git directory that all worktrees share. A `.git` that leads nowhere stands for itself."""
     git = top / ".git"
     try:
-        pointer = "" if git.is_dir() else _first_line(git)
+        pointer = _first_line(git) if git.is_file() else ""
         if not pointer.startswith("gitdir:"):
             return git
         own = (top / pointer.removeprefix("gitdir:").strip()).resolve()

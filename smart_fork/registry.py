@@ -17,9 +17,12 @@ from indexer.transcripts.model import Agent
 from smart_fork import permission
 from smart_fork.errors import NotFound, Usage
 from smart_fork.registry_schema import Writing, opened, unusable
+from smart_fork.snippets import printable
 
 BUSY_MILLISECONDS = 15_000
 MIN_PREFIX = 8
+#: Of a reference that means nothing, how much is repeated.
+MAX_SHOWN = 80
 
 #: What we know of the process or window.
 State = Literal["starting", "running", "ended", "failed"]
@@ -264,6 +267,7 @@ class Registry:
             NotFound: there is none that is the caller's business.
             Usage: the beginning is that of several.
         """
+        shown = printable(reference)[:MAX_SHOWN]
         known = self.find(reference) or self.of_session(reference)
         if known and permission.permits(known.cwd):
             return known
@@ -279,10 +283,10 @@ class Registry:
                 reference,
             )
             if len(found) > 1:
-                raise Usage(f"{reference} is the beginning of {len(found)} workers", "Give more characters.")
+                raise Usage(f"{shown} is the beginning of {len(found)} workers", "Give more characters.")
             if found:
                 return found[0]
-        raise NotFound(f"No such worker: {reference}", permission.hint("smart-fork active lists them."))
+        raise NotFound(f"No such worker: {shown}", permission.hint("smart-fork active lists them."))
 
     def _permitted(self, where: str, *values: str) -> list[Worker]:
         return [worker for worker in self._select(where, *values) if permission.permits(worker.cwd)]

@@ -12,6 +12,7 @@ from indexer.markdown import export_path
 from indexer.redact import redact
 from indexer.store.base import Counts, SessionRow
 from indexer.transcripts.model import Agent, Session
+from smart_fork import permission
 from smart_fork.found import Found, Hit
 from smart_fork.snippets import SNIPPET_CHARACTERS, printable, snippet
 
@@ -138,6 +139,7 @@ def _explain(hit: Hit) -> dict[str, Any]:
 
 def _lineage(row: SessionRow, family: Sequence[SessionRow]) -> dict[str, Any]:
     """Forks are known by recorded parents; Claude's own forks record none, but share the family's beginning."""
+    family = [member for member in family if permission.permits(member.cwd)]
     forks = [member.session_id for member in family if member.parent_id == row.session_id]
     others = [member.session_id for member in family if member.row != row.row]
     return {

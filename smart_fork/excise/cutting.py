@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from smart_fork import permission
 from smart_fork.errors import ForkRefused, SmartForkError, Usage
 from smart_fork.excise import following, snapshots
 from smart_fork.excise.disk import DISK, Disk
@@ -124,6 +125,8 @@ def remains(planned: Plan) -> list[str]:
     after = session.turns[min(changed) :]
     compacted = [turn.id for turn in after if turn.meta.get("compacts") and turn.id not in planned.gone]
     found += [f"turn {one}, a summary of what was before it" for one in compacted]
+    if permission.limited():
+        found.append("copies in projects that this client may not ask about, if there are any")
     return found
 
 

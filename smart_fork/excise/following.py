@@ -25,6 +25,7 @@ from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import Agent
 from indexer.transcripts.model import Session as Conversation
 from indexer.transcripts.state import count
+from smart_fork import permission
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.excise.claude import first_record
 from smart_fork.excise.codex import MAX_FORK_DEPTH
@@ -53,7 +54,16 @@ def copies(session: Session) -> list[Path]:
     found += [path for path in _branches(session) if path not in found]
     own = session.source_path.resolve()
     others = dict.fromkeys(path for path in found if path.is_file() and path.resolve() != own)
-    return list(others)
+    return [path for path in others if not permission.limited() or _is_permitted(agent, path)]
+
+
+def _is_permitted(agent: Agent, path: Path) -> bool:
+    """Whether the client may ask about the project that it is a copy in: then it may be cut as well."""
+    try:
+        copy = adapter(agent).read(path).session
+    except OSError:
+        return False
+    return copy is not None and permission.permits(copy.cwd)
 
 
 def matching(session: Session, keys: set[str]) -> set[str]:

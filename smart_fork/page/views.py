@@ -26,6 +26,8 @@ PUBLIC = ("/open", "/static/page.css", "/static/page.js")
 RESULTS, RECENT = 10, 30
 #: A conversation is shown in pieces of about this size.
 READ_CHARACTERS = 60_000
+#: Of a message's number; Python reads no number of thousands.
+MAX_DIGITS = 9
 #: Nothing from elsewhere, and no script or style that stands in the text of a page.
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -174,7 +176,7 @@ def _forked(form: Mapping[str, str]) -> dict[str, Any]:
 def _number(text: str | None) -> int | None:
     if not text:
         return None
-    if not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
         raise Usage("That is not the number of a message")
     return int(text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ import anyio.to_thread
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
+from mcp.shared.message import ServerMessageMetadata
 from mcp_types import ListRootsRequest, ListRootsResult, ToolAnnotations
 from pydantic import BeforeValidator, WithJsonSchema
 
@@ -23,6 +25,7 @@ from smart_fork import permission
 from smart_fork.caller import Caller, identify, path_of, workspaces
 from smart_fork.config import allowed_projects
 from smart_fork.errors import SmartForkError
+from smart_fork.plan import plain_name
 
 #: Seconds between two progress notifications.
 PROGRESS_SECONDS = 0.25
@@ -30,6 +33,8 @@ PROGRESS_SECONDS = 0.25
 ROOTS_SECONDS = 2.0
 #: Each is looked at on the disk.
 MAX_ROOTS = 64
+#: Of parameters that are not known, how many are named, and how much of each.
+MAX_NAMED, MAX_SHOWN = 5, 80
 
 #: A text that is passed on verbatim: the SDK would take one that happens to be JSON for what it describes.
 Verbatim = Annotated[
@@ -54,13 +59,25 @@ def strict(function: Callable[..., Any], title: str, *, reads: bool = True) -> T
 
     async def checked(ctx: Context[Any, Any], **arguments: Any) -> Any:
         if unknown := sorted(set(sent(ctx)) - set(known)):
-            raise ToolError(f"unknown parameter: {', '.join(unknown)}. Known: {', '.join(known) or 'none'}.")
+            names = ", ".join(plain_name(name)[:MAX_SHOWN] for name in unknown[:MAX_NAMED])
+            raise ToolError(f"unknown parameter: {names}. Known: {', '.join(known) or 'none'}.")
+        if not _passable(sent(ctx)):
+            raise ToolError("a parameter has half a character in it (a lone surrogate), or is nested too deeply")
         if ctx.request_context.request is not None:  # over HTTP: this process works in no project of its own
             permission.limit_to(await _own_projects(ctx))
         return await run(ctx=ctx, **arguments)
 
     tool.fn = checked
     return tool
+
+
+def _passable(arguments: Mapping[str, Any]) -> bool:
+    """Whether they can be stored and compared. One of the protocol's versions lets through more than text can be."""
+    try:
+        json.dumps(arguments, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):
+        return False
+    return True
 
 
 def sent(ctx: Context[Any, Any]) -> Mapping[str, Any]:
@@ -105,10 +122,12 @@ async def _ask_for_roots(ctx: Context[Any, Any]) -> list[str]:
     session = ctx.request_context.session
     params = session.client_params
     roots: list[str] = []
+    # With the answer to this very request: not every client listens to anything else.
+    belongs = ServerMessageMetadata(related_request_id=ctx.request_id)
     if params is not None and params.capabilities.roots is not None:
         with anyio.move_on_after(ROOTS_SECONDS):
             try:
-                answer = await session.send_request(ListRootsRequest(), ListRootsResult)
+                answer = await session.send_request(ListRootsRequest(), ListRootsResult, metadata=belongs)
                 roots = [str(root.uri) for root in answer.roots]
             except Exception:  # noqa: BLE001 - a client may announce roots and refuse them
                 roots = []

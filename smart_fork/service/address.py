@@ -8,7 +8,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+import os
+import re
 import secrets
+import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,13 +20,22 @@ from typing import Any
 import orjson
 
 from indexer.paths import private_dir, state_home
+from smart_fork.errors import SmartForkError
 from smart_fork.staging import replace_file, write_new
 
 TOKEN_BYTES = 32
 #: Unless another one was chosen.
 PORT = 8766
+_TOKEN = re.compile(r"[0-9a-f]{64}")
 
 log = logging.getLogger(__name__)
+
+
+class TokenUnsafe(SmartForkError):
+    """The token must not be used."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path} {why}", "Remove it: the service makes another when it starts.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +56,48 @@ class Address:
 
 
 def token() -> str:
-    """What opens everything that is not public; made at the first call, private, and kept."""
+    """What opens everything that is not public; made at the first call, private, and kept.
+
+    Raises:
+        TokenUnsafe: somebody else could have read or written it, or it is none.
+    """
     path = private_dir(state_home()) / "service-token"
     try:
-        return path.read_text("ascii").strip()
+        return _private_token(path)
     except FileNotFoundError:
         made = secrets.token_hex(TOKEN_BYTES)
     try:
         write_new(path, [made.encode()])
     except FileExistsError:  # another process was first
-        return path.read_text("ascii").strip()
+        return _private_token(path)
     return made
+
+
+def _private_token(path: Path) -> str:
+    # Not waited for, and not followed: it may be a pipe, or a link to what somebody else can write.
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise TokenUnsafe(path, f"cannot be opened: {error.strerror}") from error
+    try:
+        about = os.fstat(opened)
+        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
+            raise TokenUnsafe(path, "is not your own file")
+        if about.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise TokenUnsafe(path, "can be read or written by others")
+        text = os.read(opened, 2 * TOKEN_BYTES + 2).decode("ascii", "replace").strip()
+    finally:
+        os.close(opened)
+    if not _TOKEN.fullmatch(text):  # an empty one would open everything to everybody
+        raise TokenUnsafe(path, "holds no token")
+    return text
+
+
+def cookie_value(secret: str) -> str:
+    """What the cookie of a browser holds that was let in. Not the token: browsers show cookies to every port."""
+    return hashlib.blake2b(b"a browser's cookie", key=secret.encode()[:64], digest_size=32).hexdigest()
 
 
 def proof(nonce: str, secret: str, port: int) -> str:

@@ -16,7 +16,7 @@ import orjson
 
 from indexer.embedding import Embedder
 from smart_fork.release import own_version
-from smart_fork.service.address import Address, announced, proof, token
+from smart_fork.service.address import Address, TokenUnsafe, announced, proof, token
 
 if TYPE_CHECKING:
     import numpy as np
@@ -188,6 +188,11 @@ def _proved(address: Address, seconds: float) -> Iterator[tuple[http.client.HTTP
     Raises:
         ServiceGoneError: nobody answers there, or somebody else does.
     """
+    try:
+        secret = token()
+    except TokenUnsafe as error:
+        log.warning("the service is not asked: %s. %s", error.message, error.hint)
+        raise ServiceGoneError(error.message) from error
     connection = http.client.HTTPConnection(address.host, address.port, timeout=seconds)
     try:
         try:
@@ -202,7 +207,7 @@ def _proved(address: Address, seconds: float) -> Iterator[tuple[http.client.HTTP
             given, said = str(facts["proof"]), _Said(str(facts["version"]), str(facts["model"]))
         except (ValueError, KeyError, TypeError) as error:
             raise StrangerError("what it says is not what a service says") from error
-        if not hmac.compare_digest(given.encode(), proof(nonce, token(), address.port).encode()):
+        if not hmac.compare_digest(given.encode(), proof(nonce, secret, address.port).encode()):
             raise StrangerError("it does not know the token")
         yield connection, said
     finally:

@@ -19,13 +19,18 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from smart_fork.service.address import cookie_value
+
 #: Enough for the longest question and for what a hook says.
 MAX_BODY = 1024 * 1024
+MAX_LENGTH_DIGITS = 20
 #: A client has so long to send its request.
 BODY_SECONDS = 10.0
 #: Wrong tokens: so many at once, and so many a second. Requests with the right one are far more than that.
 WRONG_BURST, WRONG_RATE = 20.0, 1.0
 BURST, RATE = 2_000.0, 1_000.0
+#: The same for whoever has no token, counted apart: nobody can be kept out by strangers.
+STRANGERS_BURST, STRANGERS_RATE = 200.0, 100.0
 COOKIE = "smart-fork"
 
 log = logging.getLogger(__name__)
@@ -57,10 +62,12 @@ class Guard:
     def __init__(self, app: ASGIApp, *, secret: str, hosts: Collection[str], public: Collection[str]) -> None:
         self._app = app
         self._secret = secret.encode()
+        self._cookie = cookie_value(secret).encode()
         self._hosts = frozenset(host.lower() for host in hosts)
         self._origins = frozenset(f"http://{host}" for host in self._hosts)
         self._public = frozenset(public)
-        self._all = Bucket(BURST, RATE)
+        self._known = Bucket(BURST, RATE)
+        self._strangers = Bucket(STRANGERS_BURST, STRANGERS_RATE)
         self._wrong = Bucket(WRONG_BURST, WRONG_RATE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,7 +89,8 @@ class Guard:
         await self._app(scope, _Limited(receive).receive, send)
 
     def _refusal(self, path: str, headers: Headers) -> tuple[int, str] | None:
-        if not self._all.take():
+        known = self._knows(headers)
+        if not (self._known if known else self._strangers).take():
             return 429, "too many requests"
         if (headers.get("host") or "").lower() not in self._hosts:
             return 421, "not a name of this service"
@@ -94,9 +102,9 @@ class Guard:
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit()):
             return 400, "what length?"
-        if int(length) > MAX_BODY:
+        if len(length) > MAX_LENGTH_DIGITS or int(length) > MAX_BODY:
             return 413, "too large"
-        if path in self._public or self._knows(headers):
+        if path in self._public or known:
             return None
         if not self._wrong.take():
             return 429, "too many wrong tokens"
@@ -106,7 +114,7 @@ class Guard:
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             return hmac.compare_digest(given.strip().encode("utf-8", "replace"), self._secret)
-        return hmac.compare_digest(_cookie(headers).encode("utf-8", "replace"), self._secret)
+        return hmac.compare_digest(_cookie(headers).encode("utf-8", "replace"), self._cookie)
 
 
 class _Limited:

@@ -23,6 +23,7 @@ from smart_fork.rerank import configured_reranker
 from smart_fork.server import create_server
 from smart_fork.server.searching import EMBED_SECONDS, MODEL_SECONDS, READ_SECONDS
 from smart_fork.service import app
+from smart_fork.service.address import cookie_value
 from smart_fork.service.guard import COOKIE
 from smart_fork.together import Together
 
@@ -48,7 +49,7 @@ class Parts:
 
     def application(self, secret: str) -> Starlette:
         """What answers; `secret` is the token."""
-        page = views.Page(self._engine, Codes(), secret, COOKIE)
+        page = views.Page(self._engine, Codes(), cookie_value(secret), COOKIE)
         work = app.Work(self.model, self._question, self._status, self._restart)
         return app.application(create_server(self.model, self._together), work, page.routes(), secret)
 

@@ -21,14 +21,13 @@ from smart_fork.release import own_version
 from smart_fork.service import crashes
 from smart_fork.service.address import Address, keep_port, publish, token, wanted_port, withdraw
 from smart_fork.service.client import Service, find_service
+from smart_fork.service.connections import MAX_CONNECTIONS, Connection
 from smart_fork.service.guard import Guard
 from smart_fork.service.records import log_to_file
 from smart_fork.service.traffic import Traffic
 from smart_fork.service.upgrade import Upgrade, adopt, become
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-#: Requests that are answered at the same time; more wait in the system's queue.
-MAX_CONNECTIONS = 256
 BACKLOG = 512
 GRACE_SECONDS = 3
 
@@ -147,7 +146,8 @@ def _config(app: ASGIApp) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        limit_concurrency=MAX_CONNECTIONS,
+        http=Connection,
+        limit_concurrency=MAX_CONNECTIONS + 1,  # by then none of them only waits
         timeout_graceful_shutdown=GRACE_SECONDS,
         ws="none",
         lifespan="on",

@@ -118,3 +118,9 @@ def test_containment_is_by_components(directory, root):
     inside, outside = resolve("/nowhere/" + "/".join(directory)), resolve("/nowhere/" + "/".join(root))
 
     assert is_within(inside, outside) == (inside.parts[: len(outside.parts)] == outside.parts)
+
+
+def test_a_pipe_named_git_is_not_waited_for(tmp_path):
+    """A directory that somebody names is looked at whoever made it."""
+    os.mkfifo(tmp_path / ".git")
+    assert str(tmp_path / ".git") == project_of(tmp_path).key

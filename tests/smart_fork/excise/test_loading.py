@@ -140,7 +140,7 @@ def test_ranges(words, expected):
     assert expected == numbers(words, 9)
 
 
-@pytest.mark.parametrize(("words", "says"), [("0", "turn 0 out of range"), ("1-10", "turn 10 out of range (have 9 turns)"), ("-3", 'bad range "-3"'), ("²", 'bad turn "²"'), (",", 'bad range ","')])  # fmt: skip
+@pytest.mark.parametrize(("words", "says"), [("0", "turn 0 out of range"), ("1-10", "turn 10 out of range (have 9 turns)"), ("-3", 'bad range "-3"'), ("²", 'bad turn "²"'), ("9" * 5000, 'bad turn "999'), (",", 'bad range ","')])  # fmt: skip
 def test_what_is_no_range(words, says):
     """E-070."""
     with pytest.raises(Usage) as error:

@@ -16,8 +16,9 @@ from smart_fork.finding import Engine
 from smart_fork.page import views
 from smart_fork.page.entry import Codes
 from smart_fork.server import create_server
-from smart_fork.service.address import token
+from smart_fork.service.address import cookie_value, token
 from smart_fork.service.app import PUBLIC, Work, application
+from smart_fork.service.connections import Connection
 from smart_fork.service.guard import COOKIE, Guard
 
 
@@ -36,7 +37,7 @@ class Served:
 
     def answer(self, method: str, path: str, body: bytes = b"", **headers: str) -> http.client.HTTPResponse:
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=90)) as connection:
-            given = {"Cookie": f"{COOKIE}={self.secret}"} | {
+            given = {"Cookie": f"{COOKIE}={cookie_value(self.secret)}"} | {
                 name.replace("_", "-"): one for name, one in headers.items()
             }
             connection.request(method, path, body or None, {name: one for name, one in given.items() if one})
@@ -57,11 +58,11 @@ def served(world):
         if running.broken:
             raise RuntimeError("the disk is gone")
 
-    page = views.Page(lambda: Engine(world.model), running.codes, running.secret, COOKIE)
+    page = views.Page(lambda: Engine(world.model), running.codes, cookie_value(running.secret), COOKIE)
     work = Work(world.model, question, lambda: {"state": "idle"})
     app = application(create_server(world.model), work, page.routes(), running.secret)
     guard = Guard(app, secret=running.secret, hosts=[f"127.0.0.1:{port}"], public=[*PUBLIC, *views.PUBLIC])
-    server = uvicorn.Server(uvicorn.Config(guard, log_config=None, ws="none"))
+    server = uvicorn.Server(uvicorn.Config(guard, log_config=None, ws="none", http=Connection))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     yield running

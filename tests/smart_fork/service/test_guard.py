@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import socket
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 import uvicorn
@@ -14,7 +14,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from smart_fork.service import guard
+from smart_fork.service import connections, guard, running
+from smart_fork.service.address import cookie_value
+from smart_fork.service.connections import Connection
 from smart_fork.service.guard import Bucket, Guard
 
 SECRET = "s3cret"
@@ -31,7 +33,7 @@ def port():
     number = listening.getsockname()[1]
     app = Starlette(routes=[Route(path, echo, methods=["GET", "POST"]) for path in ("/private", "/public")])
     guarded = Guard(app, secret=SECRET, hosts=[f"127.0.0.1:{number}", f"localhost:{number}"], public=["/public"])
-    server = uvicorn.Server(uvicorn.Config(guarded, log_config=None, lifespan="off", ws="none"))
+    server = uvicorn.Server(uvicorn.Config(guarded, log_config=None, lifespan="off", ws="none", http=Connection))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     yield number
@@ -49,7 +51,7 @@ def ask(port: int, path: str = "/private", body: bytes = b"", **headers: str) ->
 
 def test_the_token_opens_what_is_not_public(port):
     assert (200, b"hello") == ask(port, body=b"hello")
-    assert (200, b"") == ask(port, Authorization="", Cookie=f"other=1; {guard.COOKIE}={SECRET}")
+    assert (200, b"") == ask(port, Authorization="", Cookie=f"other=1; {guard.COOKIE}={cookie_value(SECRET)}")
 
 
 @pytest.mark.parametrize(
@@ -61,6 +63,11 @@ def test_the_token_opens_what_is_not_public(port):
         {"Authorization": "Bearer"},
         {"Authorization": f"Basic {SECRET}"},
         {"Authorization": "", "Cookie": f"{guard.COOKIE}=wrong"},
+        {"Authorization": "", "Cookie": f"{guard.COOKIE}={SECRET}"},
+        {"Authorization": f"Bearer {SECRET[:3]}"},
+        {"Authorization": f"Bearer {SECRET.upper()}"},
+        {"Authorization": f"Bearer {SECRET},{SECRET}"},
+        {"Authorization": f"Bearer {cookie_value(SECRET)}"},
         {"Authorization": "", "Cookie": '"'},
     ],
 )
@@ -116,6 +123,22 @@ def test_a_client_that_sends_too_slowly_is_told_so(port, monkeypatch):
         assert 408 == connection.getresponse().status
 
 
+def test_others_are_served_while_one_is_slow(port):
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=30) as slow,
+        socket.create_connection(("127.0.0.1", port), timeout=30) as slower,
+    ):
+        slow.sendall(head(port, "Content-Length: 10", line="POST /private HTTP/1.1") + b"only")
+        slower.sendall(b"GET /priv")
+        assert [200] * 3 == [ask(port)[0] for _ in range(3)]
+        slow.sendall(b" later")
+        assert slow.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_the_service_itself_is_guarded_so():
+    assert Connection is running._config(Starlette()).http
+
+
 def test_guessing_the_token_is_slowed_down_and_does_not_shut_out_who_has_it(port, monkeypatch):
     monkeypatch.setattr(guard, "WRONG_RATE", 0.0)
     found = [ask(port, Authorization="Bearer wrong")[0] for _ in range(int(guard.WRONG_BURST) + 5)]
@@ -134,3 +157,134 @@ def test_a_refusal_is_logged_without_the_token(port, caplog):
     ask(port, Authorization="Bearer my-wrong-token")
     assert "token is missing or wrong" in caplog.text
     assert "my-wrong-token" not in caplog.text
+
+
+def raw(port: int, *pieces: bytes) -> bytes:
+    """What comes back for bytes as they are, until the service closes the connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        for piece in pieces:
+            connection.sendall(piece)
+        found = b""
+        while piece := connection.recv(65536):
+            found += piece
+        return found
+
+
+def head(port: int, *lines: str, line: str = "GET /private HTTP/1.1", token: str = SECRET) -> bytes:
+    given = (line, f"Host: 127.0.0.1:{port}", f"Authorization: Bearer {token}", "Connection: close", *lines)
+    return "".join(f"{one}\r\n" for one in given).encode() + b"\r\n"
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1])
+
+
+def test_the_token_is_not_taken_from_an_address(port):
+    for path in (f"/private?token={SECRET}", f"/private?access_token={SECRET}", f"/private#{SECRET}"):
+        assert 401 == ask(port, path, Authorization="")[0]
+
+
+@pytest.mark.parametrize(
+    ("expected", "lines"),
+    [
+        (400, ["Content-Length: 3", "Content-Length: 4"]),
+        (400, ["Content-Length: 3, 4"]),
+        (400, ["Content-Length: -1"]),
+        (400, ["Content-Length: +3"]),
+        (400, ["Content-Length: 0x3"]),
+        (400, ["Content-Length: " + "9" * 5000]),
+        (400, ["Content-Length: 99999999999999999999999"]),
+        (413, ["Content-Length: 99999999999999999999"]),
+        (400, ["Transfer-Encoding: gzip, chunked"]),
+        (400, ["Transfer-Encoding : chunked"]),
+        (400, ["Host: 127.0.0.1:1"]),
+        (400, ["X: a\0b"]),
+    ],
+)
+def test_a_request_that_can_be_read_in_two_ways_is_refused(port, expected, lines, caplog):
+    answer = raw(port, head(port, *lines, line="POST /private HTTP/1.1"))
+
+    assert expected == status(answer)
+    assert "Traceback" not in caplog.text
+    assert 200 == ask(port)[0]
+
+
+def test_a_body_without_end_is_cut_off(port):
+    piece = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall(head(port, "Transfer-Encoding: chunked", line="POST /private HTTP/1.1"))
+        answer = b""
+        sent = 0
+        with suppress(ConnectionError):
+            for _ in range(1000):
+                connection.sendall(piece)
+                sent += 1
+        with suppress(ConnectionError):
+            answer = connection.recv(65536)
+    assert sent < 1000
+    assert not answer or 413 == status(answer)
+    assert 200 == ask(port)[0]
+
+
+def test_a_head_without_end_is_cut_off(port):
+    with suppress(ConnectionError):
+        assert 400 == status(raw(port, head(port)[:-2], *[b"X: " + b"a" * 10_000 + b"\r\n"] * 200))
+    assert 200 == ask(port)[0]
+
+
+@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "PUT", "DELETE", "TRACE", "PATCH", "BREW"])
+def test_every_method_needs_the_token_and_none_answers_what_it_is_not_for(port, method):
+    line = f"{method} /private HTTP/1.1"
+    assert 401 == status(raw(port, head(port, line=line, token="no")))
+    assert (200 if method == "HEAD" else 405) == status(raw(port, head(port, line=line)))
+
+
+def test_a_connection_does_not_become_another_protocol(port):
+    lines = ("Upgrade: websocket", "Sec-WebSocket-Key: x", "Sec-WebSocket-Version: 13")
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall(head(port, *lines).replace(b"Connection: close", b"Connection: Upgrade"))
+        answer = connection.recv(4096)
+    assert 200 == status(answer)
+    assert b"upgrade" not in answer.lower()
+
+
+def test_whoever_asks_nothing_is_sent_away(port, monkeypatch):
+    """A slow head, or none, and one after an answer."""
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.1)
+
+    assert b"" == raw(port)
+    assert b"" == raw(port, b"GET /private HT")
+    assert b"" == raw(port, head(port)[:-4])
+    again = raw(port, head(port).replace(b"close", b"keep-alive"), b"GET /priv")
+    assert 1 == again.count(b"HTTP/1.1 200")
+
+
+def test_connections_that_wait_give_way_to_those_that_ask(port, monkeypatch):
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 3)
+    idle = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(8)]
+
+    assert [200] * 3 == [ask(port)[0] for _ in range(3)]
+    assert b"" == idle[0].recv(1), "the oldest was sent away"
+    for one in idle:
+        one.close()
+
+
+def test_strangers_cannot_use_up_what_those_with_the_token_may_ask(monkeypatch, request):
+    monkeypatch.setattr(guard, "STRANGERS_BURST", 3.0)
+    monkeypatch.setattr(guard, "STRANGERS_RATE", 0.0)
+    port = request.getfixturevalue("port")
+
+    assert [200, 200, 200, 429] == [ask(port, "/public", Authorization="")[0] for _ in range(4)]
+    assert 200 == ask(port)[0]
+
+
+def test_secrets_are_compared_in_constant_time(port, monkeypatch):
+    """How long it takes must not tell how much of it was right."""
+    compared = []
+    real = guard.hmac.compare_digest
+    monkeypatch.setattr(guard.hmac, "compare_digest", lambda *both: compared.append(both) or real(*both))
+
+    ask(port, Authorization="Bearer wrong")
+    ask(port, Authorization="", Cookie=f"{guard.COOKIE}=wrong")
+
+    assert 2 == len(compared)

@@ -8,6 +8,7 @@ import pytest
 
 from smart_fork.page.entry import MAX_CODES, Codes
 from smart_fork.page.timeline import MIN_LENGTH, timeline
+from smart_fork.service.address import cookie_value
 from smart_fork.service.guard import COOKIE
 
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
@@ -122,6 +123,12 @@ def test_what_is_not_there_is_said(served, path, status):
     assert status == served.get(path)[0]
 
 
+@pytest.mark.parametrize("at", ["9" * 5000, "-1", "²", "1e3"])
+def test_what_is_no_number_of_a_message_is_said(served, world, shop, at):
+    knows = world.claude(shop, RETRY, DONE)
+    assert 400 == served.get(f"/session/claude/{knows}", at=at)[0]
+
+
 def test_text_of_sessions_never_becomes_markup(served, world, shop):
     hostile = world.claude(shop, HOSTILE, HOSTILE, gitBranch=HOSTILE)
     for path, query in (
@@ -153,7 +160,8 @@ def test_a_code_lets_a_browser_in_once(served):
 
     assert (303, "/") == (entered.status, entered.headers["Location"])
     cookie = entered.headers["Set-Cookie"]
-    assert cookie.startswith(f"{COOKIE}={served.secret};")
+    assert cookie.startswith(f"{COOKIE}={cookie_value(served.secret)};")
+    assert served.secret not in cookie, "browsers show cookies to every port of this machine"
     assert {"httponly", "samesite=strict"} <= {part.strip().lower() for part in cookie.split(";")}
     assert 401 == served.answer("GET", f"/open?code={code}", Cookie="").status
     assert 401 == served.answer("GET", "/", Cookie="").status

@@ -15,6 +15,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from indexer.paths import state_home
+from smart_fork.branching import branch
 from smart_fork.registry import Registry
 
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
@@ -164,6 +165,25 @@ def test_a_branch_works_where_its_client_does(served, world, shop, other):
     assert call(served, "branch_session", shop, session_id=ours, cwd=str(other)).is_error
     assert not (world.log_of(ours).parent.parent / "other").exists()
     assert [world.log_of(ours)] == list(world.home.glob(".claude/projects/*/*.jsonl"))
+
+
+def test_a_cut_follows_into_copies_in_the_clients_projects_only(served, world, shop, other):
+    ours = world.claude(shop, "Paint the door", "The door is red.", RETRY, DONE)
+    here, there = (branch(ours, cwd=str(cwd))["path"] for cwd in (shop, other))
+    for path in (here, there):
+        os.utime(path, (1.8e9, 1.8e9))
+    world.find(RETRY, shop)
+    world.find(RETRY, other)
+    found = call(served, "smart_fork", shop, intent="Paint the door").structured_content["results"]
+    assert 2 == found[0]["lineage"]["family_size"]
+    before = Path(there).read_bytes()
+
+    cut = call(served, "excise_session", shop, session_id=ours, turns="1-2", dry_run=False)
+
+    assert [here] == [one["path"] for one in cut.structured_content["followed"]], cut
+    assert before == Path(there).read_bytes()
+    assert there not in cut.model_dump_json()
+    assert "may not ask about" in cut.structured_content["remains"][-1]
 
 
 @pytest.mark.parametrize("above", ["/", "~", "~/.."])

@@ -1,0 +1,280 @@
+"""Hostile calls of everything that the service offers: nothing may crash, be told, opened, changed or started.
+
+    python benchmarks/attack.py [--calls N] [--seed N] [--clients N] [--json FILE]
+
+A service of its own, with a home of its own. Each call is made from the schemas that the service itself gives; the
+same seed makes the same calls. Exit code 1 where anything happened that must not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import _verdicts
+from _attack_client import Answer, Client
+from _attacked import Home, lay_out, serving
+from _hostile import Hostile
+
+#: Of a hundred calls, how many are of a tool, of another method of the protocol, and of an address.
+TOOLS, METHODS = 70, 10
+#: Calls between two looks at whether the service is well.
+BATCH = 250
+SHOWN = 40
+
+
+@dataclass
+class Tally:
+    """What became of the calls of one tool, method or address: `refused` are errors that say what is wrong."""
+
+    calls: int = 0
+    ok: int = 0
+    refused: int = 0
+    errors: int = 0
+
+
+@dataclass
+class Report:
+    """What came out. `violations` says each kind once, with the first call that had it."""
+
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    violations: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    cut: set[str] = field(default_factory=set)
+
+    def note(self, name: str, outcome: str, wrong: str, call: str) -> None:
+        """One call."""
+        with self.lock:
+            tally = self.tallies.setdefault(name, Tally())
+            tally.calls += 1
+            setattr(tally, outcome, getattr(tally, outcome) + 1)
+            if wrong:
+                self.violations.setdefault(f"{name}: {wrong}", call[:1000])
+
+    def as_json(self) -> dict[str, Any]:
+        """Figures and violations."""
+        by = {name: asdict(self.tallies[name]) for name in sorted(self.tallies)}
+        total = {key: sum(one[key] for one in by.values()) for key in ("calls", "ok", "refused", "errors")}
+        return {"seconds": round(self.seconds, 1), "total": total, "by": by, "violations": self.violations}
+
+
+class Attacker:
+    """One client, with chance of its own."""
+
+    def __init__(self, home: Home, report: Report, seed: str, addresses: list[tuple[str, str]]) -> None:
+        self._home, self._report = home, report
+        self._hostile = Hostile(home, random.Random(seed))
+        self._chance = self._hostile.chance
+        self._client = Client(home.port, home.token, home.project)
+        listed = self._client.call("tools/list", {}).message
+        assert listed is not None
+        self._tools = {tool["name"]: tool["inputSchema"] for tool in listed["result"]["tools"]}
+        self._addresses = addresses
+
+    def attack(self) -> None:
+        """One call."""
+        lot = self._chance.randrange(100)
+        make = self._tool if lot < TOOLS else self._method if lot < TOOLS + METHODS else self._address
+        make()
+
+    def _tool(self) -> None:
+        name = self._chance.choice(list(self._tools))
+        arguments = self._hostile.arguments(self._tools[name])
+        params: Any = {"name": name, "arguments": arguments}
+        if self._chance.random() < 0.15:
+            params["_meta"] = self._meta()
+        modern = self._chance.random() < 0.05
+        answer = self._made(name, lambda: self._client.call("tools/call", params, modern=modern), str(params))
+        if name == "excise_session" and '"dry_run\\": false' in answer.text:
+            self._report.cut.update(one for one in self._home.own if one in answer.text)
+
+    def _method(self) -> None:
+        name = self._chance.choice([
+            "resources/list", "resources/read", "resources/templates/list", "resources/subscribe", "prompts/list",
+            "prompts/get", "completion/complete", "logging/setLevel", "tools/list", "ping", "tasks/get", "tools/call",
+            "notifications/cancelled", "sampling/createMessage", self._hostile.text(),
+        ])  # fmt: skip
+        some = self._hostile.texts("uri", "name", "level", "cursor")
+        some |= {"arguments": self._hostile.anything(), "ref": self._hostile.anything()}
+        params = some if self._chance.random() < 0.8 else self._hostile.anything()
+        shown = name if "/" in name and name.isascii() and name.replace("/", "").isalpha() else "(other methods)"
+        self._made(shown, lambda: self._client.call(name, params), f"{name} {params}")
+
+    def _address(self) -> None:
+        method, path = self._chance.choice(self._addresses)
+        address = self._right_address(path) if self._chance.random() < 0.5 else path
+        while "{" in address:
+            before, _, rest = address.partition("{")
+            address = before + self._in_address() + rest.partition("}")[2]
+        query = urlencode(
+            {name: self._text() for name in ("q", "project", "agent", "at", "code", "nonce") if self._rarely(0.3)}
+        )
+        body = self._body(path)
+        known = not self._rarely(0.2)
+        headers = {"Authorization": f"Bearer {self._home.token if known else self._chance.choice(self._wrong())}"}
+        if self._rarely(0.1):
+            name = self._chance.choice(["Cookie", "Origin", "Host", "Content-Type", "Mcp-Session-Id", "Range"])
+            headers[name] = quote(self._text(), safe=" ;=:/")[:4000]
+        others = ["PUT", "DELETE", "OPTIONS", "HEAD", "TRACE", "X"]
+        verb = self._chance.choice(others) if self._rarely(0.1) else method
+        address += f"?{query}" if query else ""
+        sent = body.encode("utf-8", "replace") if verb == "POST" else b""
+        self._made(
+            path, lambda: self._client.ask(verb, address, sent, headers), f"{verb} {address} {headers} {body[:300]}",
+            person=known,
+        )  # fmt: skip
+
+    def _body(self, path: str) -> str:
+        """What an address takes, or something else."""
+        form = {"prompt": self._text(), "session": self._chance.choice([*self._home.own[:6], self._text()])}
+        form |= {"at": self._chance.choice(["", "1", self._text()]), "worktree": self._chance.choice(["yes", ""])}
+        form["place"] = self._chance.choice(["process", "process", self._text()])
+        told: dict[str, Any] = self._hostile.texts("session_id", "hook_event_name", "prompt", "cwd")
+        told["tool_input"] = self._hostile.anything()
+        vectors = {"texts": self._chance.choice([[self._text()], self._hostile.anything()])}
+        fitting = {"/fork": urlencode(form), "/embed": json.dumps(vectors)}.get(path, json.dumps(told))
+        others = [json.dumps(told), json.dumps(self._hostile.anything()), urlencode(form), "{", "", "\0"]
+        return fitting if self._rarely(0.5) else self._chance.choice(others)
+
+    def _rarely(self, share: float) -> bool:
+        return self._chance.random() < share
+
+    def _made(self, name: str, call: Callable[[], Answer], sent: str, *, person: bool = False) -> Answer:
+        """The answer, judged; a `person` with the token in a browser may see everything."""
+        try:
+            answer = call()
+        except (OSError, AssertionError) as error:
+            answer = Answer(0, str(error))
+            self._report.note(name, "errors", f"no answer: {type(error).__name__}", sent)
+            return answer
+        if answer.status == 404 and "Session not found" in answer.text and answer.message:
+            self._client.start()
+        wrong = _verdicts.of_answer(self._home, answer, sent, person=person)
+        self._report.note(name, _outcome(answer), wrong, sent)
+        return answer
+
+    def _meta(self) -> Any:
+        spaces = {"workspaces": {self._chance.choice(["/", "~", "", "..", str(self._home.project)]): {}}}
+        return self._chance.choice([
+            {"x-codex-turn-metadata": spaces}, {"x-codex-turn-metadata": self._hostile.anything()},
+            {"threadId": self._hostile.anything(), "claudecode/toolUseId": self._hostile.anything()},
+            {"progressToken": self._hostile.anything()},
+        ])  # fmt: skip
+
+    def _wrong(self) -> list[str]:
+        token = self._home.token
+        return ["", token[:-1], token[: len(token) // 2], token.upper() + "x", "x" * 64, f"{token} {token}"]
+
+    def _text(self) -> str:
+        """A text that can be in an address or a form."""
+        return self._hostile.text().encode("utf-8", "replace").decode()[:4000]
+
+    def _in_address(self) -> str:
+        return quote(self._text()[:300], safe="" if self._chance.random() < 0.5 else "/")
+
+    def _right_address(self, path: str) -> str:
+        """With what belongs there: a session of each agent in turns, as they were made."""
+        which = self._chance.randrange(6)
+        known = {"{agent}": ("claude", "codex")[which % 2], "{session_id}": self._home.own[which],
+                 "{event}": self._chance.choice(["stop", "session-start"]), "{name}": "page.css"}  # fmt: skip
+        for name, value in known.items():
+            path = path.replace(name, value)
+        return path
+
+
+def attack(folder: Path, calls: int, seed: int, clients: int = 3) -> Report:
+    """Attack a service in `folder`."""
+    report = Report()
+    home = lay_out(folder, random.Random(seed))
+    before: dict[str, str] = {}
+    with serving(home) as process:
+        before = _verdicts.tree(home)
+        attackers = [Attacker(home, report, f"{seed}/{number}", _addresses()) for number in range(clients)]
+        started = time.perf_counter()
+        threads = [threading.Thread(target=_go_on, args=(one, calls // clients, report, process)) for one in attackers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        report.seconds = time.perf_counter() - started
+        if process.poll() is not None:
+            report.violations["the service has ended"] = str(process.returncode)
+    for found in (
+        *_verdicts.of_files(home, before, report.cut), *_verdicts.of_events(home), *_verdicts.of_calls(home),
+        *_verdicts.of_log(home),
+    ):  # fmt: skip
+        report.violations.setdefault(found, "")
+    return report
+
+
+def _go_on(attacker: Attacker, calls: int, report: Report, process: Any) -> None:
+    for number in range(calls):
+        if process.poll() is not None:
+            return
+        attacker.attack()
+        if number % BATCH == BATCH - 1:
+            well = attacker._client.ask("GET", "/healthz", b"", {})  # noqa: SLF001
+            if well.status != 200:
+                report.violations.setdefault(f"not well: {well.text[:200]}", str(number))
+
+
+def _addresses() -> list[tuple[str, str]]:
+    """All that the service's own application answers, with a method that it takes."""
+    from mcp.server.mcpserver import MCPServer
+
+    from smart_fork.page import views
+    from smart_fork.page.entry import Codes
+    from smart_fork.service import app
+
+    nothing: Any = None
+    page = views.Page(nothing, Codes(), "", "").routes()
+    routes: Any = app.application(MCPServer("x"), app.Work(nothing, nothing, nothing, nothing), page, "").routes
+    return [
+        (method, route.path) for route in routes for method in sorted(route.methods or ("POST",)) if method != "HEAD"
+    ]
+
+
+def _outcome(answer: Answer) -> str:
+    if answer.message is not None:
+        result = answer.message.get("result")
+        if not isinstance(result, dict):
+            return "refused"
+        return "refused" if result.get("isError") or "error" in (result.get("structuredContent") or {}) else "ok"
+    return "ok" if 200 <= answer.status < 400 else "refused" if answer.status < 500 else "errors"
+
+
+def main() -> None:
+    """Attack and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--clients", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="write the figures here as well")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="smart-fork-attack-") as folder:
+        report = attack(Path(folder).resolve(), arguments.calls, arguments.seed, arguments.clients)
+    found = report.as_json()
+    print(f"{'':42}{'calls':>8}{'ok':>8}{'refused':>8}{'errors':>8}")
+    for name, one in (*found["by"].items(), ("all", found["total"])):
+        print(f"{name:42}" + "".join(f"{one[key]:>8}" for key in ("calls", "ok", "refused", "errors")))
+    print(f"{found['seconds']} s, {len(found['violations'])} violations")
+    for name, call in list(found["violations"].items())[:SHOWN]:
+        print(f"! {name}\n    {call[:400]!r}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+    sys.exit(1 if found["violations"] else 0)
+
+
+if __name__ == "__main__":
+    main()

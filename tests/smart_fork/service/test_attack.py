@@ -1,0 +1,64 @@
+"""The attack of benchmarks/attack.py on a real service, in small."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+
+
+@pytest.fixture
+def attack(monkeypatch):
+    """The script, which is no package, as a module."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    before = set(sys.modules)
+    yield importlib.import_module("attack")
+    for name in set(sys.modules) - before:
+        if str(BENCHMARKS) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+def test_hostile_calls_of_everything_break_tell_open_and_start_nothing(attack, tmp_path):
+    """X-002, F-008, F-104: real service, real files, real programs in place of the agents."""
+    report = attack.attack(tmp_path, calls=300, seed=7).as_json()
+
+    assert {} == report["violations"]
+    assert report["total"]["calls"] >= 300
+    assert report["total"]["ok"] > 30, "hostile calls that all fail at the door say little"
+    assert report["total"]["errors"] == 0
+    assert len(report["by"]) > 30
+
+
+def test_what_must_not_happen_would_be_seen(attack, tmp_path):
+    """The judges themselves."""
+    import _verdicts as verdicts
+    from _attack_client import Answer
+    from _attacked import Home
+
+    home = Home(tmp_path, tmp_path / "shop", token="s" * 64, canaries=["canary1"], bait=[tmp_path / "bait.txt"])
+    for wrong in (
+        Answer(500, "Internal Server Error"),
+        Answer(200, "…canary1…"),
+        Answer(200, f"token: {home.token}"),
+        Answer(400, 'File "/x/y.py", line 3'),
+        Answer(200, "", {"result": {"isError": True, "content": [{"text": "Error executing tool read_session"}]}}),
+        Answer(200, "", {"result": {"isError": True, "content": [{"text": "a" * 5000}]}}),
+        Answer(200, "", {"error": {"code": -32603}}),
+    ):
+        assert verdicts.of_answer(home, wrong, "", person=False), wrong
+    assert not verdicts.of_answer(home, Answer(404, "Session not found"), "", person=False)
+
+    before = verdicts.tree(home)
+    (tmp_path / "made").touch()
+    assert list(verdicts.of_files(home, before, set()))
+    events = [
+        ["open", str(home.bait[0]), "r", 0], ["open", "/root/x", "w", 0], ["os.remove", "/root/x"],
+        ["subprocess.Popen", "sh", ["sh", "-c", "x"]], ["subprocess.Popen", "claude", ["claude", "--evil"]],
+        ["os.system", "x"],
+    ]  # fmt: skip
+    (tmp_path / "events.jsonl").write_text("".join(f"{attack.json.dumps(event)}\n" for event in events))
+    assert len(events) == len(list(verdicts.of_events(home)))
