@@ -10,13 +10,13 @@ from __future__ import annotations
 import hmac
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from http.cookies import CookieError, SimpleCookie
 
 import anyio
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 #: Enough for the longest question and for what a hook says.
@@ -52,14 +52,26 @@ class Bucket:
 
 
 class Guard:
-    """Lets through what may pass; answers everything else itself, with one line, and logs it."""
+    """Lets through what may pass; answers everything else itself, with one line, and logs it.
 
-    def __init__(self, app: ASGIApp, *, secret: str, hosts: Collection[str], public: Collection[str]) -> None:
+    A browser without the token is shown `stranger` instead of that line.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        secret: str,
+        hosts: Collection[str],
+        public: Collection[str],
+        stranger: Callable[[], Response] | None = None,
+    ) -> None:
         self._app = app
         self._secret = secret.encode()
         self._hosts = frozenset(host.lower() for host in hosts)
         self._origins = frozenset(f"http://{host}" for host in self._hosts)
         self._public = frozenset(public)
+        self._stranger = stranger
         self._all = Bucket(BURST, RATE)
         self._wrong = Bucket(WRONG_BURST, WRONG_RATE)
 
@@ -75,11 +87,17 @@ class Guard:
         if refusal is not None:
             status, why = refusal
             log.warning("refused: %s", why, extra={"path": scope["path"][:200], "status": status})
-            await PlainTextResponse(f"{why}\n", status, {"WWW-Authenticate": "Bearer"} if status == 401 else None)(
-                scope, receive, send
-            )
+            await self._said(status, why, headers)(scope, receive, send)
             return
         await self._app(scope, _Limited(receive).receive, send)
+
+    def _said(self, status: int, why: str, headers: Headers) -> Response:
+        if status != 401:
+            return PlainTextResponse(f"{why}\n", status)
+        looks = self._stranger is not None and "text/html" in headers.get("accept", "")
+        answer = self._stranger() if self._stranger and looks else PlainTextResponse(f"{why}\n", status)
+        answer.headers["WWW-Authenticate"] = "Bearer"
+        return answer
 
     def _refusal(self, path: str, headers: Headers) -> tuple[int, str] | None:
         if not self._all.take():

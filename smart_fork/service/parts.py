@@ -17,6 +17,7 @@ from smart_fork.model import BackgroundModel
 from smart_fork.opening import opened
 from smart_fork.page import views
 from smart_fork.page.entry import Codes
+from smart_fork.page.forms import Forms
 from smart_fork.recovery import recover
 from smart_fork.rerank import configured_reranker
 from smart_fork.server import create_server
@@ -41,7 +42,7 @@ class Parts:
 
     def application(self, secret: str) -> Starlette:
         """What answers; `secret` is the token."""
-        page = views.Page(self._engine, Codes(), secret, COOKIE)
+        page = views.Page(self._engine, Codes(), Forms(secret), secret, COOKIE)
         work = app.Work(self.model, self._index, self._question, self._status)
         return app.application(create_server(self.model), work, page.routes(), secret)
 

@@ -80,6 +80,7 @@ def serve(host: str = "127.0.0.1", port: int | None = None, *, allow_remote: boo
 
 
 def _serve(host: str, port: int | None) -> None:
+    from smart_fork.page.rendering import stranger
     from smart_fork.service.parts import Parts
 
     listening = listen(host, port)
@@ -87,7 +88,8 @@ def _serve(host: str, port: int | None) -> None:
     keep_port(chosen)
     secret = token()
     parts = Parts()
-    app = Guard(parts.application(secret), secret=secret, hosts=_names(host, chosen), public=parts.public)
+    names = _names(host, chosen)
+    app = Guard(parts.application(secret), secret=secret, hosts=names, public=parts.public, stranger=stranger)
     address = Address(host, chosen, os.getpid(), version("smart-fork"), datetime.now(UTC).isoformat(timespec="seconds"))
     parts.start()
     publish(address)
