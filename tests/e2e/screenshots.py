@@ -18,8 +18,8 @@ from tests.e2e.demo_sessions import FAMILY
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-WIDTH, HEIGHT, SCALE = 1080, 760, 1.5
-COLORS = 128
+WIDTH, HEIGHT, SCALE = 1080, 860, 1.5
+COLORS = 256
 
 
 def take(page: Page, path: Path) -> None:
@@ -48,8 +48,9 @@ def main(folder: Path) -> None:
         light.wait_for_selector("mark")
         light.wait_for_selector("#results:not([aria-busy])")
         take(light, folder / "search.png")
-        light.goto(f"{service.url}/session/claude/{service.session('retries')}?at=15&fork=9#message-15")
-        light.locator("details.actions").nth(2).evaluate("one => { one.open = true; }")
+        light.goto(f"{service.url}/session/claude/{service.session('retries')}?at=10&fork=9")
+        light.locator("details.actions").nth(1).evaluate("one => { one.open = true; }")
+        light.fill("#prompt", INTENT)
         take(light, folder / "session.png")
         dark.goto(service.way_in())
         dark.goto(f"{service.url}/family/claude/{service.session('downloader')}")

@@ -237,8 +237,11 @@ def test_a_command_is_copied(served, opened):
 
 
 def test_a_fork_is_started_once_and_by_nobody_else(served, opened):
-    page = opened(f"/session/claude/{served.session('retries')}?at=9&fork=9#fork")
-    assert "9" == page.input_value("#at")
+    page = opened(f"/session/claude/{served.session('leak')}")
+    page.locator(".leave a").first.click()
+    page.wait_for_selector("#prompt", state="visible")
+    assert page.url.endswith(f"fork={page.input_value('#at')}#prompt")
+    assert "prompt" == focused(page)
     page.fill("#prompt", "Now the downloader; --help $(id)")
     page.select_option("#place", "process")
 
@@ -252,7 +255,7 @@ def test_a_fork_is_started_once_and_by_nobody_else(served, opened):
     assert 1 == len(started) == len(served.forks())
 
     evil = opened()
-    body = f"<form method=post action={served.url}/fork><input name=session value={served.session('leak')}><input name=prompt value=evil>"
+    body = f"<form method=post action={served.url}/fork><input name=session value={served.session('flaky-login')}><input name=prompt value=evil>"
     evil.route("http://evil.example/", lambda route: route.fulfill(body=body, content_type="text/html"))
     evil.goto("http://evil.example/")
     with evil.expect_response("**/fork") as refused:
