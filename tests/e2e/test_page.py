@@ -245,11 +245,14 @@ def test_a_fork_is_started_once_and_by_nobody_else(served, opened):
     page.fill("#prompt", "Now the downloader; --help $(id)")
     page.select_option("#place", "process")
 
+    sent = page.evaluate("new URLSearchParams(new FormData(document.querySelector('form.fork'))).toString()")
     page.dblclick("form.fork button")
     page.wait_for_selector("h1:not(:has(bdi))", timeout=60_000)
     assert "The fork is running" == page.inner_text("h1"), page.inner_text("main")
     page.reload()
     assert "The fork is running" == page.inner_text("h1")
+    again = "body => fetch('/fork', { method: 'POST', body: new URLSearchParams(body) }).then(answer => answer.url)"
+    assert page.url == page.evaluate(again, sent)
     assert [] == violations(page)
     started = [words for words in served.forks() if "Now the downloader; --help $(id)" in words]
     assert 1 == len(started) == len(served.forks())
