@@ -10,7 +10,7 @@ override INTENT := $(value INTENT)
 override PROJECT := $(value PROJECT)
 export INTENT PROJECT
 
-.PHONY: help run test check bench bench-report clean
+.PHONY: help run test check bench bench-report screenshots clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -58,6 +58,9 @@ build/bench/corpus:
 
 bench-report: $(STAMP) ## docs/benchmarks.md with its plots, from what `make bench` has measured
 	$(BIN)/python benchmarks/_report.py
+
+screenshots: $(STAMP) ## docs/images, of the page with the demo's sessions; needs Chromium
+	$(BIN)/python -m tests.e2e.screenshots docs/images
 
 clean: ## remove .venv and whatever the tools left behind
 	rm -rf .venv build dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

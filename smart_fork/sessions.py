@@ -133,11 +133,11 @@ def messages(
     chosen: list[dict[str, Any]] = []
     used = 0
     for number, turn in said:
-        message = _message(number, turn, characters)
-        used += len(message["text"])
+        one = message(number, turn, characters)
+        used += len(one["text"])
         if chosen and characters is not None and used > characters:
             return chosen, number
-        chosen.append(message)
+        chosen.append(one)
     return chosen, None
 
 
@@ -209,7 +209,8 @@ def _indexed(located: Located) -> SessionRow | None:
         return None
 
 
-def _message(number: int, turn: Turn, characters: int | None) -> dict[str, Any]:
+def message(number: int, turn: Turn, characters: int | None) -> dict[str, Any]:
+    """One message as `messages` gives it, cut behind `characters`."""
     text = printable(redact(turn.text))
     if characters is not None and len(text) > characters:
         text = f"{text[:characters]}\n… ({len(text) - characters} more characters)"

@@ -60,8 +60,10 @@ def run_git(arguments: Sequence[str], directory: Path) -> str:
     return done.text
 
 
-def write_demo_home(home: Path, *, now: datetime | None = None, git: Git = run_git) -> DemoHome:
-    """Write two repositories and the sessions about them below `home`, the last some days before `now`.
+def write_demo_home(
+    home: Path, *, now: datetime | None = None, git: Git = run_git, more: Sequence[Scripted] = ()
+) -> DemoHome:
+    """Write two repositories and the sessions about them below `home`, the last some days before `now`; then `more`.
 
     The ids are the same every time for Claude Code, and depend on `now` for Codex, whose ids are times.
 
@@ -75,6 +77,8 @@ def write_demo_home(home: Path, *, now: datetime | None = None, git: Git = run_g
         writer.write_repository(content.REPOSITORY)
         for scripted in content.SESSIONS:
             writer.write_session(scripted)
+    for scripted in more:
+        writer.write_session(scripted)
     return DemoHome(
         writer.home,
         tuple(repository for repository, _ in writer.repositories.values()),

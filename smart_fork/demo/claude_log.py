@@ -31,6 +31,8 @@ class ClaudeLog:
         """The whole file; for a fork, `before` are its parent's records, of which the conversation is taken over."""
         self._add_plain("mode", mode="normal")
         self._add_plain("permission-mode", permissionMode="default")
+        if before:  # the files as they were when the fork was made: the only trace of when that was
+            self._snapshot(random_id(self.session_id, "fork"))
         for record in before:
             if "uuid" in record:
                 self.records.append(record | {"sessionId": self.session_id})
@@ -75,17 +77,14 @@ class ClaudeLog:
             how = {"origin": {"kind": "human"}, "promptSource": "typed"}
         if not self._sidechain:
             how |= {"permissionMode": "default", "promptId": random_id(self.session_id, len(self.records), "prompt")}
-            identity = random_id(self.session_id, len(self.records) + 1)
-            snapshot = {"messageId": identity, "trackedFileBackups": {}, "timestamp": stamp(self.clock.now)}
-            self.records.append(
-                {
-                    "type": "file-history-snapshot",
-                    "messageId": identity,
-                    "snapshot": snapshot,
-                    "isSnapshotUpdate": False,
-                }
-            )
+            self._snapshot(random_id(self.session_id, len(self.records) + 1))
         self._add("user", message={"role": "user", "content": text}, **how)
+
+    def _snapshot(self, message: str) -> None:
+        snapshot = {"messageId": message, "trackedFileBackups": {}, "timestamp": stamp(self.clock.now)}
+        self.records.append(
+            {"type": "file-history-snapshot", "messageId": message, "snapshot": snapshot, "isSnapshotUpdate": False}
+        )
 
     def _action(self, message: str, step: Read | Edit | Run) -> None:
         call = self._new_id("toolu_01")

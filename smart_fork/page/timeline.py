@@ -1,59 +1,75 @@
-"""A family of sessions as lines on a time line: where each begins, from whose line it leaves, where it ends. Pure."""
+"""A family of sessions on a time line: where each begins and ends, and where its forks leave it. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
-WIDTH, ROW, MARGIN = 640.0, 28.0, 8.0
-#: So that a session of a minute can be seen in a family of months.
-MIN_LENGTH = 6.0
+#: All is in hundredths of the width. So that a session of a minute can be seen in a family of months.
+WIDTH, MIN_LENGTH = 100.0, 1.5
+#: Moments that are named below the lines.
+TICKS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One session: from `start` to `end` at height `y`; `above` is the height of its parent's line."""
+@dataclass(slots=True)
+class Row:
+    """One session, from `start` to `end`. `above` is where the line from its parent comes in at its height.
+
+    `passing` are lines from parents to forks that go through; `below` is where lines to its own forks go out, `until`
+    the last of them that does so after its end.
+    """
 
     start: float
     end: float
-    y: float
-    above: float | None
+    above: float | None = None
+    passing: list[float] = field(default_factory=list)
+    below: list[float] = field(default_factory=list)
+
+    @property
+    def until(self) -> float | None:
+        """Up to where it has to be drawn on, to reach a fork that was made after its end."""
+        last = max(self.below, default=0.0)
+        return last if last > self.end else None
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The lines in the order of the sessions, and how large the drawing is. `first` and `last` are days."""
+    """The rows in the order of the sessions, and moments at equal distances, the first and the last among them."""
 
-    lines: list[Line]
-    width: float
-    height: float
-    first: str
-    last: str
+    rows: list[Row]
+    ticks: list[str]
 
 
 def timeline(sessions: Sequence[dict[str, Any]]) -> Timeline:
-    """The lines of a family as `lineage` gives it. A session whose times are not known is as long as all of them."""
+    """The rows of a family as `lineage` gives it. A session whose times are not known is as long as all of them."""
     spans = [(_seconds(one["begun"] or one["started"]), _seconds(one["last_activity"])) for one in sessions]
     known = [moment for span in spans for moment in span if moment is not None]
     low, high = (min(known), max(known)) if known else (0.0, 0.0)
-    scale = (WIDTH - 2 * MARGIN - MIN_LENGTH) / (high - low) if high > low else 0.0
-    rows = {one["session_id"]: number for number, one in enumerate(sessions)}
-    lines = []
-    for number, (one, (begun, ended)) in enumerate(zip(sessions, spans, strict=True)):
-        start = MARGIN + ((begun if begun is not None else low) - low) * scale
-        end = MARGIN + ((ended if ended is not None else high) - low) * scale
-        parent = rows.get(one["parent"])
-        lines.append(
-            Line(start, max(end, start + MIN_LENGTH), _height(number), _height(parent) if parent is not None else None)
-        )
-    days = sorted(moment[:10] for one in sessions for moment in (one["begun"], one["last_activity"]) if moment)
-    return Timeline(lines, WIDTH, _height(len(sessions)), days[0] if days else "", days[-1] if days else "")
+    scale = (WIDTH - MIN_LENGTH) / (high - low) if high > low else 0.0
+    rows = []
+    for begun, ended in spans:
+        start = ((begun if begun is not None else low) - low) * scale
+        end = ((ended if ended is not None else high) - low) * scale + MIN_LENGTH
+        rows.append(Row(round(start, 2), round(max(end, start + MIN_LENGTH), 2)))
+    _join(rows, sessions)
+    steps = [low + (high - low) * number / (TICKS - 1) for number in range(TICKS)] if high > low else known[:1]
+    return Timeline(rows, [datetime.fromtimestamp(moment, UTC).isoformat() for moment in steps])
 
 
-def _height(row: int) -> float:
-    return ROW * row + ROW / 2
+def _join(rows: Sequence[Row], sessions: Sequence[dict[str, Any]]) -> None:
+    """Draw the line from each parent down to its fork, through the rows between."""
+    place = {one["session_id"]: number for number, one in enumerate(sessions)}
+    for number, one in enumerate(sessions):
+        parent = place.get(one["parent"])
+        if parent is None or parent >= number:
+            continue
+        at = rows[number].start
+        rows[number].above = at
+        rows[parent].below.append(at)
+        for between in rows[parent + 1 : number]:
+            between.passing.append(at)
 
 
 def _seconds(moment: str | None) -> float | None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import hmac
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from http.cookies import CookieError, SimpleCookie
 
 import anyio
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from smart_fork.service.address import cookie_value
@@ -57,9 +57,20 @@ class Bucket:
 
 
 class Guard:
-    """Lets through what may pass; answers everything else itself, with one line, and logs it."""
+    """Lets through what may pass; answers everything else itself, with one line, and logs it.
 
-    def __init__(self, app: ASGIApp, *, secret: str, hosts: Collection[str], public: Collection[str]) -> None:
+    A browser without the token is shown `stranger` instead of that line.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        secret: str,
+        hosts: Collection[str],
+        public: Collection[str],
+        stranger: Callable[[], Response] | None = None,
+    ) -> None:
         self._app = app
         self._secret = secret.encode()
         self._cookie = cookie_value(secret).encode()
@@ -68,6 +79,7 @@ class Guard:
         self._public = frozenset(public)
         self._known = Bucket(BURST, RATE)
         self._strangers = Bucket(STRANGERS_BURST, STRANGERS_RATE)
+        self._stranger = stranger
         self._wrong = Bucket(WRONG_BURST, WRONG_RATE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,11 +94,17 @@ class Guard:
         if refusal is not None:
             status, why = refusal
             log.warning("refused: %s", why, extra={"path": scope["path"][:200], "status": status})
-            await PlainTextResponse(f"{why}\n", status, {"WWW-Authenticate": "Bearer"} if status == 401 else None)(
-                scope, receive, send
-            )
+            await self._said(status, why, headers)(scope, receive, send)
             return
         await self._app(scope, _Limited(receive).receive, send)
+
+    def _said(self, status: int, why: str, headers: Headers) -> Response:
+        if status != 401:
+            return PlainTextResponse(f"{why}\n", status)
+        looks = self._stranger is not None and "text/html" in headers.get("accept", "")
+        answer = self._stranger() if self._stranger and looks else PlainTextResponse(f"{why}\n", status)
+        answer.headers["WWW-Authenticate"] = "Bearer"
+        return answer
 
     def _refusal(self, path: str, headers: Headers) -> tuple[int, str] | None:
         known = self._knows(headers)

@@ -18,6 +18,7 @@ from smart_fork.model import BackgroundModel
 from smart_fork.opening import opened
 from smart_fork.page import views
 from smart_fork.page.entry import Codes
+from smart_fork.page.forms import Forms
 from smart_fork.recovery import recover
 from smart_fork.rerank import configured_reranker
 from smart_fork.server import create_server
@@ -49,7 +50,7 @@ class Parts:
 
     def application(self, secret: str) -> Starlette:
         """What answers; `secret` is the token."""
-        page = views.Page(self._engine, Codes(), cookie_value(secret), COOKIE)
+        page = views.Page(self._engine, Codes(), Forms(secret), cookie_value(secret), COOKIE)
         work = app.Work(self.model, self._question, self._status, self._restart)
         return app.application(create_server(self.model, self._together), work, page.routes(), secret)
 

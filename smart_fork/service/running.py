@@ -91,6 +91,7 @@ def serve(host: str = "127.0.0.1", port: int | None = None, *, allow_remote: boo
 
 def _serve(host: str, port: int | None) -> int | None:
     """Serve until the end; where it is to be started anew, the port."""
+    from smart_fork.page.rendering import stranger
     from smart_fork.service.app import PUBLIC
     from smart_fork.service.parts import Parts
 
@@ -107,7 +108,8 @@ def _serve(host: str, port: int | None) -> int | None:
     parts = Parts(lambda: upgrade.pending)
     traffic = Traffic(parts.application(secret), PUBLIC)
     upgrade = Upgrade(lambda waited: parts.idle(waited) and traffic.close(waited), end)
-    server = _Server(_config(Guard(traffic, secret=secret, hosts=_names(host, chosen), public=parts.public)))
+    guard = Guard(traffic, secret=secret, hosts=_names(host, chosen), public=parts.public, stranger=stranger)
+    server = _Server(_config(guard))
     address = Address(host, chosen, os.getpid(), own_version(), datetime.now(UTC).isoformat(timespec="seconds"))
     stop = threading.Event()
     adopt()

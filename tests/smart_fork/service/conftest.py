@@ -15,6 +15,8 @@ import uvicorn
 from smart_fork.finding import Engine
 from smart_fork.page import views
 from smart_fork.page.entry import Codes
+from smart_fork.page.forms import Forms
+from smart_fork.page.rendering import stranger
 from smart_fork.server import create_server
 from smart_fork.service.address import cookie_value, token
 from smart_fork.service.app import PUBLIC, Work, application
@@ -58,10 +60,12 @@ def served(world):
         if running.broken:
             raise RuntimeError("the disk is gone")
 
-    page = views.Page(lambda: Engine(world.model), running.codes, cookie_value(running.secret), COOKIE)
+    forms = Forms(running.secret)
+    page = views.Page(lambda: Engine(world.model), running.codes, forms, cookie_value(running.secret), COOKIE)
     work = Work(world.model, question, lambda: {"state": "idle"})
     app = application(create_server(world.model), work, page.routes(), running.secret)
-    guard = Guard(app, secret=running.secret, hosts=[f"127.0.0.1:{port}"], public=[*PUBLIC, *views.PUBLIC])
+    public = [*PUBLIC, *views.PUBLIC]
+    guard = Guard(app, secret=running.secret, hosts=[f"127.0.0.1:{port}"], public=public, stranger=stranger)
     server = uvicorn.Server(uvicorn.Config(guard, log_config=None, ws="none", http=Connection))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 
 import pytest
 
 from smart_fork.page.entry import MAX_CODES, Codes
+from smart_fork.page.forms import Forms
 from smart_fork.page.timeline import MIN_LENGTH, timeline
 from smart_fork.service.address import cookie_value
 from smart_fork.service.guard import COOKIE
+from tests.smart_fork.world import BrokenModel
 
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
 HOSTILE = '<script>alert(1)</script> "onmouseover=alert(2) & {{ 7 * 7 }} javascript:alert(3)'
@@ -44,6 +47,9 @@ def test_the_page_finds_sessions_as_the_command_line_does(served, world, shop):
 def test_without_a_question_it_shows_the_latest_sessions_and_the_projects(served, world, shop):
     world.claude(shop, RETRY, DONE)
     served.get("/", q="x")  # reads the logs
+    assert '<option value="/' not in served.get("/")[1], "there is nothing to choose"
+    world.codex(world.repository("other"), RETRY, DONE)
+    served.get("/", q="x")
 
     text = served.get("/")[1]
 
@@ -60,7 +66,7 @@ def test_a_session_can_be_read_and_forked_from_its_page(served, world, shop):
     assert 200 == status
     assert RETRY in text
     assert DONE in text
-    assert f"--resume {knows} --fork-session" in text
+    assert f"--resume {knows} --fork-session" in re.sub("<[^>]*>", "", text)
     assert 'action="/fork"' in text
 
 
@@ -73,10 +79,9 @@ def test_a_family_is_a_tree_on_a_time_line(served, world, shop):
     tags = Tags(text).found
     assert 200 == status
     assert parent in text
-    assert 2 == len([tag for tag, _ in tags if tag == "line"])
-    assert 1 == len([tag for tag, attrs in tags if tag == "path" and attrs["class"] == "leaves"])
+    assert 2 == len([tag for tag, attrs in tags if tag == "path" and attrs.get("class") == "span"])
     assert not [name for _, attrs in tags for name in attrs if name.startswith("on") or name == "style"]
-    assert 1 == sum("Back to its parent" in served.get(f"/family/claude/{one}")[1] for one in (parent, fork))
+    assert 1 == sum("Go on with the session" in served.get(f"/family/claude/{one}")[1] for one in (parent, fork))
     assert f"/family/claude/{fork}" in served.get(f"/session/claude/{fork}")[1]
 
 
@@ -101,13 +106,27 @@ def test_lines_begin_where_their_parents_are_left():
 
     drawn = timeline(family)
 
-    a, b, c = drawn.lines
+    a, b, c = drawn.rows
     assert a.start < b.start < a.end
     assert MIN_LENGTH <= b.end - b.start < MIN_LENGTH + 1
-    assert (a.y, None, None) == (b.above, a.above, c.above)
+    assert (None, b.start, None) == (a.above, b.above, c.above)
+    assert ([b.start], [], []) == (a.below, b.below, c.below)
+    assert a.until is None
     assert (a.start, a.end) == (c.start, c.end)
-    assert ("2026-01-01", "2026-01-03") == (drawn.first, drawn.last)
-    assert [] == timeline([]).lines
+    assert ("2026-01-01", "2026-01-03") == (drawn.ticks[0][:10], drawn.ticks[-1][:10])
+    assert ([], []) == (timeline([]).rows, timeline([]).ticks)
+
+
+def test_a_line_goes_through_the_rows_between_a_parent_and_its_fork():
+    def one(name, parent, begun):
+        return {"session_id": name, "parent": parent, "begun": begun, "started": "", "last_activity": begun}
+
+    family = [one("a", None, "2026-01-01"), one("b", "a", "2026-01-02"), one("c", "a", "2026-01-03")]
+
+    a, b, c = timeline(family).rows
+
+    assert [c.start] == b.passing
+    assert c.start == a.until, "the fork was made when its parent had ended"
 
 
 @pytest.mark.parametrize(
@@ -187,5 +206,54 @@ def test_a_fork_needs_a_prompt_and_comes_from_our_own_page(served, world, shop):
     said = served.answer("POST", "/fork", f"session={knows}&prompt=+".encode())
     foreign = served.answer("POST", "/fork", f"session={knows}&prompt=go".encode(), Origin="http://evil.example")
 
-    assert (400, True) == (said.status, b"What is the fork to do?" in said.read())
+    assert (400, True) == (said.status, b"was not made by this page" in said.read())
     assert 403 == foreign.status
+    form = Forms(served.secret).new()
+    empty = served.answer("POST", "/fork", f"form={form}&session={knows}&prompt=+".encode())
+    assert (400, True) == (empty.status, b"What is the fork to do?" in empty.read())
+    assert 404 == served.get(f"/forked/{form}")[0]
+
+
+def test_a_browser_without_the_token_is_told_how_to_get_in(served):
+    looking = served.answer("GET", "/", Cookie="", Accept="text/html,*/*")
+    program = served.answer("GET", "/", Cookie="")
+
+    assert 401 == looking.status == program.status
+    assert "frame-ancestors 'none'" in looking.headers["Content-Security-Policy"]
+    assert b"<h1>" in looking.read()
+    assert program.read().startswith(b"the token is missing")
+
+
+def test_what_keeps_a_search_from_its_best_is_said_above_what_it_finds(served, world, shop, monkeypatch):
+    assert "No sessions yet" in served.get("/")[1]
+    assert "Nothing found" in served.get("/", q="anything")[1]
+    knows = world.claude(shop, RETRY, DONE)
+    served.get("/", q=RETRY)
+    monkeypatch.setattr(world, "model", BrokenModel())
+
+    text = served.get("/", q=RETRY)[1]
+
+    assert "Searched by words only" in text
+    assert knows in text
+    assert "smart-fork doctor" in text
+
+
+def test_a_question_that_cannot_be_asked_is_answered_in_its_place(served):
+    status, text = served.get("/results", q="x", project="/not/there")
+
+    assert 400 == status
+    assert "project_path does not exist" in text
+    assert "<!doctype" not in text
+    status, text = served.get("/", q="x", agent="gemini")
+    assert (400, True) == (status, 'id="q"' in text)
+
+
+def test_however_many_are_asked_for_so_many_are_shown(served, world, shop):
+    for number in range(12):
+        world.claude(shop, f"{RETRY} number {number}", DONE)
+
+    def shown(**query):
+        return sum(tag == "a" and attrs.get("class") == "row" and "#message-" in attrs["href"] for tag, attrs in Tags(served.get("/", q=RETRY, **query)[1]).found)  # fmt: skip
+
+    assert (10, 12) == (shown(), shown(n="10000"))
+    assert "Show up to 50" in served.get("/", q=RETRY)[1]

@@ -1,0 +1,141 @@
+"""What the page's addresses are answered with: searches, sessions, families, forks. Values for its templates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
+from smart_fork.finding import Engine
+
+#: Results at first, and where more are asked for; and how many of the latest sessions.
+RESULTS, MORE, RECENT = 10, 50, 30
+#: From which chance on a session is shown with what it says.
+WORTH = 0.05
+
+
+def found(asked: Mapping[str, str], engine: Engine) -> dict[str, Any]:
+    """What a search finds, without one the latest sessions; what is wrong with the question is in `problem`."""
+    intent, project, agent = (asked.get(name, "").strip() for name in ("q", "project", "agent"))
+    limit = MORE if asked.get("n") else RESULTS
+    values: dict[str, Any] = {
+        "q": intent,
+        "project": project,
+        "agent": agent,
+        "limit": limit,
+        "most": MORE,
+        "worth": WORTH,
+    }
+    values |= {"answer": None, "recent": [], "problem": None}
+    try:
+        if intent:
+            values["answer"] = _search(intent, project, agent, limit, engine)
+        else:
+            values["recent"] = _recent(project, agent)
+    except SmartForkError as error:
+        values["problem"] = error
+    return values
+
+
+def _search(intent: str, project: str, agent: str, limit: int, engine: Engine) -> dict[str, Any]:
+    from smart_fork.finding import Request, find
+
+    question = Request(
+        intent, agent_type=agent or "both", limit=limit, project_path=project or None, all_projects=not project
+    )
+    return find(question, engine)
+
+
+def _recent(project: str, agent: str) -> list[dict[str, Any]]:
+    from smart_fork.listing import list_recent
+
+    return list_recent(agent or "both", project or None, RECENT, everywhere=not project)
+
+
+def projects() -> list[str]:
+    """The projects that sessions are known of; none where the index cannot be used, of which the search tells."""
+    from smart_fork.opening import opened
+
+    try:
+        with opened() as store:
+            return store.projects()
+    except IndexUnavailable:
+        return []
+
+
+def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, Any]:
+    """A session to read, from its log, a kept copy, or where both are gone its export.
+
+    Raises:
+        SmartForkError: there is none, or no such message in it.
+    """
+    from smart_fork import sessions
+    from smart_fork.page.blocks import blocks
+    from smart_fork.page.conversation import reading
+    from smart_fork.results import fork_command, title
+
+    located = sessions.locate(place["session_id"])
+    if located.agent != place["agent"]:
+        raise NotFound(f"No such session of {place['agent']}")
+    values: dict[str, Any] = {"one": {"agent_type": located.agent, "session_id": located.session_id}}
+    if not located.readable:
+        export = blocks(sessions.exported(located))
+        return values | {"title": located.session_id, "session": None, "reading": None, "export": export}
+    session = sessions.look_into(located)
+    return values | {
+        "title": title(session.title) or located.session_id,
+        "session": session,
+        "reading": reading(session, number(asked.get("at"))),
+        "at": number(asked.get("at")),
+        "fork": number(asked.get("fork")),
+        "tokens": session.token_estimate,
+        "log_gone": located.path is None,
+        "command": fork_command(session.agent, session.session_id, session.cwd),
+    }
+
+
+def related(session_id: str) -> dict[str, Any]:
+    """The family of a session, and its lines on a time line.
+
+    Raises:
+        SmartForkError: there is no such session, or it cannot be read.
+    """
+    from smart_fork.lineage import lineage
+    from smart_fork.page.timeline import timeline
+
+    family = lineage(session_id)
+    titles = {one["session_id"]: one["title"] or one["session_id"] for one in family["sessions"]}
+    return family | {"line": timeline(family["sessions"]), "titles": titles}
+
+
+def forked(form: Mapping[str, str]) -> dict[str, Any]:
+    """Start the fork that a form asks for.
+
+    Raises:
+        SmartForkError: nothing was started.
+    """
+    from smart_fork.launch import fork_session
+
+    given = {name: form.get(name, "").strip() for name in ("session", "prompt", "at", "worktree", "place")}
+    if not given["prompt"]:
+        raise Usage("What is the fork to do?", "Go back and say it in a sentence.")
+    return fork_session(
+        given["session"],
+        given["prompt"],
+        at=number(given["at"]),
+        worktree=given["worktree"] == "yes" or None,
+        place=given["place"] or None,
+    )
+
+
+def number(text: str | None) -> int | None:
+    """The number of a message, as an address or a form gives it.
+
+    Raises:
+        Usage: it is none.
+    """
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise Usage("That is not the number of a message")
+    return int(text)

@@ -1,0 +1,69 @@
+"""Templates into answers, with the headers that let nothing from elsewhere in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.responses import HTMLResponse, Response
+
+from smart_fork.errors import NotFound, SmartForkError
+from smart_fork.page import blocks, showing
+from smart_fork.results import title
+from smart_fork.snippets import printable
+
+#: Nothing from elsewhere, and no script or style that stands in the text of a page.
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'; img-src data:"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Referrer-Policy": "same-origin",  # with no-referrer a form of ours would say that it comes from nowhere
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+def rendered(template: str, values: Mapping[str, Any], status: int = 200) -> Response:
+    """A page."""
+    return HTMLResponse(_environment.get_template(template).render(values), status, HEADERS)
+
+
+def problem(error: SmartForkError, status: int | None = None) -> Response:
+    """A page that says what is wrong, and what to do."""
+    return rendered("problem.html", {"problem": error}, status or (404 if isinstance(error, NotFound) else 400))
+
+
+def stranger() -> Response:
+    """What a browser is shown that has not been let in."""
+    return rendered("stranger.html", {}, 401)
+
+
+_environment = Environment(
+    loader=PackageLoader("smart_fork.page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+    lstrip_blocks=True,
+)  # fmt: skip
+_environment.globals |= {
+    "agents": showing.AGENTS,
+    "link": showing.link,
+    "session_link": showing.session_link,
+}
+_environment.filters |= {
+    "ago": showing.ago,
+    "chance": showing.chance,
+    "clock": showing.clock,
+    "day": showing.day,
+    "exact": showing.exact,
+    "homely": showing.homely,
+    "inside": showing.inside,
+    "marked": blocks.marked,
+    "percent": showing.percent,
+    "place": showing.place,
+    "printable": printable,
+    "runs": blocks.runs,
+    "safe_title": title,
+    "tokens": showing.tokens,
+}

@@ -1,0 +1,114 @@
+"""How facts are said to people on the page: times, places, commands, chances, addresses. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from smart_fork.snippets import printable
+
+AGENTS: Mapping[str, str] = {"claude": "Claude Code", "codex": "Codex"}
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+#: From how many seconds on it is said in which unit, and how long that is.
+_UNITS = (
+    (730 * _DAY, 365 * _DAY, "year"),
+    (60 * _DAY, 30 * _DAY, "month"),
+    (14 * _DAY, 7 * _DAY, "week"),
+    (_DAY, _DAY, "day"),
+    (_HOUR, _HOUR, "hour"),
+    (_MINUTE, _MINUTE, "minute"),
+)
+#: What a chance is called, from which one on.
+_CHANCES = ((0.6, "very likely"), (0.3, "likely"), (0.1, "possible"), (0.0, "unlikely"))
+_THOUSAND = 1000
+
+
+def ago(moment: str | None, now: datetime | None = None) -> str:
+    """How long `moment` is past, in one unit: "3 days ago"; empty where it is not known."""
+    then = _time(moment)
+    if then is None:
+        return ""
+    seconds = ((now or datetime.now(UTC)) - then).total_seconds()
+    for least, length, unit in _UNITS:
+        if seconds >= least:
+            count = int(seconds // length)
+            return f"{count} {unit}{'s' if count > 1 else ''} ago"
+    return "just now"
+
+
+def exact(moment: str | None) -> str:
+    """`moment` to the minute, in this machine's time: "Thu 3 Dec 2026, 14:05"."""
+    then = _time(moment)
+    return f"{then.astimezone():%a} {then.astimezone().day} {then.astimezone():%b %Y, %H:%M}" if then else ""
+
+
+def day(moment: str | None) -> str:
+    """`moment` as a day: "3 Dec 2026"."""
+    then = _time(moment)
+    return f"{then.astimezone().day} {then.astimezone():%b %Y}" if then else ""
+
+
+def clock(moment: str | None) -> str:
+    """`moment` inside a conversation: "3 Dec, 14:05"."""
+    then = _time(moment)
+    return f"{then.astimezone().day} {then.astimezone():%b, %H:%M}" if then else ""
+
+
+def inside(text: str, directory: str) -> str:
+    """`text` with paths as they are seen from `directory`, and from the home."""
+    for start, instead in ((directory, ""), (str(Path.home()), "~/")):
+        if start.strip("/"):
+            text = text.replace(f"{start.rstrip('/')}/", instead)
+    return text
+
+
+def place(path: str | None, home: str | None = None) -> str:
+    """A directory as people write it, with ``~``."""
+    text, start = printable(path or ""), home or str(Path.home())
+    return f"~{text[len(start) :]}" if text == start or text.startswith(f"{start}/") else text
+
+
+def homely(command: str, home: str | None = None) -> str:
+    """A command that begins in a directory below the home, with ``~``; not where a shell needs the directory quoted."""
+    start = f"cd {home or Path.home()}/"
+    return f"cd ~/{command[len(start) :]}" if command.startswith(start) else command
+
+
+def chance(score: float) -> str:
+    """A score in words."""
+    return next(word for least, word in _CHANCES if score >= least)
+
+
+def percent(score: float) -> str:
+    """A score as a number: "72 %"; what is next to nothing, or to certain, is said so."""
+    if score < 0.01:
+        return "< 1 %"
+    return "> 99 %" if score > 0.99 else f"{score:.0%}".replace("%", " %")
+
+
+def tokens(count: int | None) -> str:
+    """A number of tokens, as exact as it matters: "850", "14k"."""
+    return str(count or 0) if (count or 0) < _THOUSAND else f"{(count or 0) / _THOUSAND:.0f}k"
+
+
+def link(path: str, **query: Any) -> str:
+    """An address on this page; what is empty is left out."""
+    given = {name: value for name, value in query.items() if value not in (None, "")}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def session_link(one: Mapping[str, Any], at: int | None = None, kind: str = "session", **query: Any) -> str:
+    """The address of a session, or of its family, and in it of message `at`."""
+    path = "/".join(quote(str(one[name]), safe="") for name in ("agent_type", "session_id"))
+    return link(f"/{kind}/{path}", at=at, **query) + (f"#message-{at}" if at is not None else "")
+
+
+def _time(moment: str | None) -> datetime | None:
+    try:
+        then = datetime.fromisoformat(moment or "")
+        return (then if then.tzinfo else then.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,119 @@
+"""A headless Chromium, what it is watched for, and what is measured in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+#: What a browser says of each answer that is not 200: the status is what is tested.
+EXPECTED = "Failed to load resource: the server responded with a status of 40"
+
+#: Each text with less contrast to what is behind it than 4.5, as WCAG computes it; images are never behind text here.
+CONTRAST = """() => {
+  const parse = (text) => {
+    const [r, g, b, a = 1] = text.match(/[\\d.]+/g).map(Number);
+    return [r, g, b, a];
+  };
+  const over = ([r, g, b, a], [r2, g2, b2]) => [r * a + r2 * (1 - a), g * a + g2 * (1 - a), b * a + b2 * (1 - a), 1];
+  const luminance = (color) => {
+    const [r, g, b] = color.map((c) => c / 255).map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (element) => {
+    if (!element) return parse(getComputedStyle(document.body).backgroundColor);
+    const color = parse(getComputedStyle(element).backgroundColor);
+    return color[3] === 1 ? color : over(color, behind(element.parentElement));
+  };
+  const ratio = (element) => {
+    const back = behind(element);
+    const [a, b] = [luminance(over(parse(getComputedStyle(element).color), back)), luminance(back)];
+    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  };
+  const found = new Map();
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    const shown = element.checkVisibility() && element.getClientRects().length;
+    if (walker.currentNode.data.trim() && shown && !element.closest("script, option")) found.set(element, ratio(element));
+  }
+  return { texts: found.size, low: [...found].filter(([, one]) => one < 4.5)
+    .map(([element, one]) => `${one.toFixed(2)} ${element.tagName}.${element.className} ${element.textContent.slice(0, 40)}`) };
+}"""
+AXE = """() => axe.run(document, { resultTypes: ["violations"], runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa",
+  "best-practice"] }).then((found) => found.violations.map((one) => `${one.id}: ${one.nodes[0].html}`))"""
+
+
+def chromium() -> str | None:
+    """The browser of this machine, if there is one."""
+    return next((found for name in BROWSERS if (found := shutil.which(name))), None)
+
+
+@contextmanager
+def browser(executable: str) -> Iterator[Browser]:
+    """It, until it is not needed any more."""
+    from playwright.sync_api import sync_playwright
+
+    arguments = ["--disable-dev-shm-usage", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+    with sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=executable, args=arguments)
+        yield running
+        running.close()
+
+
+@dataclass
+class Watch:
+    """What must not happen on any page: dialogs, errors, refused scripts, and requests to anybody but the service."""
+
+    url: str
+    seen: list[str] = field(default_factory=list)
+
+    def over(self, context: BrowserContext) -> None:
+        context.add_init_script(
+            "addEventListener('securitypolicyviolation', (e) => console.error(`violation of ${e.violatedDirective}`))"
+        )
+        context.on("page", self._page)
+        context.on("request", lambda request: self._request(request.url))
+
+    def _page(self, page: Page) -> None:
+        page.on("console", lambda said: self._note(said.text) if said.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: self.seen.append(str(error)))
+        page.on("dialog", lambda dialog: (self.seen.append(f"dialog {dialog.message}"), dialog.dismiss()))
+
+    def _note(self, text: str) -> None:
+        if not text.startswith(EXPECTED):
+            self.seen.append(text)
+
+    def _request(self, url: str) -> None:
+        if not url.startswith((f"{self.url}/", "data:")):
+            self.seen.append(f"request to {url}")
+
+
+def violations(page: Page) -> list[str]:
+    """What axe-core finds wrong with a page."""
+    page.evaluate(_axe())
+    found: list[str] = page.evaluate(AXE)
+    return found
+
+
+def low_contrast(page: Page) -> list[str]:
+    """Texts that are hard to read."""
+    measured: dict[str, Any] = page.evaluate(CONTRAST)
+    assert measured["texts"] > 3, "nothing was measured"
+    return list(measured["low"])
+
+
+def _axe() -> str:
+    package = find_spec("axe_playwright_python")
+    assert package is not None
+    assert package.origin is not None
+    return (Path(package.origin).parent / "axe.min.js").read_text(encoding="utf-8")

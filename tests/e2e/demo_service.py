@@ -1,0 +1,107 @@
+"""The real service, with the demo's sessions in a home of their own and an index of them made by the real light model."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+from smart_fork.demo import DemoHome, write_demo_home
+from smart_fork.demo.clock import random_id
+from smart_fork.demo.script import Scripted
+from tests.e2e.programs import CHECKOUT
+from tests.smart_fork.scripted import AGENT
+
+SECONDS = 60.0
+#: Reads and embeds everything, without waiting for the frameworks that are faster from hundreds of texts on.
+INDEX = """
+from indexer.light import LightEmbedder
+from smart_fork.finding import Engine, Request, find
+answer = find(Request("anything", agent_type="both", all_projects=True), Engine(LightEmbedder(), 60, 60))
+assert answer["index"]["complete"], answer
+"""
+
+
+@dataclass
+class DemoService:
+    """The service of a home, which runs."""
+
+    demo: DemoHome
+    env: dict[str, str]
+    process: subprocess.Popen[bytes]
+    url: str
+
+    def smart_fork(self, *words: str) -> str:
+        return _python(self.env, "-m", "smart_fork", *words)
+
+    def way_in(self) -> str:
+        """An address that lets a browser in once."""
+        token = (self.demo.home / ".smart-fork" / "service-token").read_text()
+        asking = Request(f"{self.url}/code", method="POST", headers={"Authorization": f"Bearer {token}"})  # noqa: S310
+        with urlopen(asking, timeout=SECONDS) as answer:  # noqa: S310
+            return f"{self.url}/open?code={answer.read().decode()}"
+
+    def session(self, name: str) -> str:
+        """The id of a session of Claude Code, by what its script calls it."""
+        return random_id("demo", name)
+
+    def forks(self) -> list[list[str]]:
+        """What the agents were started with, one for each fork."""
+        return [json.loads(path.read_text())[1] for path in sorted((self.demo.home / "ran").glob("[!.]*"))]
+
+
+@contextmanager
+def demo_service(home: Path, more: Sequence[Scripted] = (), **variables: str) -> Iterator[DemoService]:
+    """A service for `home`, with the demo's sessions and `more`; ended afterwards, with all that it started."""
+    demo = write_demo_home(home, more=more)
+    programs = demo.home / "bin"
+    programs.mkdir()
+    for name in ("claude", "codex"):
+        (programs / name).write_text(AGENT)
+        (programs / name).chmod(0o755)
+    env = {
+        "HOME": str(demo.home),
+        "PATH": f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "PYTHONPATH": os.pathsep.join([str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "LANG": "C.UTF-8",
+        "HF_HUB_OFFLINE": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "SMART_FORK_INDEXING": "true",
+        **variables,
+    }
+    _python(env, "-c", INDEX)
+    announced = demo.home / ".smart-fork" / "service.json"
+    command = [sys.executable, "-m", "smart_fork", "serve"]
+    with subprocess.Popen(command, cwd=demo.home, env=env, stdin=subprocess.DEVNULL) as process:
+        try:
+            address = json.loads(_text_of(announced, process))
+            yield DemoService(demo, env, process, f"http://{address['host']}:{address['port']}")
+        finally:
+            _python(env, "-m", "smart_fork", "stop", "--all")
+            process.terminate()
+            process.wait(SECONDS)
+
+
+def _python(env: dict[str, str], *words: str) -> str:
+    command = [sys.executable, *words]
+    done = subprocess.run(
+        command, env=env, cwd=env["HOME"], capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _text_of(path: Path, process: subprocess.Popen[bytes]) -> str:
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        if path.exists():
+            return path.read_text()
+        time.sleep(0.05)
+    raise AssertionError("The service does not listen")

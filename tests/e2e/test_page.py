@@ -1,0 +1,413 @@
+"""The page in a real browser: the service's process, its index and its sessions are real, too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.e2e.browsing import Watch, browser, chromium, low_contrast, violations
+from tests.e2e.demo_service import DemoService, demo_service
+from tests.e2e.demo_sessions import ALIKE, FAMILY, HOSTILE, LAST, LONG
+from tests.smart_fork.forks import eventually
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.e2e
+
+INTENT, ANSWER = "retry with exponential backoff in the uploader", "Retry with backoff in the uploader"
+#: More tab stops than any of these pages has before its results.
+STOPS = 12
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory) -> Iterator[DemoService]:
+    """The service with the demo's sessions, a large family, a long session, many that are alike, and hostile ones."""
+    pytest.importorskip("playwright", reason="playwright is not installed")
+    if chromium() is None:
+        pytest.skip("no Chromium is installed")
+    home = tmp_path_factory.mktemp("page") / "you"
+    with demo_service(home, [*FAMILY, LONG, *ALIKE, *HOSTILE]) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def running(served: DemoService) -> Iterator[tuple[Browser, Any]]:
+    """One browser for all, and the cookie with which it was let in."""
+    with browser(chromium() or "") as one:
+        context = one.new_context()
+        context.new_page().goto(served.way_in())
+        state = context.storage_state()
+        context.close()
+        yield one, state
+
+
+@pytest.fixture
+def opened(served: DemoService, running) -> Iterator[Callable[..., Page]]:
+    """Opens an address in a window of its own. Whatever was opened, nothing may have gone wrong in it."""
+    one, state = running
+    with ExitStack() as stack:
+
+        def open_page(path: str = "/", **how: Any) -> Page:
+            context = stack.enter_context(window(one, **{"storage_state": state, **how}))
+            context.set_default_timeout(20_000)
+            watch = Watch(served.url)
+            watch.over(context)
+            stack.callback(lambda: pytest.fail(f"{path}: {watch.seen}") if watch.seen else None)
+            page = context.new_page()
+            page.goto(served.url + path)
+            page.watch = watch
+            return page
+
+        yield open_page
+
+
+@contextmanager
+def window(one: Browser, **how: Any) -> Iterator[Any]:
+    context = one.new_context(**how)
+    yield context
+    context.close()
+
+
+def search(page: Page, words: str) -> None:
+    """Type, and wait for what is found."""
+    with page.expect_response(lambda answer: "/results" in answer.url and answer.request.method == "GET"):
+        page.fill("#q", words)
+    settled(page)
+
+
+def settled(page: Page) -> None:
+    page.wait_for_selector("#results:not([aria-busy])")
+
+
+def focused(page: Page) -> str:
+    return str(page.evaluate("document.activeElement.id || document.activeElement.textContent.trim()"))
+
+
+def test_without_the_token_the_page_says_how_to_get_in_and_a_code_lets_in_once(served, opened):
+    way_in = served.smart_fork("open", "--print").strip().removeprefix(served.url)
+
+    stranger = opened(storage_state=None)
+    assert "smart-fork open" in stranger.inner_text("main")
+    assert [] == violations(stranger)
+    assert 401 == stranger.reload().status
+
+    entered = opened(way_in, storage_state=None)
+    assert f"{served.url}/" == entered.url
+    assert "Recent sessions" in entered.inner_text("main")
+    assert "has been used" in opened(way_in, storage_state=None).inner_text("main")
+
+
+def test_results_follow_the_typing_and_the_address_keeps_the_question(opened):
+    page = opened()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/results" in request.url else None)
+
+    page.locator("#q").press_sequentially(INTENT, delay=5)
+    page.wait_for_selector(".hit")
+    settled(page)
+
+    assert len(asked) < len(INTENT) / 2
+    assert ANSWER in page.inner_text(".hit")
+    assert "very likely" in page.inner_text(".hit .chance")
+    assert page.inner_text("#results h2 >> nth=0") == page.inner_text("#said")
+    assert "q=retry+with" in page.url
+    assert ANSWER in opened(page.url.removeprefix(page.watch.url)).inner_text(".hit")
+
+    page.go_back()
+    page.wait_for_selector("text=Recent sessions")
+    assert "" == page.input_value("#q")
+    page.go_forward()
+    page.wait_for_selector(".hit")
+    assert INTENT == page.input_value("#q")
+
+
+def test_an_answer_that_comes_late_does_not_replace_a_newer_one(opened):
+    page = opened()
+    late: list[Any] = []
+    page.route("**/results?q=zeppelin*", lambda route: late.insert(0, route))
+
+    page.fill("#q", "zeppelin")
+    eventually(lambda: page.evaluate("1") and late)
+    assert "true" == page.get_attribute("#results", "aria-busy")
+    search(page, INTENT)
+    with suppress(Exception):  # the browser may have given it up
+        late[0].fulfill(body="<h2 data-count>Too late</h2>")
+
+    assert ANSWER in page.inner_text("#results")
+    assert "Too late" not in page.inner_text("#results")
+
+
+def test_a_service_that_is_gone_is_said(opened):
+    page = opened()
+    page.route("**/results?*", lambda route: route.abort())
+
+    page.fill("#q", "x")
+    page.wait_for_selector("#results .note")
+
+    assert "smart-fork serve" in page.inner_text("#results")
+    assert "smart-fork serve" in page.inner_text("#said")
+    page.watch.seen.clear()  # the browser has said so, too
+
+
+def test_without_scripts_it_is_a_page_of_forms_and_links(opened):
+    page = opened(java_script_enabled=False)
+
+    page.fill("#q", INTENT)
+    page.press("#q", "Enter")
+    assert "q=retry" in page.url
+    assert not page.is_visible(".copy")
+    page.click(".hit a.row")
+
+    assert "#message-" in page.url
+    assert page.is_visible(".message.asked")
+    page.click("aside summary")
+    assert page.is_visible("#prompt")
+
+
+def test_a_hit_leads_to_the_exchange_that_answers(opened):
+    page = opened()
+    search(page, "the same note is stored twice because the answer got lost")
+
+    page.click(".hit a.row")
+    page.wait_for_selector(".message.asked")
+
+    number = re.search(r"#(message-\d+)$", page.url)
+    assert number
+    assert number[1] == focused(page)
+    assert "stored twice" in page.inner_text(f"#{number[1]}")
+    plain, marked = (
+        page.eval_on_selector(one, "e => getComputedStyle(e).backgroundColor")
+        for one in (".message:not(.asked)", ".asked")
+    )
+    assert plain != marked
+    assert page.evaluate("document.activeElement.getBoundingClientRect().top < innerHeight")
+    page.click("#back")
+    page.wait_for_selector(".hit")
+    assert "stored twice" in page.input_value("#q").replace("is stored", "stored")
+
+
+def test_a_long_session_is_read_in_pages(served, opened):
+    page = opened(f"/session/claude/{served.session('long')}")
+
+    assert 50 == page.locator("article").count()
+    assert {"You", "Claude Code"} == {
+        text.split()[0].replace("Claude", "Claude Code") for text in page.locator("article h2").all_inner_texts()
+    }
+    assert "SELECT count(*) FROM archive;" == page.locator("pre.code code").first.inner_text()
+    assert "Page 1 of 2" in page.inner_text("main")
+    page.locator("text=Read on").first.click()
+    page.wait_for_selector("text=Page 2 of 2")
+    assert LAST in page.inner_text("main")
+    page.locator("text=Earlier").first.click()
+    page.wait_for_selector("text=Page 1 of 2")
+
+
+def test_what_the_agent_did_is_folded_and_failures_show(served, opened):
+    page = opened(f"/session/claude/{served.session('retries')}")
+    actions = page.locator("details.actions", has_text="failed")
+
+    assert not actions.locator("li").first.is_visible()
+    actions.locator("summary").focus()
+    page.keyboard.press("Enter")
+
+    assert actions.locator("li").first.is_visible()
+    assert "run pytest -q tests/test_retry.py" in actions.inner_text()
+    assert str(served.demo.home) not in page.inner_text("main")
+    folded = page.locator("details.actions >> nth=0 >> li >> nth=0").get_attribute("id")
+    assert folded
+    deep = opened(f"/session/claude/{served.session('retries')}?at={folded.removeprefix('message-')}#{folded}")
+    assert deep.locator(f"#{folded}").is_visible()
+    assert folded == focused(deep)
+
+
+def test_a_command_is_copied(served, opened):
+    page = opened(f"/session/claude/{served.session('retries')}", permissions=["clipboard-read", "clipboard-write"])
+
+    page.click(".copy")
+    page.wait_for_selector("text=Copied")
+
+    command = f"cd ~/repos/parcel && claude --resume {served.session('retries')} --fork-session"
+    assert command == page.evaluate("navigator.clipboard.readText()")
+    assert "Copied" == page.inner_text("#said")
+
+
+def test_a_fork_is_started_once_and_by_nobody_else(served, opened):
+    page = opened(f"/session/claude/{served.session('leak')}")
+    page.locator(".leave a").first.click()
+    page.wait_for_selector("#prompt", state="visible")
+    assert page.url.endswith(f"fork={page.input_value('#at')}#prompt")
+    assert "prompt" == focused(page)
+    page.fill("#prompt", "Now the downloader; --help $(id)")
+    page.select_option("#place", "process")
+
+    sent = page.evaluate("new URLSearchParams(new FormData(document.querySelector('form.fork'))).toString()")
+    page.dblclick("form.fork button")
+    page.wait_for_selector("h1:not(:has(bdi))", timeout=60_000)
+    assert "The fork is running" == page.inner_text("h1"), page.inner_text("main")
+    page.reload()
+    assert "The fork is running" == page.inner_text("h1")
+    again = "body => fetch('/fork', { method: 'POST', body: new URLSearchParams(body) }).then(answer => answer.url)"
+    assert page.url == page.evaluate(again, sent)
+    assert [] == violations(page)
+    started = [words for words in served.forks() if "Now the downloader; --help $(id)" in words]
+    assert 1 == len(started) == len(served.forks())
+
+    evil = opened()
+    body = f"<form method=post action={served.url}/fork><input name=session value={served.session('flaky-login')}><input name=prompt value=evil>"
+    evil.route("http://evil.example/", lambda route: route.fulfill(body=body, content_type="text/html"))
+    evil.goto("http://evil.example/")
+    with evil.expect_response("**/fork") as refused:
+        evil.evaluate("document.forms[0].submit()")
+    assert 403 == refused.value.status
+    assert 1 == len(served.forks())
+    assert ["request to http://evil.example/"] == evil.watch.seen
+    evil.watch.seen.clear()
+
+
+def test_a_family_is_read_with_the_keyboard_and_without_seeing_the_lines(served, opened):
+    page = opened(f"/family/claude/{served.session('downloader')}")
+    table = page.get_by_role("table", name="in the order in which they were forked")
+
+    titles = [scripted.title for scripted in (FAMILY[0], FAMILY[2], FAMILY[3], FAMILY[1])]
+    assert [ANSWER, *titles] == table.locator("tbody th .row").all_inner_texts()
+    assert "fork after message 32" in table.get_by_role("row").nth(2).inner_text()
+    assert f"of {ANSWER}" in table.get_by_role("row").nth(2).text_content()
+    assert 5 == table.locator("path.span").count()
+    assert "true" == table.locator("svg").first.get_attribute("aria-hidden")
+    for _ in range(2):
+        page.keyboard.press("ArrowDown")
+    assert "The same retries for the downloader" == focused(page)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/session/**")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/?q=release+the+kraken",
+        "/session/claude/{hostile}",
+        "/session/claude/{hostile_fork}",
+        "/family/claude/{hostile}",
+    ],
+)
+def test_hostile_text_is_text(served, opened, path):
+    path = path.format(hostile=served.session("hostile"), hostile_fork=served.session("hostile-fork"))
+    page = opened(path, viewport={"width": 800, "height": 600})
+
+    assert '<script>alert("said")</script>' in page.inner_text("main")
+    assert 1 == page.locator("script").count()
+    assert 0 == page.locator("main img, main iframe, [onload], [onerror], [onfocus]").count()
+    assert not re.search("[\x1b\u202e]", page.content())
+    hrefs = page.eval_on_selector_all("a[href]", "all => all.map(a => a.protocol)")
+    assert {"http:"} == set(hrefs)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_scripts_in_a_page_are_refused_by_the_browser_as_well(opened):
+    page = opened()
+
+    page.evaluate(
+        "document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.pwned = 1'}))"
+    )
+    page.evaluate(
+        "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.pwned = 2\"><p style=\"color:red\">')"
+    )
+    page.evaluate("fetch('https://evil.example/').catch(() => 0)")
+
+    assert page.evaluate("window.pwned === undefined")
+    said = " ".join(page.watch.seen)
+    assert all(
+        f"violation of {one}" in said
+        for one in ("script-src-elem", "script-src-attr", "style-src-attr", "connect-src", "img-src")
+    )
+    assert "request to" not in said
+    page.watch.seen.clear()
+
+
+def test_everything_is_reached_by_keys(opened):
+    page = opened(f"/?q={INTENT.replace(' ', '+')}")
+    page.keyboard.press("Tab")
+    assert "Skip to the content" == focused(page)
+    page.keyboard.press("Escape")
+    page.evaluate("document.activeElement.blur()")
+
+    page.keyboard.press("/")
+    assert "q" == focused(page)
+    assert INTENT == page.input_value("#q")
+    page.keyboard.press("ArrowDown")
+    assert ANSWER == focused(page)
+    page.keyboard.press("ArrowDown")
+    assert focused(page) not in (ANSWER, "q")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")
+    assert "q" == focused(page)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Escape")
+    assert "q" == focused(page)
+    order = []
+    for _ in range(STOPS):
+        page.keyboard.press("Tab")
+        order.append(focused(page))
+        style = "e => { const s = getComputedStyle(e); return s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2; }"
+        assert page.evaluate(f"({style})(document.activeElement)"), order
+    assert ["Find", "project", "agent", ANSWER] == order[:4]
+    page.fill("#q", "/")
+    assert "/" == page.input_value("#q")
+
+
+def test_it_is_said_what_everything_is(opened):
+    page = opened()
+
+    for role, name in (("search", None), ("banner", None), ("main", None), ("region", "Sessions")):
+        assert page.get_by_role(role, name=name).is_visible()
+    for role, name in (
+        ("searchbox", "What do you want to do next?"),
+        ("combobox", "Project"),
+        ("combobox", "Agent"),
+        ("button", "Find"),
+    ):
+        assert page.get_by_role(role, name=name).is_visible()
+    assert "all 2" in page.get_by_role("combobox", name="Project").inner_text()
+    assert re.fullmatch(r"\w{3} \d{1,2} \w{3} \d{4}, \d\d:\d\d", page.get_attribute("time >> nth=0", "title") or "")
+    page.select_option("#agent", "codex")
+    page.wait_for_url("**agent=codex*")
+    settled(page)
+    assert not page.locator(".agent.claude").count()
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 1200), ("light", 360), ("dark", 360)])
+def test_every_page_is_readable_light_and_dark_wide_and_narrow(served, opened, scheme, width):
+    session = served.session("retries")
+    page = opened(color_scheme=scheme, viewport={"width": width, "height": 800})
+    shades = set()
+    for path in (
+        "/",
+        f"/?q={INTENT.replace(' ', '+')}",
+        f"/session/claude/{session}?at=15&fork=9#message-15",
+        f"/family/claude/{session}",
+        f"/session/claude/{served.session('hostile')}",
+        "/session/claude/00000000-not-there",
+    ):
+        page.goto(served.url + path)
+        page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        assert [] == low_contrast(page), path
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        assert (scheme, width) != ("light", 1200) or [] == violations(page), path
+        shades.add(page.eval_on_selector("body", "e => getComputedStyle(e).backgroundColor"))
+    assert 1 == len(shades)
+    assert (scheme == "dark") == ("rgb(1" in shades.pop())
+
+
+@pytest.mark.parametrize(("wish", "moves"), [("reduce", False), ("no-preference", True)])
+def test_nothing_moves_for_who_does_not_want_it(opened, wish, moves):
+    page = opened(reduced_motion=wish)
+
+    page.eval_on_selector("#results", "e => e.setAttribute('aria-busy', 'true')")
+
+    assert moves == page.evaluate("document.getAnimations().length > 0")
+    assert moves == page.evaluate("getComputedStyle(document.documentElement).scrollBehavior === 'smooth'")

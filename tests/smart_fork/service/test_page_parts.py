@@ -1,0 +1,158 @@
+"""What the page is made of."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
+from smart_fork.errors import NotFound, Usage
+from smart_fork.page import conversation
+from smart_fork.page.blocks import Block, blocks, marked, runs
+from smart_fork.page.conversation import reading
+from smart_fork.page.forms import MAX_KEPT, Forms
+from smart_fork.page.showing import ago, chance, exact, homely, inside, percent, place, session_link, tokens
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+def test_prose_and_code_are_told_apart():
+    assert [Block("Look:"), Block("a\n\n  b", True, "py"), Block("Done.")] == blocks(
+        "Look:\n```py\na\n\n  b\n```\nDone."
+    )
+    assert [Block("never closed\n~~~", True)] == blocks("```\nnever closed\n~~~")
+    assert [Block("```\ninner", True)] == blocks("````\n```\ninner\n````")
+    assert [] == blocks("\n\n")
+
+
+def test_nothing_is_lost_where_stretches_are_shown_in_their_own_way():
+    text = "Use `a < b` and **this**, not ** that ** or `"
+
+    assert [("a < b", "code"), ("this", "strong")] == [
+        (run.text, run.kind) for run in runs(text) if run.kind != "plain"
+    ]
+    assert text == "".join(
+        {"code": f"`{run.text}`", "strong": f"**{run.text}**"}.get(run.kind, run.text) for run in runs(text)
+    )
+    hits = list(marked("Retry retries <b>the</b> retry_policy", ["retry", "the"]))
+    assert "Retry retries <b>the</b> retry_policy" == "".join(run.text for run in hits)
+    assert ["Retry", "the", "retry_policy"] == [run.text for run in hits if run.kind == "mark"]
+
+
+@pytest.mark.parametrize(
+    ("moment", "said"),
+    [
+        ("2026-01-31T11:59:30Z", "just now"),
+        ("2026-01-31T11:58:59Z", "1 minute ago"),
+        ("2026-01-31T09:00:00Z", "3 hours ago"),
+        ("2026-01-18T11:00:00Z", "13 days ago"),
+        ("2026-01-10T12:00:00Z", "3 weeks ago"),
+        ("2025-10-31T12:00:00", "3 months ago"),
+        ("2023-01-31T12:00:00Z", "3 years ago"),
+        ("2027-01-31T12:00:00Z", "just now"),
+        ("odd", ""),
+        (None, ""),
+    ],
+)
+def test_times_are_told_as_people_tell_them(moment, said):
+    assert said == ago(moment, NOW)
+    assert bool(said) == bool(exact(moment))
+
+
+def test_chances_sizes_and_places_are_told_as_people_tell_them(home):
+    assert [("> 99 %", "very likely"), ("31 %", "likely"), ("< 1 %", "unlikely")] == [
+        (percent(one), chance(one)) for one in (0.999, 0.31, 0.001)
+    ]
+    assert ["0", "850", "14k"] == [tokens(one) for one in (None, 850, 14_200)]
+    assert ["~", "~/shop", f"{home}x", "/srv/\u202egnp".replace("\u202e", "")] == [
+        place(one) for one in (str(home), f"{home}/shop", f"{home}x", "/srv/\u202egnp")
+    ]
+    assert "cd ~/shop && claude" == homely(f"cd {home}/shop && claude")
+    assert f"cd '{home}/a b' && claude" == homely(f"cd '{home}/a b' && claude")
+    assert "edit a.py ~/b.py" == inside(f"edit {home}/shop/a.py {home}/b.py", f"{home}/shop")
+
+
+def test_addresses_are_made_of_hostile_ids_without_harm():
+    one = {"agent_type": "claude", "session_id": "../../x?y#z"}
+
+    assert "/session/claude/..%2F..%2Fx%3Fy%23z?at=3#message-3" == session_link(one, 3)
+
+
+def test_a_form_does_its_work_once_however_often_it_is_sent():
+    forms: Forms[int] = Forms("secret")
+    form, done, go = forms.new(), [], threading.Event()
+
+    def work() -> int:
+        go.wait(20)
+        done.append(1)
+        return len(done)
+
+    answers: list[int] = []
+    threads = [threading.Thread(target=lambda: answers.append(forms.send(form, work))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    with pytest.raises(NotFound):
+        forms.answer("unknown")
+    go.set()
+    for thread in threads:
+        thread.join()
+
+    assert ([1, 1, 1, 1], [1], 1) == (answers, done, forms.answer(form))
+
+
+def test_a_form_that_failed_is_sent_again_and_old_answers_are_forgotten():
+    forms: Forms[str] = Forms("secret")
+    form = forms.new()
+
+    with pytest.raises(ZeroDivisionError):
+        forms.send(form, lambda: str(1 / 0))
+    assert "done" == forms.send(form, lambda: "done")
+    for _ in range(MAX_KEPT):
+        forms.send(forms.new(), lambda: "more")
+    with pytest.raises(NotFound):
+        forms.answer(form)
+
+
+@pytest.mark.parametrize("form", ["", "x", "x.", ".", "ä.ö", Forms("other").new()])
+def test_a_form_that_is_not_ours_does_nothing(form):
+    with pytest.raises(Usage):
+        Forms("secret").send(form, lambda: pytest.fail("it was done"))
+
+
+def session(*turns: Turn) -> Session:
+    return Session("claude", "60309e1e-0000-4000-8000-000000000001", Path("log"), turns, cwd="/srv/shop")
+
+
+def turn(number: int, role: str, text: str = "", **more: object) -> Turn:
+    return Turn(str(number), None, role, "2026-01-01T00:00:00Z", text, prompt=role == "user" and bool(text), **more)
+
+
+def test_a_page_of_a_conversation_is_the_one_that_has_what_is_asked_for(monkeypatch):
+    monkeypatch.setattr(conversation, "PAGE_MESSAGES", 2)
+    call = ToolCall("c", "Edit", "edit /srv/shop/a.py")
+    written = session(
+        turn(0, "user", "first"),
+        turn(1, "assistant", "I look"),
+        turn(2, "assistant", tool_calls=(call,)),
+        turn(3, "user", tool_results=(ToolResult("c", True, "exit 1"),)),
+        turn(4, "assistant", "done"),
+        turn(5, "user", "second"),
+        turn(6, "assistant", "done, too"),
+    )
+
+    first, deep, last = reading(written), reading(written, 2), reading(written, 6)
+
+    assert ([0, 1], [4, 5], [6]) == tuple(
+        [one.number for one in page.messages] for page in (first, reading(written, 4), last)
+    )
+    assert (1, 3, 5, None, 4) == (first.page, first.pages, first.count, first.previous, first.next_at)
+    assert (4, None) == (last.previous, last.next_at)
+    assert [False, True] == [one.asked for one in deep.messages]
+    assert [("edit a.py", "exit 1", 2)] == [(one.text, one.note, one.number) for one in deep.messages[1].actions]
+    assert [(6, "second")] == [(one.number, one.question) for one in last.places]
+    assert ([], 1) == (reading(session()).messages, reading(session()).pages)
+    with pytest.raises(NotFound):
+        reading(written, 7)
