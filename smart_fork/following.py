@@ -48,7 +48,7 @@ def list_workers(
                 continue
             seen = watcher.look(worker, registry)
             if seen.state in LIVING or include_closed:
-                found.append(described(worker, seen))
+                found.append(described(registry.get(worker.id), seen))
     return found + (_of_others(known, project, watcher.around) if agent == "both" else [])
 
 
@@ -65,8 +65,8 @@ def read_worker(reference: str, *, exchanges: int = EXCHANGES, around: Around | 
         raise Usage("At least one exchange can be read")
     watcher = Watcher(around)
     with Registry() as registry:
+        seen = watcher.look(registry.get(reference), registry)
         worker = registry.get(reference)
-        seen = watcher.look(worker, registry)
     session = own_session(worker, watcher)
     own = own_messages(session, worker) if session else []
     prompts = [i for i, message in enumerate(own) if message["role"] == "user"]

@@ -72,5 +72,5 @@ class _Wait:
             pause = SOON_SECONDS if before != self.seen else min(pause * _SLOWER, LATEST_SECONDS)
 
     def _look(self, identity: str) -> tuple[Worker, Seen]:
-        worker = self.registry.get(identity)
-        return worker, self.watcher.look(worker, self.registry)
+        seen = self.watcher.look(self.registry.get(identity), self.registry)
+        return self.registry.get(identity), seen

@@ -17,6 +17,7 @@ from typing import Any
 from indexer.redact import redact
 from indexer.transcripts.agents import adapter
 from smart_fork.activity import SETTLED_SECONDS, Activity, activity
+from smart_fork.births import find_sessions
 from smart_fork.confirmation import Clock, SystemClock
 from smart_fork.errors import SmartForkError
 from smart_fork.processes import Processes, SystemProcesses
@@ -28,6 +29,8 @@ from smart_fork.workers.base import whereabouts
 
 #: A terminal that is just becoming the agent does not look like it yet.
 BECOMING_SECONDS = 60.0
+#: Between two looks for a session that is not known.
+SEARCH_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +81,11 @@ class Watcher:
         self.around = around or Around()
         self._logs: dict[str, Path] = {}
         self._read: dict[Path, tuple[tuple[int, int], Activity]] = {}
+        self._searched: dict[str, float] = {}
 
     def look(self, worker: Worker, registry: Registry) -> Seen:
-        """What `worker` does now. One that is found to have ended is noted as such."""
+        """What `worker` does now. That it has ended is noted, and its session, where only now it can be found."""
+        worker = self._with_session(worker, registry)
         wrote = self._activity(worker)
         seen = Seen(worker.state, "", wrote.at or worker.status_at or worker.started_at, wrote.tokens)
         if worker.state != "running":
@@ -118,6 +123,16 @@ class Watcher:
                 return None
             known = self._logs[worker.session_id] = found[0]
         return known
+
+    def _with_session(self, worker: Worker, registry: Registry) -> Worker:
+        """It was not known yet when the worker had been started, where the machine was busy."""
+        now = self.around.clock.now()
+        if worker.session_id or now < self._searched.get(worker.id, 0.0) + SEARCH_SECONDS:
+            return worker
+        self._searched[worker.id] = now
+        for one, session_id in find_sessions(registry, now):
+            registry.set_session_id(one.id, session_id)
+        return registry.get(worker.id)
 
     def _activity(self, worker: Worker) -> Activity:
         path = self.log_of(worker)

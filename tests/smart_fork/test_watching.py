@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from smart_fork import watching
+from smart_fork.following import list_workers, read_worker
 from smart_fork.registry import Registry
 from smart_fork.watching import Seen, Watcher
 from tests.smart_fork import screens
-from tests.smart_fork.terminals import AT_START, LATER, LATEST, PANE, STARTED, Stage
+from tests.smart_fork.terminals import AT_START, LATER, LATEST, PANE, PID, STARTED, Stage
 
 
 @pytest.fixture
@@ -45,6 +46,25 @@ def test_without_a_prompt_it_waits_for_a_person_to_begin(world, shop):
     assert "working" == look(stage).status, "there is nothing on its screen yet"
     stage.terminal.screen = "  >_ OpenAI Codex\n\n› Ask Codex to do anything\n\n  gpt-5"
     assert "idle" == look(stage).status
+
+
+def test_a_session_that_was_late_is_found_and_followed(world, shop):
+    """R-024, R-043: Codex tells nobody its id, and may need longer than a start waits."""
+    stage = Stage(world, shop)
+    with Registry() as registry:
+        worker = registry.add(
+            "codex", source_session_id="", place="process", cwd=shop, prompt="go", kind="new", now=STARTED
+        )
+        registry.set_started(worker.id, command=("codex",), pid=PID, log=stage.log)
+    stage.terminal.worker_id = worker.id
+    (before,) = [one for one in list_workers(None, agent="codex", around=stage.around) if one["worker_id"] == worker.id]
+    session = world.codex(shop, "go", "Gone", timestamp=LATER)
+
+    (after,) = [one for one in list_workers(None, agent="codex", around=stage.around) if one["worker_id"] == worker.id]
+    read = read_worker(worker.id, around=stage.around)
+
+    assert (None, session, session) == (before["session_id"], after["session_id"], read["session_id"])
+    assert ["go", "Gone"] == [message["text"] for message in read["messages"]]
 
 
 @pytest.mark.parametrize(("status", "at", "expected"), [("idle", LATEST, "idle"), ("idle", AT_START, "working"), ("working", LATEST, "working")])  # fmt: skip
