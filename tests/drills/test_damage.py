@@ -104,6 +104,7 @@ def test_a_damaged_index_is_kept_aside_and_built_anew(indexed, harm, set_aside, 
         complete_again()
 
     assert set_aside == len(kept(index_db()))
+    assert [str(path) for path in kept(index_db())] == overview()["index"].get("set_aside", [])
     assert "" == differs(fresh(tmp_path / "fresh"))
     for answer in answers:
         if "error" in answer:
