@@ -118,8 +118,8 @@ def complete_again() -> None:
         complete(store, AGENTS, Quick(), patience=0)
 
 
-def test_wherever_the_index_is_damaged_it_is_right_in_the_end(indexed, monkeypatch, tmp_path):
-    """Forty places. What is noticed is set aside; what is not noticed was never read."""
+def test_wherever_the_index_is_damaged_a_question_is_answered(indexed, monkeypatch, tmp_path):
+    """Forty places, by results or by the latest sessions. What is noticed is set aside."""
     monkeypatch.setattr(damage, "KEPT", 1000)
     chance, good, noticed = random.Random(11), index_db().read_bytes(), 0  # noqa: S311
     words = Quick()
