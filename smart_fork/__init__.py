@@ -17,6 +17,7 @@ from smart_fork.errors import (
     NotFound,
     ProgramFailed,
     ProgramMissing,
+    RegistryUnavailable,
     SmartForkError,
     Usage,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "NotFound",
     "ProgramFailed",
     "ProgramMissing",
+    "RegistryUnavailable",
     "SmartForkError",
     "Usage",
     "branch",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from indexer.paths import state_home
+from indexer.damage import kept
+from indexer.paths import index_db, state_home
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable
 from smart_fork.following import list_workers
 from smart_fork.service.client import Service, ServiceGoneError, find_service
@@ -28,7 +29,9 @@ def _index() -> dict[str, Any]:
         state = index_status()
     except IndexUnavailable as error:
         return {"error": error.message, "hint": error.hint}
-    return {name: state[name] for name in _SHOWN} | {"broken_lines": state["broken_lines"]}
+    aside = [str(path) for path in kept(index_db())]
+    shown = {name: state[name] for name in _SHOWN} | {"broken_lines": state["broken_lines"]}
+    return shown | ({"set_aside": aside} if aside else {})
 
 
 def _service(service: Service | None) -> dict[str, Any]:

@@ -28,9 +28,13 @@ def _index(index: dict[str, Any]) -> list[tuple[str, str]]:
     done = f"{index['embedded']:,} of {index['chunks']:,} passages by meaning"
     unread = f", {index['unread_logs']:,} logs to be read" if index["unread_logs"] else ""
     broken = f", {index['broken_lines']:,} broken lines (smart-fork index status)" if index["broken_lines"] else ""
+    aside = [
+        ("", f"it was damaged, and kept as {path}: delete that when you like") for path in index.get("set_aside", ())
+    ]
     return [
         ("index", f"{index['sessions']:,} sessions of {index['logs']:,} logs, {done}{unread}{broken}"),
         ("", f"{index['bytes'] / 1e6:.1f} MB, last changed {index['updated_at'] or 'never'}"),
+        *aside,
     ]
 
 

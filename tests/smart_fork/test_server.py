@@ -13,6 +13,8 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
+from indexer.damage import kept
+from indexer.paths import index_db
 from smart_fork import answers
 from smart_fork.server import create_server
 from smart_fork.server.calls import progress_of
@@ -184,8 +186,7 @@ class TestAnswers:
 
         found = answer(world, "index_status")
 
-        assert found["error"] == "index_not_available"
-        assert "Delete" in found["next_steps"][0]
+        assert (found["sessions"], len(kept(index_db()))) == (0, 1)  # it is set aside, and a new one is there
 
     def test_many_broken_logs_are_not_all_told_to_a_model(self, world, shop):
         for _ in range(MAX_BROKEN + 2):
