@@ -60,7 +60,7 @@ def branch(
     check_id(located.session_id)
     session = sessions.read(located)
     target = _target(session, cwd)
-    if project is not None and not in_project(session.cwd, project_of(project)):
+    if project is not None and not _belongs(session, project):
         raise ForkRefused(
             f"Source session does not belong to current project: {session.session_id}", f"It worked in {session.cwd}."
         )
@@ -75,6 +75,13 @@ def branch(
         how: dict[str, Any] = {"prompt": prompt, "place": place, "caller_session_id": caller_session_id}
         report["started"] = _start(session, written, target, name=final, **how)
     return report
+
+
+def _belongs(session: Session, project: str) -> bool:
+    try:
+        return in_project(session.cwd, project_of(project))
+    except ValueError:  # a NUL
+        return False
 
 
 def _titles_lock() -> FileLock:

@@ -135,7 +135,8 @@ def check(request: Request) -> tuple[Agent, ...]:
         return agents
     named = tuple(agent for agent in known["both"] if results.COLLECTIONS[agent] == request.collection)
     if not named:
-        raise Usage(f"unknown collection: {request.collection}", f"Known: {', '.join(results.COLLECTIONS.values())}.")
+        shown = printable(str(request.collection))[:MAX_SHOWN]
+        raise Usage(f"unknown collection: {shown}", f"Known: {', '.join(results.COLLECTIONS.values())}.")
     return named
 
 
