@@ -50,7 +50,8 @@ def of_answer(home: Home, answer: Answer, sent: str, *, person: bool) -> str:
         texts = [part.get("text", "") for part in result.get("content", ())]
         if any(_CRASH.fullmatch(text.strip()) for text in texts):
             return "crashed"
-        if any(len(text) > MAX_ERROR or "\x1b" in text for text in texts):
+        ours = [text for text in texts if "validation error" not in text and not text.startswith("Unknown tool")]
+        if any(len(text) > MAX_ERROR or "\x1b" in text for text in ours):
             return "repeats all that it was given"
     code = ((answer.message or {}).get("error") or {}).get("code")
     return "internal error" if code == INTERNAL_ERROR else ""

@@ -62,7 +62,7 @@ def branch(
     session = _source(reference.strip(), caller_session_id or "", clock)
     moment = clock.now() if now is None else now
     target = _target(session, cwd)
-    if project is not None and not in_project(session.cwd, project_of(project)):
+    if project is not None and not _belongs(session, project):
         raise ForkRefused(
             f"Source session does not belong to current project: {session.session_id}", f"It worked in {session.cwd}."
         )
@@ -96,6 +96,13 @@ def _source(reference: str, own: str, clock: Clock) -> Session:
                 hint = "This session has just begun and is not written down yet. Try again after its first answer."
                 raise ForkRefused(IN_PROGRESS, hint) from None
         clock.sleep(LOOK_SECONDS)
+
+
+def _belongs(session: Session, project: str) -> bool:
+    try:
+        return in_project(session.cwd, project_of(project))
+    except ValueError:  # a NUL
+        return False
 
 
 def _titles_lock() -> FileLock:

@@ -31,10 +31,13 @@ from smart_fork.recent import recent_sessions
 from smart_fork.registry import Registry
 from smart_fork.rerank import Rerank
 from smart_fork.search import search
+from smart_fork.snippets import printable
 from smart_fork.together import Together
 
 log = logging.getLogger(__name__)
 
+#: Of a path that is no project's, how much is repeated.
+MAX_SHOWN = 500
 DEFAULT_LIMIT, MAX_LIMIT = 5, 50
 #: How long a question waits for logs to be read, and for vectors of the current project.
 READ_SECONDS, EMBED_SECONDS = 20.0, 15.0
@@ -139,7 +142,8 @@ def check(request: Request) -> tuple[Agent, ...]:
         return agents
     named = tuple(agent for agent in known["both"] if results.COLLECTIONS[agent] == request.collection)
     if not named:
-        raise Usage(f"unknown collection: {request.collection}", f"Known: {', '.join(results.COLLECTIONS.values())}.")
+        shown = printable(str(request.collection))[:MAX_SHOWN]
+        raise Usage(f"unknown collection: {shown}", f"Known: {', '.join(results.COLLECTIONS.values())}.")
     return named
 
 
@@ -149,14 +153,15 @@ def current_project(path: str | None) -> Project:
     Raises:
         Usage: there is no such directory (F-076).
     """
-    permission.require(path or str(Path.cwd()), plain(path or "."), below=True)
+    shown = printable(path or ".")[:MAX_SHOWN]
+    permission.require(path or str(Path.cwd()), shown, below=True)
     try:
         directory = Path(path).expanduser() if path else Path.cwd()
         there = directory.is_dir()
     except (OSError, RuntimeError, ValueError):  # a name too long, an unknown ~user, a NUL
         there = False
     if not there:
-        raise Usage(f"project_path does not exist: {path or '.'}", "Give the path of a directory.")
+        raise Usage(f"project_path does not exist: {shown}", "Give the path of a directory.")
     return project_of(directory)
 
 

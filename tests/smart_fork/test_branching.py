@@ -216,8 +216,9 @@ def test_a_session_of_another_project_is_refused_only_where_a_project_is_given(a
     other = home / "other"
     other.mkdir()
 
-    with pytest.raises(ForkRefused, match=f"does not belong to current project: {SESSION}"):
-        branch(SESSION, project=str(other))
+    for elsewhere in (str(other), "a\0b"):
+        with pytest.raises(ForkRefused, match=f"does not belong to current project: {SESSION}"):
+            branch(SESSION, project=elsewhere)
     assert branch(SESSION, project=str(repo / "src"))
 
 
