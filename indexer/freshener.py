@@ -30,7 +30,8 @@ log = logging.getLogger(__name__)
 
 #: Reading or embedding everything is done in pieces of about so long; between them what has just changed is read.
 PIECE_SECONDS = 5.0
-#: After a run for changes nothing is read for so many times as long as it took, but for at most so many seconds.
+#: After a run for changes nothing is read for so many times as long as reading took, but for at most so many seconds.
+#: Vectors are made once a passage, however often logs are read: time for them is no reason to keep new words out.
 REST_SHARE, REST_SECONDS = 2.0, 30.0
 #: When everything is looked at again after a run was skipped, because another process is indexing, or has failed.
 BUSY_SECONDS, FAILED_SECONDS = 5.0, 60.0
@@ -86,6 +87,7 @@ class Freshener:
         self._scheduled = False
         self._look_at: float | None = None
         self._rest_until = 0.0
+        self._embedding_since: float | None = None
         self._doing = ""
         self._last_run: Run | None = None
         self._last_change: Run | None = None
@@ -192,8 +194,10 @@ class Freshener:
 
     def _run(self, job: _Job) -> None:
         started, began, report = _iso(self._now()), self._clock(), Report()
+        self._embedding_since = None
         outcome, error = self._attempt(job, report)
         took = self._clock() - began
+        reading = took if self._embedding_since is None else self._embedding_since - began
         self._doing = ""
         if job.paths is None:
             self._last_run = Run(started, took, outcome, report, error)
@@ -201,7 +205,7 @@ class Freshener:
             self._last_change = Run(started, took, outcome, report, error)
         with self._changed:
             if not job.scheduled:
-                self._rest_until = self._clock() + min(REST_SHARE * took, REST_SECONDS)
+                self._rest_until = self._clock() + min(REST_SHARE * reading, REST_SECONDS)
             if outcome in ("failed", "skipped"):
                 wait = BUSY_SECONDS if outcome == "skipped" else FAILED_SECONDS
                 self._look_at = self._clock() + wait
@@ -253,6 +257,7 @@ class Freshener:
                 read_named(store, self._adapters, job.paths, report, self._progress)
             else:
                 self._read_all(store, report)
+            self._embedding_since = self._clock()
             self._embed(store, report)
 
     def _read_all(self, store: Store, report: Report) -> None:
