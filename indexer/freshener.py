@@ -87,7 +87,7 @@ class Freshener:
         self._scheduled = False
         self._look_at: float | None = None
         self._rest_until = 0.0
-        self._embedding_since: float | None = None
+        self._embedded_for = 0.0
         self._doing = ""
         self._last_run: Run | None = None
         self._last_change: Run | None = None
@@ -194,10 +194,9 @@ class Freshener:
 
     def _run(self, job: _Job) -> None:
         started, began, report = _iso(self._now()), self._clock(), Report()
-        self._embedding_since = None
+        self._embedded_for = 0.0
         outcome, error = self._attempt(job, report)
         took = self._clock() - began
-        reading = took if self._embedding_since is None else self._embedding_since - began
         self._doing = ""
         if job.paths is None:
             self._last_run = Run(started, took, outcome, report, error)
@@ -205,7 +204,7 @@ class Freshener:
             self._last_change = Run(started, took, outcome, report, error)
         with self._changed:
             if not job.scheduled:
-                self._rest_until = self._clock() + min(REST_SHARE * reading, REST_SECONDS)
+                self._rest_until = self._clock() + min(REST_SHARE * (took - self._embedded_for), REST_SECONDS)
             if outcome in ("failed", "skipped"):
                 wait = BUSY_SECONDS if outcome == "skipped" else FAILED_SECONDS
                 self._look_at = self._clock() + wait
@@ -257,8 +256,11 @@ class Freshener:
                 read_named(store, self._adapters, job.paths, report, self._progress)
             else:
                 self._read_all(store, report)
-            self._embedding_since = self._clock()
-            self._embed(store, report)
+            since = self._clock()
+            try:
+                self._embed(store, report)
+            finally:
+                self._embedded_for = self._clock() - since
 
     def _read_all(self, store: Store, report: Report) -> None:
         """What has changed, the newest first, and then what there is beside logs."""
