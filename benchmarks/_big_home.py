@@ -16,15 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from _synthetic import _sentences
-
-from indexer.arrays import np
-
 PROJECTS = 50
 #: One log in so many is Codex's.
 CODEX = 5
 #: Calls an exchange, and lines of an output in the mean: the passages a megabyte follow from them.
-CALLS, LINES = 8, 130
+CALLS, LINES = 8, 200
 #: The same for what is written while the service runs, every few seconds.
 GROWING_CALLS, GROWING_LINES = 2, 80
 SMALLEST, SPREAD = 20_000, 1.2
@@ -51,7 +47,7 @@ class BigHome:
     def __init__(self, folder: Path, seed: int = 7) -> None:
         self.folder = folder
         self._random = random.Random(seed)
-        self._said = _sentences(np.random.default_rng(seed))
+        self._said = [_sentence(self._random) for _ in range(40_000)]
         self._output = [json.dumps(line)[1:-1] for line in _lines_of_code(self._random, 20_000)]
         self.logs: list[Log] = []
 
@@ -177,5 +173,29 @@ def _lines_of_code(rand: random.Random, number: int) -> list[str]:
     ]
 
 
+def _sentence(rand: random.Random) -> str:
+    """Ten words as developers use them, of as many tokens as real ones, and now and then a name."""
+    words = [rand.choice(_SMALL_WORDS if rand.random() < 0.5 else _WORDS) for _ in range(10)]
+    if rand.random() < 0.3:
+        words[rand.randrange(10)] = f"{rand.choice(_VERBS)}_{rand.choice(_THINGS).lower()}_{rand.randrange(100)}"
+    return f"{' '.join(words)}."
+
+
+_SMALL_WORDS = (
+    "the", "to", "and", "a", "of", "in", "is", "it", "for", "that", "with", "on", "not", "as", "we", "if", "so",
+    "when", "then", "now", "all", "no", "only", "also", "into", "after", "this", "which", "from",
+)  # fmt: skip
+_WORDS = (
+    "has", "function", "test", "file", "error", "retry", "upload", "server", "client", "request", "response",
+    "timeout", "cache", "database", "table", "column", "query", "index", "commit", "branch", "merge", "review",
+    "deploy", "build", "release", "version", "package", "import", "module", "class", "method", "argument", "return",
+    "value", "string", "number", "list", "path", "folder", "directory", "process", "thread", "lock", "queue",
+    "worker", "signal", "event", "message", "header", "socket", "network", "connection", "session", "user", "login",
+    "page", "button", "form", "style", "layout", "image", "render", "component", "state", "update", "delete",
+    "create", "insert", "select", "sort", "filter", "search", "result", "score", "rank", "limit", "offset",
+    "memory", "buffer", "stream", "parser", "token", "syntax", "compiler", "warning", "failing", "passing",
+    "broken", "fixed", "missing", "duplicate", "empty", "large", "slow", "fast", "first", "last", "rename", "move",
+    "copy", "write", "read", "open", "close", "start", "stop", "wait", "check", "measure", "explain",
+)  # fmt: skip
 _VERBS = ("fetch", "parse", "write", "merge", "check", "build", "split", "count", "store", "match")
 _THINGS = ("Report", "Upload", "Window", "Session", "Chunk", "Header", "Retry", "Buffer", "Record", "Folder", "Worker")

@@ -32,7 +32,8 @@ log = logging.getLogger(__name__)
 
 #: Reading or embedding everything is done in pieces of about so long; between them what has just changed is read.
 PIECE_SECONDS = 5.0
-#: After a run for changes nothing is read for so many times as long as it took, but for at most so many seconds.
+#: After a run for changes nothing is read for so many times as long as reading took, but for at most so many seconds.
+#: Vectors are made once a passage, however often logs are read: time for them is no reason to keep new words out.
 REST_SHARE, REST_SECONDS = 2.0, 30.0
 #: When everything is looked at again after a run was skipped, because another process is indexing, or has failed.
 BUSY_SECONDS, FAILED_SECONDS = 5.0, 60.0
@@ -83,6 +84,7 @@ class Freshener:
         self._scheduled = False
         self._look_at: float | None = None
         self._rest_until = 0.0
+        self._embedded_for = 0.0
         self._doing = ""
         self._last_run: Run | None = None
         self._last_change: Run | None = None
@@ -191,6 +193,7 @@ class Freshener:
 
     def _run(self, job: _Job) -> None:
         started, began, report = _iso(self._now()), self._clock(), Report()
+        self._embedded_for = 0.0
         outcome, error = self._attempt(job, report)
         took = self._clock() - began
         self._doing, self._failing = "", outcome == "failed" or (self._failing and outcome != "completed")
@@ -200,7 +203,7 @@ class Freshener:
             self._last_change = Run(started, took, outcome, report, error)
         with self._changed:
             if not job.scheduled:
-                self._rest_until = self._clock() + min(REST_SHARE * took, REST_SECONDS)
+                self._rest_until = self._clock() + min(REST_SHARE * (took - self._embedded_for), REST_SECONDS)
             if outcome in ("failed", "skipped"):
                 wait = BUSY_SECONDS if outcome == "skipped" else FAILED_SECONDS
                 self._look_at = self._clock() + wait
@@ -255,7 +258,11 @@ class Freshener:
                 read_named(store, self._adapters, job.paths, report, self._progress)
             else:
                 self._read_all(store, report)
-            self._embed(store, report)
+            since = self._clock()
+            try:
+                self._embed(store, report)
+            finally:
+                self._embedded_for = self._clock() - since
 
     def _read_all(self, store: Store, report: Report) -> None:
         """What has changed, the newest first, and then what there is beside logs."""

@@ -346,6 +346,23 @@ def test_after_a_run_for_changes_the_processor_rests(monkeypatch):
     assert one._due().scheduled  # a scheduled run does not wait for the rest
 
 
+def test_after_vectors_were_made_new_words_do_not_wait(home, monkeypatch):
+    """F-195: a first run may embed for minutes, and what is written after it is read at once."""
+    time_ = [100.0]
+    one = Freshener(AGENTS, HashEmbedder(), HOUR, clock=lambda: time_[0])
+
+    def embed(self, store, report):
+        time_[0] += 600
+
+    monkeypatch.setattr(Freshener, "_embed", embed)
+    one.look(["/a.jsonl"])
+    time_[0] += 1
+    one._run(one._due())
+    one.look(["/b.jsonl"])
+    time_[0] += 1
+    assert {"/b.jsonl"} == one._due().paths
+
+
 def test_missing_folders_keep_one_agent_out_and_say_what_to_do(home):
     """F-181, F-182."""
     found = prerequisites.check(AGENTS)
