@@ -238,8 +238,8 @@ def _addresses() -> list[tuple[str, str]]:
     from smart_fork.service import app
 
     nothing: Any = None
-    page = views.Page(nothing, Codes(), "", "").routes()
-    routes: Any = app.application(MCPServer("x"), app.Work(nothing, nothing, nothing, nothing), page, "").routes
+    page = views.Page(nothing, Codes(), nothing, "", "").routes()
+    routes: Any = app.application(MCPServer("x"), app.Work(nothing, nothing, nothing), page, "").routes
     return [
         (method, route.path) for route in routes for method in sorted(route.methods or ("POST",)) if method != "HEAD"
     ]
