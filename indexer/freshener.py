@@ -36,7 +36,7 @@ PIECE_SECONDS = 5.0
 #: Vectors are made once a passage, however often logs are read: time for them is no reason to keep new words out.
 REST_SHARE, REST_SECONDS = 2.0, 30.0
 #: When everything is looked at again after a run was skipped, because another process is indexing, or has failed.
-BUSY_SECONDS, FAILED_SECONDS = 5.0, 60.0
+BUSY_SECONDS, FAILED_SECONDS = 5.0, 15.0
 #: How often the clock is compared with the schedule.
 MEND_SECONDS = 60.0
 #: How long `stop` waits for the log, or the piece of embedding, that is being worked on.

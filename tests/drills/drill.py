@@ -166,10 +166,6 @@ class Service:
     def indexing(self) -> dict[str, Any]:
         return dict(self.ask("/status")[1]["indexing"])
 
-    def look(self) -> None:
-        """Have it look now, as it does by itself a while later: a log's time changes, and nothing else of it."""
-        os.utime(min(claude_home().rglob("*.jsonl")))
-
     def until_error(self, part: str) -> str:
         """The error that its status tells, once it has this part."""
         return str(eventually(lambda: part in (error := self.indexing["last_error"] or "") and error, part))

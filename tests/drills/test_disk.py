@@ -69,12 +69,10 @@ def test_a_full_disk_is_said_and_indexing_goes_on_when_there_is_room(disk, tmp_p
         for number, path in enumerate(every[1:4]):
             grow(path, f"yet more about harbour {number}", "what was said later")
         with untouched():
-            service.look()
             assert STEP in service.until_error(STEP)
-            status, health = service.ask("/healthz")
-            assert (200, "failing") == (status, health["indexing"])
+            eventually(lambda: service.ask("/healthz")[1]["indexing"] == "failing", "it to be said")
+            assert 200 == service.ask("/healthz")[0]
             filler.unlink()
-            service.look()
             until_right(tmp_path / "in the end")
             eventually(lambda: "ok" == service.ask("/healthz")[1]["indexing"], "indexing to be well")
         assert service.process.poll() is None
@@ -144,7 +142,6 @@ def test_a_state_folder_that_becomes_read_only_is_said_and_indexing_goes_on_when
         disk("ro")
         grow(every[1], "more about harbour", "yes")
         with untouched():
-            service.look()
             assert "SMART_FORK_HOME" in service.until_error("ead-only")
             eventually(lambda: "failing" == service.ask("/healthz")[1]["indexing"], "it to be said")
             assert service.process.poll() is None
@@ -152,7 +149,6 @@ def test_a_state_folder_that_becomes_read_only_is_said_and_indexing_goes_on_when
             assert "index_not_available" == answer["error"]
             assert answer["fallback_sessions"]
             disk("rw")
-            service.look()
             until_right(tmp_path / "after")
     assert index_db().exists()
 
