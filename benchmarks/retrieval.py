@@ -96,9 +96,9 @@ def opened(laid_out: Path) -> Labelled:
 
 def measure(labelled: Labelled) -> dict[str, Any]:
     """Ask every query in every mode, in scope and global."""
-    from smart_fork import search
-    from smart_fork.found import Query
-    from smart_fork.rerank import SecondLook
+    from smart_fork.retrieval import search
+    from smart_fork.retrieval.found import Query
+    from smart_fork.retrieval.rerank import SecondLook
 
     ranks: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     started = time.perf_counter()

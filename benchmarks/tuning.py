@@ -1,4 +1,4 @@
-"""How the points in ``smart_fork/ranking.py`` were found, and what to expect of them on queries not seen yet.
+"""How the points in ``smart_fork/retrieval/ranking.py`` were found, and what to expect of them on queries not seen yet.
 
     python benchmarks/tuning.py CORPUS [--home DIR] [--quick] [--json FILE]
 
@@ -55,7 +55,7 @@ def main() -> None:
 
 def measure(labelled: Labelled, *, quick: bool) -> dict[str, Any]:
     """Everything that is printed."""
-    from smart_fork.ranking import Parts
+    from smart_fork.retrieval.ranking import Parts
 
     seeds = range(1 if quick else 5)
     sessions = [min(answer["session_id"] for answer in query["gold"]) for query in labelled.queries]
@@ -94,9 +94,9 @@ def _asked(labelled: Labelled, known: str) -> Iterator[Asked]:
 
 def _parts(labelled: Labelled, query: Mapping[str, Any], scope: Any, known: str) -> tuple[Any, Any]:
     """What speaks for the best member of each family, best first as it is ranked now, and which is right."""
-    from smart_fork.evidence import gather
-    from smart_fork.found import Query
-    from smart_fork.ranking import parts, scores
+    from smart_fork.retrieval.evidence import gather
+    from smart_fork.retrieval.found import Query
+    from smart_fork.retrieval.ranking import parts, scores
 
     asked = Query(query["query"], scope, 1, everywhere=scope == labelled.scope(None))
     vector = labelled.vectors[query["query"]] if known != "words" else None
@@ -118,7 +118,7 @@ def _columns(asked: Sequence[Asked], used: Sequence[int]) -> list[Asked]:
 
 def fit(asked: Sequence[Asked]) -> Any:
     """Points a part, and last those of "none", from the rivals of each question that has an answer or surely none."""
-    from smart_fork.ranking import RIVALS
+    from smart_fork.retrieval.ranking import RIVALS
 
     rivals, right, weight = [], [], []
     for one in asked:
@@ -179,7 +179,7 @@ def cross_validated(asked: Sequence[Asked], sessions: Sequence[str], seeds: Sequ
 
 
 def _chances(parts: Any, weights: Any) -> tuple[Any, Any]:
-    from smart_fork.ranking import RIVALS
+    from smart_fork.retrieval.ranking import RIVALS
 
     values = np.append(parts @ weights[:-1], weights[-1])
     values = np.exp(values - values.max())

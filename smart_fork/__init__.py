@@ -50,9 +50,9 @@ def find(intent: str, *, project: str | None = None, limit: int = 5, agent: str 
         Usage: something in the request is not acceptable.
         IndexUnavailable: nothing can be searched.
     """
-    from smart_fork.finding import Engine, Request
-    from smart_fork.finding import find as answer
-    from smart_fork.rerank import configured_reranker
+    from smart_fork.retrieval.finding import Engine, Request
+    from smart_fork.retrieval.finding import find as answer
+    from smart_fork.retrieval.rerank import configured_reranker
 
     request = Request(intent, agent_type=agent, limit=limit, project_path=project)
     found = answer(request, Engine(_embedder(), rerank=configured_reranker()))
@@ -80,7 +80,7 @@ def fork(
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
     """
-    from smart_fork.launch import fork_session
+    from smart_fork.forking.launch import fork_session
 
     return fork_session(
         session_id, prompt, at=at, worktree=worktree, with_changes=with_changes, place=place, cwd=cwd, name=name
@@ -95,7 +95,7 @@ def branch(
     Raises:
         SmartForkError: nothing was made.
     """
-    from smart_fork.branching import branch as copy
+    from smart_fork.families.branching import branch as copy
 
     return copy(session_id, at=at, title=title, cwd=cwd)
 

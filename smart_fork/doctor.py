@@ -20,13 +20,13 @@ from indexer.paths import index_db, private_dir, state_home
 from indexer.store.base import Scope
 from indexer.transcripts.agents import AGENTS
 from indexer.transcripts.model import Agent
+from smart_fork.agents.programs import look_at
 from smart_fork.errors import IndexUnavailable, SmartForkError
-from smart_fork.found import Query
-from smart_fork.opening import opened, unavailable
 from smart_fork.processes import Processes, SystemProcesses
-from smart_fork.programs import look_at
-from smart_fork.rerank import configured_reranker
-from smart_fork.search import search
+from smart_fork.retrieval.found import Query
+from smart_fork.retrieval.opening import opened, unavailable
+from smart_fork.retrieval.rerank import configured_reranker
+from smart_fork.retrieval.search import search
 
 _VARIABLES: dict[Agent, str] = {"claude": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME"}
 _RUN_INDEX = "Run `smart-fork index run`."

@@ -25,10 +25,10 @@ from indexer.store.soundness import SHOWN, read_only
 from indexer.transcripts.agents import AGENTS, adapter
 from indexer.transcripts.base import LogFile
 from smart_fork.doctor import Check, run_each
-from smart_fork.found import Query
-from smart_fork.opening import unavailable
-from smart_fork.query import words_of
-from smart_fork.search import search
+from smart_fork.retrieval.found import Query
+from smart_fork.retrieval.opening import unavailable
+from smart_fork.retrieval.query import words_of
+from smart_fork.retrieval.search import search
 from smart_fork.service.address import announced
 from smart_fork.service.client import ServiceGoneError, find_service
 

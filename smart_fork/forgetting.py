@@ -19,8 +19,8 @@ from indexer.remembering import sweep, sweep_files
 from indexer.transcripts.agents import adapter
 from indexer.transcripts.model import Agent
 from smart_fork.errors import NotFound, SmartForkError, Usage
-from smart_fork.opening import opened
 from smart_fork.registry import Registry
+from smart_fork.retrieval.opening import opened
 from smart_fork.sessions import MIN_PREFIX, Located, locate
 from smart_fork.snippets import printable
 

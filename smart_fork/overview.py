@@ -7,9 +7,9 @@ from typing import Any
 from indexer.damage import kept
 from indexer.paths import index_db, state_home
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable
-from smart_fork.following import list_workers
+from smart_fork.retrieval.status import index_status
 from smart_fork.service.client import Service, ServiceGoneError, find_service
-from smart_fork.status import index_status
+from smart_fork.workers.following import list_workers
 
 #: What is shown of the index; where its logs are broken is `index status`'s to say.
 _SHOWN = ("logs", "unread_logs", "sessions", "chunks", "embedded", "complete", "updated_at", "bytes", "model")

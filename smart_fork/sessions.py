@@ -15,9 +15,9 @@ from indexer.transcripts.agents import AGENTS, adapter
 from indexer.transcripts.model import Agent, Session, Turn
 from smart_fork import permission
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
-from smart_fork.opening import opened
 from smart_fork.registry import Registry
-from smart_fork.results import title
+from smart_fork.retrieval.opening import opened
+from smart_fork.retrieval.results import title
 from smart_fork.snippets import printable
 
 MIN_PREFIX = 8

@@ -11,7 +11,7 @@ from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 
 if TYPE_CHECKING:
-    from smart_fork.comparing import Compared
+    from smart_fork.workers.comparing import Compared
 
 #: What a column of the table shows; all of it is in the page and in the JSON.
 ANSWER_CHARACTERS, MOST_FILES = 1_500, 15
@@ -28,12 +28,12 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """What workers have made of the same prompt, side by side: answers, changes, tokens and time."""
-    from smart_fork.comparing import compare as compared
     from smart_fork.processes import SystemProcesses
+    from smart_fork.workers.comparing import compare as compared
 
     found = compared(list(workers or ()), SystemProcesses(), patch=diff or html is not None)
     if html is not None:
-        from smart_fork.comparison_page import write_page
+        from smart_fork.workers.comparison_page import write_page
 
         write_page(found, html)
         say(f"Written: {html}")
@@ -47,7 +47,7 @@ def compare(
 def _print(found: list[Compared], *, diff: bool) -> None:
     from rich.table import Table
 
-    from smart_fork.comparing import facts
+    from smart_fork.workers.comparing import facts
 
     table = Table(show_lines=True, expand=False)
     table.add_column("")
@@ -65,7 +65,7 @@ def _print(found: list[Compared], *, diff: bool) -> None:
 
 
 def _files(one: Compared) -> str:
-    from smart_fork.comparing import counted
+    from smart_fork.workers.comparing import counted
 
     lines = [f"{file.path} {counted(file)}" for file in one.files or ()]
     return "\n".join(lines[:MOST_FILES] + ([f"… {len(lines) - MOST_FILES} more"] if len(lines) > MOST_FILES else []))

@@ -12,10 +12,10 @@ from smart_fork.cli.output import out, plain, print_json, progress_bar, say
 
 def run_demo(*, keep: bool, as_json: bool) -> None:
     """Write the sessions, search them, and end with the command that would fork the best one."""
-    from smart_fork.background import ask
     from smart_fork.cli.search import print_found
     from smart_fork.demo import write_demo_home
-    from smart_fork.results import short_id
+    from smart_fork.retrieval.background import ask
+    from smart_fork.retrieval.results import short_id
 
     before = dict(os.environ)
     folder = Path(tempfile.mkdtemp(prefix="smart-fork-demo-"))

@@ -49,7 +49,7 @@ def branch(  # noqa: PLR0917 - typer's way
     as_json: JsonOption = False,
 ) -> None:
     """Copy a session under a title of its own, to go on with later; the original stays untouched."""
-    from smart_fork.branching import branch as branch_session
+    from smart_fork.families.branching import branch as branch_session
 
     if not start and (prompt or place):
         raise Usage("A prompt and --in are only for --start", "Give --start to resume the branch at once.")
@@ -82,8 +82,8 @@ def branch(  # noqa: PLR0917 - typer's way
 
 def _answering(session: str, intent: str, *, as_json: bool) -> str:
     from smart_fork import sessions
-    from smart_fork.background import engine
-    from smart_fork.matching import message_for
+    from smart_fork.forking.matching import message_for
+    from smart_fork.retrieval.background import engine
 
     with progress_bar(quiet=as_json) as progress:
         return message_for(sessions.read(sessions.locate(session)), intent, engine(progress))
@@ -111,7 +111,7 @@ def _print_branch(branched: dict[str, Any], *, named: bool) -> None:
 
 def lineage(session: SessionArgument, as_json: JsonOption = False) -> None:
     """Show a session's family as a tree: who was forked from whom and where, what runs, and how to get back."""
-    from smart_fork.lineage import lineage as family_of
+    from smart_fork.families.lineage import lineage as family_of
 
     family = family_of(session)
     if as_json:
@@ -143,7 +143,7 @@ def _trees(members: Sequence[dict[str, Any]], asked: str) -> list[Tree]:
 
 def _label(one: dict[str, Any], *, marked: bool) -> Text:
     """Two lines: what it is, and where it is from; a third for what runs."""
-    from smart_fork.results import short_id
+    from smart_fork.retrieval.results import short_id
 
     head = plain(short_id(one["agent_type"], one["session_id"]), "bold" if marked else "")
     if one["log_gone"] and not one["running"]:

@@ -11,7 +11,7 @@ from smart_fork import sessions
 from smart_fork.cli.forking import print_forked
 from smart_fork.cli.output import complain, out, plain, print_json, progress_bar
 from smart_fork.errors import SmartForkError, Usage
-from smart_fork.fan_out import MOST, Source, best_of, fan_out
+from smart_fork.forking.fan_out import MOST, Source, best_of, fan_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +65,8 @@ def _sources(wanted: Wanted, project: str | None, progress: Any) -> list[Source]
     located = [sessions.locate(one) for one in wanted.ids]
     if not at_match:
         return [Source(one.session_id) for one in located]
-    from smart_fork.background import engine
-    from smart_fork.matching import message_for
+    from smart_fork.forking.matching import message_for
+    from smart_fork.retrieval.background import engine
 
     asked = engine(progress)
     return [Source(one.session_id, message_for(sessions.look_into(one), wanted.looked_for, asked)) for one in located]
@@ -74,7 +74,7 @@ def _sources(wanted: Wanted, project: str | None, progress: Any) -> list[Source]
 
 def _found(intent: str, project: str | None, progress: Any) -> dict[str, Any]:
     """More than are wanted, since some cannot be forked."""
-    from smart_fork.background import ask
+    from smart_fork.retrieval.background import ask
 
     more: dict[str, Any] = {"everywhere": False, "min_score": None, "automated": False, "explain": False}
     return ask(intent, agent="both", project=project, limit=3 * MOST, snippets=False, progress=progress, **more)

@@ -28,8 +28,8 @@ def active(  # noqa: PLR0917 - typer's way
     as_json: JsonOption = False,
 ) -> None:
     """The workers that run, newest first, and what each is doing."""
-    from smart_fork.finding import current_project
-    from smart_fork.following import list_workers
+    from smart_fork.retrieval.finding import current_project
+    from smart_fork.workers.following import list_workers
 
     within = None if everywhere else current_project(str(project) if project else None)
     found = list_workers(within, agent=agent.value, include_closed=closed)
@@ -49,7 +49,7 @@ def read(
     as_json: JsonOption = False,
 ) -> None:
     """What a worker was asked last and what it said itself, its messages numbered as in its session."""
-    from smart_fork.following import read_worker
+    from smart_fork.workers.following import read_worker
 
     told = read_worker(worker, exchanges=exchanges)
     if as_json:
@@ -73,7 +73,7 @@ def message(
 
     Words starting with a dash go after "--":  smart-fork message ID -- "-Werror again, look at it"
     """
-    from smart_fork.messaging import message_worker
+    from smart_fork.workers.messaging import message_worker
 
     told = message_worker(worker, text, queue=queue, answer=answer)
     if as_json:
@@ -91,7 +91,7 @@ def wait(
     as_json: JsonOption = False,
 ) -> None:
     """Wait until workers are idle, ask something or have ended; then their last words. Exits with 1 if in vain."""
-    from smart_fork.waiting import wait_workers
+    from smart_fork.workers.waiting import wait_workers
 
     known = -1
 
@@ -114,7 +114,7 @@ def wait(
 
 def close(workers: WorkersArgument, remove_worktree: WorktreeOption = False, as_json: JsonOption = False) -> None:
     """End workers. What they wrote stays."""
-    from smart_fork.closing import close_workers
+    from smart_fork.workers.closing import close_workers
 
     _print_closed(close_workers(workers, remove_worktree=remove_worktree), as_json=as_json)
 
@@ -126,8 +126,8 @@ def stop(
     as_json: JsonOption = False,
 ) -> None:
     """End all workers of the current project that run. What they wrote stays."""
-    from smart_fork.closing import stop_workers
-    from smart_fork.finding import current_project
+    from smart_fork.retrieval.finding import current_project
+    from smart_fork.workers.closing import stop_workers
 
     within = None if everywhere else current_project(str(project) if project else None)
     closed = stop_workers(within, remove_worktree=remove_worktree)

@@ -44,7 +44,7 @@ def _ask(reference: str, *, as_json: bool) -> None:
         Usage: there is nobody to ask.
     """
     from smart_fork import sessions
-    from smart_fork.results import title
+    from smart_fork.retrieval.results import title
 
     located = sessions.locate(reference)
     if as_json or not sys.stdin.isatty():

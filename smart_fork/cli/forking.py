@@ -109,7 +109,7 @@ def fork(  # noqa: PLR0917 - typer's way
 def _fork_one(
     session: str, prompt: str | None, at: str | None, intent: str | None, how: dict[str, Any], *, as_json: bool
 ) -> None:
-    from smart_fork.launch import fork_session
+    from smart_fork.forking.launch import fork_session
 
     if at == "match":
         forked = _fork_at_match(session, prompt, intent, as_json=as_json, how=how)
@@ -125,7 +125,7 @@ def _fork_one(
 
 def _ids_and_prompt(words: list[str], *, protected: bool) -> tuple[list[str], str | None]:
     """The last of several words is the prompt, unless it means a session and does not stand behind ``--``."""
-    from smart_fork.fan_out import is_session
+    from smart_fork.forking.fan_out import is_session
 
     if not words:
         raise Usage("Which session is to be forked?", "`smart-fork find` and `smart-fork list` show their ids.")
@@ -143,8 +143,8 @@ def _prompt_alone(words: list[str]) -> str | None:
 def _fork_at_match(
     session: str, prompt: str | None, intent: str | None, *, as_json: bool, how: dict[str, Any]
 ) -> dict[str, Any]:
-    from smart_fork.background import engine
-    from smart_fork.matching import fork_at_match
+    from smart_fork.forking.matching import fork_at_match
+    from smart_fork.retrieval.background import engine
 
     wanted = prompt if intent is None else intent
     if not (wanted and wanted.strip()):

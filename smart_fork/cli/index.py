@@ -31,8 +31,8 @@ def run(
     from indexer.freshness import IndexBusyError, complete
     from indexer.models import configured_embedder
     from indexer.transcripts.agents import AGENTS
-    from smart_fork.opening import opened
-    from smart_fork.status import broken_logs
+    from smart_fork.retrieval.opening import opened
+    from smart_fork.retrieval.status import broken_logs
 
     started = time.monotonic()
     embedder = None if no_vectors else configured_embedder()
@@ -63,7 +63,7 @@ def run(
 @app.command("status")
 def status(as_json: JsonOption = False) -> None:
     """What is indexed and how complete it is."""
-    from smart_fork.status import index_status
+    from smart_fork.retrieval.status import index_status
 
     state = index_status()
     if as_json:

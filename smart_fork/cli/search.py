@@ -52,8 +52,8 @@ def find(  # noqa: PLR0917 - typer's way
 
     Words starting with a dash go after "--":  smart-fork find -- "-Werror breaks the build"
     """
-    from smart_fork.background import ask
     from smart_fork.cli.serving import embedder
+    from smart_fork.retrieval.background import ask
 
     with progress_bar(quiet=as_json) as progress:
         answer = ask(
@@ -86,8 +86,8 @@ def list_sessions(  # noqa: PLR0917 - typer's way
     as_json: JsonOption = False,
 ) -> None:
     """Recent sessions, straight from the logs: no index needed."""
-    from smart_fork.listing import list_recent
-    from smart_fork.results import short_id
+    from smart_fork.retrieval.listing import list_recent
+    from smart_fork.retrieval.results import short_id
 
     found = list_recent(
         agent.value, str(project) if project else None, limit, everywhere=everywhere, automated=automated
@@ -117,7 +117,7 @@ def show(
 ) -> None:
     """The conversation as Markdown, its messages numbered as `fork --at` takes them."""
     from smart_fork import sessions
-    from smart_fork.results import title
+    from smart_fork.retrieval.results import title
 
     located = sessions.locate(session)
     if not located.readable:
@@ -166,7 +166,7 @@ def _exit_code(answer: dict[str, Any]) -> int:
 
 
 def _print_hit(hit: dict[str, Any]) -> None:
-    from smart_fork.results import short_id
+    from smart_fork.retrieval.results import short_id
 
     out.print(
         plain(f"{hit['rank']:>2}. "), plain(f"{hit['score']:.2f} ", "bold green"), plain(hit["title"], "bold"), sep=""
@@ -254,7 +254,7 @@ def _missing(state: dict[str, Any]) -> str:
 
 
 def _who_completes_it() -> str:
-    from smart_fork.background import allowed
+    from smart_fork.retrieval.background import allowed
 
     if allowed():
         return "The rest is being done in the background; `smart-fork index run` waits for it."

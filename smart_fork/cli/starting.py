@@ -17,8 +17,8 @@ from smart_fork.cli.search import JsonOption
 from smart_fork.errors import NotFound, Usage
 
 if TYPE_CHECKING:
-    from smart_fork.admission import AlreadyRuns
-    from smart_fork.starting import Wanted
+    from smart_fork.forking.admission import AlreadyRuns
+    from smart_fork.forking.starting import Wanted
 
 PromptArgument = Annotated[str | None, typer.Argument(help="What it is to do.")]
 AdapterOption = Annotated[str, typer.Option("--agent", "--adapter", help="claude or codex.")]
@@ -45,7 +45,7 @@ def new(  # noqa: PLR0917 - typer's way
     as_json: JsonOption = False,
 ) -> None:
     """Start an agent in a session of its own."""
-    from smart_fork.starting import Wanted, agent_named
+    from smart_fork.forking.starting import Wanted, agent_named
 
     wanted = Wanted(
         "new",
@@ -72,9 +72,9 @@ def resume(  # noqa: PLR0917 - typer's way
     as_json: JsonOption = False,
 ) -> None:
     """Go on in a session, in its own directory. Where a worker is in it already, go there."""
-    from smart_fork.admission import AlreadyRuns
-    from smart_fork.resuming import session_to_resume
-    from smart_fork.starting import Wanted, agent_named
+    from smart_fork.forking.admission import AlreadyRuns
+    from smart_fork.forking.resuming import session_to_resume
+    from smart_fork.forking.starting import Wanted, agent_named
 
     try:
         source = session_to_resume(session, agent=agent_named(agent) if agent is not None else None, force=force)
@@ -95,11 +95,11 @@ def continue_newest(  # noqa: PLR0917 - typer's way
     as_json: JsonOption = False,
 ) -> None:
     """Go on in the newest session of the directory. Where a worker is in it already, go there."""
-    from smart_fork.admission import AlreadyRuns
+    from smart_fork.forking.admission import AlreadyRuns
+    from smart_fork.forking.resuming import check_free, newest_session
+    from smart_fork.forking.starting import Wanted, agent_named, directory
+    from smart_fork.places import choose_place
     from smart_fork.processes import SystemProcesses
-    from smart_fork.resuming import check_free, newest_session
-    from smart_fork.starting import Wanted, agent_named, directory
-    from smart_fork.workers import choose_place
 
     how = _how(place, name, skip_permissions=skip_permissions)
     headless = choose_place(how["place"], SystemProcesses(), os.environ).headless
@@ -135,7 +135,7 @@ def spawn(  # noqa: PLR0917 - typer's way
     as_json: JsonOption = False,
 ) -> None:
     """Start 1 to 4 workers, each with a prompt; all are checked before the first is started."""
-    from smart_fork import spawning
+    from smart_fork.forking import spawning
 
     options = {
         "prompt": prompt, "agent_type": agent, "name": name, "fork_from": fork_from, "at": at,
@@ -190,7 +190,7 @@ def _how(place: PlaceChoice | None, name: str | None, *, skip_permissions: bool)
 
 
 def _start(wanted: Wanted, *, as_json: bool) -> None:
-    from smart_fork.starting import start
+    from smart_fork.forking.starting import start
 
     worker = start(wanted).as_json()
     if as_json:
@@ -201,7 +201,7 @@ def _start(wanted: Wanted, *, as_json: bool) -> None:
 
 def _attach(there: AlreadyRuns, *, as_json: bool) -> None:
     """Go to where the session is open already; where nobody sits at a terminal, say how."""
-    from smart_fork.report import describe
+    from smart_fork.forking.report import describe
 
     worker = there.worker
     if as_json:

@@ -11,7 +11,7 @@ from smart_fork.cli.search import JsonOption, ProjectOption
 from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
-    from smart_fork.worktrees import WorkersTree
+    from smart_fork.workers.worktrees import WorkersTree
 
 
 def worktrees(
@@ -23,9 +23,9 @@ def worktrees(
     as_json: JsonOption = False,
 ) -> None:
     """The git worktrees that were made for workers: what is in each, and whether it can be removed."""
-    from smart_fork import worktrees as trees
-    from smart_fork.finding import current_project
     from smart_fork.processes import SystemProcesses
+    from smart_fork.retrieval.finding import current_project
+    from smart_fork.workers import worktrees as trees
 
     if everywhere and project:
         raise Usage("Either --project or --all")

@@ -17,13 +17,13 @@ import orjson
 from indexer.paths import codex_home, private_dir
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Agent
-from smart_fork.codex_copy import CodexForm, enveloped
+from smart_fork.agents.plan import check_id
+from smart_fork.agents.staging import folder_of, write_new
+from smart_fork.copies.codex_copy import CodexForm, enveloped
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.excise.loading import load_with_tool, located
 from smart_fork.excise.plan import Plan, plan, refuse
 from smart_fork.excise.ranges import chosen
-from smart_fork.plan import check_id
-from smart_fork.staging import folder_of, write_new
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from smart_fork.excise.loading import load_with_tool, located
 from smart_fork.excise.model import CutWarning, Session
 from smart_fork.excise.strings import texts
 from smart_fork.excise.writing import written_path
-from smart_fork.opening import opened
+from smart_fork.retrieval.opening import opened
 
 #: Words that a search could be made for.
 _WORD = re.compile(r"\w{3,64}")

@@ -31,8 +31,8 @@ from smart_fork.excise.claude import first_record
 from smart_fork.excise.codex import MAX_FORK_DEPTH
 from smart_fork.excise.loading import load_with_tool
 from smart_fork.excise.model import Session
-from smart_fork.opening import opened
 from smart_fork.registry import Registry
+from smart_fork.retrieval.opening import opened
 
 log = logging.getLogger(__name__)
 

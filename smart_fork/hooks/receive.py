@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from indexer.transcripts.model import Agent
+from smart_fork.agents.plan import WORKER_ID, check_id, plain_name
 from smart_fork.errors import Usage
 from smart_fork.hooks.ancestry import Ancestor
-from smart_fork.plan import WORKER_ID, check_id, plain_name
 from smart_fork.registry import OVER, Registry, Status, Worker
 
 #: Of Claude Code's notifications, those that stop it until somebody answers.
@@ -83,7 +83,7 @@ def _whose(
     session_id = _text(body, "session_id")
     known = registry.of_session(session_id)
     if known is None and agent == "codex":
-        from smart_fork.births import worker_of_codex_session
+        from smart_fork.agents.births import worker_of_codex_session
 
         known = worker_of_codex_session(registry, session_id, _text(body, "prompt"))
     if known is None or known.agent != agent or known.state in OVER or known.session_id not in (None, session_id):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
-from smart_fork.finding import Engine
+from smart_fork.retrieval.finding import Engine
 
 #: Results at first, and where more are asked for; and how many of the latest sessions.
 RESULTS, MORE, RECENT = 10, 50, 30
@@ -38,7 +38,7 @@ def found(asked: Mapping[str, str], engine: Engine) -> dict[str, Any]:
 
 
 def _search(intent: str, project: str, agent: str, limit: int, engine: Engine) -> dict[str, Any]:
-    from smart_fork.finding import Request, find
+    from smart_fork.retrieval.finding import Request, find
 
     question = Request(
         intent, agent_type=agent or "both", limit=limit, project_path=project or None, all_projects=not project
@@ -47,14 +47,14 @@ def _search(intent: str, project: str, agent: str, limit: int, engine: Engine) -
 
 
 def _recent(project: str, agent: str) -> list[dict[str, Any]]:
-    from smart_fork.listing import list_recent
+    from smart_fork.retrieval.listing import list_recent
 
     return list_recent(agent or "both", project or None, RECENT, everywhere=not project)
 
 
 def projects() -> list[str]:
     """The projects that sessions are known of; none where the index cannot be used, of which the search tells."""
-    from smart_fork.opening import opened
+    from smart_fork.retrieval.opening import opened
 
     try:
         with opened() as store:
@@ -72,7 +72,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> dict[str
     from smart_fork import sessions
     from smart_fork.page.blocks import blocks
     from smart_fork.page.conversation import reading
-    from smart_fork.results import fork_command, title
+    from smart_fork.retrieval.results import fork_command, title
 
     located = sessions.locate(place["session_id"])
     if located.agent != place["agent"]:
@@ -100,7 +100,7 @@ def related(session_id: str) -> dict[str, Any]:
     Raises:
         SmartForkError: there is no such session, or it cannot be read.
     """
-    from smart_fork.lineage import lineage
+    from smart_fork.families.lineage import lineage
     from smart_fork.page.timeline import timeline
 
     family = lineage(session_id)
@@ -114,7 +114,7 @@ def forked(form: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         SmartForkError: nothing was started.
     """
-    from smart_fork.launch import fork_session
+    from smart_fork.forking.launch import fork_session
 
     given = {name: form.get(name, "").strip() for name in ("session", "prompt", "at", "worktree", "place")}
     if not given["prompt"]:

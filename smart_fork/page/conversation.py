@@ -11,7 +11,7 @@ from smart_fork import sessions
 from smart_fork.errors import NotFound
 from smart_fork.page.blocks import Block, blocks
 from smart_fork.page.showing import inside
-from smart_fork.results import title
+from smart_fork.retrieval.results import title
 
 #: A page has so much text and so many messages, unless one message alone is longer.
 PAGE_CHARACTERS, PAGE_MESSAGES = 40_000, 50

@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, Response
 
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.page import blocks, showing
-from smart_fork.results import title
+from smart_fork.retrieval.results import title
 from smart_fork.snippets import printable
 
 #: Nothing from elsewhere, and no script or style that stands in the text of a page.

@@ -21,7 +21,7 @@ from smart_fork.page.forms import Forms
 from smart_fork.page.rendering import HEADERS, problem, rendered
 
 if TYPE_CHECKING:
-    from smart_fork.finding import Engine
+    from smart_fork.retrieval.finding import Engine
 
 #: Addresses that need no token: the way in, and what the page looks like.
 PUBLIC = ("/open", "/static/page.css", "/static/page.js")

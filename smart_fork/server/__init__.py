@@ -19,7 +19,7 @@ from smart_fork.server.starting import Starting
 
 if TYPE_CHECKING:
     from indexer.embedding import Embedder
-    from smart_fork.together import Together
+    from smart_fork.retrieval.together import Together
 
 INSTRUCTIONS = (
     "Past Claude Code and Codex sessions of this repository are expensive context that already exists. Before starting "
@@ -62,6 +62,6 @@ def run_stdio(embedder: Embedder | None = None) -> None:
 def _recover() -> None:
     if not (state_home() / "workers.db").is_file():  # nothing is imported for nothing while the first call is awaited
         return
-    from smart_fork.recovery import recover
+    from smart_fork.workers.recovery import recover
 
     recover()

@@ -22,10 +22,10 @@ from mcp_types import ListRootsRequest, ListRootsResult, ToolAnnotations
 from pydantic import BeforeValidator, WithJsonSchema
 
 from smart_fork import permission
+from smart_fork.agents.plan import plain_name
 from smart_fork.caller import Caller, identify, path_of, workspaces
 from smart_fork.config import allowed_projects
 from smart_fork.errors import SmartForkError
-from smart_fork.plan import plain_name
 
 #: Seconds between two progress notifications.
 PROGRESS_SECONDS = 0.25

@@ -75,9 +75,9 @@ async def compare_workers(
 
 
 def _compared(workers: list[str], *, diff: bool) -> Any:
-    from smart_fork.comparing import compare
     from smart_fork.processes import SystemProcesses
-    from smart_fork.results import UNTRUSTED
+    from smart_fork.retrieval.results import UNTRUSTED
+    from smart_fork.workers.comparing import compare
 
     found = []
     for one in compare(workers, SystemProcesses(), patch=diff):

@@ -64,12 +64,12 @@ async def session_lineage(ctx: Context[Any, Any], session_id: SessionId) -> answ
 
 
 def _branched(session_id: str, how: Mapping[str, Any]) -> Any:
-    from smart_fork.branching import branch
+    from smart_fork.families.branching import branch
 
     return branch(session_id, **how)
 
 
 def _family(session_id: str) -> Any:
-    from smart_fork.lineage import lineage
+    from smart_fork.families.lineage import lineage
 
     return lineage(session_id)

@@ -145,9 +145,9 @@ class _Patience:
 
 
 def _list(project: str | None, agent: str, include_closed: bool) -> Any:  # noqa: FBT001 - by partial
-    from smart_fork.finding import current_project
-    from smart_fork.following import list_workers as listed
-    from smart_fork.results import UNTRUSTED
+    from smart_fork.retrieval.finding import current_project
+    from smart_fork.retrieval.results import UNTRUSTED
+    from smart_fork.workers.following import list_workers as listed
 
     within = None if project is None else current_project(project)
     found = listed(within, agent=agent, include_closed=include_closed)
@@ -155,28 +155,28 @@ def _list(project: str | None, agent: str, include_closed: bool) -> Any:  # noqa
 
 
 def _read(worker: str, exchanges: int) -> Any:
-    from smart_fork.following import read_worker as read
-    from smart_fork.results import UNTRUSTED
+    from smart_fork.retrieval.results import UNTRUSTED
+    from smart_fork.workers.following import read_worker as read
 
     return read(worker, exchanges=exchanges) | {"notice": UNTRUSTED}
 
 
 def _message(worker: str, message: str, queue: bool, answer: bool) -> Any:  # noqa: FBT001
-    from smart_fork.messaging import message_worker as say
+    from smart_fork.workers.messaging import message_worker as say
 
     return say(worker, message, queue=queue, answer=answer)
 
 
 def _wait(workers: list[str], any_of: bool, seconds: float, given_up: threading.Event, told: Any) -> Any:  # noqa: FBT001
-    from smart_fork.results import UNTRUSTED
-    from smart_fork.waiting import wait_workers as wait
-    from smart_fork.watching import Around
+    from smart_fork.retrieval.results import UNTRUSTED
+    from smart_fork.workers.waiting import wait_workers as wait
+    from smart_fork.workers.watching import Around
 
     around = Around(clock=_Patience(given_up))
     return wait(workers, any_of=any_of, timeout=seconds, told=told, around=around) | {"notice": UNTRUSTED}
 
 
 def _close(workers: list[str], remove_worktree: bool) -> Any:  # noqa: FBT001
-    from smart_fork.closing import close_workers as close
+    from smart_fork.workers.closing import close_workers as close
 
     return {"workers": close(workers, remove_worktree=remove_worktree)}

@@ -17,9 +17,9 @@ from smart_fork.server.calls import Progress, Verbatim, caller_of, in_thread, pr
 if TYPE_CHECKING:
     from indexer.embedding import Embedder
     from smart_fork.caller import Caller
-    from smart_fork.finding import Request
-    from smart_fork.model import BackgroundModel
-    from smart_fork.together import Together
+    from smart_fork.retrieval.finding import Request
+    from smart_fork.retrieval.model import BackgroundModel
+    from smart_fork.retrieval.together import Together
 
 #: How long a call waits for the model to be loaded before it answers by words alone.
 MODEL_SECONDS = 12.0
@@ -109,7 +109,7 @@ class Searching:
         """
         caller = await caller_of(ctx)
         given = sent(ctx)
-        from smart_fork.finding import Request
+        from smart_fork.retrieval.finding import Request
 
         request = Request(
             intent,
@@ -178,9 +178,9 @@ class Searching:
         return await in_thread(_status)
 
     def _find_and_fork(self, request: Request, choice: Mapping[str, Any], caller: Caller, progress: Progress) -> Any:
-        from smart_fork.choose import find_and_fork
-        from smart_fork.finding import Engine
-        from smart_fork.rerank import configured_reranker
+        from smart_fork.forking.choose import find_and_fork
+        from smart_fork.retrieval.finding import Engine
+        from smart_fork.retrieval.rerank import configured_reranker
 
         engine = Engine(
             self._model(),
@@ -196,7 +196,7 @@ class Searching:
     def _model(self) -> BackgroundModel:
         """The model, which begins to be loaded: it is ready when the logs have been read."""
         from indexer.models import configured_embedder
-        from smart_fork.model import BackgroundModel
+        from smart_fork.retrieval.model import BackgroundModel
 
         with self._lock:
             if self._loading is None:
@@ -213,7 +213,7 @@ class Searching:
                 self._indexing.start()
 
     def _complete_index(self) -> None:
-        from smart_fork.background import complete_quietly
+        from smart_fork.retrieval.background import complete_quietly
 
         model = self._model()
         model.finish()
@@ -221,8 +221,8 @@ class Searching:
 
 
 def _recent(agent: str, project: str, limit: int, caller: Caller) -> Any:
-    from smart_fork.listing import list_recent
-    from smart_fork.results import UNTRUSTED
+    from smart_fork.retrieval.listing import list_recent
+    from smart_fork.retrieval.results import UNTRUSTED
 
     more = limit + 1 if limit > 0 else limit  # the caller's own is taken out again
     found = [one for one in list_recent(agent, project, more) if one["session_id"] != caller.session_id][:limit]
@@ -231,7 +231,7 @@ def _recent(agent: str, project: str, limit: int, caller: Caller) -> Any:
 
 def _conversation(session_id: str, at: int | None, context: int) -> Any:
     from smart_fork import sessions
-    from smart_fork.results import UNTRUSTED, title
+    from smart_fork.retrieval.results import UNTRUSTED, title
 
     located = sessions.locate(session_id)
     if not located.readable:
@@ -254,7 +254,7 @@ def _conversation(session_id: str, at: int | None, context: int) -> Any:
 
 
 def _status() -> Any:
-    from smart_fork.status import index_status
+    from smart_fork.retrieval.status import index_status
 
     try:
         state = index_status()

@@ -87,7 +87,7 @@ def _in_project(order: Any, caller: Any) -> Any:
 
 
 def _spawn(orders: list[Any], **who: Any) -> Any:
-    from smart_fork.spawning import spawn, summary
+    from smart_fork.forking.spawning import spawn, summary
 
     return summary([_shown(result) for result in spawn(orders, **who)])
 

@@ -20,8 +20,8 @@ from typing import Any
 import orjson
 
 from indexer.paths import private_dir, state_home
+from smart_fork.agents.staging import replace_file, write_new
 from smart_fork.errors import SmartForkError
-from smart_fork.staging import replace_file, write_new
 
 TOKEN_BYTES = 32
 #: Unless another one was chosen.

@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 
 from indexer.paths import private_dir
-from smart_fork.staging import replace_file
+from smart_fork.agents.staging import replace_file
 
 #: So many starts within so many seconds, none of them ended properly, are a loop.
 LIMIT, WINDOW = 5, 600.0

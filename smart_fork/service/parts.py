@@ -13,20 +13,20 @@ from indexer.models import configured_embedder
 from indexer.schedule import VARIABLE, trigger_of
 from indexer.switches import is_on
 from indexer.transcripts.agents import AGENTS
-from smart_fork.finding import Engine, Request, find
-from smart_fork.model import BackgroundModel
-from smart_fork.opening import opened
 from smart_fork.page import views
 from smart_fork.page.entry import Codes
 from smart_fork.page.forms import Forms
-from smart_fork.recovery import recover
-from smart_fork.rerank import configured_reranker
+from smart_fork.retrieval.finding import Engine, Request, find
+from smart_fork.retrieval.model import BackgroundModel
+from smart_fork.retrieval.opening import opened
+from smart_fork.retrieval.rerank import configured_reranker
+from smart_fork.retrieval.together import Together
 from smart_fork.server import create_server
 from smart_fork.server.searching import EMBED_SECONDS, MODEL_SECONDS, READ_SECONDS
 from smart_fork.service import app
 from smart_fork.service.address import cookie_value
 from smart_fork.service.guard import COOKIE
-from smart_fork.together import Together
+from smart_fork.workers.recovery import recover
 
 #: What is asked to see whether questions are answered.
 QUESTION = Request("is anybody there", agent_type="both", all_projects=True, limit=1)

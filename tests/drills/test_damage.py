@@ -16,9 +16,9 @@ from indexer.paths import index_db, index_root, state_home
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.agents import AGENTS
 from smart_fork.errors import RegistryUnavailable
-from smart_fork.finding import Engine, Request, find
 from smart_fork.overview import overview
 from smart_fork.registry import Registry
+from smart_fork.retrieval.finding import Engine, Request, find
 from tests.drills.drill import (
     Quick,
     differs,

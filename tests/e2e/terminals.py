@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import psutil
 
-from smart_fork.questions import Question, hears_on, holds, question_on
+from smart_fork.agents.questions import Question, hears_on, holds, question_on
 
 #: For everything: where all goes well it costs nothing, and a machine may be busy.
 SECONDS = 120.0

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from smart_fork import registry_schema
-from smart_fork.plan import WORKER_ID
+from smart_fork.agents.plan import WORKER_ID
 from smart_fork.processes import SystemProcesses
-from smart_fork.recovery import Recovered, reconcile
 from smart_fork.registry import Registry, Worker
+from smart_fork.workers.recovery import Recovered, reconcile
 from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Call, Message, Protocol, Say

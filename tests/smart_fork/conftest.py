@@ -10,8 +10,8 @@ from shutil import which
 
 import pytest
 
-from smart_fork.plan import WORKER_ID
-from smart_fork.staging import folder_of
+from smart_fork.agents.plan import WORKER_ID
+from smart_fork.agents.staging import folder_of
 from tests.smart_fork.forks import SESSION, codex_path, codex_records, said, text, write_log
 from tests.smart_fork.scripted import scripted
 from tests.smart_fork.world import shop, world

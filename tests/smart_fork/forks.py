@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from smart_fork.plan import ForkPlan
+from smart_fork.agents.plan import ForkPlan
 from smart_fork.processes import Completed, SystemProcesses
 
 SESSION = "60309e1e-0000-4000-8000-000000000001"

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from smart_fork import sessions
-from smart_fork.own_part import own_part
+from smart_fork.agents.own_part import own_part
 from smart_fork.processes import SystemProcesses
-from smart_fork.recovery import Recovered, reconcile
 from smart_fork.registry import Registry, Worker
+from smart_fork.workers.recovery import Recovered, reconcile
 from tests.mcp_process import McpProcess
 from tests.smart_fork.forks import eventually
 

@@ -12,13 +12,13 @@ import typer
 
 from smart_fork import answers
 from smart_fork.cli import application
-from smart_fork.finding import Engine, Request, find
-from smart_fork.orders import KEYS
-from smart_fork.ranking import KNOWN
-from smart_fork.report import ForkedSession, StartedWorker
+from smart_fork.forking.orders import KEYS
+from smart_fork.forking.report import ForkedSession, StartedWorker
+from smart_fork.retrieval.finding import Engine, Request, find
+from smart_fork.retrieval.ranking import KNOWN
 from smart_fork.server import comparing
 from smart_fork.server.starting import _WORKER
-from smart_fork.worktrees import WorkersTree
+from smart_fork.workers.worktrees import WorkersTree
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import World
 

@@ -18,8 +18,8 @@ from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from smart_fork import forgetting
 from smart_fork.errors import NotFound, SmartForkError, Usage
-from smart_fork.listing import list_recent
 from smart_fork.registry import Registry
+from smart_fork.retrieval.listing import list_recent
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import World
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork.agents.plan import WORKER_ID
 from smart_fork.hooks.ancestry import Ancestor, ancestors
 from smart_fork.hooks.receive import receive
-from smart_fork.plan import WORKER_ID
 from smart_fork.registry import Registry
 from tests.smart_fork.forks import NEW, SESSION, codex_path, codex_records, write_log
 

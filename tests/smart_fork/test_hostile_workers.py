@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from smart_fork.errors import SmartForkError
+from smart_fork.forking.spawning import spawn
 from smart_fork.registry import Registry
-from smart_fork.spawning import spawn
 from tests.smart_fork.forks import SESSION, snapshot
 
 TEXTS = {

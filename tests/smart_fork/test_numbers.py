@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from indexer.transcripts.agents import adapter
-from smart_fork.copying import message_at
+from smart_fork.copies.copying import message_at
 from smart_fork.errors import NotFound
 
 

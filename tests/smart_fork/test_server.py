@@ -51,7 +51,7 @@ def launched(monkeypatch) -> list[tuple]:
             "warnings": [],
         }  # fmt: skip
 
-    monkeypatch.setattr("smart_fork.launch.fork_session", fork_session)
+    monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
     return calls
 
 
@@ -174,7 +174,7 @@ class TestAnswers:
             file.write("{broken\n" * 3)
         found = world.find(RETRY, shop, agent_type="claude") | {"count": 1}
         assert answer(world, intent=RETRY) == found
-        from smart_fork.status import index_status
+        from smart_fork.retrieval.status import index_status
 
         assert answer(world, "index_status") == index_status()
         assert answer(world, "index_status")["broken_logs"][0]["lines"] == 3

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork.forking.spawning import spawn
 from smart_fork.registry import Registry
-from smart_fork.spawning import spawn
 from tests.smart_fork.forks import eventually
 
 CAP, PROCESSES, THREADS = 6, 5, 10
@@ -20,7 +20,7 @@ ASKING = """
 import json, sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from smart_fork.spawning import spawn
+from smart_fork.forking.spawning import spawn
 project, number, threads = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 together = Barrier(threads)
 def ask(one):

@@ -17,7 +17,7 @@ import pytest
 
 from indexer.embedding import ModelUnavailableError
 from indexer.transcripts.claude import slug
-from smart_fork.finding import Engine, Request, find
+from smart_fork.retrieval.finding import Engine, Request, find
 
 DIMENSIONS = 32
 

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from smart_fork.agents.staging import remove, replace_file
 from smart_fork.errors import ProgramFailed
 from smart_fork.processes import Completed, Processes
 from smart_fork.service.units.base import State
 from smart_fork.service.units.plist import LABEL, STOP_SECONDS, launchd_plist, other_label, read_plist
 from smart_fork.service.units.settings import Settings
-from smart_fork.staging import remove, replace_file
 
 SECONDS = 60.0
 #: Between two looks at a job that is being stopped: `bootout` answers before it is gone.

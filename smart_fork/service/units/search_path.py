@@ -8,8 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from smart_fork.agents.programs import USUAL_FOLDERS
 from smart_fork.errors import ProgramMissing, SmartForkError
-from smart_fork.programs import USUAL_FOLDERS
 
 #: What the service and the agents that it starts run. Codex from npm needs node.
 PROGRAMS = ("uv", "python3", "claude", "codex", "tmux", "git", "node")

@@ -6,12 +6,12 @@ import contextlib
 import os
 from pathlib import Path
 
+from smart_fork.agents.staging import remove, replace_file
 from smart_fork.errors import ProgramFailed, SmartForkError
 from smart_fork.processes import Completed, Processes
 from smart_fork.service.units.base import State
 from smart_fork.service.units.settings import Settings
 from smart_fork.service.units.unit_file import UNIT, read_unit, systemd_unit
-from smart_fork.staging import remove, replace_file
 
 SECONDS = 60.0
 _LINGER = "It ends when you log out. `loginctl enable-linger` keeps it running, and starts it with the machine."

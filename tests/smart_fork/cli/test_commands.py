@@ -25,7 +25,7 @@ def forked(monkeypatch) -> list[tuple]:
             "attach": "tmux attach", "warnings": ["mind the gap"],
         }  # fmt: skip
 
-    monkeypatch.setattr("smart_fork.launch.fork_session", fork_session)
+    monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
     return calls
 
 
@@ -85,7 +85,7 @@ class TestFind:
         assert run("find", RETRY, "--agent", "codex").code == 3
 
     def test_what_is_missing_is_said_with_who_completes_it(self, run, world, shop, monkeypatch):
-        monkeypatch.setattr("smart_fork.background.configured_embedder", BrokenModel)
+        monkeypatch.setattr("smart_fork.retrieval.background.configured_embedder", BrokenModel)
         world.claude(shop, RETRY, DONE)
 
         done = run("find", RETRY)
@@ -97,7 +97,7 @@ class TestFind:
 
     def test_the_rest_is_left_to_a_process_in_the_background(self, run, world, shop, monkeypatch):
         started = []
-        monkeypatch.setattr("smart_fork.background.configured_embedder", BrokenModel)
+        monkeypatch.setattr("smart_fork.retrieval.background.configured_embedder", BrokenModel)
         monkeypatch.setattr(
             "smart_fork.processes.SystemProcesses.start", lambda _, argv, **more: started.append((argv, more))
         )
@@ -190,7 +190,7 @@ class TestErrors:
         assert f"delete {state}/index.db*" in json.loads(done.out)["hint"]
 
     def test_what_nobody_thought_of_is_one_line(self, run, monkeypatch):
-        monkeypatch.setattr("smart_fork.listing.list_recent", lambda *_, **__: 1 / 0)
+        monkeypatch.setattr("smart_fork.retrieval.listing.list_recent", lambda *_, **__: 1 / 0)
 
         done = run("list", "--json")
 
@@ -203,7 +203,7 @@ class TestErrors:
         def interrupt(*_: object, **__: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("smart_fork.listing.list_recent", interrupt)
+        monkeypatch.setattr("smart_fork.retrieval.listing.list_recent", interrupt)
 
         assert run("list").code == 130
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from smart_fork.errors import ForkRefused, Usage
-from smart_fork.fan_out import Source, fan_out, name_of
+from smart_fork.forking.fan_out import Source, fan_out, name_of
 
 RETRY = "add retry with backoff to the uploader"
 DONE = "Retry is in upload.py now."
@@ -37,7 +37,7 @@ def forked(monkeypatch):
             "place": "process", "log": None, "attach": "", "warnings": [],
         }  # fmt: skip
 
-    monkeypatch.setattr("smart_fork.launch.fork_session", fork_session)
+    monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
     return calls
 
 

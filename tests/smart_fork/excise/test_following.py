@@ -13,10 +13,10 @@ from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import index_db
 from indexer.transcripts.agents import AGENTS
+from smart_fork.agents.staging import folder_of
 from smart_fork.excise import Request, check, cut, rollback
-from smart_fork.opening import opened
 from smart_fork.registry import Registry
-from smart_fork.staging import folder_of
+from smart_fork.retrieval.opening import opened
 from tests.smart_fork.commands import command_model  # noqa: F401 - a fixture
 from tests.smart_fork.forks import codex_path, codex_records, write_log
 from tests.smart_fork.world import WordsModel, World

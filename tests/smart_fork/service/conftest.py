@@ -12,11 +12,11 @@ from urllib.parse import urlencode
 import pytest
 import uvicorn
 
-from smart_fork.finding import Engine
 from smart_fork.page import views
 from smart_fork.page.entry import Codes
 from smart_fork.page.forms import Forms
 from smart_fork.page.rendering import stranger
+from smart_fork.retrieval.finding import Engine
 from smart_fork.server import create_server
 from smart_fork.service.address import cookie_value, token
 from smart_fork.service.app import PUBLIC, Work, application

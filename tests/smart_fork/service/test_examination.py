@@ -19,10 +19,10 @@ from indexer.paths import index_db, state_home
 from indexer.transcripts.agents import AGENTS
 from smart_fork.doctor import Check, healthy
 from smart_fork.examination import examine
-from smart_fork.found import Found
-from smart_fork.opening import opened
 from smart_fork.registry import Registry
-from smart_fork.search import search
+from smart_fork.retrieval.found import Found
+from smart_fork.retrieval.opening import opened
+from smart_fork.retrieval.search import search
 from smart_fork.service.address import Address, publish
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.test_docs import assert_documented

@@ -1,0 +1,161 @@
+"""A copy of a session up to an earlier message, that the real program can resume.
+
+Only what ends a finished turn can be the last message: nothing waits for a tool's answer, and the agent has said its
+last word on what it was asked (B-074). A point inside an exchange moves forward to there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import orjson
+
+from indexer.paths import codex_home, private_dir
+from indexer.transcripts.base import AgentAdapter
+from indexer.transcripts.model import Agent, Session
+from smart_fork.agents.plan import check_id
+from smart_fork.agents.staging import folder_of, new_file, remove
+from smart_fork.copies.claude_copy import ClaudeCopy
+from smart_fork.copies.codex_copy import CodexCopy
+from smart_fork.copies.side_files import copy_backups, copy_beside
+from smart_fork.errors import ForkRefused, NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A session file that we wrote. `at` is its last message; `moved` says that it is later than the one asked for.
+
+    `copied` counts its records, `created` is all that was made, the file itself last.
+    """
+
+    agent: Agent
+    session_id: str
+    source_session_id: str
+    path: Path
+    copied: int
+    at: str
+    moved: bool
+    created: tuple[Path, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def undo(self) -> None:
+        """Take it away again, the session itself first."""
+        for path in reversed(self.created):
+            remove(path)
+
+
+def message_at(session: Session, number: int) -> str:
+    """The id of message `number`, as ``show`` numbers them; where something was done, of the next that was said.
+
+    Raises:
+        NotFound: there is no such message.
+    """
+    said = next((turn for index, turn in session.messages if 0 <= number <= index), None)
+    if said is None:
+        raise NotFound(f"No message {number} in this session", f"smart-fork show {session.session_id} numbers them.")
+    return said.id
+
+
+def branch_point(session: Session, at: str) -> int:
+    """The index of the first turn, from message `at` on, after which the session can go on differently.
+
+    Raises:
+        ForkRefused: `at` is not in what the agent remembers, or what it belongs to was never finished.
+    """
+    start = next((index for index, turn in enumerate(session.turns) if turn.id == at), None)
+    if start is None:
+        raise ForkRefused(f"Invalid or inactive branch point: {at}", "Take a message that smart-fork show lists.")
+    points = session.branch_points()
+    for point in points:
+        if point >= start:
+            return point
+    hint = f"The last message that can be forked at is {session.turns[points[-1]].id}." if points else ""
+    raise ForkRefused(f"Invalid or inactive branch point: {at}: the agent has not finished its answer", hint)
+
+
+def write_branch(
+    adapter: AgentAdapter, source: Path, *, at: str, new_session_id: str, target_cwd: Path, now: datetime
+) -> Branch:
+    """Write the copy up to message `at`, where the agent finds it from `target_cwd`. The source is only read.
+
+    Raises:
+        NotFound: the source is gone or holds no conversation.
+        ForkRefused: see `branch_point`; or a session of that id exists.
+    """
+    new = check_id(new_session_id, "new")
+    try:
+        session = adapter.read(source).session
+    except FileNotFoundError as error:
+        raise NotFound(f"The session's log is gone: {source}") from error
+    if session is None:
+        raise NotFound(f"Source session not found or empty: {adapter.id_of(source)}")
+    end = branch_point(session, at)
+    return write_copy(adapter, session, end, new_session_id=new, target_cwd=target_cwd, now=now, asked=at)
+
+
+def write_copy(
+    adapter: AgentAdapter,
+    session: Session,
+    end: int,
+    *,
+    new_session_id: str,
+    target_cwd: Path,
+    now: datetime,
+    title: str = "",
+    asked: str = "",
+) -> Branch:
+    """Write turns 0 to `end` of `session` as a session of its own, with its side files (B-061, B-072, B-073, B-075).
+
+    It appears when all of it is there; after an error nothing is left.
+
+    Raises:
+        ForkRefused: a session of that id exists, or the source was rewritten meanwhile.
+        OSError: it cannot be written.
+    """
+    new = check_id(new_session_id, "new")
+    if not any(turn.prompt for turn in session.turns[: end + 1]):
+        raise ForkRefused("No conversation to branch.", "Nobody has asked anything up to there.")
+    copy: ClaudeCopy | CodexCopy
+    if adapter.name == "claude":
+        target = folder_of(target_cwd) / f"{new}.jsonl"
+        copy = ClaudeCopy(session, end, new=new, cwd=target_cwd, title=title, now=now)
+    else:
+        target = codex_home() / "sessions" / f"{now:%Y/%m/%d}" / f"rollout-{now:%Y-%m-%dT%H-%M-%S}-{new}.jsonl"
+        copy = CodexCopy(adapter, session, end, new=new, cwd=target_cwd, title=title, now=now)
+    created: list[Path] = []
+    warnings: list[str] = []
+    private_dir(target.parent)
+    with _undone_on_failure(created), new_file(target) as file:
+        file.writelines(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for record in copy)
+        if adapter.name == "claude":
+            copy_beside(session.source_path, target, created)
+            warnings += copy_backups(copy.backups, session.session_id, new, created)
+    last = session.turns[end].id
+    return Branch(
+        adapter.name,
+        new,
+        session.session_id,
+        target,
+        copy.copied,
+        last,
+        bool(asked) and last != asked,
+        (*created, target),
+        tuple(warnings),
+    )
+
+
+@contextlib.contextmanager
+def _undone_on_failure(created: list[Path]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        for path in created:
+            with contextlib.suppress(OSError):
+                remove(path)
+        if isinstance(error, FileExistsError):
+            raise ForkRefused(f"A session of this id already exists: {error.filename2 or error.filename}") from None
+        raise

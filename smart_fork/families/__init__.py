@@ -1,0 +1,1 @@
+"""Branches of sessions, and who descends from whom."""

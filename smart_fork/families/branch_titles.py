@@ -1,0 +1,96 @@
+"""What a branch is called: its base's name with ``(Branch)``, unlike any other in the project."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Sequence
+from itertools import chain, count
+from pathlib import Path
+
+from indexer.project import Project
+from indexer.transcripts.base import AgentAdapter, LogFile
+from indexer.transcripts.claude import slug
+from indexer.transcripts.lines import decode_line, open_regular
+from smart_fork.agents.plan import MAX_NAME_CHARACTERS, plain_name
+from smart_fork.retrieval.recent import in_project
+
+FALLBACK = "Branched conversation"
+#: Further ones have the time in their name.
+MAX_NUMBER = 99
+#: How much of a log's beginning and end is looked at: titles are at either, and agents write theirs again at the end.
+_ENDS = 64 << 10
+_BRANCHED = re.compile(rb"\(branch", re.IGNORECASE)
+_SUFFIX = re.compile(r"(\s*\(Branch(?: \d+)?\))+$", re.IGNORECASE)
+
+
+def branch_title(name: str | None, parent_title: str, taken: Container[str], milliseconds: int) -> str:
+    """The title of a branch that is called `name`, or like its parent. Pure.
+
+    `taken` holds the titles of the project as `key` gives them, `milliseconds` is the time (B-027, B-030…B-036).
+    """
+    base = _without_suffix(plain_name(name)) or _without_suffix(plain_name(parent_title)) or FALLBACK
+    numbers = chain(("",), (f" {number}" for number in range(2, MAX_NUMBER + 1)))
+    later = (f" {milliseconds + more}" for more in count())
+    titles = (_titled(base, number) for number in chain(numbers, later))
+    return next(title for title in titles if key(title) not in taken)
+
+
+def key(title: str) -> str:
+    """What two titles that look alike have in common (B-031)."""
+    return " ".join(title.split()).casefold()
+
+
+def titles_like_ours(adapters: Sequence[AgentAdapter], project: Project) -> set[str]:
+    """The `key` of each title in `project` that says "(Branch": no other can be in the way. One scan (B-032, B-037).
+
+    Logs that cannot be read have no title.
+    """
+    here = slug(project.root)
+    found: set[str] = set()
+    for adapter in adapters:
+        for file in adapter.discover():
+            # Claude Code's folders are named after the directory: other projects' are not looked into.
+            if adapter.name == "claude" and not file.path.parent.name.startswith(here):
+                continue
+            found.update(key(title) for title in _titles(adapter, file, project))
+    return found
+
+
+def _titles(adapter: AgentAdapter, file: LogFile, project: Project) -> Iterator[str]:
+    try:
+        ends = _both_ends(file.path)
+        if not _BRANCHED.search(ends):
+            return
+        session = adapter.glance(file.path)
+    except OSError:
+        return
+    if session is not None and in_project(session.cwd, project):
+        yield session.title
+        yield from _given(ends)
+
+
+def _both_ends(path: Path) -> bytes:
+    with open_regular(path) as file:
+        head = file.read(_ENDS)
+        size = file.seek(0, 2)
+        file.seek(max(len(head), size - _ENDS))
+        return head + b"\n" + file.read(_ENDS)
+
+
+def _given(ends: bytes) -> Iterator[str]:
+    """The names that it was given: those that it had once are as good as taken."""
+    for line in filter(_BRANCHED.search, ends.splitlines()):
+        for _, record in decode_line(line)[0]:
+            payload = record.get("payload")
+            title = record.get("customTitle", payload.get("thread_name") if isinstance(payload, dict) else None)
+            if isinstance(title, str):
+                yield title
+
+
+def _without_suffix(title: str) -> str:
+    return _SUFFIX.sub("", title).strip()
+
+
+def _titled(base: str, number: str) -> str:
+    suffix = f" (Branch{number})"
+    return base[: MAX_NAME_CHARACTERS - len(suffix)].rstrip() + suffix

@@ -1,0 +1,182 @@
+"""A branch of a session: a copy under a title of its own, which an agent can go on with while the original stays."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import uuid
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from indexer.paths import private_dir, state_home
+from indexer.project import project_of
+from indexer.transcripts.agents import AGENTS, adapter
+from indexer.transcripts.model import Agent, Session
+from smart_fork import sessions
+from smart_fork.agents.plan import check_id, plain_name
+from smart_fork.copies.copying import Branch, branch_point, message_at, write_copy
+from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
+from smart_fork.families.branch_titles import branch_title, titles_like_ours
+from smart_fork.families.working import IN_PROGRESS, is_unfinished, refuse_while_working
+from smart_fork.forking.confirmation import Clock, SystemClock
+from smart_fork.retrieval.recent import in_project
+from smart_fork.retrieval.results import title as shown_title
+
+#: How long a caller's own session is waited for that is not there yet.
+WRITTEN_SECONDS, LOOK_SECONDS = 3.0, 0.2
+#: An id, the beginning of one, or our own id of a worker.
+_REFERENCE = re.compile(r"[0-9a-fA-F-]{8,36}|(claude|codex)-[0-9]+")
+
+
+def branch(
+    reference: str,
+    *,
+    at: int | None = None,
+    through: str | None = None,
+    title: str | None = None,
+    project: str | None = None,
+    cwd: str | None = None,
+    start: bool = False,
+    prompt: str | None = None,
+    place: str | None = None,
+    caller_session_id: str | None = None,
+    now: float | None = None,
+    clock: Clock | None = None,
+) -> dict[str, Any]:
+    """Copy a session, up to the end of what message number `at` is part of, or up to its last finished turn.
+
+    With the id of a message in `through`, up to the end of what that is part of.
+
+    `cwd` is where the copy is to work (the session's own directory by default); a session that does not belong to
+    `project` is refused where one is given. With `start` the copy is resumed at once, with `prompt` where given.
+
+    The caller's own session is waited for where it is so new that its agent has not written it down yet.
+
+    Raises:
+        SmartForkError: nothing was made.
+    """
+    clock = clock or SystemClock()
+    session = _source(reference.strip(), caller_session_id or "", clock)
+    moment = clock.now() if now is None else now
+    target = _target(session, cwd)
+    if project is not None and not _belongs(session, project):
+        raise ForkRefused(
+            f"Source session does not belong to current project: {session.session_id}", f"It worked in {session.cwd}."
+        )
+    end, warnings = _end(session, at, through, moment)
+    with _titles_lock():
+        taken = titles_like_ours(AGENTS, project_of(target))
+        final = branch_title(title, session.title, taken, int(moment * 1000))
+        written = _write(session, end, target, title=final, now=moment)
+    warnings += written.warnings
+    report = _report(session, written, end=end, title=final, target=target, warnings=warnings)
+    if start:
+        how: dict[str, Any] = {"prompt": prompt, "place": place, "caller_session_id": caller_session_id}
+        report["started"] = _start(session, written, target, name=final, **how)
+    return report
+
+
+def _source(reference: str, own: str, clock: Clock) -> Session:
+    """The session that is meant. What its agent is asked first it writes down a moment later: `own` is waited for."""
+    if not _REFERENCE.fullmatch(reference):
+        raise Usage(f"Invalid source sessionId: {plain_name(reference)[:80]}", "`smart-fork list` shows ids.")
+    deadline = clock.now() + WRITTEN_SECONDS
+    while True:
+        try:
+            located = sessions.locate(reference)
+            check_id(located.session_id)
+            return sessions.read(located)
+        except NotFound:
+            if not own.lower().startswith(reference.lower()):
+                raise
+            if clock.now() >= deadline:
+                hint = "This session has just begun and is not written down yet. Try again after its first answer."
+                raise ForkRefused(IN_PROGRESS, hint) from None
+        clock.sleep(LOOK_SECONDS)
+
+
+def _belongs(session: Session, project: str) -> bool:
+    try:
+        return in_project(session.cwd, project_of(project))
+    except ValueError:  # a NUL
+        return False
+
+
+def _titles_lock() -> FileLock:
+    """Two branches that are made at once must not get the same title."""
+    return FileLock(private_dir(state_home()) / "branch.lock", mode=0o600)
+
+
+def _write(session: Session, end: int, target: Path, *, title: str, now: float) -> Branch:
+    try:
+        return write_copy(
+            adapter(session.agent),
+            session,
+            end,
+            new_session_id=str(uuid.uuid4()),
+            target_cwd=target,
+            now=datetime.fromtimestamp(now),  # noqa: DTZ006 - Codex names its files by local time
+            title=title,
+        )
+    except OSError as error:
+        hint = "Nothing of it was left behind; try again."
+        raise SmartForkError(f"Failed to branch conversation: {error}", hint) from error
+
+
+def _end(session: Session, at: int | None, through: str | None, now: float) -> tuple[int, list[str]]:
+    """The last turn of the copy, and what is to be said about it."""
+    if through is not None:
+        end = branch_point(session, through)
+        return end, [f"Branched after message {end}, where the exchange that answers best ends"]
+    if at is not None:
+        end = branch_point(session, message_at(session, at))
+        moved = f"Branched after message {end}, where the agent had finished what message {at} is part of"
+        return end, [moved] if end != at else []
+    refuse_while_working(session, now)
+    points = session.branch_points()
+    if not points:
+        raise ForkRefused("No conversation to branch.", "The agent has not finished an answer in it yet.")
+    return points[-1], ["What the agent had not finished is not in the branch"] if is_unfinished(session) else []
+
+
+def _target(session: Session, cwd: str | None) -> Path:
+    if cwd is None and not session.cwd:
+        raise ForkRefused("It is not known where this session worked", "Say where the branch is to work: --cwd DIR.")
+    from smart_fork.forking.starting import directory
+
+    return directory(cwd if cwd is not None else session.cwd)
+
+
+def _start(session: Session, written: Branch, target: Path, **how: Any) -> dict[str, Any]:
+    from smart_fork.forking.launch import resume_written
+    from smart_fork.forking.starting import ForkSource
+
+    source = ForkSource(session.agent, session.session_id, session.source_path, str(target))
+    return resume_written(source, written, **how).as_json()
+
+
+def _report(
+    session: Session, written: Branch, *, end: int, title: str, target: Path, warnings: list[str]
+) -> dict[str, Any]:
+    return {
+        "session_id": written.session_id,
+        "agent_type": written.agent,
+        "title": shown_title(title),
+        "path": str(written.path),
+        "copied": written.copied,
+        "parent": {"session_id": session.session_id, "title": shown_title(session.title)},
+        "at": end,
+        "working_directory": str(target),
+        "warnings": warnings,
+        "resume_command": command_to_resume(written.agent, written.session_id, str(target)),
+        "resume_original": command_to_resume(session.agent, session.session_id, session.cwd),
+    }
+
+
+def command_to_resume(agent: Agent, session_id: str, cwd: str) -> str:
+    """What a person types to go on in a session, from anywhere."""
+    words = shlex.join(adapter(agent).resume_command(session_id))
+    return f"cd {shlex.quote(cwd)} && {words}" if cwd else words

@@ -1,0 +1,242 @@
+"""A session's family: who was forked from whom and where, what runs, and how to get back."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from indexer.paths import index_db, state_home
+from indexer.project import project_of
+from indexer.store.base import SeenFile
+from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.agents import adapter
+from indexer.transcripts.model import Agent, Session, shorten
+from smart_fork import permission, sessions
+from smart_fork.errors import IndexUnavailable
+from smart_fork.families.branching import command_to_resume
+from smart_fork.families.kin import Kin, family_of, left_after, parents
+from smart_fork.registry import Registry, Worker
+from smart_fork.retrieval.opening import opened
+from smart_fork.retrieval.results import UNTRUSTED
+from smart_fork.retrieval.results import title as shown_title
+
+#: How much of the message is quoted after which a fork left its parent.
+WORDS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is told of a session."""
+
+    title: str = ""
+    cwd: str = ""
+    started: str = ""
+    last_activity: str = ""
+    turns: int = 0
+    tokens: int = 0
+
+
+def lineage(reference: str) -> dict[str, Any]:
+    """The family of a session, from its first member down: each before its forks, forks in the order they were made.
+
+    Raises:
+        Usage, NotFound: see `sessions.locate` and `sessions.read`.
+    """
+    asked = sessions.read(sessions.locate(reference))
+    workers = _workers(asked.agent)
+    forks = {w.session_id: w.source_session_id for w in workers if w.session_id and _is_fork(w)}
+    project = project_of(asked.cwd or asked.source_path.parent)
+    family = family_of(asked.agent, asked.session_id, project.root, forks)
+    with ExitStack() as stack:
+        telling = _Telling(_index(stack))
+        if permission.limited():  # a fork may work elsewhere; there it is as if its log were gone
+            family = [kin for kin in family if permission.permits(telling.facts(kin).cwd)]
+        return _told(asked, family, forks, workers, telling)
+
+
+def _told(
+    asked: Session, family: Sequence[Kin], forks: Mapping[str, str], workers: Sequence[Worker], telling: _Telling
+) -> dict[str, Any]:
+    above = parents(family, forks)
+    logs = _logs(family)
+    running = {w.session_id: w for w in reversed(workers) if w.session_id and w.state in ("starting", "running")}
+    for session_id in running:  # an agent without a prompt has written nothing yet
+        if session_id not in logs and forks.get(session_id) in logs:
+            above[session_id] = forks[session_id]
+    told = [
+        {"depth": depth}
+        | _member(asked.agent, session_id, above.get(session_id), logs, telling)
+        | _ours(session_id, running.get(session_id), workers)
+        for session_id, depth in _in_order(above, logs, asked.session_id)
+    ]
+    parent = next((one["parent"] for one in told if one["session_id"] == asked.session_id), None)
+    back = next((one["resume_command"] for one in told if one["session_id"] == parent), None)
+    return {
+        "session_id": asked.session_id,
+        "agent_type": asked.agent,
+        "notice": UNTRUSTED,
+        "count": len(told),
+        "return_command": back,
+        "sessions": told,
+    }
+
+
+def _index(stack: ExitStack) -> SqliteStore | None:
+    try:
+        return stack.enter_context(opened()) if index_db().exists() else None
+    except IndexUnavailable:
+        return None
+
+
+def _workers(agent: Agent) -> list[Worker]:
+    """All of an agent's, newest first."""
+    if not (state_home() / "workers.db").exists():
+        return []
+    with Registry() as registry:
+        known = registry.workers()
+    return [worker for worker in known if worker.agent == agent and permission.permits(worker.cwd)]
+
+
+def _is_fork(worker: Worker) -> bool:
+    return worker.kind == "fork" and worker.source_session_id not in ("", worker.session_id)
+
+
+def _logs(family: Sequence[Kin]) -> dict[str, list[Kin]]:
+    """The logs of each session, the newest first: others are copies that were staged or archived."""
+    logs: dict[str, list[Kin]] = defaultdict(list)
+    for kin in sorted(family, key=lambda kin: (-kin.mtime_ns, str(kin.path))):
+        logs[kin.session_id].append(kin)
+    return dict(logs)
+
+
+def _in_order(above: Mapping[str, str], logs: Mapping[str, Sequence[Kin]], asked: str) -> Iterator[tuple[str, int]]:
+    """Each session with its depth in the tree, also parents that are gone."""
+    children: dict[str, list[str]] = defaultdict(list)
+    for session_id, parent in above.items():
+        children[parent].append(session_id)
+
+    def begun(session_id: str) -> tuple[str, str]:
+        return min((kin.begun for kin in logs.get(session_id, ())), default="~"), session_id
+
+    first = {session_id for session_id in (*logs, *children, asked) if session_id not in above}
+    waiting = [(session_id, 0) for session_id in sorted(first, key=begun, reverse=True)]
+    while waiting:
+        session_id, depth = waiting.pop()
+        yield session_id, depth
+        waiting += [(one, depth + 1) for one in sorted(children[session_id], key=begun, reverse=True)]
+
+
+def _member(
+    agent: Agent, session_id: str, parent: str | None, logs: Mapping[str, Sequence[Kin]], telling: _Telling
+) -> dict[str, Any]:
+    """What its log tells; nothing where that is gone."""
+    own = logs.get(session_id, ())
+    facts = telling.facts(own[0]) if own else Facts()
+    return {
+        "session_id": session_id,
+        "agent_type": agent,
+        "parent": parent,
+        "left_parent_at": telling.left(own[0], logs[parent][0]) if own and parent and parent in logs else None,
+        "log_gone": not own,
+        "title": shown_title(facts.title),
+        "started": facts.started,
+        "last_activity": facts.last_activity,
+        "begun": own[0].begun if own else "",
+        "turns": facts.turns,
+        "token_estimate": facts.tokens,
+        "working_directory": facts.cwd,
+        "jsonl_path": str(own[0].path) if own else None,
+        "copies": [str(kin.path) for kin in own[1:]],
+        "resume_command": command_to_resume(agent, session_id, facts.cwd) if own else None,
+    }
+
+
+def _ours(session_id: str, running: Worker | None, workers: Sequence[Worker]) -> dict[str, Any]:
+    """What we know of it as a worker: who had it started, and whether it runs."""
+    worker = next((one for one in workers if one.session_id == session_id), None)
+    return {
+        "started_by": worker.caller_session_id if worker else None,
+        "running": {
+            "worker_id": running.id,
+            "name": running.name,
+            "place": running.place,
+            "status": running.status or running.state,
+            "attach": running.attach,
+        }
+        if running
+        else None,
+    }
+
+
+class _Telling:
+    """Titles, sizes and places: from the index where a log has not changed since it was indexed, else from the log."""
+
+    def __init__(self, store: SqliteStore | None) -> None:
+        self._store = store
+        self._seen: Mapping[str, SeenFile] = store.seen() if store else {}
+        self._read: dict[Path, Session | None] = {}
+
+    def facts(self, kin: Kin) -> Facts:
+        """What is told of the session in a log."""
+        row = self._store.session(kin.agent, kin.session_id) if self._store and self._unchanged(kin) else None
+        if row is not None and row.path == str(kin.path):
+            return Facts(row.title, row.cwd, row.started, row.last_activity, row.turns, row.tokens)
+        session = self._session(kin)
+        if session is None:
+            return Facts()
+        return Facts(
+            session.title,
+            session.cwd,
+            session.started,
+            session.last_activity,
+            len(session.turns),
+            session.token_estimate,
+        )
+
+    def left(self, kin: Kin, parent: Kin) -> dict[str, Any] | None:
+        """The last message of `parent` that the fork knows, as ``show`` numbers them; `None` where it was rewound."""
+        above = self._session(parent)
+        if above is None:
+            return None
+        if kin.agent == "claude":
+            shared = set(left_after(kin, parent))
+            known = [i for i, turn in enumerate(above.turns) if turn.id in shared]
+            end = known[-1] + 1 if known else 0
+        else:
+            end = self._codex_end(kin, above)
+        message = next(((i, turn) for i, turn in reversed(above.messages) if i < end), None)
+        if message is None:
+            return None
+        return {
+            "message": message[0],
+            "role": message[1].role,
+            "text": shown_title(shorten(message[1].text, WORDS)),
+        }
+
+    def _codex_end(self, kin: Kin, above: Session) -> int:
+        if kin.base is not None:
+            return sum(1 for turn in above.turns if int(turn.id) < kin.base)
+        fork = self._session(kin)
+        said = [turn.text for _, turn in fork.messages] if fork else []  # copies may have times of their own
+        end = 0
+        for (i, turn), other in zip(above.messages, said, strict=False):
+            if turn.text != other:
+                break
+            end = i + 1
+        return end
+
+    def _unchanged(self, kin: Kin) -> bool:
+        seen = self._seen.get(str(kin.path))
+        return seen is not None and (seen.mtime_ns, seen.size) == (kin.mtime_ns, kin.path.stat().st_size)
+
+    def _session(self, kin: Kin) -> Session | None:
+        if kin.path not in self._read:
+            try:
+                self._read[kin.path] = adapter(kin.agent).read(kin.path).session
+            except OSError:
+                self._read[kin.path] = None
+        return self._read[kin.path]

@@ -1,0 +1,84 @@
+"""What is made for a worker before it starts, and taken away again unless it does."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Self
+
+import apsw
+
+from smart_fork.agents.plan import ForkPlan, ForkRequest
+from smart_fork.agents.staging import stage_transcript
+from smart_fork.copies.copying import write_branch
+from smart_fork.errors import SmartForkError
+from smart_fork.forking.confirmation import World
+from smart_fork.registry import Registry
+from smart_fork.repository.worktree import Worktree, create_worktree, remove_worktree
+
+log = logging.getLogger(__name__)
+
+
+def undone(undo: Callable[[], object]) -> None:
+    """Call `undo`. What goes wrong with it is only logged: the first error is the one to tell (B-053, B-054)."""
+    try:
+        undo()
+    except (OSError, SmartForkError, apsw.Error) as error:
+        log.warning("something that was made for a worker is left: %s", error)
+
+
+class Attempt:
+    """What has been made for a worker. Leaving its context undoes all of it, newest first, unless it `succeeded`."""
+
+    def __init__(self, world: World, registry: Registry) -> None:
+        self.world = world
+        self.registry = registry
+        self._made: list[Callable[[], object]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        for undo in reversed(self._made):
+            undone(undo)
+
+    def otherwise(self, undo: Callable[[], object]) -> None:
+        """Have `undo` called unless the worker is started."""
+        self._made.append(undo)
+
+    def succeeded(self) -> None:
+        """Keep everything."""
+        self._made.clear()
+
+    def worktree(self, repository: Path, name: str | None, *, with_changes: bool = False) -> Worktree:
+        """Make a worktree for the worker."""
+        made = create_worktree(repository, name, self.world.processes, with_changes=with_changes)
+        self.otherwise(lambda: remove_worktree(made, self.world.processes))
+        return made
+
+    def stage(self, plan: ForkPlan, request: ForkRequest) -> list[str]:
+        """Put on disk what the plan needs there. Returns what the person should know about it."""
+        source, now = request.source_path, self.world.clock.now()
+        if source is None:
+            return []
+        if plan.staging == "transcript":
+            staged = stage_transcript(source, request.session_id, request.target_cwd)
+            self.otherwise(staged.undo)
+            if staged.path in staged.created:
+                self.registry.add_staged_copy(staged.path, session_id=request.session_id, source_path=source, now=now)
+                self.otherwise(lambda: self.registry.forget_staged_copy(staged.path))
+        elif plan.staging == "branch" and plan.at and plan.new_session_id:
+            written = write_branch(
+                self.world.adapter,
+                source,
+                at=plan.at,
+                new_session_id=plan.new_session_id,
+                target_cwd=request.target_cwd,
+                now=datetime.fromtimestamp(now),  # noqa: DTZ006 - Codex names its files by local time
+            )
+            self.otherwise(written.undo)
+            note = f"Forked after {written.at}, where the agent had finished what {plan.at} is part of"
+            return [*written.warnings, *([note] if written.moved else [])]
+        return []

@@ -1,0 +1,122 @@
+"""A session whose log the agent has deleted, put back from the copy that was kept, so that it can be forked (D17).
+
+Nothing that exists is ever written over, and a fork that fails leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from indexer import kept
+from indexer.compressed import Compressed, pieces
+from indexer.paths import private_dir
+from indexer.transcripts.agents import adapter
+from indexer.transcripts.lines import first_lines
+from smart_fork.agents.staging import remove, write_new
+from smart_fork.errors import ForkRefused, NotFound
+from smart_fork.sessions import Located
+
+#: Forks of forks are followed this far.
+MAX_FORK_DEPTH = 64
+_ROLLOUT_DATE = re.compile(r"rollout-(\d{4})-(\d\d)-(\d\d)T")
+
+
+@contextmanager
+def brought_back(located: Located, *, dry_run: bool = False) -> Iterator[Located]:
+    """`located` with a log: its own, or the one that is put back; of a `dry_run` a file that is gone afterwards.
+
+    Raises:
+        NotFound: there is no copy, or it, or what it was forked from, cannot be read.
+        ForkRefused: another file of that name is there.
+    """
+    copy = kept.find(located.agent, located.session_id) if located.path is None else None
+    if copy is None:
+        yield located
+    elif dry_run:
+        with ExitStack() as stack:
+            with _reading(copy):
+                path = stack.enter_context(kept.opened(copy))
+            yield dataclasses.replace(located, path=path)
+    else:
+        created: list[Path] = []
+        try:
+            for one in reversed(_with_parents(copy)):
+                path = _put_back(one, created)
+            yield dataclasses.replace(located, path=path)
+        except BaseException:
+            for made in reversed(created):
+                remove(made)
+            raise
+
+
+def _put_back(copy: kept.Copy, created: list[Path]) -> Path:
+    """The log and what lay beside it, where the agent looks for them; the log last, so that it is never alone."""
+    target = adapter(copy.agent).home() / _place(copy)
+    with _reading(copy):
+        for name, part in copy.beside.items():
+            _write(copy, part, target.with_suffix("") / name, created)
+        _write(copy, copy.log, target, created)
+    return target
+
+
+def _write(copy: kept.Copy, part: Compressed, target: Path, created: list[Path]) -> None:
+    private_dir(target.parent)
+    try:
+        write_new(target, pieces(copy.folder, part))
+    except FileExistsError:
+        if target.is_symlink() or not target.is_file() or target.read_bytes() != b"".join(pieces(copy.folder, part)):
+            raise ForkRefused(
+                f"Another version of this session is already there: {target}", "Fork the session that is there."
+            ) from None
+    else:
+        created.append(target)
+
+
+def _place(copy: kept.Copy) -> str:
+    """Where the log goes. Codex's archive is not where it looks for sessions to fork."""
+    name = PurePosixPath(copy.place).name
+    date = _ROLLOUT_DATE.match(name)
+    return f"sessions/{date[1]}/{date[2]}/{date[3]}/{name}" if copy.agent == "codex" and date else copy.place
+
+
+def _with_parents(copy: kept.Copy) -> list[kept.Copy]:
+    """A copy, and before it those of the sessions whose records it shares, as far as their logs are gone as well.
+
+    Codex's forks hold only their own records.
+    """
+    chain = [copy]
+    while base := _base(chain[-1]):
+        if adapter(copy.agent).locate(base):
+            break
+        above = kept.find(copy.agent, base)
+        if above is None or above in chain or len(chain) > MAX_FORK_DEPTH:
+            raise NotFound(f"The session that {copy.session_id} was forked from is gone: {base}")
+        chain.append(above)
+    return chain
+
+
+def _base(copy: kept.Copy) -> str:
+    """The id of the session whose records a Codex fork goes on from; empty where it holds them itself."""
+    if copy.agent != "codex":
+        return ""
+    with _reading(copy), kept.opened(copy) as path:
+        record: dict[str, Any] = next((line.record for line in first_lines(path)), {})
+    payload = record.get("payload")
+    base = payload.get("history_base") if isinstance(payload, dict) else None
+    named = base.get("thread_id") if isinstance(base, dict) else None
+    return named if isinstance(named, str) else ""
+
+
+@contextmanager
+def _reading(copy: kept.Copy) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise NotFound(
+            f"The kept copy of {copy.session_id} cannot be used: {error}", "`smart-fork show` reads the export."
+        ) from error

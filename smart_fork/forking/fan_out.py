@@ -1,0 +1,124 @@
+"""One prompt for several past sessions at once, each fork a worker in a worktree of its own."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from smart_fork import sessions
+from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
+from smart_fork.repository import worktree
+
+log = logging.getLogger(__name__)
+
+MOST = 10
+#: How many are started at the same time; each start waits until the agent has written its first words.
+AT_ONCE = 4
+#: A name made from a prompt, and room for the number behind it.
+NAME_WORDS, NAME_CHARACTERS = 4, worktree.MAX_NAME_CHARACTERS - 3
+_REFERENCE = re.compile(r"[0-9A-Fa-f-]{8,36}|(claude|codex)-\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A session to fork, at the end of what message `through` is part of, or at its own end."""
+
+    session_id: str
+    through: str | None = None
+
+
+def fan_out(
+    sources: Sequence[Source],
+    prompt: str | None,
+    *,
+    name: str | None = None,
+    in_worktrees: bool | str = True,
+    dry_run: bool = False,
+    **how: Any,
+) -> dict[str, Any]:
+    """Fork each of `sources`, which may name a session twice; `how` is as for `launch.fork_session`.
+
+    All are tried without effect before the first is started. What fails afterwards stands in its place in ``forks`` as
+    ``error`` and ``hint``, and does not keep the others from starting. Names are `name` and a number; so are
+    worktrees, or with the name that `in_worktrees` gives them.
+
+    Raises:
+        SmartForkError: one of them cannot be forked; none was started.
+    """
+    if not 1 <= len(sources) <= MOST:
+        raise Usage(f"Between 1 and {MOST} sessions are forked at once, not {len(sources)}")
+    if how.get("place") == "here":
+        raise Usage("Only one fork can take the place of this command", "Run them in tmux or as processes.")
+    base = name or name_of(prompt)
+    given = in_worktrees if isinstance(in_worktrees, str) else base
+    folders = worktree.plain_name(given)[:NAME_CHARACTERS]
+    each = [
+        how | {"name": f"{base}-{number}", "worktree": f"{folders}-{number}" if in_worktrees else None}
+        for number in range(1, len(sources) + 1)
+    ]
+    tried = [_fork(source, prompt, one | {"dry_run": True}) for source, one in zip(sources, each, strict=True)]
+    if dry_run:
+        return {"prompt": prompt or "", "forks": tried}
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fork") as pool:
+        forks = list(pool.map(_started_or_not, sources, [prompt] * len(each), each))
+    return {"prompt": prompt or "", "forks": forks}
+
+
+def is_session(word: str) -> bool:
+    """Whether `word` means a session, by id, by its beginning, or by a worker's id.
+
+    Raises:
+        Usage: it means several.
+    """
+    if not _REFERENCE.fullmatch(word):
+        return False
+    try:
+        sessions.locate(word)
+    except NotFound:
+        return False
+    return True
+
+
+def best_of(answer: dict[str, Any], most: int, *, at_match: bool = False) -> list[Source]:
+    """The best results of a search that can be forked, `most` of them at most.
+
+    Raises:
+        Usage: so many are never forked at once.
+        IndexUnavailable: nothing could be searched.
+        NotFound: nothing that can be forked was found.
+    """
+    if not 1 <= most <= MOST:
+        raise Usage(f"Between 1 and {MOST} sessions are forked at once, not {most}")
+    if "results" not in answer:
+        raise IndexUnavailable(answer["message"], answer["next_steps"][0])
+    hits = [hit for hit in answer["results"] if hit["can_fork"]][:most]
+    if not hits:
+        raise NotFound("No forkable sessions found", "`smart-fork find` says what there is, and why not.")
+    return [Source(hit["session_id"], hit["match"]["message_id"] if at_match else None) for hit in hits]
+
+
+def name_of(prompt: str | None) -> str:
+    """A name for workers that were given none: the first words of what they are to do."""
+    words = (prompt or "").split(maxsplit=NAME_WORDS)[:NAME_WORDS]
+    return worktree.plain_name(" ".join(words).lower())[:NAME_CHARACTERS].strip("-._") or "fork"
+
+
+def _started_or_not(source: Source, prompt: str | None, how: dict[str, Any]) -> dict[str, Any]:
+    failed: dict[str, Any] = {"resume_session_id": source.session_id, "session_name": how["name"]}
+    try:
+        return _fork(source, prompt, how)
+    except SmartForkError as error:
+        return failed | {"error": error.message, "hint": error.hint}
+    except Exception as error:  # the others must not be lost with it
+        log.exception("a fork failed")
+        return failed | {"error": f"The fork failed: {error}", "hint": "`smart-fork doctor` checks what forks need."}
+
+
+def _fork(source: Source, prompt: str | None, how: dict[str, Any]) -> dict[str, Any]:
+    from smart_fork.forking.launch import fork_session
+
+    return fork_session(source.session_id, prompt, through=source.through, **how)

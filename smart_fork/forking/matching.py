@@ -1,0 +1,57 @@
+"""``--at match``: which exchange of one session answers an intent, and a fork at its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from indexer.transcripts.model import Session
+from smart_fork import sessions
+from smart_fork.errors import IndexUnavailable, NotFound
+from smart_fork.retrieval.finding import Engine, Request, find
+
+#: Stands for a message's number: the end of the exchange that answers the intent.
+MATCH = "match"
+
+
+def fork_at_match(reference: str, intent: str, engine: Engine, prompt: str | None = None, **how: Any) -> dict[str, Any]:
+    """Fork the session that `reference` means at the end of the exchange that answers `intent`; see `fork_session`.
+
+    Raises:
+        SmartForkError: nothing was started, and nothing is left of the attempt.
+    """
+    from smart_fork.forking.launch import fork_session
+
+    session = sessions.look_into(sessions.locate(reference))
+    return fork_session(session.session_id, prompt, through=message_for(session, intent, engine), **how)
+
+
+def message_for(session: Session, intent: str, engine: Engine) -> str:
+    """The id of the message of `session` that answers `intent` best.
+
+    Raises:
+        Usage: the intent is blank.
+        IndexUnavailable: nothing can be searched.
+        NotFound: nothing in the session has to do with it, or the session has not been indexed.
+    """
+    there = bool(session.cwd) and Path(session.cwd).is_dir()
+    request = Request(
+        intent,
+        agent_type=session.agent,
+        session_id=session.session_id,
+        project_path=session.cwd if there else None,
+        all_projects=not there,
+        include_automated=True,
+        include_snippets=False,
+    )
+    answer = find(request, engine)
+    if "results" not in answer:
+        raise IndexUnavailable(answer["message"], answer["next_steps"][0])
+    messages = [hit["match"]["message_id"] for hit in answer["results"] if hit["match"]["message_id"]]
+    if not messages:
+        why = answer.get("search_error") or answer["index"].get("problem")
+        raise NotFound(
+            f"No passage of {session.session_id} answers that" + (f": {why}" if why else ""),
+            "Say --intent in other words, run `smart-fork index run`, or take a number from `smart-fork show`.",
+        )
+    return str(messages[0])

@@ -1,0 +1,44 @@
+"""Whether somebody else seems to be in a session: an agent that we did not start leaves no note with us."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from smart_fork.errors import SmartForkError
+from smart_fork.forking.confirmation import World
+
+#: A log that was written to this short a time ago is being written to.
+FRESH_SECONDS = 5.0
+PS_SECONDS = 10.0
+_AGENTS = {"claude", "codex"}
+
+
+def looks_occupied(session_id: str, log: Path, world: World, *, just_ended: bool = False) -> str | None:
+    """Why it seems so; `None` where nothing speaks for it. `just_ended`: a worker of ours may have written last."""
+    if not just_ended and _written_to_just_now(log, world):
+        return "its log was written to just now"
+    number = _process_in(session_id, world)
+    return f"process {number} was started with its id" if number else None
+
+
+def _written_to_just_now(log: Path, world: World) -> bool:
+    try:
+        return world.clock.now() - log.stat().st_mtime < FRESH_SECONDS
+    except OSError:
+        return False
+
+
+def _process_in(session_id: str, world: World) -> str | None:
+    """The number of an agent's process that was told to go on in that session."""
+    try:
+        listed = world.processes.run(["ps", "-A", "-ww", "-o", "pid=,args="], timeout=PS_SECONDS)
+    except SmartForkError:
+        return None
+    for line in listed.text.splitlines() if listed.ok else ():
+        number, *words = line.split()
+        options = words[: words.index("--")] if "--" in words else words  # behind that is what it was asked
+        names = [Path(word).stem for word in words[:2]]
+        agent = names[1:] if names[:1] == ["node"] else names[:1]
+        if set(agent) & _AGENTS and session_id in options and not {"fork", "--fork-session"} & set(options):
+            return number
+    return None

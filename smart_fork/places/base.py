@@ -1,0 +1,139 @@
+"""What every place to run offers: starting a worker there, and everything that is done with one that runs."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+
+from indexer.paths import private_dir, state_home
+from smart_fork.agents.plan import WORKER_ID, ForkPlan
+from smart_fork.agents.staging import write_new
+from smart_fork.errors import ForkRefused
+from smart_fork.places import handoff
+from smart_fork.processes import Processes
+from smart_fork.registry import Worker
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Where a worker runs now. `attach` is what a person types to see it, `worker_id` whose process it is to be."""
+
+    terminal_id: str | None = None
+    pid: int | None = None
+    log: Path | None = None
+    attach: str = ""
+    worker_id: str = ""
+
+
+class Place(Protocol):
+    """A place to run. It gives the agent the plan's arguments as they are; no shell sees them."""
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        ...
+
+    @property
+    def headless(self) -> bool:
+        """Whether the agent runs without a terminal there."""
+        ...
+
+    @property
+    def replaces(self) -> bool:
+        """Whether starting ends this program."""
+        ...
+
+    def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
+        """Whether it can be used on this machine."""
+        ...
+
+    def start(self, plan: ForkPlan, worker: Worker, processes: Processes, env: Mapping[str, str]) -> Started:
+        """Start the plan's command, with exactly `env` as far as the place allows.
+
+        Raises:
+            SmartForkError: it could not be started.
+        """
+        ...
+
+    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
+        """`None` while it runs; then what it said last."""
+        ...
+
+    def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
+        """What is on its screen now; `None` where it has none."""
+        ...
+
+    def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:
+        """Put `text` into its terminal as one paste: nothing in it is a key, and nothing is sent off.
+
+        Raises:
+            ForkRefused: it takes no input, has ended, or cannot be shown to be ours.
+        """
+        ...
+
+    def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:
+        """Press one of `KEYS`.
+
+        Raises:
+            ForkRefused: see `paste`.
+        """
+        ...
+
+    def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:
+        """Have it end, and its window with it; it may still be ending when this returns. Nothing else is touched.
+
+        Raises:
+            ForkRefused: it cannot be shown to be ours (X-003).
+        """
+        ...
+
+
+#: What can be pressed: the number of an option, and what sends off.
+KEYS = ("Enter", *"123456789")
+
+
+def whereabouts(worker: Worker) -> Started:
+    """Where a worker of the registry was started, by whichever process and however long ago."""
+    log = Path(worker.log_path) if worker.log_path else None
+    return Started(worker.terminal_id, worker.pid, log, worker.attach, worker.id)
+
+
+def runs(started: Started, processes: Processes) -> bool:
+    """Whether that very process runs.
+
+    The numbers of processes are given again, but each keeps the environment that it was started with, and in it the
+    worker's id.
+    """
+    if started.pid is None:
+        return False
+    env = processes.environment(started.pid)
+    return env is not None and started.worker_id in ("", env.get(WORKER_ID))
+
+
+def require_ours(started: Started, processes: Processes) -> int:
+    """Its process id.
+
+    Raises:
+        ForkRefused: there is no such process, or it is somebody else's.
+    """
+    if started.pid is None or not runs(started, processes):
+        raise ForkRefused("Its process has ended, or is no longer the one that was started for it")
+    return started.pid
+
+
+def worker_file(worker: Worker, suffix: str) -> Path:
+    """A file of this worker, below ``<SMART_FORK_HOME>/logs/workers``."""
+    return private_dir(state_home() / "logs" / "workers") / f"{worker.id}{suffix}"
+
+
+def hand_over(worker: Worker, command: Mapping[str, Any]) -> list[str]:
+    """A short command that becomes `command`: what it is goes through a private file that it removes."""
+    file = worker_file(worker, f".{secrets.token_hex(4)}.command.json")
+    write_new(file, [orjson.dumps(command)])
+    return [sys.executable, "-I", str(Path(handoff.__file__).resolve()), str(file)]

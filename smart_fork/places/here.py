@@ -1,0 +1,54 @@
+"""The terminal that the command was typed in: the agent takes the place of smart-fork."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from smart_fork.agents.plan import ForkPlan
+from smart_fork.errors import ForkRefused
+from smart_fork.places.base import Started, runs
+from smart_fork.processes import Processes
+from smart_fork.registry import Worker
+
+
+class HerePlace:
+    """Becomes the agent. It is a person's terminal: what happens there is that person's to do."""
+
+    name = "here"
+    headless = False
+    replaces = True
+
+    def available(self, processes: Processes, env: Mapping[str, str]) -> bool:  # noqa: ARG002
+        """Everywhere that a person types."""
+        return True
+
+    def start(self, plan: ForkPlan, worker: Worker, processes: Processes, env: Mapping[str, str]) -> Started:  # noqa: ARG002
+        """See `Place.start`. Does not return."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        processes.replace(plan.argv, cwd=plan.cwd, env=env)
+
+    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:  # noqa: ARG002
+        """See `Place.ended`."""
+        return None if started.pid is None or runs(started, processes) else "It ended."
+
+    def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:  # noqa: ARG002
+        """See `Place.screen`."""
+        return None
+
+    def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
+        """See `Place.paste`."""
+        raise _of_a_person()
+
+    def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
+        """See `Place.press`."""
+        raise _of_a_person()
+
+    def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
+        """See `Place.close`."""
+        raise _of_a_person()
+
+
+def _of_a_person() -> ForkRefused:
+    return ForkRefused("It runs in a person's own terminal", "Go to that terminal.")

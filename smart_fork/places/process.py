@@ -1,0 +1,60 @@
+"""A process of its own without a terminal, whose output is kept in a private file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from indexer.transcripts.lines import open_regular
+from smart_fork.agents.plan import ForkPlan
+from smart_fork.errors import ForkRefused
+from smart_fork.places.base import Started, require_ours, runs, worker_file
+from smart_fork.processes import Processes
+from smart_fork.registry import Worker
+
+_LAST_BYTES = 2000
+
+
+class ProcessPlace:
+    """Runs the agent to the end of its answer, detached from whoever started it."""
+
+    name = "process"
+    headless = True
+    replaces = False
+
+    def available(self, processes: Processes, env: Mapping[str, str]) -> bool:  # noqa: ARG002
+        """Everywhere."""
+        return True
+
+    def start(self, plan: ForkPlan, worker: Worker, processes: Processes, env: Mapping[str, str]) -> Started:
+        """See `Place.start`."""
+        log = worker_file(worker, ".log")
+        pid = processes.start(plan.argv, cwd=plan.cwd, env=env, log=log)
+        return Started(pid=pid, log=log, attach=f"tail -f {log}", worker_id=worker.id)
+
+    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:  # noqa: ARG002
+        """See `Place.ended`."""
+        if started.pid is None or started.log is None or runs(started, processes):
+            return None
+        try:
+            with open_regular(started.log) as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST_BYTES))
+                return file.read().decode("utf-8", "replace").strip()
+        except OSError:
+            return ""
+
+    def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:  # noqa: ARG002
+        """See `Place.screen`."""
+        return None
+
+    def paste(self, started: Started, text: str, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
+        """See `Place.paste`."""
+        raise ForkRefused("It works without a terminal and hears nothing before it has ended", "Wait for it.")
+
+    def press(self, started: Started, key: str, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
+        """See `Place.press`."""
+        raise ForkRefused("It has no terminal, and so no keys")
+
+    def close(self, started: Started, processes: Processes, env: Mapping[str, str]) -> None:  # noqa: ARG002
+        """See `Place.close`."""
+        processes.end(require_ours(started, processes), force=False)

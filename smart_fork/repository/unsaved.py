@@ -1,0 +1,156 @@
+"""What would be lost with a worktree. It is asked before one is removed, so every doubt counts as a loss."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from indexer.project import is_within, resolve
+from smart_fork.errors import SmartForkError
+from smart_fork.processes import Processes
+from smart_fork.repository.changes import difference
+from smart_fork.repository.git import git
+
+#: Where Linux says what runs.
+PROC = Path("/proc")
+_LSOF_SECONDS = 30.0
+_OURS = re.compile(r"smart-fork/[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A worktree as git knows it. `branch` is the full name of what is checked out; `locked` why it must stay."""
+
+    path: Path
+    branch: str
+    locked: str | None
+
+
+def listed(repository: Path, processes: Processes) -> list[Listed]:
+    """The linked worktrees of a repository, without the main working directory; nothing where there is none."""
+    found = []
+    for block in os.fsdecode(git(repository, processes, "worktree", "list", "--porcelain").stdout).split("\n\n")[1:]:
+        lines = [line.partition(" ")[::2] for line in block.splitlines()]
+        said = dict(lines)
+        if lines and lines[0][0] == "worktree":
+            found.append(Listed(Path(said["worktree"]), said.get("branch", ""), said.get("locked")))
+    return found
+
+
+def what_would_be_lost(worktree: Path, branch: str, base: str, processes: Processes) -> str | None:
+    """Why a worktree of ours and its branch must not be removed, in one sentence that says how to do it by hand.
+
+    `None` where everything in it is also elsewhere. `base` is the commit that its worker began with.
+    """
+    if worktree.parent.name != ".worktrees" or ".." in worktree.parts or not _OURS.fullmatch(branch):
+        return f"{worktree} was not made by smart-fork and is left alone."
+    repository = worktree.parent.parent
+    known = listed(repository, processes)
+    mine = next((one for one in known if one.path == worktree), None)
+    elsewhere = next((one.path for one in known if one.branch == f"refs/heads/{branch}" and one != mine), None)
+    if elsewhere:
+        return f"The branch {branch} is checked out in {elsewhere}; {_by_hand(repository, elsewhere, branch)}"
+    if mine is None and os.path.lexists(worktree):
+        return f"{worktree} is not a worktree that git knows of, and is left alone."
+    if mine and not worktree.is_dir():
+        prune = f"git -C {shlex.quote(str(repository))} worktree prune"
+        return f"{worktree} is missing; if it was deleted: {prune}, and if it was moved: git worktree repair, there."
+    reasons = _in_it(mine, branch, base, known, processes) if mine else iter(())
+    reason = next(reasons, None) or _commits(repository, worktree if mine else None, branch, processes)
+    return f"{worktree} {reason}; {_by_hand(repository, worktree, branch)}" if reason else None
+
+
+def _in_it(mine: Listed, branch: str, base: str, known: list[Listed], processes: Processes) -> Iterator[str]:
+    worktree = mine.path
+    if mine.locked is not None:
+        yield f"is locked{f' ({mine.locked})' if mine.locked else ''}"
+    for other in known:
+        if other != mine and is_within(other.path, worktree):
+            yield f"has another worktree in it, {other.path}"
+    if somebody := _somebody_in(worktree, processes):
+        yield f"is the working directory of process {somebody}"
+    how = ("status", "--porcelain", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=none")
+    status = git(worktree, processes, *how)
+    if not status.ok:
+        yield f"cannot be looked at ({status.complaint})"
+    if number := status.stdout.count(b"\0"):
+        carried = ", as they were carried over" if _as_it_began(worktree, base, processes) else ""
+        yield f"has {_counted(number, 'uncommitted or new file')}{carried}"
+    if hidden := _hidden_from_status(worktree, processes):
+        yield f"has files that git was told not to look at, such as {hidden}"
+    stashes = git(worktree, processes, "stash", "list", "--format=%gs").text.splitlines()
+    made_there = [line for line in stashes if line.startswith((f"WIP on {branch}:", f"On {branch}:"))]
+    if made_there:
+        yield f"has {_counted(len(made_there), 'stash', 'stashes')}"
+
+
+def _commits(repository: Path, worktree: Path | None, branch: str, processes: Processes) -> str | None:
+    """Of what is checked out there and of its branch: those that no other branch has, here or elsewhere."""
+    tips = []
+    if git(repository, processes, "show-ref", "--verify", "--quiet", f"refs/heads/{branch}").ok:
+        tips.append(f"refs/heads/{branch}")
+    if worktree:
+        tips.append(git(worktree, processes, "rev-parse", "HEAD").text)
+    if not tips:
+        return None
+    others = ("--not", f"--exclude={branch}", "--branches", "--remotes")
+    done = git(repository, processes, "rev-list", "--count", *tips, *others)
+    if not done.ok:
+        return f"cannot be looked at ({done.complaint})"
+    return f"has {_counted(int(done.text), 'commit')} that no other branch has" if done.text != "0" else None
+
+
+def _as_it_began(worktree: Path, base: str, processes: Processes) -> bool:
+    try:
+        return bool(base) and not difference(worktree, base, processes)[0]
+    except SmartForkError:
+        return False
+
+
+def _hidden_from_status(worktree: Path, processes: Processes) -> str | None:
+    """A file that is there and that ``git status`` passes over: it was marked with ``git update-index``."""
+    for line in git(worktree, processes, "ls-files", "-z", "-v").stdout.split(b"\0"):
+        flag, name = line[:1], os.fsdecode(line[2:])
+        if (flag == b"S" or flag.islower()) and os.path.lexists(worktree / name):
+            return name
+    return None
+
+
+def _somebody_in(worktree: Path, processes: Processes) -> str | None:
+    """A process that works in there, by number and name, as far as we may know."""
+    there = resolve(worktree)
+    working = _working_directories(processes)
+    return next((f"{pid} ({name})" for pid, name, folder in working if is_within(folder, there)), None)
+
+
+def _working_directories(processes: Processes) -> Iterator[tuple[str, str, str]]:
+    if (PROC / "self" / "cwd").exists():
+        for entry in PROC.iterdir():
+            with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+                if entry.name.isdigit():
+                    yield entry.name, (entry / "comm").read_text().strip(), os.readlink(entry / "cwd")  # noqa: PTH115
+        return
+    with contextlib.suppress(SmartForkError):  # one can do without
+        argv = ["lsof", "-w", "-a", "-d", "cwd", "-u", str(os.getuid()), "-F", "pcn"]
+        done = processes.run(argv, timeout=_LSOF_SECONDS)
+        pid = name = ""
+        for line in os.fsdecode(done.stdout).splitlines():
+            kind, text = line[:1], line[1:]
+            pid, name = (text if kind == "p" else pid), (text if kind == "c" else name)
+            if kind == "n":
+                yield pid, name, text
+
+
+def _by_hand(repository: Path, worktree: Path, branch: str) -> str:
+    git_there = f"git -C {shlex.quote(str(repository))}"
+    path = shlex.quote(str(worktree))
+    return f"to remove it all the same: {git_there} worktree remove --force {path} && {git_there} branch -D {branch}"
+
+
+def _counted(number: int, one: str, several: str = "") -> str:
+    return f"{number} {one if number == 1 else several or one + 's'}"

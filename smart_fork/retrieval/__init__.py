@@ -1,0 +1,1 @@
+"""Finding: from an intent to the sessions that answer it."""

@@ -1,0 +1,94 @@
+"""Asking from a process that soon ends: what it cannot finish indexing goes on in a detached one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import Any
+
+from indexer.embedding import Embedder
+from indexer.freshness import IndexBusyError, complete
+from indexer.models import configured_embedder
+from indexer.paths import private_dir, state_home
+from indexer.pipeline import Progress
+from indexer.transcripts.agents import AGENTS
+from smart_fork.errors import SmartForkError
+from smart_fork.processes import SystemProcesses
+from smart_fork.retrieval.finding import Engine, Request, find
+from smart_fork.retrieval.opening import opened
+from smart_fork.retrieval.rerank import configured_reranker
+
+log = logging.getLogger(__name__)
+
+
+def ask(
+    intent: str,
+    *,
+    agent: str,
+    project: str | None,
+    everywhere: bool,
+    limit: int,
+    min_score: float | None,
+    snippets: bool,
+    automated: bool,
+    explain: bool,
+    progress: Progress | None,
+    embedder: Embedder | None = None,
+) -> dict[str, Any]:
+    """`find` for the command line. The session that the command is run in is not among the results.
+
+    Raises:
+        Usage: something in the request is not acceptable.
+    """
+    request = Request(
+        intent,
+        agent_type=agent,
+        limit=limit,
+        project_path=project,
+        min_score=min_score,
+        include_snippets=snippets,
+        include_automated=automated,
+        all_projects=everywhere,
+        explain=explain,
+        caller_session_id=os.environ.get("CLAUDE_CODE_SESSION_ID"),
+    )
+    return find(request, engine(progress, embedder))
+
+
+def engine(progress: Progress | None = None, embedder: Embedder | None = None) -> Engine:
+    """What answers for the command line."""
+    return Engine(
+        embedder or configured_embedder(),
+        progress=progress,
+        unfinished=index_in_background,
+        rerank=configured_reranker(),
+    )
+
+
+def allowed() -> bool:
+    """Whether a process may be left behind to go on indexing (``SMART_FORK_BACKGROUND``)."""
+    return os.environ.get("SMART_FORK_BACKGROUND", "1").strip().lower() not in ("0", "false", "no", "off")
+
+
+def index_in_background() -> None:
+    """Start ``smart-fork index run`` detached. One at a time: it ends at once where another process is indexing."""
+    if not allowed():
+        return
+    argv = [sys.executable, "-m", "smart_fork", "index", "run", "--if-idle"]
+    try:
+        output = private_dir(state_home() / "logs") / "index.log"
+        SystemProcesses().start(argv, cwd=state_home(), env=dict(os.environ), log=output)
+    except (SmartForkError, OSError) as error:  # the answer is there all the same
+        log.warning("indexing does not go on in the background: %s", error)
+
+
+def complete_quietly(embedder: Embedder) -> None:
+    """Index everything that is left, for a process that stays; ends at once where another one is doing it."""
+    try:
+        with opened() as store:
+            complete(store, AGENTS, embedder, patience=0.0)
+    except IndexBusyError:
+        log.info("another process is indexing")
+    except Exception:  # the next question tries again
+        log.exception("indexing in the background failed")

@@ -1,0 +1,28 @@
+"""Recent sessions as JSON values, for the command line and MCP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from indexer.transcripts.agents import AGENTS
+from smart_fork.errors import Usage
+from smart_fork.retrieval.finding import current_project
+from smart_fork.retrieval.recent import recent_sessions
+from smart_fork.retrieval.results import recent_session
+
+
+def list_recent(
+    agent: str, project: str | None, limit: int, *, everywhere: bool = False, automated: bool = False
+) -> list[dict[str, Any]]:
+    """The newest sessions of a project, straight from the logs.
+
+    Raises:
+        Usage: an unknown agent or directory, or a limit below 1.
+    """
+    if agent not in ("claude", "codex", "both"):
+        raise Usage("agent_type must be 'claude', 'codex', or 'both'")
+    if limit < 1:
+        raise Usage("limit must be at least 1", "Leave it out for the default.")
+    adapters = [one for one in AGENTS if agent in (one.name, "both")]
+    within = None if everywhere else current_project(project)
+    return [recent_session(session) for session in recent_sessions(adapters, within, limit, automated=automated)]

@@ -1,0 +1,102 @@
+"""Which sessions answer an intent: evidence by words and by meaning, one score a session, one hit a family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from indexer.failures import is_damage
+from indexer.store.base import SessionRow, Store
+from smart_fork.retrieval.evidence import Gathered, gather
+from smart_fork.retrieval.found import Found, Hit, Mode, Query
+from smart_fork.retrieval.query import words_of
+from smart_fork.retrieval.ranking import Score, scores
+from smart_fork.retrieval.rerank import RERANKED, Rerank, SecondLook
+from smart_fork.snippets import matched_words
+
+#: The intent as a float32 vector, or an exception that says why not.
+Embed = Callable[[str], bytes]
+
+
+def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = None) -> Found:
+    """Hybrid; where that fails vectors alone, then words alone; where all fail nothing, ``recent`` (F-021…F-026).
+
+    Damage of the index is not searched around: whoever opened it sets it aside.
+    """
+    if not query.scope.parts:  # there is nothing to search, which is no failure
+        return Found((), "hybrid")
+    error = ""
+    embed = _once(embed)
+    modes: tuple[Mode, ...] = ("hybrid", "vector", "lexical")
+    for mode in modes:
+        try:
+            look = SecondLook(rerank)
+            hits, dropped = _search(store, query, embed, mode, look)
+        except Exception as failure:
+            if is_damage(failure):
+                raise
+            # Whatever else one way of searching dies of, the next one may live.
+            error = f"{mode} search failed: {str(failure) or type(failure).__name__}"
+        else:
+            return Found(hits, mode, error, dropped, look.error)
+    return Found((), "recent", error)
+
+
+def _once(embed: Embed) -> Embed:
+    """`embed` called once a question, also where it fails: nobody waits for a slow model twice."""
+    kept: list[bytes | Exception] = []
+
+    def embed_once(text: str) -> bytes:
+        if not kept:
+            try:
+                kept.append(embed(text))
+            except Exception as error:  # noqa: BLE001 - raised again below, each time
+                kept.append(error)
+        if isinstance(kept[0], Exception):
+            raise kept[0]
+        return kept[0]
+
+    return embed_once
+
+
+def _search(store: Store, query: Query, embed: Embed, mode: Mode, look: SecondLook) -> tuple[tuple[Hit, ...], int]:
+    vector = embed(query.intent) if mode != "lexical" else None
+    found = gather(store, query, vector, words=mode != "vector")
+    family = {row: session.root_id or session.session_id for row, session in found.sessions.items()}
+    score = scores(found.evidence, family, found.coverage, words=mode != "vector")
+    ranked = _one_a_family(score, found.sessions, family)
+    if look.rerank:
+        chunk_of = {row: found.passages[row].place.chunk for row, _ in ranked[:RERANKED] if row in found.passages}
+        texts = store.texts(chunk_of.values())
+        ranked = look.at(query.intent, ranked, {row: texts.get(chunk, "") for row, chunk in chunk_of.items()})
+    wanted = [(row, chance) for row, chance in ranked if query.min_score is None or chance >= query.min_score]
+    return _hits(store, wanted[: query.limit], found, score, query.intent), found.dropped
+
+
+def _one_a_family(
+    score: Mapping[int, Score], rows: Mapping[int, SessionRow], family: Mapping[int, str]
+) -> list[tuple[int, float]]:
+    """Best first, among equals the newest, then by id (F-038); the best member standing for its family."""
+    order = sorted(score, key=lambda row: rows[row].session_id)
+    order.sort(key=lambda row: (score[row].chance, rows[row].last_activity), reverse=True)
+    best: dict[str, tuple[int, float]] = {}
+    for row in order:
+        best.setdefault(family[row], (row, score[row].chance))
+    return list(best.values())
+
+
+def _hits(
+    store: Store, ranked: Sequence[tuple[int, float]], found: Gathered, score: Mapping[int, Score], intent: str
+) -> tuple[Hit, ...]:
+    texts = store.texts({found.passages[row].place.chunk for row, _ in ranked if row in found.passages})
+    asked = words_of(intent)
+    hits = []
+    for row, chance in ranked:
+        session, passage = found.sessions[row], found.passages.get(row)
+        text = texts.get(passage.place.chunk, "") if passage else ""
+        hits.append(
+            Hit(
+                session, chance, passage.place if passage else None, text, matched_words(text, asked),
+                passage.similarity if passage else None, tuple(store.family(session.root_id)), score[row],
+            )
+        )  # fmt: skip
+    return tuple(hits)

@@ -1,0 +1,64 @@
+"""What the index holds, for people and for ``index_status``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from indexer.paths import index_db, index_root
+from indexer.pipeline import VERSION
+from indexer.store.base import Store
+from indexer.transcripts.agents import AGENTS
+from smart_fork.retrieval.opening import opened
+from smart_fork.snippets import printable
+
+
+def index_status() -> dict[str, Any]:
+    """Counts, freshness and what could not be read. Makes an empty index where there is none; reads no log.
+
+    Raises:
+        IndexUnavailable: it cannot be opened, or is damaged.
+    """
+    with opened() as store:
+        counts = store.counts()
+        unread = _unread(store)
+        return {
+            "index": str(index_db()),
+            "exports": str(index_root()),
+            "bytes": index_db().stat().st_size,
+            "model": store.meta("model") or None,
+            "logs": counts.files,
+            "unread_logs": unread,
+            "sessions": counts.sessions,
+            "chunks": counts.chunks,
+            "embedded": counts.embedded,
+            "complete": not unread and counts.embedded == counts.chunks,
+            "updated_at": counts.updated_at or None,
+            "skipped": dict(counts.skipped),
+            "broken_lines": counts.broken_lines,
+            "broken_logs": broken_logs(store.broken_logs()),
+        }
+
+
+def broken_logs(rows: list[tuple[str, int, str]]) -> list[dict[str, Any]]:
+    """Logs with lines that could not be decoded, with the first of these as ``[line, reason]``."""
+    return [
+        {
+            "path": path,
+            "lines": number,
+            "first": [[line, printable(reason)] for line, reason in orjson.loads(first)[:3]],
+        }
+        for path, number, first in rows
+    ]
+
+
+def _unread(store: Store) -> int:
+    """Logs that are new, or not as they were when they were read: one `stat` each."""
+    seen = store.seen()
+    return sum(
+        1
+        for agent in AGENTS
+        for file in agent.discover()
+        if (known := seen.get(str(file.path))) is None or not known.matches(file, VERSION)
+    )

@@ -1,0 +1,185 @@
+"""What a worker is doing now, from the cheapest evidence that says so.
+
+The agent's own hooks tell when it begins, stops and asks; the end of its log tells the same a moment later; its screen
+shows a question that neither has written down. The newest of the first two counts, and the screen where these do not
+say that it is done.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from indexer.redact import redact
+from indexer.transcripts.agents import adapter
+from smart_fork.agents.activity import SETTLED_SECONDS, Activity, activity
+from smart_fork.agents.births import find_sessions
+from smart_fork.agents.questions import MAX_CHARACTERS, Question, hears_on, question_on, works_on
+from smart_fork.errors import SmartForkError
+from smart_fork.forking.confirmation import Clock, SystemClock
+from smart_fork.places import place_of
+from smart_fork.places.base import whereabouts
+from smart_fork.processes import Processes, SystemProcesses
+from smart_fork.registry import Registry, State, Status, Worker
+from smart_fork.snippets import printable
+
+#: A terminal that is just becoming the agent does not look like it yet.
+BECOMING_SECONDS = 60.0
+#: Between two looks for a session that is not known.
+SEARCH_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What workers are looked at with. Tests may give their own."""
+
+    processes: Processes = field(default_factory=SystemProcesses)
+    env: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    clock: Clock = field(default_factory=SystemClock)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a worker is doing. `question` is what it has stopped at, `said` what one that has ended said last."""
+
+    state: State
+    status: Status
+    last_activity: str
+    tokens: int = 0
+    question: Question | None = None
+    said: str | None = None
+
+    @property
+    def waiting_for(self) -> str | None:
+        """The question as text, secrets masked."""
+        return printable(redact(self.question.text))[:MAX_CHARACTERS] if self.question else None
+
+    @property
+    def settled(self) -> bool:
+        """Whether it does nothing by itself any more: idle, asking, or ended."""
+        return self.state in ("ended", "failed") or self.status in ("idle", "waiting")
+
+    def as_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "state": self.state,
+            "status": self.status or None,
+            "waiting_for": self.waiting_for,
+            "last_activity": self.last_activity,
+            "tokens": self.tokens,
+        }
+
+
+class Watcher:
+    """Looks at workers again and again: what has not changed since the last time is not read again."""
+
+    def __init__(self, around: Around | None = None) -> None:
+        self.around = around or Around()
+        self._logs: dict[str, Path] = {}
+        self._read: dict[Path, tuple[tuple[int, int], Activity]] = {}
+        self._searched: dict[str, float] = {}
+
+    def look(self, worker: Worker, registry: Registry) -> Seen:
+        """What `worker` does now. That it has ended is noted, and its session, where only now it can be found."""
+        worker = self._with_session(worker, registry)
+        wrote = self._activity(worker)
+        seen = Seen(worker.state, "", wrote.at or worker.status_at or worker.started_at, wrote.tokens)
+        if worker.state != "running":
+            return seen
+        said = self._ended(worker)
+        if said is not None:
+            if registry.get(worker.id).pid == worker.pid:  # it may just have been started again
+                registry.set_state(worker.id, "ended")
+            return replace(seen, state="ended", said=said)
+        if self._headless(worker):
+            return replace(seen, status="working")  # until it ends
+        status, question = self._told(worker, wrote)
+        screen = self._screen(worker) if status != "idle" else None
+        if screen is not None:
+            if asked := question_on(screen):
+                question = asked
+            elif works_on(screen):  # a hook that told of a question tells nothing of its answer
+                status, question = "working", None
+        if question:
+            return replace(seen, status="waiting", question=question)
+        if (
+            not status
+        ):  # without a word of its own yet: on what it was given, on its way, or waiting for a person to begin
+            status = "working" if worker.prompt or (screen is not None and not hears_on(screen)) else "idle"
+        return replace(seen, status=status)
+
+    def log_of(self, worker: Worker) -> Path | None:
+        """The worker's own log, if it has one by now."""
+        if worker.session_id is None:
+            return None
+        known = self._logs.get(worker.session_id)
+        if known is None or not known.exists():
+            found = adapter(worker.agent).locate(worker.session_id)
+            if not found:
+                return None
+            known = self._logs[worker.session_id] = found[0]
+        return known
+
+    def _with_session(self, worker: Worker, registry: Registry) -> Worker:
+        """It was not known yet when the worker had been started, where the machine was busy."""
+        now = self.around.clock.now()
+        if worker.session_id or now < self._searched.get(worker.id, 0.0) + SEARCH_SECONDS:
+            return worker
+        self._searched[worker.id] = now
+        for one, session_id in find_sessions(registry, now):
+            registry.set_session_id(one.id, session_id)
+        return registry.get(worker.id)
+
+    def _activity(self, worker: Worker) -> Activity:
+        path = self.log_of(worker)
+        if path is None:
+            return Activity()
+        try:
+            info = path.stat()
+            stamp = (info.st_size, info.st_mtime_ns)
+            known, wrote = self._read.get(path, (None, Activity()))
+            if known != stamp:
+                wrote = activity(worker.agent, path, worker.started_at)
+                self._read[path] = stamp, wrote
+        except OSError:
+            return Activity()
+        if wrote.settling and self.around.clock.now() - info.st_mtime < SETTLED_SECONDS:
+            return replace(wrote, status="working")
+        return wrote
+
+    def _ended(self, worker: Worker) -> str | None:
+        try:
+            place = place_of(worker)
+            if place.replaces and self._age(worker) < BECOMING_SECONDS:
+                return None
+            return place.ended(whereabouts(worker), self.around.processes, self.around.env)
+        except SmartForkError:  # not to be found out here, which does not mean that it has ended
+            return None
+
+    def _headless(self, worker: Worker) -> bool:
+        try:
+            return place_of(worker).headless
+        except SmartForkError:
+            return False
+
+    def _age(self, worker: Worker) -> float:
+        return self.around.clock.now() - datetime.fromisoformat(worker.started_at).timestamp()
+
+    def _told(self, worker: Worker, wrote: Activity) -> tuple[Status, Question | None]:
+        """What the hooks and the log say, whichever is newer."""
+        if worker.status and (worker.status_at or "") >= (wrote.at or ""):
+            asks = worker.status == "waiting" and worker.status_note
+            return worker.status, Question(worker.status_note) if asks else None
+        if wrote.problem:
+            return "waiting", Question(wrote.problem)
+        return wrote.status, None
+
+    def _screen(self, worker: Worker) -> str | None:
+        try:
+            return place_of(worker).screen(whereabouts(worker), self.around.processes, self.around.env)
+        except SmartForkError:
+            return None

@@ -1,0 +1,109 @@
+"""The worktrees that were made for workers: what is in each, and which can go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from indexer.project import Project
+from smart_fork.errors import SmartForkError
+from smart_fork.places.base import runs, whereabouts
+from smart_fork.processes import Processes
+from smart_fork.registry import Registry, Worker
+from smart_fork.repository.changes import difference
+from smart_fork.repository.git import git
+from smart_fork.repository.unsaved import what_would_be_lost
+from smart_fork.repository.worktree import remove_if_saved
+from smart_fork.retrieval.recent import in_project
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersTree:
+    """One worktree and the newest worker in it.
+
+    `changed_files` is how many files differ from what the worker began with, `ahead` how many commits it made; `None`
+    where that cannot be told. `reason` says why it is not `removable`.
+    """
+
+    worktree: str
+    branch: str
+    base_commit: str
+    worker_id: str
+    session_id: str | None
+    name: str
+    ended: bool
+    changed_files: int | None
+    ahead: int | None
+    removable: bool
+    reason: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        """The worktree as JSON values."""
+        return asdict(self)
+
+
+def worktrees(processes: Processes, within: Project | None) -> list[WorkersTree]:
+    """Those of a project, or all, that are left, the newest first: as a directory, in git's list, or as a branch."""
+    with Registry() as registry:
+        workers = registry.workers()
+    in_each: dict[str, list[Worker]] = {}
+    for worker in workers:
+        if worker.worktree and worker.branch and (within is None or in_project(worker.worktree, within)):
+            in_each.setdefault(worker.worktree, []).append(worker)
+    return [_tree(found, processes) for found in in_each.values() if _is_left(found[0], processes)]
+
+
+def prune(processes: Processes, within: Project | None) -> tuple[list[WorkersTree], list[WorkersTree]]:
+    """Remove those that hold nothing unsaved and whose workers have all ended: which are gone, and which are left."""
+    gone: list[WorkersTree] = []
+    left: list[WorkersTree] = []
+    for tree in worktrees(processes, within):
+        path = Path(tree.worktree)
+        removed = tree.removable and remove_if_saved(path, tree.branch, tree.base_commit, processes) is None
+        (gone if removed else left).append(tree)
+    return gone, left
+
+
+def _tree(workers: Sequence[Worker], processes: Processes) -> WorkersTree:
+    worker, path = workers[0], Path(workers[0].worktree or "")
+    branch, base = worker.branch or "", worker.base_commit or ""
+    ended = all(_has_ended(one, processes) for one in workers)
+    reason = what_would_be_lost(path, branch, base, processes)
+    if reason is None and not ended:
+        reason = f"Its worker has not ended: {next(one.id for one in workers if not _has_ended(one, processes))}"
+    return WorkersTree(
+        str(path), branch, base, worker.id, worker.session_id, worker.name, ended,
+        _changed_files(path, base, processes), _ahead(path, branch, base, processes), reason is None, reason,
+    )  # fmt: skip
+
+
+def _is_left(worker: Worker, processes: Processes) -> bool:
+    path = Path(worker.worktree or "")
+    if path.is_dir():
+        return True
+    repository = path.parent.parent
+    if not repository.is_dir():
+        return False
+    return git(repository, processes, "show-ref", "--verify", "--quiet", f"refs/heads/{worker.branch}").ok
+
+
+def _has_ended(worker: Worker, processes: Processes) -> bool:
+    if worker.state in ("ended", "failed"):
+        return True
+    return worker.pid is not None and not runs(whereabouts(worker), processes)
+
+
+def _changed_files(path: Path, base: str, processes: Processes) -> int | None:
+    try:
+        return len(difference(path, base, processes)[0]) if base and path.is_dir() else None
+    except (SmartForkError, OSError):
+        return None
+
+
+def _ahead(path: Path, branch: str, base: str, processes: Processes) -> int | None:
+    """A base that has carried changes is no commit of the branch: what the branch has beside it are the worker's."""
+    where = path if path.is_dir() else path.parent.parent
+    done = git(where, processes, "rev-list", "--count", "--end-of-options", f"refs/heads/{branch}", f"^{base}")
+    return int(done.text) if done.ok else None

@@ -1,0 +1,259 @@
+"""The plan of a fork: nothing is run, nothing is read."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from smart_fork.agents.plan import (
+    CALLERS_OWN,
+    MAX_PROMPT_BYTES,
+    ForkRequest,
+    check_id,
+    environment,
+    plain_name,
+    plain_prompt,
+    plan_fork,
+    shell_command,
+)
+from smart_fork.errors import ForkRefused, Usage
+from tests.smart_fork.forks import NEW, SESSION
+
+CLAUDE = ForkRequest(
+    "claude", SESSION, Path("/logs/a.jsonl"), "/work", Path("/work"), "/bin/claude", new_session_id=NEW
+)
+CODEX = replace(CLAUDE, agent="codex", program="/bin/codex")
+both = pytest.mark.parametrize("request_", [CLAUDE, CODEX], ids=["claude", "codex"])
+
+
+def test_claude_is_forked_natively_with_an_id_known_beforehand():
+    """F-093, F-098."""
+    plan = plan_fork(replace(CLAUDE, prompt="fix the race", name="A name"))
+
+    assert (
+        "/bin/claude",
+        "--resume",
+        SESSION,
+        "--fork-session",
+        "--session-id",
+        NEW,
+        "--name=A name",
+        "--",
+        "fix the race",
+    ) == plan.argv
+    assert (NEW, SESSION, "transcript") == (plan.new_session_id, plan.source_session_id, plan.staging)
+
+
+def test_claude_without_a_terminal_prints_json():
+    """F-098."""
+    plan = plan_fork(replace(CLAUDE, prompt="fix the race", headless=True))
+
+    assert ("-p", "--output-format", "json", "--", "fix the race") == plan.argv[-5:]
+    assert "--fork-session" in plan.argv
+
+
+def test_codex_is_forked_natively_in_the_target_directory():
+    """F-094, F-106."""
+    plan = plan_fork(replace(CODEX, prompt="fix the race", target_cwd=Path("/tree")))
+
+    assert ("/bin/codex", "fork", SESSION, "-C", "/tree", "--", "fix the race") == plan.argv
+    assert (None, "nothing", Path("/tree")) == (plan.new_session_id, plan.staging, plan.cwd)
+
+
+def test_codex_without_a_terminal_uses_exec():
+    plan = plan_fork(replace(CODEX, prompt="fix the race", headless=True))
+
+    assert ("/bin/codex", "exec", "-C", "/work", "fork", SESSION, "--", "fix the race") == plan.argv
+
+
+def test_a_new_session_of_claude_has_an_id_known_beforehand():
+    """R-060, F-111."""
+    new = replace(CLAUDE, form="new", session_id="", source_path=None, source_cwd="", prompt="fix the race", name="it")
+    plan = plan_fork(new)
+
+    assert ("/bin/claude", "--session-id", NEW, "--name=it", "--", "fix the race") == plan.argv
+    assert (NEW, "", "nothing") == (plan.new_session_id, plan.source_session_id, plan.staging)
+    headless = plan_fork(replace(new, headless=True, skip_permissions=True))
+    assert ("--dangerously-skip-permissions", "-p", "--output-format", "json", "--", "fix the race") == headless.argv[
+        -6:
+    ]
+
+
+def test_a_new_session_of_codex_tells_its_id_later():
+    """R-060, F-112."""
+    new = replace(CODEX, form="new", session_id="", source_path=None, source_cwd="", prompt="fix the race")
+    plan = plan_fork(new)
+
+    assert ("/bin/codex", "-C", "/work", "--", "fix the race") == plan.argv
+    assert (None, "nothing") == (plan.new_session_id, plan.staging)
+    assert ("/bin/codex", "exec", "-C", "/work", "--", "fix the race") == plan_fork(replace(new, headless=True)).argv
+    unasked = "--dangerously-bypass-approvals-and-sandbox"
+    assert ("/bin/codex", "-C", "/work", unasked) == plan_fork(replace(new, prompt=None, skip_permissions=True)).argv
+
+
+@both
+@pytest.mark.parametrize("headless", [False, True])
+def test_a_session_that_goes_on_keeps_its_id_and_its_name(request_, headless):
+    """F-093, F-111, F-112, R-063: the sub-command, then flags."""
+    on = replace(request_, form="resume", prompt="fix the race", headless=headless, name="n", skip_permissions=True)
+    plan = plan_fork(on)
+
+    words = {
+        ("claude", False): ["--resume", SESSION, "--dangerously-skip-permissions"],
+        ("claude", True): ["--resume", SESSION, "--dangerously-skip-permissions", "-p", "--output-format", "json"],
+        ("codex", False): ["resume", SESSION, "-C", "/work", "--dangerously-bypass-approvals-and-sandbox"],
+        ("codex", True): ["exec", "-C", "/work", "resume", SESSION, "--dangerously-bypass-approvals-and-sandbox"],
+    }[request_.agent, headless]
+    assert [request_.program, *words, "--", "fix the race"] == list(plan.argv)
+    assert (SESSION, SESSION, "nothing") == (plan.new_session_id, plan.source_session_id, plan.staging)
+
+
+def test_a_fork_at_an_earlier_message_resumes_the_shortened_copy():
+    """B-074."""
+    claude = plan_fork(replace(CLAUDE, at="m", prompt="go on"))
+    codex = plan_fork(replace(CODEX, at="m", prompt="go on"))
+    headless = plan_fork(replace(CODEX, at="m", prompt="go on", headless=True))
+
+    assert ("/bin/claude", "--resume", NEW, "--", "go on") == claude.argv
+    assert ("/bin/codex", "resume", NEW, "-C", "/work", "--", "go on") == codex.argv
+    assert ("/bin/codex", "exec", "-C", "/work", "resume", NEW, "--", "go on") == headless.argv
+    assert {(NEW, "branch", "m")} == {
+        (plan.new_session_id, plan.staging, plan.at) for plan in (claude, codex, headless)
+    }
+    with pytest.raises(Usage):
+        plan_fork(replace(CLAUDE, at="m", new_session_id=None))
+
+
+@both
+def test_the_most_recent_session_is_never_meant(request_):
+    """F-093, F-113."""
+    for headless in (False, True):
+        plan = plan_fork(replace(request_, prompt="go on", headless=headless))
+        assert set() == {"--continue", "-c", "--last"} & set(plan.argv)
+
+
+@both
+def test_without_a_prompt_a_person_types_it(request_):
+    assert "--" not in plan_fork(request_).argv
+    assert "--" not in plan_fork(replace(request_, prompt=" \n")).argv
+    with pytest.raises(Usage, match="needs a prompt"):
+        plan_fork(replace(request_, headless=True))
+
+
+@both
+@pytest.mark.parametrize(
+    "bad", ["", "../x", "a" * 31, "a" * 37, "-" * 36, f"{SESSION}\n", "--dangerously-skip-permissions-aaaaaa", "g" * 32]
+)
+def test_an_id_that_is_none_is_refused(request_, bad):
+    """F-104, B-020."""
+    with pytest.raises(Usage, match="Invalid source sessionId"):
+        plan_fork(replace(request_, session_id=bad))
+    if bad:
+        with pytest.raises(Usage, match="Invalid new sessionId"):
+            plan_fork(replace(request_, new_session_id=bad))
+
+
+def test_an_id_is_kept_as_it_is_written():
+    """B-078: the agent looks for a file of exactly that name."""
+    assert check_id(SESSION.upper()) == SESSION.upper()
+
+
+def test_another_agents_session_is_refused():
+    """F-096."""
+    with pytest.raises(ForkRefused, match="claude session cannot be forked with codex"):
+        plan_fork(replace(CLAUDE, with_agent="codex"))
+    with pytest.raises(ForkRefused, match="codex session cannot be forked with claude"):
+        plan_fork(replace(CODEX, with_agent="claude"))
+    assert plan_fork(replace(CODEX, with_agent="codex"))
+
+
+@both
+def test_forks_of_forks_end(request_):
+    assert plan_fork(replace(request_, depth=2)).env["SMART_FORK_DEPTH"] == "3"
+    with pytest.raises(ForkRefused, match="3 deep"):
+        plan_fork(replace(request_, depth=3))
+
+
+@both
+def test_a_worker_knows_its_id_and_depth_and_nothing_of_its_callers_session(request_):
+    """F-105."""
+    base = {"PATH": "/bin", "ANTHROPIC_API_KEY": "k", **dict.fromkeys(CALLERS_OWN, "1")}
+
+    env = environment(plan_fork(replace(request_, worker_id="claude-1")), base)
+
+    assert {
+        "PATH": "/bin",
+        "ANTHROPIC_API_KEY": "k",
+        "SMART_FORK_DEPTH": "1",
+        "SMART_FORK_WORKER_ID": "claude-1",
+    } == env
+
+
+#: Each of these was seen to do something else than ask the agent, without the blank.
+SPECIAL = [
+    "--version",
+    "-",
+    "doctor",
+    "mcp",
+    "/clear",
+    "!touch x",
+    "#memo",
+    "@/etc/passwd",
+    "\n!touch x",
+    "\u00a0/clear",
+    "--",
+]
+
+
+@both
+@pytest.mark.parametrize("prompt", SPECIAL)
+def test_a_prompt_can_be_nothing_but_a_prompt(request_, prompt):
+    """F-104."""
+    assert ("--", f" {prompt.strip()}") == plan_fork(replace(request_, prompt=prompt)).argv[-2:]
+
+
+@given(st.text())
+@example("two\0 words")
+@example("lone \ud800 surrogate")
+def test_any_prompt_keeps_its_words(prompt):
+    """F-104: one argument, possible in any environment, beginning with a blank or with an ordinary word of several."""
+    plain = plain_prompt(prompt)
+
+    assert prompt.replace("\0", "").encode("utf-8", "replace").decode().strip() == plain.strip()
+    assert "\0" not in plain
+    plain.encode()
+    assert not plain or plain.startswith(" ") or (plain[0].isalnum() and len(plain.split()) > 1)
+
+
+def test_a_prompt_that_no_program_can_be_given_is_refused():
+    plain_prompt("ü " * (MAX_PROMPT_BYTES // 3))
+    with pytest.raises(Usage, match="longer than"):
+        plain_prompt("ü " * (MAX_PROMPT_BYTES // 2))
+
+
+def test_a_name_is_one_clean_line():
+    """B-027."""
+    assert plain_name("  a\r\n\tb \x1b[31mred\x07 ") == "a b red"
+    assert 200 == len(plain_name("x" * 300))
+    assert "" == plain_name(None) == plain_name("\n")
+
+
+@pytest.mark.parametrize("prompt", ["it's $(touch pwned) `touch pwned`; touch pwned", "a\nb", "--help"])
+def test_the_line_for_display_means_the_plan_to_a_shell(tmp_path, prompt):
+    """F-107."""
+    place = tmp_path / "a b;touch pwned"
+    place.mkdir()
+    plan = plan_fork(replace(CLAUDE, program="printf", prompt=prompt, target_cwd=place))
+    line = shell_command(replace(plan, argv=("printf", "%s\\0", *plan.argv[1:])))
+
+    done = subprocess.run(["sh", "-c", line], capture_output=True, check=True, cwd=tmp_path)
+
+    assert list(plan.argv[1:]) == done.stdout.decode().split("\0")[:-1]
+    assert [] == list(place.iterdir())
+    assert ["cd", str(place), "&&"] == shlex.split(line)[:3]

@@ -1,0 +1,136 @@
+"""Finding the agents' programs (F-097)."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+import pytest
+
+from smart_fork.agents import programs
+from smart_fork.agents.programs import can_fork, find_program, look_at, require_fork
+from smart_fork.errors import ProgramMissing
+from smart_fork.processes import SystemProcesses
+from tests.smart_fork.forks import HELP
+
+both = pytest.mark.parametrize("agent", ["claude", "codex"])
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder where programs are looked for."""
+    monkeypatch.setattr(programs, "USUAL_FOLDERS", ())
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+def install(folder: Path, name: str, help_text: str, exec_help: str = "") -> Path:
+    """A program that prints its help, and counts how often it is asked."""
+    program = folder / name
+    program.write_text(
+        f"#!/bin/sh\necho asked >>{folder}/asked\n"
+        f'[ "$1" = exec ] && printf %s {shlex.quote(exec_help)} || printf %s {shlex.quote(help_text)}\n'
+    )
+    program.chmod(0o755)
+    return program
+
+
+@both
+def test_a_program_is_found_on_path(places, agent):
+    program = install(places, agent, "")
+
+    assert find_program(agent) == str(program)
+
+
+@both
+def test_a_setting_wins_over_path(places, monkeypatch, tmp_path, agent):
+    """F-121."""
+    install(places, agent, "")
+    (tmp_path / "mine").mkdir()
+    other = install(tmp_path / "mine", "other", "")
+    monkeypatch.setenv(f"SMART_FORK_{agent.upper()}", str(other))
+
+    assert find_program(agent) == str(other)
+
+
+@both
+def test_a_service_with_a_bare_path_finds_a_program_in_the_persons_folders(home, monkeypatch, agent):
+    folder = home / ".local/bin"
+    folder.mkdir(parents=True)
+    program = install(folder, agent, "")
+
+    assert find_program(agent, {"HOME": str(home), "PATH": ""}) == str(program)
+
+
+@both
+def test_the_current_directory_never_chooses_the_program(places, tmp_path, monkeypatch, agent):
+    """X-002: a repository may contain a program of that name, and PATH a dot."""
+    install(tmp_path, agent, "")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f".{os.pathsep}{os.pathsep}bin/..")
+
+    with pytest.raises(ProgramMissing, match=f"{agent} was not found") as caught:
+        find_program(agent)
+    assert f"SMART_FORK_{agent.upper()}" in caught.value.hint
+
+    program = install(places, agent, "")
+    monkeypatch.setenv("PATH", f".{os.pathsep}{places}")
+    assert find_program(agent) == str(program)
+
+
+@both
+def test_a_missing_program_is_reported_and_not_raised(places, agent):
+    program = look_at(agent, SystemProcesses())
+
+    assert not program.can_fork
+    assert not can_fork(agent, SystemProcesses())
+    assert "was not found" in program.problem
+    assert "Install" in program.hint
+    with pytest.raises(ProgramMissing, match="was not found"):
+        require_fork(agent, SystemProcesses())
+
+
+@both
+def test_a_program_that_lists_forking_can_fork(places, agent):
+    program = install(places, agent, HELP[agent], HELP[agent])
+
+    assert require_fork(agent, SystemProcesses(), headless=True) == str(program)
+    assert can_fork(agent, SystemProcesses())
+    assert "" == look_at(agent, SystemProcesses()).problem
+
+
+@both
+def test_an_old_program_is_refused_with_a_hint(places, agent):
+    install(places, agent, "  resume   --resume\n  forked words, a fork in the road")
+
+    with pytest.raises(ProgramMissing, match="cannot fork sessions") as caught:
+        require_fork(agent, SystemProcesses())
+    assert "Update it" in caught.value.hint
+
+
+def test_an_older_codex_forks_only_in_a_terminal(places):
+    program = install(places, "codex", HELP["codex"], "Commands:\n  resume  Resume\n")
+
+    assert require_fork("codex", SystemProcesses()) == str(program)
+    with pytest.raises(ProgramMissing, match="without a terminal"):
+        require_fork("codex", SystemProcesses(), headless=True)
+
+
+def test_a_program_is_asked_once_until_it_is_updated(places):
+    program = install(places, "claude", "nothing")
+
+    assert [False, False] == [can_fork("claude", SystemProcesses()) for _ in range(2)]
+    assert ["asked"] == (places / "asked").read_text().split()
+
+    install(places, "claude", HELP["claude"])
+    os.utime(program, ns=(1, 1))
+    assert can_fork("claude", SystemProcesses())
+
+
+def test_a_program_that_fails_cannot_fork(places):
+    install(places, "claude", HELP["claude"]).write_text("#!/bin/sh\necho --fork-session\nexit 1\n")
+
+    assert not can_fork("claude", SystemProcesses())

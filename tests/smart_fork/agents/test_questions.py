@@ -1,0 +1,91 @@
+"""What an agent's screen asks."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from smart_fork.agents.questions import MAX_CHARACTERS, holds, question_on, works_on
+from tests.smart_fork import screens
+
+
+@pytest.mark.parametrize(
+    ("screen", "begins", "options"),
+    [
+        (screens.CLAUDE_TRUST, "Accessing workspace:\n/home/me/other\nQuick safety check", "12"),
+        (screens.CLAUDE_PERMISSION, "Bash command\ntouch /etc/made_by_me; echo hi\nMake a file\nDo you want", "123"),
+        (screens.CLAUDE_KEY, "Detected a custom API key", "12"),
+        (screens.CLAUDE_RESUME, "This session is 3h 2m old", "123"),
+        (screens.CODEX_TRUST, "Folder access\n/home/me/other\nTrust this folder?", "12"),
+        (
+            screens.CODEX_PERMISSION,
+            "Would you like to run the following command?\nEnvironment: local\nReason: May",
+            "123",
+        ),
+    ],
+)
+def test_a_question_is_its_text_and_its_options(screen, begins, options):
+    question = question_on(screen)
+
+    assert question.text.startswith(begins)
+    assert tuple(options) == question.options
+    assert question.marked in question.options
+    assert "please do" not in question.text
+    assert "PERM" not in question.text
+
+
+@pytest.mark.parametrize(
+    "screen",
+    [screens.CLAUDE_IDLE, screens.CLAUDE_WORKING, screens.CODEX_IDLE, "", "\n\n", "$ 1. foo", "❯ 1. a\n  2. b"],
+)
+def test_where_a_person_can_type_nothing_is_asked(screen):
+    """Even if what was said looks like a question."""
+    assert question_on(screen) is None
+
+
+def test_a_login_is_asked_for_without_options():
+    question = question_on(screens.CLAUDE_LOGGED_OUT)
+
+    assert ("Not logged in · Run /login", ()) == (question.text, question.options)
+
+
+def test_nothing_in_a_question_steers_a_terminal():
+    screen = screens.CODEX_PERMISSION.replace("$ touch", "$ \x1b]0;owned\x07\x1b[2J\u202etouch")
+
+    text = question_on(screen).text
+
+    assert "touch /etc/made_by_me" in text
+    assert not set(text) & set("\x1b\x07\u202e")
+
+
+def test_an_agent_that_works_says_so():
+    assert works_on(screens.CLAUDE_WORKING)
+    assert not any(map(works_on, (screens.CLAUDE_IDLE, screens.CODEX_IDLE, screens.CLAUDE_PERMISSION, "")))
+    assert not works_on("esc to interrupt" + 30 * "\nsaid since")
+
+
+@pytest.mark.parametrize(
+    ("screen", "text", "held"),
+    [
+        (screens.CLAUDE_IDLE, "choose", False),  # said before
+        (screens.CLAUDE_IDLE.replace("❯\u00a0", "❯\u00a0choose"), "choose", True),
+        (screens.CLAUDE_IDLE.replace("❯\u00a0", "❯\u00a0[Pasted text #1 +9 lines]"), "9\nlines", True),
+        (screens.CODEX_IDLE, "do this", False),
+        (screens.CODEX_IDLE.replace("› Ask Codex to do anything", "› a longer line that\n  goes on"), "a longer line that goes on", True),
+        (screens.CODEX_IDLE.replace("› Ask Codex to do anything", "› ???"), " ???", True),
+        (screens.CODEX_IDLE, "???", False),
+        (screens.CODEX_PERMISSION, "Yes, proceed", False),
+        ("x", "x", False),  # by the terminal itself, before the program has begun
+        ("", "x", False),
+    ],
+)  # fmt: skip
+def test_what_stands_in_the_line_to_type_in_has_not_been_sent_off(screen, text, held):
+    assert held == holds(screen, text)
+
+
+@given(st.text(), st.text(alphabet="❯› 12.\n─esc to cancel"))
+def test_any_screen_is_read(one, other):
+    for screen in (one, other, one + screens.CODEX_PERMISSION, screens.CLAUDE_TRUST + other):
+        question = question_on(screen)
+        assert question is None or len(question.text) <= MAX_CHARACTERS

@@ -1,0 +1,119 @@
+"""Find, choose, fork: which session is forked, and what is said when that fails."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from smart_fork.errors import ProgramFailed, Usage
+from smart_fork.forking.choose import find_and_fork
+from smart_fork.retrieval.finding import Engine, Request
+from tests.smart_fork.world import World
+
+RETRY = "add retry with backoff to the uploader"
+
+
+@pytest.fixture
+def forks(monkeypatch) -> SimpleNamespace:
+    """Stands in for launching; `calls` are the sessions, `error` is raised."""
+    seam = SimpleNamespace(calls=[], error=None)
+
+    def fork_session(session_id: str, prompt: str | None = None, **more: object) -> dict:
+        seam.calls.append((session_id, prompt, more))
+        if seam.error:
+            raise seam.error
+        return {"resume_session_id": session_id}
+
+    monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
+    return seam
+
+
+def ask(world: World, shop, **choice: object) -> dict:
+    request = Request(RETRY, project_path=str(shop), agent_type="both")
+    return find_and_fork(request, Engine(world.model), **choice)
+
+
+@pytest.fixture
+def two(world, shop) -> list[str]:
+    """The best and the second best session."""
+    world.claude(shop, "uploader", "hm")
+    world.codex(shop, RETRY, "done")
+    return world.ids(RETRY, shop)
+
+
+def test_nothing_is_forked_unasked(world, shop, two, forks):
+    assert "forked_session" not in ask(world, shop)
+    assert forks.calls == []
+
+
+def test_an_id_wins_over_an_index_and_an_index_over_the_best(world, shop, two, forks):
+    """F-090, F-091."""
+    chosen = [
+        ask(world, shop, auto_fork=True),
+        ask(world, shop, auto_fork=True, fork_index=1),
+        ask(world, shop, auto_fork=True, fork_index=0, fork_session_id=two[1]),
+        ask(world, shop, fork_session_id="another"),
+    ]
+
+    assert [answer["forked_session"]["resume_session_id"] for answer in chosen] == [two[0], two[1], two[1], "another"]
+    assert [answer["forked_session"]["forked_index"] for answer in chosen] == [0, 1, 1, None]
+
+
+def test_what_cannot_be_forked_is_passed_over_and_refused_by_index(world, shop, two, forks):
+    """F-061."""
+    (world.home / "bin/codex").unlink()
+    first = next(i for i, hit in enumerate(world.find(RETRY, shop)["results"]) if hit["agent_type"] == "codex")
+
+    assert ask(world, shop, auto_fork=True)["forked_session"]["forked_index"] == 1 - first
+    answer = ask(world, shop, fork_index=first)
+    assert "cannot be forked: codex was not found" in answer["error"]
+    assert len(answer["results"]) == 2
+    assert len(forks.calls) == 1
+
+
+def test_an_index_beyond_the_results_is_said_with_the_results(world, shop, two, forks):
+    """F-091, F-092."""
+    answer = ask(world, shop, fork_index=2)
+
+    assert answer["error"] == "fork_index is out of range"
+    assert answer["hint"] == "There are 2 results, counted from 0."
+    assert answer["count"] == 2
+
+
+@pytest.mark.parametrize("choice", [{"auto_fork": True}, {"fork_index": 0}])
+def test_nothing_found_is_nothing_to_fork(world, shop, forks, choice):
+    assert ask(world, shop, **choice)["error"] == "No forkable sessions found"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ProgramFailed("tmux is gone", "Start tmux."), ("tmux is gone", "Start tmux.")),
+        (OSError("disk full"), ("The fork failed: disk full", "`smart-fork doctor` checks what forks need.")),
+    ],
+)
+def test_a_fork_that_fails_keeps_the_results(world, shop, forks, error, said):
+    """F-092."""
+    world.claude(shop, "uploader", "hm")
+    world.codex(shop, RETRY, "done")
+    forks.error = error
+
+    answer = ask(world, shop, auto_fork=True)
+
+    assert (answer["error"], answer["hint"], answer["count"]) == (*said, 2)
+
+
+def test_without_an_index_an_id_can_be_forked_and_the_reason_stays_otherwise(world, shop, two, forks, monkeypatch):
+    monkeypatch.setenv("SMART_FORK_HOME", "/dev/null/x")
+
+    assert ask(world, shop, auto_fork=True)["error"] == "index_not_available"
+    assert ask(world, shop, fork_session_id=two[0])["forked_session"]["resume_session_id"] == two[0]
+
+
+@pytest.mark.parametrize("choice", [{"fork_index": -1}, {"at": -1}, {"run_in": "moon"}])
+def test_a_wrong_choice_is_refused_before_anything_is_read(world, shop, forks, choice):
+    """F-005, F-009."""
+    with pytest.raises(Usage):
+        ask(world, shop, **choice)
+    assert not (world.home / ".smart-fork").exists()

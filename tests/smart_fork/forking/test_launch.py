@@ -1,0 +1,424 @@
+"""A fork from the request to a running worker; the agents' programs are played, all else is real."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from filelock import FileLock, Timeout
+
+from smart_fork.agents.staging import folder_of
+from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, Usage
+from smart_fork.forking.confirmation import CONFIRM_SECONDS
+from smart_fork.forking.launch import ForkSource, fork, fork_session
+from smart_fork.processes import SystemProcesses
+from smart_fork.registry import Registry
+from tests.smart_fork.forks import (
+    NEW,
+    SESSION,
+    FakeClock,
+    FakeProcesses,
+    codex_path,
+    codex_records,
+    snapshot,
+    write_log,
+)
+
+agents = pytest.mark.parametrize("agent", ["claude", "codex"])
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def launch(programs, clock, request, home):
+    """Fork a session with played programs: they write the log that the real ones would."""
+
+    def run(source: ForkSource, processes: FakeProcesses, **more):
+        values = {"prompt": "fix the race", "place": "process", "clock": clock, "processes": processes} | more
+        return fork(source, **values)
+
+    return run
+
+
+def source_of(agent: str, path: Path, repo: Path) -> ForkSource:
+    return ForkSource(agent, SESSION, path, str(repo))
+
+
+def playing(agent: str, clock: FakeClock, home: Path, **meta) -> FakeProcesses:
+    processes = FakeProcesses()
+
+    def play(call: dict) -> None:
+        argv = call["argv"]
+        if agent == "claude":
+            new = argv[argv.index("--session-id") + 1]
+            write_log(folder_of(call["cwd"]) / f"{new}.jsonl", [{"type": "mode", "sessionId": new}])
+        else:
+            moment = datetime.fromtimestamp(clock.now(), UTC).isoformat()
+            values = {"forked_from_id": SESSION, "timestamp": moment} | meta
+            write_log(codex_path(home, NEW), codex_records(NEW, call["cwd"], [], **values))
+
+    processes.on_start = play
+    return processes
+
+
+@pytest.fixture
+def source(request, agent, repo):
+    return source_of(agent, request.getfixturevalue(f"{agent}_session"), repo)
+
+
+@pytest.fixture
+def played(agent, clock, home):
+    return playing(agent, clock, home)
+
+
+@agents
+def test_a_fork_runs_and_is_remembered(launch, source, played, clock, repo):
+    """F-093, F-094, F-095, F-098."""
+    before = snapshot(source.source_path.parent)
+
+    forked = launch(source, played, caller_session_id="caller", name="fixer")
+
+    (call,) = played.started
+    assert (str(repo), repo) == (forked.cwd, call["cwd"])
+    assert ("fixer", SESSION, "process", []) == (
+        forked.session_name,
+        forked.resume_session_id,
+        forked.place,
+        forked.warnings,
+    )
+    assert forked.new_session_id == (
+        NEW if source.agent == "codex" else call["argv"][call["argv"].index("--session-id") + 1]
+    )
+    assert {"SMART_FORK_DEPTH": "1", "SMART_FORK_WORKER_ID": forked.worker_id}.items() <= call["env"].items()
+    with Registry() as registry:
+        worker = registry.get(forked.new_session_id)
+    assert (forked.worker_id, "caller", "running", call["argv"], 4242, forked.log) == (
+        worker.id, worker.caller_session_id, worker.state, worker.command, worker.pid, worker.log_path,
+    )  # fmt: skip
+    assert before.items() <= snapshot(source.source_path.parent).items()
+    assert 0 == clock.slept
+    assert json.dumps(forked.as_json())
+
+
+@agents
+def test_a_fork_into_a_worktree_works_there(launch, source, played, repo):
+    """F-099, F-106."""
+    forked = launch(source, played, worktree="retry")
+
+    (call,) = played.started
+    assert repo / ".worktrees/retry" == call["cwd"] == Path(forked.cwd)
+    staged = folder_of(call["cwd"]) / f"{SESSION}.jsonl"
+    with Registry() as registry:
+        copies = [copy.path for copy in registry.staged_copies()]
+    if source.agent == "claude":
+        assert source.source_path.read_bytes() == staged.read_bytes()
+        assert [str(staged)] == copies
+    else:
+        assert str(call["cwd"]) == call["argv"][call["argv"].index("-C") + 1]
+        assert [] == copies
+
+
+@agents
+def test_a_worktree_is_remembered_with_what_its_worker_began_with(launch, source, played, repo):
+    """F-099, R-004: with the uncommitted changes where they are asked for, which says that there is a worktree."""
+    (repo / "README.md").write_text("changed")
+
+    plain = launch(source, played, worktree="plain")
+    changed = launch(source, played, with_changes=True, name="changed")
+
+    with Registry() as registry:
+        (second, first) = registry.workers()
+    head = (repo / ".git/refs/heads/main").read_text().strip()
+    assert (plain.cwd, "smart-fork/plain", head) == (first.worktree, first.branch, first.base_commit)
+    assert (changed.cwd, "smart-fork/changed") == (second.worktree, second.branch)
+    assert second.base_commit not in (None, head)
+    assert "changed" == Path(changed.cwd, "README.md").read_text()
+
+
+@agents
+def test_changes_that_cannot_be_carried_over_are_known_beforehand(launch, source, repo):
+    (repo / "inner/.git/objects").mkdir(parents=True)
+    (repo / "inner/.git/refs").mkdir()
+    (repo / "inner/.git/HEAD").write_text("ref: refs/heads/main\n")
+
+    for dry in (True, False):
+        with pytest.raises(ForkRefused, match="repository of its own"):
+            launch(source, FakeProcesses(), with_changes=True, dry_run=dry)
+
+    assert not (repo / ".worktrees").exists()
+
+
+@agents
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(launch, source, agent, repo, home):
+    """F-107."""
+    before = snapshot(home)
+    processes = FakeProcesses()
+
+    forked = launch(source, processes, worktree=True, name="my fork", dry_run=True)
+
+    assert forked.command.startswith(f"cd {repo}/.worktrees/my-fork && ")
+    assert ("", None, [], before) == (forked.worker_id, forked.terminal_id, processes.started, snapshot(home))
+    assert ["The command needs the worktree, which a real run makes first"] == forked.warnings
+
+
+@agents
+def test_a_start_that_fails_leaves_nothing_but_a_note(launch, source, agent, repo, home):
+    """B-059, B-073."""
+    processes = FakeProcesses()
+    before = snapshot(home / ".claude") if agent == "claude" else {}
+
+    def fail(call: dict) -> None:
+        raise ProgramFailed("boom")
+
+    processes.on_start = fail
+    with pytest.raises(ProgramFailed, match="boom"):
+        launch(source, processes, worktree="retry")
+
+    assert not (repo / ".worktrees/retry").exists()
+    assert "" == SystemProcesses().run(["git", "-C", str(repo), "branch", "--list", "smart-fork/*"], timeout=30).text
+    assert before == (snapshot(home / ".claude") if agent == "claude" else {})
+    with Registry() as registry:
+        assert ["failed"] == [worker.state for worker in registry.workers()]
+        assert [] == registry.staged_copies()
+
+
+@agents
+def test_what_cannot_work_is_refused_before_anything_is_made(launch, source, home):
+    """F-096, F-097, F-102, F-104."""
+    agent = source.agent
+    other = "codex" if agent == "claude" else "claude"
+    bad = {
+        "gone": (source.__class__(agent, NEW, home / "no.jsonl", source.cwd), {}, NotFound, "gone"),
+        "no directory": (source, {"cwd": home / "no"}, NotFound, "No such directory"),
+        "no cwd": (source.__class__(agent, SESSION, source.source_path, ""), {}, ForkRefused, "not known where"),
+        "mixed": (source, {"with_agent": other}, ForkRefused, "cannot be forked with"),
+        "no prompt": (source, {"prompt": None}, Usage, "needs a prompt"),
+        "place": (source, {"place": "moon"}, Usage, "Unknown place"),
+        "id": (source.__class__(agent, "../x", source.source_path, source.cwd), {}, Usage, "Invalid source"),
+        "deep": (source, {"env": os.environ | {"SMART_FORK_DEPTH": "3"}}, ForkRefused, "deep"),
+    }
+    before = snapshot(home)
+    for forked, more, error, words in bad.values():
+        processes = FakeProcesses()
+        with pytest.raises(error, match=words):
+            launch(forked, processes, worktree=True, **more)
+        assert [] == processes.started
+    old = FakeProcesses({agent: (0, "nothing")})
+    os.utime(home / "bin" / agent, ns=(1, 1))  # another version
+    with pytest.raises(ProgramMissing, match="cannot fork"):
+        launch(source, old, worktree=True)
+    assert {name: content for name, (content, _) in before.items()} == {n: c for n, (c, _) in snapshot(home).items()}
+
+
+@agents
+def test_forks_of_forks_end_where_the_environment_is_not_passed_on(launch, source, agent):
+    """Codex gives its servers next to nothing of its environment."""
+    caller = NEW
+    for number in range(3):
+        processes = FakeProcesses()
+        processes.living = False
+        with Registry() as registry:
+            worker = registry.get(launch(source, processes, caller_session_id=caller).worker_id)
+            caller = NEW.replace("7a1c", f"7a1{number}")
+            registry.set_session_id(worker.id, caller)
+
+    with pytest.raises(ForkRefused, match="3 deep"):
+        launch(source, FakeProcesses(), caller_session_id=caller)
+
+
+@agents
+def test_a_log_that_has_moved_is_found_again(launch, source, played, home):
+    """F-100."""
+    moved = ForkSource(source.agent, SESSION, home / "before.jsonl", source.cwd)
+
+    assert launch(moved, played).new_session_id
+
+
+def test_a_codex_fork_is_recognised_by_its_own_first_record(launch, codex_session, repo, clock, home):
+    """F-098, F-105: not an older fork that is being written, nor another session's, nor one elsewhere, nor an inherited record."""
+    now = datetime.fromtimestamp(clock.now(), UTC).isoformat()
+    others = {
+        "1": {"forked_from_id": SESSION, "timestamp": "2026-01-01T00:00:00Z"},
+        "2": {"forked_from_id": NEW, "timestamp": now},
+        "3": {"timestamp": now},
+        "4": {"forked_from_id": SESSION, "timestamp": now, "cwd": "/elsewhere"},
+        "5": {"forked_from_id": SESSION, "timestamp": "not a time"},
+        "6": {"forked_from_id": SESSION, "timestamp": now, "id": None},
+    }
+    for end, meta in others.items():
+        session_id = f"60309e1e-0000-4000-8000-00000000010{end}"
+        write_log(codex_path(home, session_id), codex_records(session_id, repo, [], **meta))
+    header, *rest = codex_records("60309e1e-0000-4000-8000-000000000200", repo, [])
+    inherited = codex_records(SESSION, repo, [], forked_from_id=SESSION, timestamp=now)
+    write_log(codex_path(home, "60309e1e-0000-4000-8000-000000000200"), [header, *inherited, *rest])
+    codex_path(home, "60309e1e-0000-4000-8000-000000000300").write_bytes(b"\xff not json\n")
+    source = source_of("codex", codex_session, repo)
+
+    silent = launch(source, FakeProcesses())
+    clock.time -= clock.slept
+    found = launch(source, playing("codex", clock, home))
+
+    assert (None, NEW) == (silent.new_session_id, found.new_session_id)
+
+
+def test_codex_forks_are_started_one_after_the_other(launch, codex_session, repo, clock, home):
+    """Two at once, of the same session in the same directory, could not be told apart."""
+    processes = FakeProcesses()
+
+    def start(call: dict) -> None:
+        with pytest.raises(Timeout):
+            FileLock(home / ".smart-fork/codex-start.lock").acquire(timeout=0)
+
+    processes.on_start = start
+    launch(source_of("codex", codex_session, repo), processes)
+
+    FileLock(home / ".smart-fork/codex-start.lock").acquire(timeout=0).lock.release()
+
+
+@agents
+def test_a_fork_that_does_not_appear_is_waited_for_in_bounds(launch, source, agent, clock):
+    forked = launch(source, FakeProcesses())
+
+    assert CONFIRM_SECONDS <= clock.slept < CONFIRM_SECONDS + 1
+    assert agent in forked.warnings[0]
+    assert str(forked.log) in forked.warnings[0]
+
+
+@agents
+def test_a_worker_that_ends_at_once_says_why(launch, source, agent, clock):
+    processes = FakeProcesses()
+    processes.living = False
+
+    forked = launch(source, processes)
+
+    assert ["The worker ended without a session of its own: Something went wrong"] == forked.warnings
+    assert 0 == clock.slept
+    with Registry() as registry:
+        assert "ended" == registry.get(forked.worker_id).state
+
+
+def test_claude_without_a_prompt_is_not_waited_for(launch, claude_session, clock, private_tmux, programs):
+    """It writes nothing before a person has typed something."""
+    (programs / "claude").write_text("#!/bin/sh\nread line\n")
+    processes = SystemThatHelps()
+
+    forked = launch(source_of("claude", claude_session, programs), processes, prompt=None, place="tmux")
+
+    assert ([], 0) == (forked.warnings, clock.slept)
+    assert forked.terminal_id in private_tmux("list-panes", "-a", "-F", "#{pane_id}").split()
+    assert forked.worker_id in private_tmux("list-windows", "-a", "-F", "#{window_name}")
+
+
+class SystemThatHelps(SystemProcesses):
+    """Real processes, but for the agents' help."""
+
+    def run(self, argv, **options):
+        if argv[-1] == "--help":
+            return FakeProcesses().run(argv, timeout=1)
+        return super().run(argv, **options)
+
+
+@agents
+def test_here_is_remembered_before_it_replaces_us(launch, source, agent):
+    with pytest.raises(SystemExit):
+        launch(source, FakeProcesses(), place="here", prompt=None)
+
+    with Registry() as registry:
+        (worker,) = registry.workers()
+    assert (os.getpid(), agent) == (worker.pid, Path(worker.command[0]).name)
+
+
+@agents
+def test_a_message_number_forks_there(source, programs, monkeypatch):
+    """B-074, C-022: and says where, if that is in the middle of an exchange."""
+    played = FakeProcesses()
+    monkeypatch.setattr("smart_fork.forking.launch.SystemProcesses", lambda: played)
+
+    forked = fork_session(SESSION[:8], "go on", at=0, place="process", name="fixer")
+
+    (call,) = played.started
+    assert forked["new_session_id"] in call["argv"]
+    assert "resume" in " ".join(call["argv"])
+    assert "fork" not in call["argv"][1:]
+    assert ["Forked after message"] == [text[:20] for text in forked["warnings"]]
+    shortened = fork_session(forked["new_session_id"], "go on", place="process", dry_run=True)
+    assert forked["new_session_id"] == shortened["resume_session_id"]
+    with pytest.raises(NotFound, match="No message 99"):
+        fork_session(SESSION, "go on", at=99, place="process")
+
+
+@agents
+def test_a_shortened_copy_is_removed_when_it_is_not_started(launch, source, agent, home):
+    """B-059."""
+    before = snapshot(source.source_path.parent)
+    processes = FakeProcesses()
+
+    def fail(call: dict) -> None:
+        raise ProgramFailed("boom")
+
+    processes.on_start = fail
+    at = "a4" if agent == "claude" else "6"
+    with pytest.raises(ProgramFailed):
+        launch(source, processes, at=at)
+
+    assert before == snapshot(source.source_path.parent)
+    logs = [path for path in home.rglob("*.jsonl") if path != source.source_path]
+    assert [] == logs
+
+
+def test_what_cannot_be_taken_away_again_does_not_hide_why_nothing_was_started(
+    launch, codex_session, repo, home, caplog
+):
+    """B-053, B-054: it is logged, and the session that was to be forked is as it was."""
+    before = codex_session.read_bytes()
+    processes = FakeProcesses()
+
+    def fail(call: dict) -> None:
+        (copy,) = (path for path in home.rglob("rollout-*.jsonl") if path != codex_session)
+        copy.unlink()
+        copy.parent.rmdir()
+        copy.parent.write_text("a file, where the folder was")
+        raise ProgramFailed("boom")
+
+    processes.on_start = fail
+    with pytest.raises(ProgramFailed, match="boom"):
+        launch(source_of("codex", codex_session, repo), processes, at="6")
+
+    assert "something that was made for a worker is left" in caplog.text
+    assert before == codex_session.read_bytes()
+    with Registry() as registry:
+        assert ["failed"] == [worker.state for worker in registry.workers()]
+
+
+@agents
+def test_what_was_started_stands_whatever_cannot_be_noted_of_it(launch, source, agent, clock, home):
+    """B-055, B-062, B-065: its copy stays, it is no failure, and the answer says what went wrong."""
+    with Registry() as registry:
+        registry._db.execute(
+            "CREATE TRIGGER full BEFORE UPDATE OF pid ON workers BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+        )
+    processes = FakeProcesses()
+
+    forked = launch(source, processes, at="a4" if agent == "claude" else "6")
+
+    assert 1 == len(processes.started)
+    assert any(home.rglob(f"*{forked.new_session_id}.jsonl"))
+    assert ["It was started, but that could not be noted: the disk is full"] == [
+        one for one in forked.warnings if "Forked after" not in one
+    ]
+    with Registry() as registry:
+        assert "starting" == registry.get(forked.worker_id).state, "what finds it after a crash finds it now"
+
+
+@agents
+def test_an_old_program_can_resume_a_shortened_copy(launch, source, agent):
+    processes = FakeProcesses({agent: (0, "nothing")})
+
+    assert launch(source, processes, at="a4" if agent == "claude" else "6").new_session_id
+    assert [] == processes.ran

@@ -1,0 +1,172 @@
+"""Worktrees, with real git (F-120)."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from smart_fork.errors import ForkRefused, ProgramFailed
+from smart_fork.processes import SystemProcesses
+from smart_fork.repository.worktree import create_worktree, plain_name, plan_worktree, remove_worktree
+
+PROCESSES = SystemProcesses()
+
+
+def git(folder, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def test_a_worktree_has_a_branch_of_its_own_and_does_not_show_in_git_status(repo):
+    made = create_worktree(repo, "retry", PROCESSES)
+
+    assert (repo / ".worktrees/retry", "smart-fork/retry") == (made.path, made.branch)
+    assert "smart-fork/retry\n" == git(made.path, "branch", "--show-current")
+    assert "# shop\n" == (made.path / "README.md").read_text()
+    assert "" == git(repo, "status", "--porcelain")
+    create_worktree(repo, "other", PROCESSES)
+    assert 1 == (repo / ".git/info/exclude").read_text().count("/.worktrees/")
+
+
+def test_names_that_are_taken_get_a_number(repo):
+    git(repo, "branch", "smart-fork/retry-1")
+    (repo / ".worktrees").mkdir()
+    (repo / ".worktrees/retry-2").write_text("")
+
+    made = [create_worktree(repo, "retry", PROCESSES).path.name for _ in range(3)]
+
+    assert ["retry", "retry-3", "retry-4"] == made
+    assert "fork" == create_worktree(repo, None, PROCESSES).path.name
+
+
+def test_a_worktree_starts_from_what_is_checked_out_where_it_was_asked_for(repo):
+    first = create_worktree(repo, "first", PROCESSES)
+    (first.path / "new.txt").write_text("new")
+    git(first.path, "add", ".")
+    git(first.path, "commit", "-q", "-m", "New")
+
+    second = create_worktree(first.path, "second", PROCESSES)
+
+    assert repo / ".worktrees/second" == second.path
+    assert (second.path / "new.txt").exists()
+
+
+def test_planning_makes_nothing(repo):
+    """F-107."""
+    planned = plan_worktree(repo, "retry", PROCESSES)
+
+    assert not planned.path.parent.exists()
+    assert planned == create_worktree(repo, "retry", PROCESSES)
+
+
+def test_a_worktree_can_be_taken_away_again(repo):
+    made = create_worktree(repo, "retry", PROCESSES)
+
+    remove_worktree(made, PROCESSES)
+
+    assert not made.path.exists()
+    assert "* main\n" == git(repo, "branch")
+
+
+def test_several_at_once_get_different_ones(repo):
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda _: create_worktree(repo, "retry", PROCESSES), range(4)))
+
+    assert {"retry", "retry-1", "retry-2", "retry-3"} == {one.path.name for one in made}
+
+
+@pytest.mark.parametrize("lasting", [False, True])
+def test_what_another_git_has_half_made_is_waited_for_and_no_branch_is_left(repo, lasting):
+    """Git fails where it meets a worktree that another one is just making."""
+    half = repo / ".git/worktrees/half"
+    half.mkdir(parents=True)
+    (half / "gitdir").write_text(f"{repo}/.worktrees/half/.git\n")
+    (half / "commondir").touch()
+
+    class Meanwhile(SystemProcesses):
+        def run(self, argv, **more):
+            done = super().run(argv, **more)
+            if "worktree" in argv and not lasting:
+                shutil.rmtree(half, ignore_errors=True)
+            return done
+
+    if lasting:
+        with pytest.raises(ProgramFailed, match="git worktree add failed"):
+            create_worktree(repo, "retry", Meanwhile())
+    else:
+        assert "retry" == create_worktree(repo, "retry", Meanwhile()).path.name
+    branches = git(repo, "for-each-ref", "--format=%(refname:short)", "refs/heads").split()
+    assert ["main"] + (not lasting) * ["smart-fork/retry"] == branches
+    assert lasting != (repo / ".worktrees/retry").exists()
+
+
+def test_where_there_is_no_repository_there_is_no_worktree(home, repo):
+    with pytest.raises(ForkRefused, match="Not in a git repository"):
+        create_worktree(home, None, PROCESSES)
+
+    empty = home / "empty"
+    empty.mkdir()
+    git(empty, "init", "-q")
+    with pytest.raises(ForkRefused, match="no commit yet"):
+        create_worktree(empty, None, PROCESSES)
+    git(home, "init", "-q", "--bare", "bare.git")
+    with pytest.raises(ForkRefused, match="Not in a git repository"):
+        create_worktree(home / "bare.git", None, PROCESSES)
+
+
+def test_a_repository_that_git_does_not_read_is_not_called_empty(repo):
+    (repo / ".git/config").write_text("[broken")
+
+    with pytest.raises(ProgramFailed, match="git cannot read"):
+        create_worktree(repo, None, PROCESSES)
+
+
+def test_a_repository_cannot_lead_the_worktree_elsewhere(repo, tmp_path):
+    """X-002."""
+    (repo / ".worktrees").symlink_to(tmp_path)
+
+    with pytest.raises(ForkRefused, match="symbolic link"):
+        create_worktree(repo, "retry", PROCESSES)
+
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_inside_a_git_hook_the_repository_that_was_named_is_meant(repo, home, monkeypatch):
+    other = home / "other"
+    other.mkdir()
+    git(other, "init", "-q")
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+
+    assert create_worktree(repo, "retry", PROCESSES).path.is_relative_to(repo)
+    monkeypatch.delenv("GIT_DIR")
+    assert 2 == len(git(repo, "worktree", "list").splitlines())
+
+
+@pytest.mark.parametrize(
+    "name", ["--force", "../../x", "a b; touch x", "$(touch x)", "x.lock", "ü", "a..b", "@{0}", "x" * 99, "", "."]
+)
+def test_any_name_is_made_a_branch_and_a_folder(repo, name):
+    """F-104."""
+    made = create_worktree(repo, name, PROCESSES)
+
+    assert repo / ".worktrees" == made.path.parent
+    assert made.path.is_dir()
+    assert 30 >= len(made.path.name)
+    assert ["README.md"] == [path.name for path in repo.iterdir() if not path.name.startswith(".")]
+
+
+@given(st.text())
+def test_a_plain_name_is_always_possible(name):
+    plain = plain_name(name)
+
+    assert 1 <= len(plain) <= 30
+    assert not set(plain) - set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+    assert plain[0] not in "-."
+    assert plain[-1] != "."
+    assert not plain.endswith(".lock")
+    assert ".." not in plain
+    assert plain == plain_name(plain)

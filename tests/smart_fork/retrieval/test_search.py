@@ -1,0 +1,125 @@
+"""What the search does that the answers of `find` do not show."""
+
+from __future__ import annotations
+
+import pytest
+
+from smart_fork.retrieval.found import Query
+from smart_fork.retrieval.opening import opened
+from smart_fork.retrieval.search import search
+from tests.smart_fork.world import WordsModel
+
+RETRY = "add retry with backoff to the uploader"
+
+
+@pytest.fixture
+def store(world, shop):
+    for number in range(3):
+        world.claude(shop, f"{RETRY} {number}", "done")
+    world.find(RETRY, shop)
+    with opened() as found:
+        yield found
+
+
+def ask(store, intent: str, embed=None, **more: object):
+    model = WordsModel()
+    scope = store.scope(None, ["claude", "codex"], automated=False)
+    return search(
+        store,
+        Query(intent, scope, 5, everywhere=True, **more),
+        embed or (lambda text: model.embed([text])[0].tobytes()),
+    )
+
+
+def test_the_text_is_embedded_once_however_many_ways_are_tried(store):
+    calls = []
+
+    def fail(text: str) -> bytes:
+        calls.append(text)
+        raise RuntimeError
+
+    found = ask(store, RETRY, fail)
+
+    assert calls == [RETRY]
+    assert found.mode == "lexical"
+    assert found.error == "vector search failed: RuntimeError"
+    assert found.fallback_used
+
+
+def test_a_question_without_words_is_answered_by_meaning(store):
+    assert len(ask(store, "🚀").hits) == 3
+
+
+def test_hidden_sessions_are_left_out(store):
+    hidden = {hit.session.session_id for hit in ask(store, RETRY).hits[:2]}
+
+    assert len(ask(store, RETRY, hidden=frozenset(hidden)).hits) == 1
+
+
+def test_a_session_without_a_directory_is_dropped_and_counted(store, world, shop):
+    lost = "UPDATE sessions SET cwd = '' WHERE id = (SELECT min(id) FROM sessions)"
+    store.db.execute(lost)
+    scope = store.scope(None, ["claude"], automated=False)
+    model = WordsModel()
+
+    found = search(store, Query(RETRY, scope, 5), lambda text: model.embed([text])[0].tobytes())
+
+    assert (len(found.hits), found.dropped) == (2, 1)
+
+
+def test_all_passages_of_a_session_count_not_only_those_among_the_nearest(store, world, shop, monkeypatch):
+    talk = [
+        part for number in range(6) for part in (f"{RETRY} again, now for case {number} " * 9, f"done {number} " * 40)
+    ]
+    knows = world.claude(shop, *talk)
+    world.find(RETRY, shop)
+    before = {hit.session.session_id: hit.why.points for hit in ask(store, RETRY).hits}
+
+    monkeypatch.setattr("smart_fork.retrieval.evidence.NEAREST_CHUNKS", 1)
+    after = {hit.session.session_id: hit.why.points for hit in ask(store, RETRY).hits}
+
+    assert after[knows] == pytest.approx(before[knows])
+
+
+def test_words_in_one_passage_speak_for_a_session(store):
+    assert all(hit.why.points.passage_words > 0 for hit in ask(store, RETRY).hits)
+
+
+def test_words_in_the_title_speak_for_a_session(world, shop):
+    titled = world.claude(shop, "flaky login test", "it waits for the clock now")
+    world.claude(shop, "have a look at the branch", "the flaky login test waits for the clock now")
+    world.find("flaky login", shop)
+    with opened() as store:
+        hits = ask(store, "flaky login").hits
+
+    assert hits[0].session.session_id == titled
+    assert hits[0].why.points.title > hits[1].why.points.title == 0
+
+
+def test_a_phrase_typed_as_one_word_is_found_as_a_phrase(world, shop):
+    knows = world.claude(shop, "why does src/upload.py fail", "it has no retry")
+    world.claude(shop, "upload the py files of src", "done")
+    world.find("x", shop)
+    with opened() as store:
+        hits = ask(store, "src/upload.py").hits
+
+    assert hits[0].session.session_id == knows
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"), [("fetchUserBy", True), ("fetchUserByName", True), ("fet", False), ("erByName", False)]
+)
+def test_the_beginning_of_a_name_finds_it(world, shop, typed, found):
+    world.claude(shop, "why is fetchUserByName slow", "it asks twice")
+    world.find("x", shop)
+    with opened() as store:
+        hits = ask(store, typed, embed=lambda _: (_ for _ in ()).throw(RuntimeError)).hits
+
+    assert bool(hits) is found
+
+
+def test_the_words_of_a_sentence_are_no_beginnings(world, shop):
+    world.claude(shop, "why is fetchUserByName slow", "it asks twice")
+    world.find("x", shop)
+    with opened() as store:
+        assert not ask(store, "fetchUser elsewhere tomorrow", embed=lambda _: (_ for _ in ()).throw(RuntimeError)).hits
