@@ -116,7 +116,9 @@ def test_a_form_that_failed_is_sent_again_and_old_answers_are_forgotten():
         forms.answer(form)
 
 
-@pytest.mark.parametrize("form", ["", "x", "x.", ".", "ä.ö", Forms("other").new()])
+@pytest.mark.parametrize(
+    "form", ["", "x", "x.", ".", "ä.ö", Forms("other").new()], ids=["empty", "x", "x.", "dot", "no ASCII", "another's"]
+)
 def test_a_form_that_is_not_ours_does_nothing(form):
     with pytest.raises(Usage):
         Forms("secret").send(form, lambda: pytest.fail("it was done"))
