@@ -46,10 +46,10 @@ def export_path(agent: Agent, session_id: str) -> Path:
 
 
 def export_names(agent: Agent) -> set[str]:
-    """The names of all exports of an agent that there are; what is empty or no file of its own is none."""
+    """The names of all exports of an agent that there are; what is no file of its own is none."""
     try:
         with os.scandir(index_root() / agent) as entries:
-            return {entry.name for entry in entries if entry.is_file(follow_symlinks=False) and entry.stat().st_size}
+            return {entry.name for entry in entries if entry.is_file(follow_symlinks=False)}
     except OSError:
         return set()
 

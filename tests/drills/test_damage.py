@@ -237,16 +237,14 @@ def test_a_damaged_register_of_workers_stays_where_it_is_and_says_how_to_save_it
         assert damaged == path.read_bytes()
 
 
-@pytest.mark.parametrize("harm", ["deleted", "empty", "a link", "a folder"])
+@pytest.mark.parametrize("harm", ["deleted", "a link", "a folder"])
 def test_an_export_that_is_none_is_written_again(indexed, harm, tmp_path):
     """F-147. A folder of that name is not ours to remove: the log is named, and all others are indexed."""
     export = index_root() / "claude" / f"{indexed[1].stem}.md"
     other = tmp_path / "other.md"
     other.write_text("mine")
     export.unlink()
-    if harm == "empty":
-        export.touch()
-    elif harm == "a link":
+    if harm == "a link":
         export.symlink_to(other)
     elif harm == "a folder":
         export.mkdir()

@@ -185,7 +185,7 @@ def test_a_hit_leads_to_the_exchange_that_answers(opened):
         for one in (".message:not(.asked)", ".asked")
     )
     assert plain != marked
-    assert page.evaluate("document.activeElement.getBoundingClientRect().top < innerHeight")
+    page.wait_for_function("document.activeElement.getBoundingClientRect().top < innerHeight")
     page.click("#back")
     page.wait_for_selector(".hit")
     assert "stored twice" in page.input_value("#q").replace("is stored", "stored")

@@ -78,6 +78,7 @@ sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if ev
 class Entry:
     def __init__(self, entry): self.entry, self.name, self.path = entry, entry.name, entry.path
     def is_dir(self, **options): return self.entry.is_dir(**options)
+    def is_file(self, **options): return self.entry.is_file(**options)
     def stat(self): stats.append(self.path); return self.entry.stat()
 real = os.scandir
 class Entries(list):

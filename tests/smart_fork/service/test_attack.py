@@ -56,7 +56,7 @@ def test_what_must_not_happen_would_be_seen(attack, tmp_path):
     (tmp_path / "made").touch()
     assert list(verdicts.of_files(home, before, set()))
     events = [
-        ["open", str(home.bait[0]), "r", 0], ["open", "/root/x", "w", 0], ["os.remove", "/root/x"],
+        ["open", str(home.bait[0]), "r", 0], ["open", "/etc/x", "w", 0], ["os.remove", "/etc/x"],
         ["subprocess.Popen", "sh", ["sh", "-c", "x"]], ["subprocess.Popen", "claude", ["claude", "--evil"]],
         ["os.system", "x"],
     ]  # fmt: skip
