@@ -185,9 +185,7 @@ def test_a_hit_leads_to_the_exchange_that_answers(opened):
         for one in (".message:not(.asked)", ".asked")
     )
     assert plain != marked
-    eventually(
-        lambda: page.evaluate("document.activeElement.getBoundingClientRect().top < innerHeight"), "it to be in sight"
-    )
+    eventually(lambda: page.evaluate("document.activeElement.getBoundingClientRect().top < innerHeight"))
     page.click("#back")
     page.wait_for_selector(".hit")
     assert "stored twice" in page.input_value("#q").replace("is stored", "stored")
