@@ -160,6 +160,7 @@ def test_without_scripts_it_is_a_page_of_forms_and_links(opened):
     page.fill("#q", INTENT)
     page.press("#q", "Enter")
     assert "q=retry" in page.url
+    page.wait_for_load_state()  # the style sheet is there then
     assert not page.is_visible(".copy")
     page.click(".hit a.row")
 
