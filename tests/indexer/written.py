@@ -153,6 +153,7 @@ def append(path: Path, data: bytes) -> None:
 def content(path: Path) -> dict:
     """Everything that can be found in an index and its exports, without row numbers."""
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    db.execute("BEGIN")  # one moment of it, whoever writes meanwhile
     session_names = (
         "agent, session_id, path, cwd, resolved_cwd, repo_root, git_branch, title, version, started, last_activity, "
         "origin, parent_id, root_id, turns, prompts, tokens, compactions"

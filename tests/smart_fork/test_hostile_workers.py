@@ -46,7 +46,7 @@ def order(repo, scripted):
 
 
 def executed(home: Path) -> list[Path]:
-    return [path for folder in (home, Path.cwd()) for path in folder.rglob("PWNED")]
+    return [*home.rglob("PWNED"), *Path.cwd().glob("PWNED")]
 
 
 def nothing_was_started(home: Path, scripted) -> bool:
