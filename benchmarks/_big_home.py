@@ -51,8 +51,11 @@ class BigHome:
         self._output = [json.dumps(line)[1:-1] for line in _lines_of_code(self._random, 20_000)]
         self.logs: list[Log] = []
 
-    def make(self, logs: int, gigabytes: float) -> int:
-        """So many logs, together about so large; how many bytes they have. All but the newest are older than a week."""
+    def make(self, logs: int, gigabytes: float, lines: int = LINES) -> int:
+        """So many logs, together about so large; how many bytes they have. All but the newest are older than a week.
+
+        The more `lines` a tool gives back in the mean, the fewer passages a megabyte has.
+        """
         weights = [math.exp(self._random.gauss(0, SPREAD)) for _ in range(logs)]
         scale, written = gigabytes * 1e9 / sum(weights), 0
         for number, weight in enumerate(weights):
@@ -60,7 +63,7 @@ class BigHome:
             self.logs.append(log)
             with log.path.open("ab") as file:
                 while file.tell() < max(SMALLEST, weight * scale):
-                    file.write(self._exchange(log, CALLS, LINES))
+                    file.write(self._exchange(log, CALLS, lines))
                 written += file.tell()
             age = _DAY * (self._random.random() * 7 if number % 25 == 0 else 8 + self._random.random() * 300)
             os.utime(log.path, (time.time() - age, time.time() - age))

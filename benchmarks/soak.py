@@ -1,6 +1,6 @@
 """The service on a large home with many sessions going on at once: how fresh, at what cost, and whether all is there.
 
-    python benchmarks/soak.py [--logs 5000] [--gigabytes 5] [--growing 20] [--minutes 20] [--home DIR] [--json FILE]
+    python benchmarks/soak.py [--logs 5000] [--gigabytes 5] [--growing 20] [--minutes 20] [--lines 200] [--home DIR] [--json FILE]
 
 A home is made (`_big_home.py`), a real ``smart-fork serve`` started and everything indexed, vectors too. Then the
 growing logs get an exchange with a word of its own every few seconds. How long from written until findable is looked
@@ -8,7 +8,8 @@ up in the index five times a second; one word in ten is also asked for over MCP.
 index exactly once, and the grown sessions as a fresh reading gives them. FILE gets a plot beside it (.svg).
 
 The home has about 10 passages a megabyte, a quarter of what our real logs have, so that making vectors of 5 GB takes
-minutes and not an hour on two cores: set-up is about a minute for the home and a quarter of an hour for the index.
+minutes and not an hour on two cores: set-up is about a minute for the home and a quarter of an hour for the index. With
+more ``--lines`` there are fewer passages.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from queue import SimpleQueue
 from typing import Any, Self
 
 import apsw
-from _big_home import BigHome, Log
+from _big_home import LINES, BigHome, Log
 from _served import Served, busy_machine, percentile
 from rich.console import Console
 from rich.table import Table
@@ -92,6 +93,7 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float, default=5.0)
     parser.add_argument("--growing", type=int, default=20, help="logs that grow at once (20)")
     parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--lines", type=int, default=LINES, help="of what a tool gives back, in the mean (200)")
     parser.add_argument("--idle-seconds", type=float, default=60.0, help="how long nothing happens in the end (60)")
     parser.add_argument("--home", type=Path, help="make the home here, and leave it; it must not exist yet")
     parser.add_argument("--json", type=Path, help="write the figures here as well, and the plot beside it")
@@ -113,7 +115,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     figures: dict[str, Any] = {"load_before": busy_machine()}
     home = BigHome(folder)
     began = time.monotonic()
-    figures["bytes"], figures["logs"] = home.make(arguments.logs, arguments.gigabytes), arguments.logs
+    figures["bytes"], figures["logs"] = home.make(arguments.logs, arguments.gigabytes, arguments.lines), arguments.logs
     figures["making_seconds"] = time.monotonic() - began
     _tell(f"{figures['bytes'] / 1e9:.2f} GB made in {figures['making_seconds']:.0f} s")
     with Served(folder) as served:

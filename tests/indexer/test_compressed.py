@@ -69,7 +69,13 @@ def test_a_damaged_copy_is_noticed(tmp_path):
     source.write_bytes(os.urandom(50_000))
     copy = up_to_date(source, tmp_path, None)
     whole = (tmp_path / copy.name).read_bytes()
-    for damaged in (whole[:-9], whole[:100], b"", whole[:50] + bytes([whole[50] ^ 255]) + whole[51:], b"not zstd at all"):
+    for damaged in (
+        whole[:-9],
+        whole[:100],
+        b"",
+        whole[:50] + bytes([whole[50] ^ 255]) + whole[51:],
+        b"not zstd at all",
+    ):
         (tmp_path / copy.name).write_bytes(damaged)
         with pytest.raises(DamagedCopyError):
             list(pieces(tmp_path, copy))
