@@ -1,6 +1,7 @@
 """The service on a large home with many sessions going on at once: how fresh, at what cost, and whether all is there.
 
-    python benchmarks/soak.py [--logs 5000] [--gigabytes 5] [--growing 20] [--minutes 20] [--lines 200] [--home DIR] [--json FILE]
+    python benchmarks/soak.py [--logs 5000] [--gigabytes 5] [--growing 20]
+                              [--minutes 20] [--lines 200] [--home DIR] [--json FILE]
 
 A home is made (`_big_home.py`), a real ``smart-fork serve`` started and everything indexed, vectors too. Then the
 growing logs get an exchange with a word of its own every few seconds. How long from written until findable is looked
