@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from pathlib import Path
 
 import apsw
@@ -11,6 +12,8 @@ from indexer.paths import state_home
 
 _STORE = Path(__file__).with_name("store")
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+#: SQLite's files grow by no more than that at once.
+_ROOM_BYTES = 1 << 18
 _NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
 #: What a log can cause by what is in it; all else that SQLite says is about the database, the disk or other processes.
 _OF_A_LOG = (apsw.TooBigError, apsw.MismatchError, apsw.RangeError)
@@ -34,6 +37,8 @@ def is_of_the_store(error: BaseException) -> bool:
 
 def is_full(error: BaseException) -> bool:
     """Whether there is no room on the disk."""
+    if isinstance(error, apsw.IOError | apsw.CantOpenError):  # what SQLite says when a file beside it cannot grow
+        return _has_no_room(state_home())
     return isinstance(error, apsw.FullError) or (isinstance(error, OSError) and error.errno in _NO_ROOM)
 
 
@@ -51,6 +56,13 @@ def next_step(error: BaseException) -> str:
     if isinstance(error, apsw.IOError | apsw.ProtocolError):
         return f"The disk of {home} failed: is it full, gone or broken?"
     return ""
+
+
+def _has_no_room(folder: Path) -> bool:
+    try:
+        return shutil.disk_usage(folder).free < _ROOM_BYTES
+    except OSError:
+        return False
 
 
 def _is_raised_by_the_store(error: BaseException) -> bool:
