@@ -105,6 +105,8 @@ class SentenceTransformerEmbedder:
         return self._loaded
 
     def _from_disk(self) -> SentenceTransformer:
+        # One program for each shape of a batch is kept, up to a thousand: a process that stays would grow for hours.
+        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
