@@ -12,6 +12,7 @@ from indexer.freshness import IndexBusyError, complete
 from indexer.models import configured_embedder
 from indexer.paths import private_dir, state_home
 from indexer.pipeline import Progress
+from indexer.switches import is_off
 from indexer.transcripts.agents import AGENTS
 from smart_fork.errors import SmartForkError
 from smart_fork.processes import SystemProcesses
@@ -68,7 +69,7 @@ def engine(progress: Progress | None = None, embedder: Embedder | None = None) -
 
 def allowed() -> bool:
     """Whether a process may be left behind to go on indexing (``SMART_FORK_BACKGROUND``)."""
-    return os.environ.get("SMART_FORK_BACKGROUND", "1").strip().lower() not in ("0", "false", "no", "off")
+    return not is_off("SMART_FORK_BACKGROUND")
 
 
 def index_in_background() -> None:

@@ -19,6 +19,7 @@ from indexer.paths import state_home
 from indexer.pipeline import Progress
 from indexer.project import Project, project_of, resolve
 from indexer.store.base import Scope, SessionRow, Store
+from indexer.switches import is_off
 from indexer.transcripts.agents import AGENTS
 from indexer.transcripts.model import Agent
 from smart_fork import permission
@@ -42,7 +43,6 @@ MAX_SHOWN = 500
 DEFAULT_LIMIT, MAX_LIMIT = 5, 50
 #: How long a question waits for logs to be read, and for vectors of the current project.
 READ_SECONDS, EMBED_SECONDS = 20.0, 15.0
-_FALSE = ("0", "false", "no", "off")
 _ENGLISH = (
     "The default model knows English and little of other scripts: meaning was hardly searched. Ask in English, or set "
     "SMART_FORK_MODEL to a multilingual model (docs/using.md)."
@@ -176,7 +176,7 @@ def _is_number(value: object) -> bool:
 
 def _refresh(store: Store, asked: _Asked, engine: Engine) -> tuple[int | None, str]:
     """Bring the index up to date as far as time allows. How many changed logs are left, and what kept us from it."""
-    if engine.environment.get("SMART_FORK_INDEXING", "").strip().lower() in _FALSE:
+    if is_off("SMART_FORK_INDEXING", engine.environment):
         log.warning(_SWITCHED_OFF)
         return None, _SWITCHED_OFF
     together = engine.together

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from indexer.embedding import Embedder
+from indexer.switches import is_off
 from smart_fork.release import own_version
 from smart_fork.service.address import Address, TokenUnsafe, announced, proof, token
 
@@ -161,7 +162,7 @@ def find_service(*, any_version: bool = False) -> Service | None:
 
     ``SMART_FORK_SERVICE=false`` looks for none.
     """
-    if os.environ.get("SMART_FORK_SERVICE", "").strip().lower() in ("0", "false", "no", "off"):
+    if is_off("SMART_FORK_SERVICE"):
         return None
     address = announced()
     if address is None or address.pid == os.getpid():
