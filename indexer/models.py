@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 FEW_TEXTS = 24
 
 
-def configured_embedder() -> Embedder:
-    """An embedder of ``SMART_FORK_MODEL``, or of the default model. Nothing is loaded yet."""
+def configured_embedder(*, stays: bool = False) -> Embedder:
+    """An embedder of ``SMART_FORK_MODEL``, or of the default model. Nothing is loaded yet.
+
+    `stays`: for a process that stays, which is not to keep what only many texts need.
+    """
     name = os.environ.get("SMART_FORK_MODEL") or DEFAULT_MODEL
-    return DefaultEmbedder() if name == DEFAULT_MODEL else SentenceTransformerEmbedder(name)
+    return DefaultEmbedder(stays=stays) if name == DEFAULT_MODEL else SentenceTransformerEmbedder(name)
 
 
 class DefaultEmbedder:
@@ -28,9 +31,10 @@ class DefaultEmbedder:
 
     dimensions = DIMENSIONS
 
-    def __init__(self) -> None:
+    def __init__(self, *, stays: bool = False) -> None:
         self._light = LightEmbedder()
-        self._heavy: SentenceTransformerEmbedder | None = None
+        self._stays = stays
+        self._heavy: Embedder | None = None
 
     @property
     def model(self) -> str:
@@ -39,8 +43,14 @@ class DefaultEmbedder:
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """As `Embedder.embed`."""
-        if len(texts) == 1 or (len(texts) < FEW_TEXTS and self._heavy is None):
-            return self._light.embed(texts)
-        if self._heavy is None:
+        few = len(texts) < FEW_TEXTS and (self._stays or self._heavy is None)
+        return self._light.embed(texts) if len(texts) == 1 or few else self._for_many().embed(texts)
+
+    def _for_many(self) -> Embedder:
+        if self._heavy is None and self._stays:
+            from indexer.embedding_process import ProcessEmbedder  # it imports what only few processes need
+
+            self._heavy = ProcessEmbedder()
+        elif self._heavy is None:
             self._heavy = SentenceTransformerEmbedder(DEFAULT_MODEL)
-        return self._heavy.embed(texts)
+        return self._heavy

@@ -102,7 +102,7 @@ class StoreReading:
 
     def having(self, table: HavingTable, term: str, rows: Iterable[int]) -> set[int]:
         name, column = _COLUMNS[table]
-        # With its sign the number is no key to look up: one walk through the term's rows, not one for each row.
+        # As in `_only`: one walk through the term's rows, not one for each row.
         sql = f"SELECT rowid FROM {name} WHERE {name} MATCH ? AND +rowid IN ({_numbers(rows)})"  # noqa: S608
         return {row for (row,) in self._all(sql, (column + term,))}
 
@@ -172,7 +172,8 @@ def _only(table: WordTable, scope: Scope) -> str:
         return ""
     sessions = _SESSIONS_BELOW if scope.session is None else "SELECT :session"
     rows = sessions if table == "sessions" else f"SELECT chunk FROM placements WHERE session IN ({sessions})"  # noqa: S608
-    return f"AND rowid IN ({rows})"
+    # With its sign the number is no key: the words are matched and weighed once, and not once for each row.
+    return f"AND +rowid IN ({rows})"
 
 
 def _named(scope: Scope) -> dict[str, Any]:

@@ -17,7 +17,7 @@ def mcp() -> None:
     from smart_fork.server import run_stdio
     from smart_fork.service.client import SharedEmbedder
 
-    run_stdio(SharedEmbedder(configured_embedder()))
+    run_stdio(SharedEmbedder(configured_embedder(stays=True)))
 
 
 def doctor(

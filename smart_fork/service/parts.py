@@ -43,7 +43,7 @@ class Parts:
     public = (*app.PUBLIC, *views.PUBLIC)
 
     def __init__(self, restart: Callable[[], Mapping[str, str] | None] = lambda: None) -> None:
-        self.model = BackgroundModel(configured_embedder(), MODEL_SECONDS)
+        self.model = BackgroundModel(configured_embedder(stays=True), MODEL_SECONDS)
         self._restart = restart
         self._freshener: Freshener | None = None
         self._together = Together(self._doing)

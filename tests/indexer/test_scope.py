@@ -194,6 +194,23 @@ def test_a_tiny_project_in_a_huge_index_loses_nothing(store, tmp_path):
     assert 2003 == len(store.match_words("chunks", "needle", store.scope(None, ("claude",), automated=False), 2003))
 
 
+def test_outside_git_and_in_one_session_words_are_matched_once_and_not_for_each_row(store, tmp_path):
+    """Where the row's number is the key, SQLite weighs all words anew for every passage there: a hundred times slower."""
+    fill(store, tmp_path / "notes")
+    below = store.scope(project_of(tmp_path), ["claude"], automated=False)
+    traced = []
+    store.db.exec_trace = lambda _, sql, values: not traced.append((sql, values))
+    for scope in (below, Scope(below.parts, session=1)):
+        assert store.match_words("chunks", "needle", scope, 9)
+        assert store.match_words("sessions", "needle", scope, 9)
+    store.db.exec_trace = None
+
+    plans = [str(store.db.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()) for sql, values in traced]
+    matches = [plan for plan in plans if "VIRTUAL TABLE INDEX" in plan]
+    assert len(matches) == 4
+    assert not [plan for plan in matches if "INDEX 0:=" in plan]
+
+
 def test_the_nearest_are_the_nearest(store):
     matrix = crowd(store, parts=7, rows=1500)
     query = vector_of("question")

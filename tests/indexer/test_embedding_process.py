@@ -1,0 +1,123 @@
+"""Many texts are embedded in another process, which comes and goes."""
+
+import os
+import signal
+import threading
+from multiprocessing.connection import Pipe
+
+import numpy as np
+import psutil
+import pytest
+
+from indexer.embedding import ModelUnavailableError
+from indexer.embedding_process import ProcessEmbedder, answer
+from indexer.light import LightEmbedder
+from indexer.models import FEW_TEXTS, DefaultEmbedder
+
+TEXTS = [f"{number} failed uploads" for number in range(FEW_TEXTS)]
+
+
+class Lengths:
+    """A model that knows only how long a text is."""
+
+    model, dimensions = "lengths", 1
+
+    def embed(self, texts):
+        if "" in texts:
+            raise ModelUnavailableError("nothing has no length")
+        return np.array([[len(text)] for text in texts], np.float32)
+
+
+@pytest.fixture
+def line():
+    ours, its = Pipe()
+    thread = threading.Thread(target=answer, args=(its, Lengths(), 30.0))
+    thread.start()
+    yield ours
+    ours.close()
+    thread.join()
+
+
+@pytest.fixture
+def embedder(line, monkeypatch):
+    """One whose process is a thread here."""
+    monkeypatch.setattr("indexer.embedding_process._start", lambda _: line)
+    return ProcessEmbedder()
+
+
+def children():
+    return set(psutil.Process().children())
+
+
+def gone(child):
+    child.wait()  # of a process that the embedder's own thread may have waited for already
+    return not psutil.pid_exists(child.pid)
+
+
+def test_many_texts_are_embedded_in_another_process_which_ends_by_itself():
+    """It stays for as long as there is more to do, and then gives back all that it took."""
+    before = children()
+    embedder = DefaultEmbedder(stays=True)
+
+    many, again = embedder.embed(TEXTS), embedder.embed(TEXTS)
+    (child,) = children() - before
+
+    assert (many == again).all()
+    assert float((many * LightEmbedder().embed(TEXTS)).sum(axis=1).min()) > 0.999
+    del embedder  # with it our end of the line
+    assert gone(child)
+
+
+def test_a_process_that_was_killed_is_started_again():
+    before = children()
+    embedder = ProcessEmbedder()
+    first = embedder.embed(TEXTS)
+    (child,) = children() - before
+    os.kill(child.pid, signal.SIGKILL)
+    assert gone(child)
+
+    assert (embedder.embed(TEXTS) == first).all()
+    (child,) = children() - before
+    del embedder
+    assert gone(child)
+
+
+def test_a_process_that_had_nothing_to_do_has_ended_and_another_one_goes_on():
+    before = children()
+    embedder = ProcessEmbedder(idle=0.0)  # it ends when there is nothing to do just then
+    first = embedder.embed(TEXTS)
+    for child in children() - before:
+        assert gone(child)
+
+    assert (embedder.embed(TEXTS) == first).all()
+
+
+def test_few_texts_start_no_process_in_a_process_that_stays():
+    before = children()
+
+    assert DefaultEmbedder(stays=True).embed(TEXTS[1:]).shape == (FEW_TEXTS - 1, 384)
+    assert children() <= before
+
+
+def test_vectors_come_as_they_were_made(embedder):
+    assert embedder.embed(["a", "bcd", "ü東"]).tolist() == [[1.0], [3.0], [2.0]]
+    assert embedder.dimensions == 1
+
+
+def test_what_goes_wrong_there_is_said_here_and_the_next_texts_are_embedded(embedder):
+    with pytest.raises(ModelUnavailableError, match="nothing has no length"):
+        embedder.embed([""])
+
+    assert embedder.embed(["a"]).tolist() == [[1.0]]
+
+
+def test_nobody_who_asks_ends_it():
+    ours, its = Pipe()
+    answer(its, Lengths(), 0.0)  # returns
+
+    ours.close()
+    answer(its, Lengths(), 30.0)  # as well
+
+
+def test_its_name_is_the_same_as_that_of_the_other_forms():
+    assert ProcessEmbedder().model == DefaultEmbedder().model
