@@ -86,7 +86,7 @@ def test_only_the_protocol_is_on_stdout_whatever_a_library_prints(world, shop, e
         "        os.write(1, b'Batches: 100%\\n')",
         "        subprocess.run(['echo', 'from a child'])",
         "        return super().embed(texts)",
-        "e.configured_embedder = Loud",
+        "e.configured_embedder = lambda **_: Loud()",
         SERVE,
     )
     greet(server)
@@ -109,7 +109,7 @@ def test_it_ends_when_stdin_closes_even_while_the_model_is_loading(world, shop, 
         "    def embed(self, texts):",
         "        print('stuck', file=sys.stderr, flush=True)",
         "        threading.Event().wait()",
-        "e.configured_embedder = Stuck",
+        "e.configured_embedder = lambda **_: Stuck()",
         SERVE,
     )
     greet(server)
