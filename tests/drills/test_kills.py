@@ -5,12 +5,15 @@ from __future__ import annotations
 import signal
 import subprocess
 
+import psutil
 import pytest
 
 from indexer.light import LightEmbedder
+from indexer.models import FEW_TEXTS
 from indexer.paths import index_db, state_home
 from tests.drills.drill import (
     SMART_FORK,
+    Service,
     differs,
     environment,
     eventually,
@@ -75,3 +78,23 @@ def test_an_indexing_process_that_is_killed_leaves_what_the_next_one_completes(k
     with untouched():
         assert 0 == smart_fork("index", "run").returncode
     assert "" == differs(fresh(tmp_path / "fresh", LightEmbedder()))
+
+
+def embedding(service: Service) -> list[psutil.Process]:
+    """The processes of a service that embed."""
+    return psutil.Process(service.process.pid).children()
+
+
+def test_a_killed_process_that_embeds_is_started_again_and_does_not_outlive_its_service(tmp_path):
+    """D13, F-193: many passages are embedded in a process of their own."""
+    write_logs(3 * FEW_TEXTS)
+    with untouched(), serving() as service:
+        (first,) = eventually(lambda: embedding(service), "a process that embeds")
+        first.kill()
+        (second,) = eventually(lambda: [one for one in embedding(service) if one != first], "another one")
+        service.process.kill()
+        service.process.wait(60)
+        eventually(lambda: not psutil.pid_exists(second.pid), "its end")
+    with untouched(), serving():
+        expected = fresh(tmp_path / "fresh", LightEmbedder())
+        eventually(lambda: not differs(expected, apart=0.01), "the index to be right", seconds=120)

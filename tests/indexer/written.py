@@ -208,5 +208,5 @@ def stored_vectors(db: apsw.Connection) -> list[tuple[int, bytes]]:
     return list(records(db, [block for (block,) in db.execute("SELECT id FROM vector_blocks")]))
 
 
-def same_vectors(one: dict, other: dict) -> bool:
-    return one.keys() == other.keys() and all(np.allclose(one[key], other[key], atol=1e-5) for key in one)
+def same_vectors(one: dict, other: dict, apart: float = 1e-5) -> bool:
+    return one.keys() == other.keys() and all(np.allclose(one[key], other[key], atol=apart) for key in one)
