@@ -85,9 +85,9 @@ class Served:
         return Client(self.port, self.token)
 
     def cpu_seconds(self) -> float:
-        """What the service and the processes that it has started have used."""
+        """What the service and the processes that it has started have used, those that have ended among them."""
         times = [one.cpu_times() for one in _alive(self.process)]
-        return sum(one.user + one.system for one in times)
+        return sum(one.user + one.system + one.children_user + one.children_system for one in times)
 
     def megabytes(self) -> float:
         """What they have resident."""
