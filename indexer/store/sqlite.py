@@ -73,7 +73,8 @@ class SqliteStore(StoreReading):
     def sources(self) -> list[tuple[Agent, str, str]]:
         return self._all(
             "SELECT sessions.agent, session_id, sessions.path FROM sessions "
-            "JOIN files ON files.path = sessions.path AND files.session = sessions.id AND skipped = ''"
+            "JOIN files ON files.path = sessions.path AND files.session = sessions.id AND skipped = '' "
+            "ORDER BY files.mtime_ns DESC"
         )
 
     def forget_files(self, paths: Iterable[str]) -> None:
