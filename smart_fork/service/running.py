@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
@@ -28,6 +29,7 @@ from smart_fork.service.traffic import Traffic
 from smart_fork.service.upgrade import Upgrade, adopt, become
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - they are refused
 BACKLOG = 512
 GRACE_SECONDS = 3
 
@@ -43,7 +45,7 @@ def listen(host: str, port: int | None) -> socket.socket:
     """A socket at `port`; without one, at the port that is wanted (see `wanted_port`), else at any that is free.
 
     Raises:
-        ProgramFailed: the port that was asked for is taken.
+        ProgramFailed: the port that was asked for is taken, or nobody can listen at `host`.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for wanted in (port,) if port is not None else (wanted_port(os.environ), 0):
@@ -53,7 +55,10 @@ def listen(host: str, port: int | None) -> socket.socket:
             listening.bind((host, wanted))
         except OSError as error:
             listening.close()
-            if port is not None or wanted == 0:
+            if error.errno != errno.EADDRINUSE:
+                step = "Choose an address of this machine, --host, and a port above 1023, --port N."
+                raise ProgramFailed(f"The service cannot listen at {host}, port {wanted}: {error}", step) from error
+            if port is not None:
                 raise ProgramFailed(f"Port {wanted} of {host} is taken: {error}", "Choose another: --port N") from error
             log.warning("port %d is taken by another program", wanted)
         else:
@@ -66,11 +71,13 @@ def serve(host: str = "127.0.0.1", port: int | None = None, *, allow_remote: boo
     """Run the service until it is told to end; one that finds a newer version of itself becomes that.
 
     Raises:
-        Usage: `host` is not this machine alone, and that was not allowed.
+        Usage: `host` is not this machine alone, and that was not allowed; or it is no single address.
         ProgramFailed: the port is taken, or the state folder cannot be written.
     """
     if host not in LOOPBACK and not allow_remote:
         raise Usage(f"{host} can be reached from other machines", "Say so on purpose: --allow-remote.")
+    if host in EVERYWHERE:  # a request has to name us, and under which names it may is not known
+        raise Usage(f"{host} is no address that a client can ask for", "Say by which one others reach this machine.")
     try:
         state = private_dir(state_home())
         crashes.shorten(private_dir(state / "logs") / "service-crash.log")
