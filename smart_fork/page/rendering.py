@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,6 +30,7 @@ HEADERS = {
 
 def rendered(template: str, values: Mapping[str, Any], status: int = 200) -> Response:
     """A page."""
+    time.tzset()  # the computer may be in another time zone by now
     return HTMLResponse(_environment.get_template(template).render(values), status, HEADERS)
 
 
