@@ -108,7 +108,7 @@ def new_settings(
 
 
 def _state(environment: Mapping[str, str]) -> Path:
-    return Path(os.path.abspath(environment.get("SMART_FORK_HOME") or Path.home() / ".smart-fork"))  # noqa: PTH100 - resolve() would follow links
+    return Path(_absolute(environment.get("SMART_FORK_HOME") or "~/.smart-fork"))
 
 
 def _absolute(folder: str) -> str:

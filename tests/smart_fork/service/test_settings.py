@@ -60,6 +60,14 @@ def test_what_is_no_interval_is_refused_before_anything_is_written(text):
     assert "15m" in caught.value.hint
 
 
+def test_a_folder_that_was_written_by_hand_is_where_the_service_will_look(bare, home, monkeypatch):
+    """The service takes ~ for the home; launchd and systemd leave it as it is."""
+    monkeypatch.chdir(home)
+    made = new_settings(installed_before(SMART_FORK_HOME="~/elsewhere"), bare)
+
+    assert home / "elsewhere" == made.state
+
+
 def test_a_first_installation_has_the_defaults(bare, home):
     """F-201."""
     made = new_settings(None, bare)
