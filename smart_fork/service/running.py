@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import resource
 import signal
 import socket
 import threading
@@ -31,6 +32,7 @@ from smart_fork.service.upgrade import Upgrade, adopt, become
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - they are refused
 BACKLOG = 512
+FILES = 4 * MAX_CONNECTIONS
 GRACE_SECONDS = 3
 
 log = logging.getLogger(__name__)
@@ -87,6 +89,7 @@ def serve(host: str = "127.0.0.1", port: int | None = None, *, allow_remote: boo
         log_to_file()
     except OSError as error:
         raise ProgramFailed(f"The service cannot write its files: {error}", next_step(error)) from error
+    allow_files()
     # Our own files name their modes; what workers write in a repository is for everybody, as always.
     os.umask(0o022)
     newer_at = _serve(host, port)
@@ -94,6 +97,15 @@ def serve(host: str = "127.0.0.1", port: int | None = None, *, allow_remote: boo
         crashes.end(state)
     if newer_at is not None:
         become(newer_at)
+
+
+def allow_files() -> None:
+    """Have as many files open as connections, and the index for those who ask, need: macOS begins with 256."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):  # where it must not be, there are fewer
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _serve(host: str, port: int | None) -> int | None:

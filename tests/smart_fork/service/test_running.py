@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 from contextlib import closing
 
 import pytest
 
 from smart_fork.errors import ProgramFailed, Usage
-from smart_fork.service.running import listen, serve
+from smart_fork.service.connections import MAX_CONNECTIONS
+from smart_fork.service.running import allow_files, listen, serve
 
 
 def test_a_port_that_was_asked_for_and_is_taken_is_an_error_and_any_other_one_that_is_free(home, monkeypatch, caplog):
@@ -36,3 +38,17 @@ def test_an_address_that_nobody_can_ask_for_is_refused(home, host):
     """A request under any other name than ours is refused, so that nobody could reach it there."""
     with pytest.raises(Usage, match="no address that a client can ask for"):
         serve(host, allow_remote=True)
+
+
+def test_where_few_files_may_be_open_connections_leave_some_for_the_index():
+    """Launchd starts programs with 256, and everybody on this machine may connect."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        allow_files()
+        assert 2 * MAX_CONNECTIONS < resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        allow_files()
+        assert (hard, hard) == resource.getrlimit(resource.RLIMIT_NOFILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
