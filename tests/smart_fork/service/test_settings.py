@@ -125,6 +125,12 @@ def test_folders_do_not_depend_on_where_the_service_runs(bare, name, monkeypatch
     assert str(tmp_path / "b") == new_settings(None, bare | {name: "a/../b"}).environment[name]
 
 
+@pytest.mark.parametrize("name", ["SMART_FORK_KEEP_TRANSCRIPTS", "SMART_FORK_KEEP_MEGABYTES", "SMART_FORK_MAX_WORKERS"])
+def test_what_a_person_has_set_for_commands_holds_for_the_service_too(bare, name):
+    """It reads most logs first: without this no copy would be kept of them."""
+    assert "7" == new_settings(None, bare | {name: "7"}).environment[name]
+
+
 def test_secrets_and_the_callers_own_session_are_not_taken_over(bare):
     env = bare | {
         "ANTHROPIC_API_KEY": "sk-x",
