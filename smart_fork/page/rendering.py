@@ -46,7 +46,7 @@ def stranger() -> Response:
 
 _environment = Environment(
     loader=PackageLoader("smart_fork.page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-    lstrip_blocks=True,
+    lstrip_blocks=True, auto_reload=False,
 )  # fmt: skip
 _environment.globals |= {
     "agents": showing.AGENTS,
@@ -69,3 +69,6 @@ _environment.filters |= {
     "safe_title": title,
     "tokens": showing.tokens,
 }
+# All of them now: an upgrade puts others in their place while this program still runs.
+for _name in _environment.list_templates():
+    _environment.get_template(_name)

@@ -11,7 +11,7 @@ import pytest
 
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from smart_fork.errors import NotFound, Usage
-from smart_fork.page import conversation
+from smart_fork.page import conversation, rendering
 from smart_fork.page.blocks import Block, blocks, marked, runs
 from smart_fork.page.conversation import reading
 from smart_fork.page.forms import MAX_KEPT, Forms
@@ -42,6 +42,16 @@ def test_nothing_is_lost_where_stretches_are_shown_in_their_own_way():
     hits = list(marked("Retry retries <b>the</b> retry_policy", ["retry", "the"]))
     assert "Retry retries <b>the</b> retry_policy" == "".join(run.text for run in hits)
     assert ["Retry", "the", "retry_policy"] == [run.text for run in hits if run.kind == "mark"]
+
+
+def test_a_page_is_of_the_version_that_runs_whatever_is_installed_meanwhile(monkeypatch):
+    environment = rendering._environment
+    for name in environment.list_templates():
+        monkeypatch.setattr(environment.get_template(name), "_uptodate", lambda: False)
+    monkeypatch.setattr(environment.loader, "get_source", lambda *_: ("{{ of_the_newer_version }}", None, None))
+
+    assert b"opens for you alone" in rendering.stranger().body
+    assert b"what is wrong" in rendering.problem(Usage("what is wrong")).body
 
 
 @pytest.fixture
