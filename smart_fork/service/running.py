@@ -27,7 +27,7 @@ from smart_fork.service.connections import MAX_CONNECTIONS, Connection
 from smart_fork.service.guard import Guard
 from smart_fork.service.records import log_to_file
 from smart_fork.service.traffic import Traffic
-from smart_fork.service.upgrade import Upgrade, adopt, become
+from smart_fork.service.upgrade import Upgrade, adopt, become, load_all
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - they are refused
@@ -135,6 +135,7 @@ def _serve(host: str, port: int | None) -> int | None:
     parts.start()
     publish(address)
     threading.Thread(target=upgrade.run, args=(stop,), name="upgrade", daemon=True).start()
+    threading.Thread(target=load_all, name="load all", daemon=True).start()
     log.info("serving at %s", address.url)
     try:
         server.run(sockets=[listening])
