@@ -268,7 +268,8 @@ class Freshener:
         """What has changed, the newest first, and then what there is beside logs."""
         while read_some(store, self._adapters, report, PIECE_SECONDS, progress=self._progress):
             self._progress("reading", 0, 0)
-        while not read_rest(store, report, PIECE_SECONDS, self._progress):
+        done: set[str] = set()
+        while not read_rest(store, report, PIECE_SECONDS, done, self._progress):
             self._read_meanwhile(store, report)
 
     def _embed(self, store: Store, report: Report) -> None:

@@ -73,12 +73,15 @@ def read_some(
 ) -> int:  # fmt: skip
     """Read what has changed for at most about `seconds`, into `report`; how many changed logs are left for later.
 
+    What could not be read before, as `report` says, is not tried again: a slow disk would never get beyond it.
+
     Raises:
         IndexBusyError: another process is indexing.
     """
     with only_writer(LOCK_SECONDS):
         sweep(store)
-        changed = _current_first(changed_logs(store, adapters, report), project)
+        changed = [file for file in changed_logs(store, adapters, report) if file.location not in report.failed]
+        changed = _current_first(changed, project)
         return len(changed) - read_logs(store, changed, report, progress, time.monotonic() + seconds)
 
 
@@ -96,15 +99,15 @@ def read_named(
         read_logs(store, named_logs(store, adapters, paths, report), report, progress)
 
 
-def read_rest(store: Store, report: Report, seconds: float, progress: Progress | None = None) -> bool:
+def read_rest(store: Store, report: Report, seconds: float, done: set[str], progress: Progress | None = None) -> bool:
     """What there is to do when all logs have been read (see `remembering.remember`), for about `seconds`. Whether it is
-    done.
+    done. The next piece goes on behind this one if it is given the same set as `done`, an empty one at first.
 
     Raises:
         IndexBusyError: another process is indexing.
     """
     with only_writer(LOCK_SECONDS):
-        return remember(store, report, progress, time.monotonic() + seconds)
+        return remember(store, report, done, progress, time.monotonic() + seconds)
 
 
 def complete(
@@ -122,7 +125,7 @@ def complete(
         sweep(store)
         changed = _current_first(changed_logs(store, adapters, report), project)
         read_logs(store, changed, report, progress)
-        remember(store, report, progress)
+        remember(store, report, set(), progress)
     if embedder is not None:
         with only_writer(patience, "embedding"):
             first = store.scope(project, [agent.name for agent in adapters], automated=False) if project else None

@@ -23,16 +23,17 @@ def keep_copy(file: LogFile, session_id: str) -> None:
         log.warning("no copy is kept of %s: %s", file.path, error)
 
 
-def _keep_one(file: LogFile, session_id: str) -> None:
-    """As `keep_copy`; a full disk is an `OSError`, because the next copy would not fit either."""
+def _keep_one(file: LogFile, session_id: str) -> bool:
+    """Whether there was anything to do. A full disk is an `OSError`, because the next copy would not fit either."""
     if not kept.wanted():
-        return
+        return False
     try:
-        kept.keep(file, session_id)
+        return kept.keep(file, session_id)
     except OSError as error:
         if is_full(error):
             raise
         log.warning("no copy is kept of %s: %s", file.path, error)
+        return False
 
 
 def make_room(store: Store) -> None:
@@ -46,24 +47,28 @@ def make_room(store: Store) -> None:
 
 
 def keep_all(
-    store: Store, progress: Callable[[str, int, int], None] | None = None, deadline: float | None = None
-) -> bool:
+    store: Store, done: set[str], progress: Callable[[str, int, int], None] | None = None,
+    deadline: float | None = None,
+) -> bool:  # fmt: skip
     """Copies of all indexed logs that have none yet, the newest first; those that have one cost a look at two files.
 
-    For whoever holds the index's lock. Whether all was done before `deadline` (of `time.monotonic`).
+    For whoever holds the index's lock. Whether all was done before `deadline` (of `time.monotonic`): at least one is,
+    and those in `done`, to which each is added, are not looked at again, so that it ends however slow the disk is.
 
     Raises:
         OSError: the disk is full.
     """
     if not kept.wanted():
         return True
-    sources = ((adapter(agent).log_at(path), session_id) for agent, session_id, path in store.sources())
-    logs = sorted(((file, session_id) for file, session_id in sources if file), key=lambda one: -one[0].mtime_ns)
-    for number, (file, session_id) in enumerate(logs):
-        if deadline is not None and time.monotonic() >= deadline:
+    logs = store.sources()
+    left = [one for one in logs if one[2] not in done]
+    for number, (agent, session_id, path) in enumerate(left):
+        if number and deadline is not None and time.monotonic() >= deadline:
             return False
         if progress:
-            progress("copying", number, len(logs))
-        _keep_one(file, session_id)
-        make_room(store)
+            progress("copying", len(logs) - len(left) + number, len(logs))
+        done.add(path)
+        file = adapter(agent).log_at(path)
+        if file and _keep_one(file, session_id):
+            make_room(store)
     return True

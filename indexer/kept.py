@@ -11,6 +11,7 @@ import logging
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 DEFAULT_MEGABYTES = 2000
 #: The copies are measured when so much of the room has been written since, and cut to as much below it: 2 %.
 _MEASURED_SHARE = 50
+#: A log that was opened so long ago has lost its reader.
+READING_SECONDS = 24 * 3600
 _FACTS = "copy.json"
 _NAMES = frozenset(agent.name for agent in AGENTS)
 
@@ -143,12 +146,19 @@ def opened(copy: Copy) -> Iterator[Path]:
     Raises:
         OSError: the copy cannot be read or is damaged.
     """
-    reading = private_dir(_root() / ".reading")
-    with tempfile.TemporaryDirectory(dir=reading) as folder:
+    with tempfile.TemporaryDirectory(dir=private_dir(_reading())) as folder:
         path = Path(folder) / PurePosixPath(copy.place).name
         with path.open("xb") as file:
             file.writelines(pieces(copy.folder, copy.log))
         yield path
+
+
+def sweep_reading() -> None:
+    """Remove the logs that were opened by processes that were killed."""
+    with suppress(FileNotFoundError), os.scandir(_reading()) as listing:
+        for entry in listing:
+            if time.time() - entry.stat(follow_symlinks=False).st_mtime > READING_SECONDS:
+                shutil.rmtree(entry.path, ignore_errors=True)
 
 
 def is_measuring_due() -> bool:
@@ -177,6 +187,10 @@ def make_room(forked: Collection[tuple[Agent, str]]) -> int:
 
 def _root() -> Path:
     return state_home() / "kept"
+
+
+def _reading() -> Path:
+    return _root() / ".reading"
 
 
 def _folders(agent: Agent) -> list[Path]:

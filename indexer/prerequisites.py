@@ -11,7 +11,8 @@ from indexer.paths import index_root, private_dir, state_home
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import Agent
 
-_VARIABLES: dict[Agent, str] = {"claude": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME"}
+#: Where each agent's folder is said to be elsewhere.
+VARIABLES: dict[Agent, str] = {"claude": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ def check(adapters: Sequence[AgentAdapter]) -> Prerequisites:
     there, warnings = [], []
     for agent in adapters:
         if problem := _unreadable(agent):
-            step = f"use {agent.name} once, or point {_VARIABLES[agent.name]} at its folder"
+            step = f"use {agent.name} once, or point {VARIABLES[agent.name]} at its folder"
             warnings.append(f"{agent.name} is not indexed yet: {problem}; {step}")
         else:
             there.append(agent.name)

@@ -20,13 +20,16 @@ from indexer.transcripts.base import LogFile
 log = logging.getLogger(__name__)
 
 
-def remember(store: Store, report: Report, progress: Progress | None = None, deadline: float | None = None) -> bool:
+def remember(
+    store: Store, report: Report, done: set[str], progress: Progress | None = None, deadline: float | None = None
+) -> bool:
     """Keep copies of all logs, where that is wanted, and index those that are all that is left of a session.
 
-    For whoever holds the index's lock. Whether all was done before `deadline` (of `time.monotonic`).
+    For whoever holds the index's lock. Whether all was done before `deadline` (of `time.monotonic`); see `keep_all` for
+    `done`.
     """
     try:
-        if not keep_all(store, progress, deadline):
+        if not keep_all(store, done, progress, deadline):
             return False
     except OSError as error:  # the index is complete all the same
         report.failed[str(state_home() / "kept")] = f"{error}. {next_step(error)}"
@@ -80,6 +83,7 @@ def sweep(store: Store) -> None:
 
 def sweep_files() -> None:
     """Take the copies and exports of forgotten sessions away, and older indexes, whatever state the index is in."""
+    kept.sweep_reading()
     gone = forgotten()
     for agent, session_id in gone:
         kept.remove(agent, session_id)

@@ -59,9 +59,11 @@ class Schedule:
         return found
 
     def mend(self) -> None:
-        """Bring the next call forward where the clock has been set back behind the last one."""
+        """Bring the next call forward where the clock has been set back behind the last one, or the computer slept."""
         now = self._now()
         planned, earliest = self.next_run, first_after(self._trigger, now)
+        if planned is not None and planned <= now:
+            self._scheduler.wakeup()  # it waits by a clock that stands still while the computer sleeps
         if planned is not None and earliest is not None and planned > earliest:
             log.info("the clock was set back: the next run is at %s", earliest.isoformat(timespec="seconds"))
             self._job.modify(next_run_time=earliest)

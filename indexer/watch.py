@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Event
@@ -27,9 +28,13 @@ COLLECT_MILLISECONDS, STEP_MILLISECONDS = 600, 200
 CHECK_MILLISECONDS = 30_000
 #: How often everything is looked at where the system cannot notify us; that costs one `stat` a log.
 POLL_SECONDS = 10.0
-
+#: After so long it is tried again to have the system notify us.
+AGAIN_SECONDS = 600.0
 #: Folders that come and go just now are looked for again after so long.
 RETRY_SECONDS = 0.2
+
+#: What `RustNotify` calls a path that went.
+_DELETED = 3
 
 #: Is told the paths that have changed, or `None`: look everywhere.
 Changed = Callable[[Collection[str] | None], None]
@@ -55,24 +60,28 @@ class Watcher:
 
     def run(self, stop: Event) -> None:
         """Watch until `stop` is set; meant for a thread of its own. A failure is logged, and looking takes over."""
+        said = ""
         while not stop.is_set():
             try:
                 self._notified(stop)
             except FileNotFoundError:
                 stop.wait(RETRY_SECONDS)  # a folder went while it was about to be watched
             except Exception as error:  # noqa: BLE001 - no watches left, a limit of the system, a library that fails
-                log.warning(
-                    "changes cannot be watched (%s); the logs are looked at every %g seconds", error, self._poll_seconds
-                )
+                level = logging.DEBUG if str(error) == said else logging.WARNING
+                said, often = str(error), self._poll_seconds
+                log.log(level, "changes cannot be watched (%s); the logs are looked at every %g seconds", said, often)
                 self._look(stop)
 
     def _look(self, stop: Event) -> None:
-        while not stop.wait(self._poll_seconds):
+        """For a while: the limit may be another by then."""
+        until = time.monotonic() + AGAIN_SECONDS
+        while time.monotonic() < until and not stop.wait(self._poll_seconds):
             self._changed(None)
 
     def _notified(self, stop: Event) -> None:
         """Watch the folders that there are now; when those change, begin anew without missing anything between."""
         folders = frozenset(self._folders())
+        names = _names(folders)
         notify = _watching(folders)
         try:
             self._changed(None)  # what happened before the folders were watched
@@ -80,20 +89,16 @@ class Watcher:
                 raw = notify.watch(COLLECT_MILLISECONDS, STEP_MILLISECONDS, CHECK_MILLISECONDS, stop)
                 if raw in ("stop", "signal"):
                     return
-                paths = {path for _, path in raw} if isinstance(raw, set) else set()
-                if logs := self._logs(paths, folders):
+                changes = raw if isinstance(raw, set) else set()
+                paths = {path for _, path in changes}
+                if logs := _logs(paths, names):
                     self._changed(logs)
+                if any(change == _DELETED and path in names for change, path in changes):
+                    return  # made again at once, it may have the same inode, and nobody watches it
                 if (not paths or any(map(_is_no_log, paths))) and folders != frozenset(self._folders()):
                     return
         finally:
             notify.close()
-
-    def _logs(self, paths: set[str], folders: Collection[_Folder]) -> set[str]:
-        """The logs among `paths`, named as `discover` names them: some systems give names without symbolic links."""
-        names = {os.path.realpath(folder.path): folder.path for folder in folders}
-        names |= {folder.path: folder.path for folder in folders}
-        split = [path.rpartition("/") for path in paths if path.endswith(".jsonl")]
-        return {f"{names[folder]}/{name}" for folder, _, name in split if folder in names}
 
     def _folders(self) -> Iterator[_Folder]:
         """Where logs are, and, for a folder that is not there, the nearest one above in which it will appear."""
@@ -103,6 +108,19 @@ class Watcher:
                 yield from _below(str(root), depth, follow=True)
             elif there is not None:
                 yield from _below(str(there), 0, follow=True)
+
+
+def _names(folders: Collection[_Folder]) -> dict[str, str]:
+    """The folders by what they may be called: some systems give names without symbolic links."""
+    return {os.path.realpath(folder.path): folder.path for folder in folders} | {
+        folder.path: folder.path for folder in folders
+    }
+
+
+def _logs(paths: set[str], names: Mapping[str, str]) -> set[str]:
+    """The logs among `paths`, named as `discover` names them."""
+    split = [path.rpartition("/") for path in paths if path.endswith(".jsonl")]
+    return {f"{names[folder]}/{name}" for folder, _, name in split if folder in names}
 
 
 def _is_no_log(path: str) -> bool:

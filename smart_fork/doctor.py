@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import apsw
@@ -17,18 +16,18 @@ from indexer.damage import kept
 from indexer.embedding import Embedder
 from indexer.models import configured_embedder
 from indexer.paths import index_db, private_dir, state_home
+from indexer.prerequisites import VARIABLES
 from indexer.store.base import Scope
 from indexer.transcripts.agents import AGENTS
-from indexer.transcripts.model import Agent
 from smart_fork.agents.programs import look_at
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.processes import Processes, SystemProcesses
+from smart_fork.release import installed
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.opening import opened, unavailable
 from smart_fork.retrieval.rerank import configured_reranker
 from smart_fork.retrieval.search import search
 
-_VARIABLES: dict[Agent, str] = {"claude": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME"}
 _RUN_INDEX = "Run `smart-fork index run`."
 
 
@@ -105,7 +104,8 @@ def _state() -> Iterator[Check]:
         detail = f"others can look into {home} (mode {mode:o})"
         yield Check("state folder", ok=False, detail=detail, next_step=f"Run `chmod 700 {home}`.")
         return
-    yield Check("state folder", ok=True, detail=f"{home}, Python {sys.version.split()[0]}, smart-fork {_version()}")
+    release = found.version if (found := installed()) else "not installed"
+    yield Check("state folder", ok=True, detail=f"{home}, Python {sys.version.split()[0]}, smart-fork {release}")
 
 
 def _logs() -> Iterator[Check]:
@@ -114,7 +114,7 @@ def _logs() -> Iterator[Check]:
         if count:
             yield Check(name, ok=True, detail=f"{count} logs in {agent.home()}", optional=True)
         else:
-            step = f"Use {agent.name} once, or point {_VARIABLES[agent.name]} at its folder."
+            step = f"Use {agent.name} once, or point {VARIABLES[agent.name]} at its folder."
             yield Check(name, ok=False, detail=f"no logs in {agent.home()}", next_step=step, optional=True)
 
 
@@ -207,10 +207,3 @@ def _tmux(processes: Processes) -> Iterator[Check]:
     yield Check(
         "tmux", ok=answer.ok, detail=answer.text or answer.complaint, next_step="" if answer.ok else step, optional=True
     )
-
-
-def _version() -> str:
-    try:
-        return version("smart-fork")
-    except PackageNotFoundError:
-        return "not installed"

@@ -19,6 +19,7 @@ from indexer.remembering import sweep, sweep_files
 from indexer.transcripts.agents import adapter
 from indexer.transcripts.model import Agent
 from smart_fork.errors import NotFound, SmartForkError, Usage
+from smart_fork.excise import snapshots
 from smart_fork.registry import Registry
 from smart_fork.retrieval.opening import opened
 from smart_fork.sessions import MIN_PREFIX, Located, locate
@@ -29,7 +30,7 @@ PATIENCE = 60.0
 
 
 def forget(reference: str) -> dict[str, Any]:
-    """Forget the session that `reference` means (see `sessions.locate`): its export, copy, passages and vectors.
+    """Forget the session that `reference` means (see `sessions.locate`): export, copy, snapshots, passages, vectors.
 
     It is on a list first, so whatever interrupts this, the next indexing completes it.
 
@@ -40,6 +41,7 @@ def forget(reference: str) -> dict[str, Any]:
     with _writing():
         replace(forgotten() | {(located.agent, located.session_id): _now()})
         sweep_files()
+        snapshots.forget(located.session_id)
         _remove_output(located)
         with opened() as store:
             sweep(store)

@@ -167,7 +167,7 @@ class Store(Protocol):
         ...
 
     def sources(self) -> list[tuple[Agent, str, str]]:
-        """Every session that is read from a log: agent, session id and the log's path."""
+        """Every session that is read from a log, the newest first: agent, session id and the log's path."""
         ...
 
     def forget_files(self, paths: Iterable[str]) -> None:

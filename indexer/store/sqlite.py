@@ -73,7 +73,8 @@ class SqliteStore(StoreReading):
     def sources(self) -> list[tuple[Agent, str, str]]:
         return self._all(
             "SELECT sessions.agent, session_id, sessions.path FROM sessions "
-            "JOIN files ON files.path = sessions.path AND files.session = sessions.id AND skipped = ''"
+            "JOIN files ON files.path = sessions.path AND files.session = sessions.id AND skipped = '' "
+            "ORDER BY files.mtime_ns DESC"
         )
 
     def forget_files(self, paths: Iterable[str]) -> None:
@@ -93,10 +94,11 @@ class SqliteStore(StoreReading):
         self.db.execute("PRAGMA secure_delete = ON").fetchall()  # what is deleted is written over
         with immediate(self.db):
             self._remove_session(row[0])
-        # Deleted words are still in the word indexes until their parts are joined, and pages in the write-ahead log.
-        for table in ("chunk_words", "session_words"):
-            self.db.execute(f"INSERT INTO {table}({table}) VALUES('optimize')")
-        self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            # Deleted words are still in the word indexes until their parts are joined. A session that is not there any
+            # more is not looked for again: all goes at once, or nothing.
+            for table in ("chunk_words", "session_words"):
+                self.db.execute(f"INSERT INTO {table}({table}) VALUES('optimize')")
+        self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # pages are still in the write-ahead log
         return True
 
     def _remove_session(self, row: int) -> None:

@@ -12,7 +12,7 @@ from indexer.embedding import Embedder
 from indexer.paths import state_home
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
-from smart_fork.errors import NotFound
+from smart_fork.errors import NotFound, ProgramFailed
 
 
 def embedder() -> Embedder | None:
@@ -75,12 +75,16 @@ def open_page(
     """Open the service's page in the browser. The address works once, for a minute."""
     import webbrowser
 
+    from smart_fork.service.client import ServiceGoneError
     from smart_fork.service.running import running
 
     service = running()
     if service is None:
         raise NotFound("The service does not run", "Start it: smart-fork serve")
-    address = f"{service.address.url}/open?code={service.code()}"
+    try:
+        address = f"{service.address.url}/open?code={service.code()}"
+    except ServiceGoneError as error:
+        raise ProgramFailed(f"The service does not answer: {error}", "`smart-fork logs` says more.") from error
     if as_json:
         print_json({"url": address})
     elif print_only or not webbrowser.open(address):

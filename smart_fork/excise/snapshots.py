@@ -6,7 +6,9 @@ import gzip
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -83,6 +85,16 @@ def prune(now: datetime) -> None:
     for folder in root().glob("*/"):
         if not any(folder.iterdir()):
             folder.rmdir()
+
+
+def forget(session_id: str) -> None:
+    """Take away all that was kept of a session.
+
+    Raises:
+        OSError: something of it is left.
+    """
+    with suppress(FileNotFoundError):
+        shutil.rmtree(root() / _plain(session_id))
 
 
 def snapshots(session_id: str = "") -> list[Snapshot]:

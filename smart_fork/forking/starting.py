@@ -27,7 +27,7 @@ from smart_fork.forking.attempt import Attempt
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation, World, confirm, one_at_a_time, world_of
 from smart_fork.forking.report import Launched, StartedWorker, as_worker, unconfirmed
 from smart_fork.places import choose_place
-from smart_fork.places.base import Place, Started
+from smart_fork.places.base import Place, Started, note_started
 from smart_fork.registry import UNASKED, Kind, Registry, Worker
 from smart_fork.repository.worktree import Worktree, plan_worktree
 
@@ -221,14 +221,7 @@ def _worktree(prepared: Prepared, attempt: Attempt) -> tuple[Worktree | None, li
 
 
 def _note_running(registry: Registry, worker: Worker, plan: ForkPlan, started: Started) -> None:
-    registry.set_started(
-        worker.id,
-        command=plan.argv,
-        terminal_id=started.terminal_id,
-        pid=started.pid,
-        log=started.log,
-        attach=started.attach,
-    )
+    note_started(registry, worker.id, plan.argv, started)
     if plan.new_session_id:  # a session that is gone on with was the one of an earlier worker's until now
         registry.set_session_id(worker.id, plan.new_session_id)
 

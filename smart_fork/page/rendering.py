@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,6 +30,7 @@ HEADERS = {
 
 def rendered(template: str, values: Mapping[str, Any], status: int = 200) -> Response:
     """A page."""
+    time.tzset()  # the computer may be in another time zone by now
     return HTMLResponse(_environment.get_template(template).render(values), status, HEADERS)
 
 
@@ -44,7 +46,7 @@ def stranger() -> Response:
 
 _environment = Environment(
     loader=PackageLoader("smart_fork.page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-    lstrip_blocks=True,
+    lstrip_blocks=True, auto_reload=False,
 )  # fmt: skip
 _environment.globals |= {
     "agents": showing.AGENTS,
@@ -67,3 +69,6 @@ _environment.filters |= {
     "safe_title": title,
     "tokens": showing.tokens,
 }
+# All of them now: an upgrade puts others in their place while this program still runs.
+for _name in _environment.list_templates():
+    _environment.get_template(_name)

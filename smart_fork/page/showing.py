@@ -28,7 +28,7 @@ _THOUSAND = 1000
 
 def ago(moment: str | None, now: datetime | None = None) -> str:
     """How long `moment` is past, in one unit: "3 days ago"; empty where it is not known."""
-    then = _time(moment)
+    then = time_of(moment)
     if then is None:
         return ""
     seconds = ((now or datetime.now(UTC)) - then).total_seconds()
@@ -41,20 +41,20 @@ def ago(moment: str | None, now: datetime | None = None) -> str:
 
 def exact(moment: str | None) -> str:
     """`moment` to the minute, in this machine's time: "Thu 3 Dec 2026, 14:05"."""
-    then = _time(moment)
-    return f"{then.astimezone():%a} {then.astimezone().day} {then.astimezone():%b %Y, %H:%M}" if then else ""
+    then = time_of(moment)
+    return f"{then:%a} {then.day} {then:%b %Y, %H:%M}" if then else ""
 
 
 def day(moment: str | None) -> str:
     """`moment` as a day: "3 Dec 2026"."""
-    then = _time(moment)
-    return f"{then.astimezone().day} {then.astimezone():%b %Y}" if then else ""
+    then = time_of(moment)
+    return f"{then.day} {then:%b %Y}" if then else ""
 
 
 def clock(moment: str | None) -> str:
     """`moment` inside a conversation: "3 Dec, 14:05"."""
-    then = _time(moment)
-    return f"{then.astimezone().day} {then.astimezone():%b, %H:%M}" if then else ""
+    then = time_of(moment)
+    return f"{then.day} {then:%b, %H:%M}" if then else ""
 
 
 def inside(text: str, directory: str) -> str:
@@ -106,9 +106,10 @@ def session_link(one: Mapping[str, Any], at: int | None = None, kind: str = "ses
     return link(f"/{kind}/{path}", at=at, **query) + (f"#message-{at}" if at is not None else "")
 
 
-def _time(moment: str | None) -> datetime | None:
+def time_of(moment: str | None) -> datetime | None:
+    """`moment` in this machine's time, taken for UTC where it names no zone; `None` where no calendar has it."""
     try:
         then = datetime.fromisoformat(moment or "")
-        return (then if then.tzinfo else then.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
+        return (then if then.tzinfo else then.replace(tzinfo=UTC)).astimezone()
+    except (ValueError, OverflowError, OSError):
         return None

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from smart_fork.page.showing import time_of
+
 #: All is in hundredths of the width. So that a session of a minute can be seen in a family of months.
 WIDTH, MIN_LENGTH = 100.0, 1.5
 #: Moments that are named below the lines.
@@ -73,7 +75,5 @@ def _join(rows: Sequence[Row], sessions: Sequence[dict[str, Any]]) -> None:
 
 
 def _seconds(moment: str | None) -> float | None:
-    try:
-        return datetime.fromisoformat(moment or "").timestamp()
-    except (ValueError, OverflowError):
-        return None
+    then = time_of(moment)
+    return then.timestamp() if then else None

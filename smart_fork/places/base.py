@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ from smart_fork.agents.staging import write_new
 from smart_fork.errors import ForkRefused
 from smart_fork.places import handoff
 from smart_fork.processes import Processes
-from smart_fork.registry import Worker
+from smart_fork.registry import Registry, Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,18 @@ def whereabouts(worker: Worker) -> Started:
     """Where a worker of the registry was started, by whichever process and however long ago."""
     log = Path(worker.log_path) if worker.log_path else None
     return Started(worker.terminal_id, worker.pid, log, worker.attach, worker.id)
+
+
+def note_started(registry: Registry, worker_id: str, command: Sequence[str], started: Started) -> None:
+    """Note that a worker runs, and where; the reverse of `whereabouts`."""
+    registry.set_started(
+        worker_id,
+        command=command,
+        terminal_id=started.terminal_id,
+        pid=started.pid,
+        log=started.log,
+        attach=started.attach,
+    )
 
 
 def runs(started: Started, processes: Processes) -> bool:

@@ -124,9 +124,10 @@ def announced() -> Address | None:
     try:
         given: dict[str, Any] = orjson.loads(_file().read_bytes())
         address = Address(**given)
-        return address if int(given["pid"]) and 0 < int(given["port"]) < 1 << 16 and "/" not in given["host"] else None
+        sound = int(given["pid"]) > 0 and 0 < int(given["port"]) < 1 << 16 and "/" not in given["host"]
     except (OSError, ValueError, TypeError):
         return None
+    return address if sound else None
 
 
 def wanted_port(env: Mapping[str, str], installed: int | None = None, state: Path | None = None) -> int:

@@ -11,11 +11,11 @@ import hmac
 import logging
 import time
 from collections.abc import Callable, Collection
-from http.cookies import CookieError, SimpleCookie
 
 import anyio
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -31,6 +31,8 @@ WRONG_BURST, WRONG_RATE = 20.0, 1.0
 BURST, RATE = 2_000.0, 1_000.0
 #: The same for whoever has no token, counted apart: nobody can be kept out by strangers.
 STRANGERS_BURST, STRANGERS_RATE = 200.0, 100.0
+#: Refusals that are logged: what somebody without the token does must not push out what the log is for.
+LOGGED_BURST, LOGGED_RATE = 50.0, 0.1
 COOKIE = "smart-fork"
 
 log = logging.getLogger(__name__)
@@ -57,7 +59,7 @@ class Bucket:
 
 
 class Guard:
-    """Lets through what may pass; answers everything else itself, with one line, and logs it.
+    """Lets through what may pass; answers everything else itself, with one line, and logs it, if it is not too often.
 
     A browser without the token is shown `stranger` instead of that line.
     """
@@ -81,6 +83,7 @@ class Guard:
         self._strangers = Bucket(STRANGERS_BURST, STRANGERS_RATE)
         self._stranger = stranger
         self._wrong = Bucket(WRONG_BURST, WRONG_RATE)
+        self._logged = Bucket(LOGGED_BURST, LOGGED_RATE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -93,7 +96,8 @@ class Guard:
         refusal = self._refusal(scope["path"], headers)
         if refusal is not None:
             status, why = refusal
-            log.warning("refused: %s", why, extra={"path": scope["path"][:200], "status": status})
+            if self._logged.take():
+                log.warning("refused: %s", why, extra={"path": scope["path"][:200], "status": status})
             await self._said(status, why, headers)(scope, receive, send)
             return
         await self._app(scope, _Limited(receive).receive, send)
@@ -132,7 +136,9 @@ class Guard:
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             return hmac.compare_digest(given.strip().encode("utf-8", "replace"), self._secret)
-        return hmac.compare_digest(_cookie(headers).encode("utf-8", "replace"), self._cookie)
+        # Not `http.cookies`, which reads none at all where one, of a program at another port, is not as it should be.
+        given = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._cookie)
 
 
 class _Limited:
@@ -158,11 +164,3 @@ class _Limited:
             if self._bytes > MAX_BODY:
                 raise HTTPException(413, "too large")
         return message
-
-
-def _cookie(headers: Headers) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return ""
-    return found.value if found else ""

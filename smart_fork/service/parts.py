@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
 
 from starlette.applications import Starlette
 
@@ -13,6 +15,7 @@ from indexer.models import configured_embedder
 from indexer.schedule import VARIABLE, trigger_of
 from indexer.switches import is_on
 from indexer.transcripts.agents import AGENTS
+from smart_fork.excise import snapshots
 from smart_fork.page import views
 from smart_fork.page.entry import Codes
 from smart_fork.page.forms import Forms
@@ -55,9 +58,11 @@ class Parts:
         return app.application(create_server(self.model, self._together), work, page.routes(), secret)
 
     def start(self) -> None:
-        """Load the model, find out what has become of the workers, and, if that is wanted, keep the index fresh."""
+        """Load the model, see to workers and old snapshots, and, if that is wanted, keep the index fresh."""
         self.model.start()
         recover()
+        with suppress(OSError):
+            snapshots.prune(datetime.now(UTC))
         if is_on("SMART_FORK_INDEXING"):
             trigger = trigger_of(os.environ.get(VARIABLE))
             self._freshener = Freshener(AGENTS, self.model, trigger, opened=opened)

@@ -32,12 +32,17 @@ class JsonLines(logging.Formatter):
             "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": redact(record.getMessage()[:MAX_MESSAGE]),
+            "message": _said(record.getMessage()[:MAX_MESSAGE]),
         }
-        line |= {name: redact(str(value)[:MAX_MESSAGE]) for name, value in vars(record).items() if name not in _OWN}
+        line |= {name: _said(str(value)[:MAX_MESSAGE]) for name, value in vars(record).items() if name not in _OWN}
         if record.exc_info:
-            line["exception"] = redact(self.formatException(record.exc_info)[-MAX_MESSAGE:])
+            line["exception"] = _said(self.formatException(record.exc_info)[-MAX_MESSAGE:])
         return orjson.dumps(line).decode()
+
+
+def _said(text: str) -> str:
+    """Without secrets, and as text, which the name of a file need not be."""
+    return redact(text).encode("utf-8", "backslashreplace").decode()
 
 
 class _Private(RotatingFileHandler):
@@ -66,14 +71,22 @@ def log_to_file(*, verbose: bool = False) -> None:
 
 
 def last_lines(number: int) -> list[dict[str, Any]]:
-    """The newest records, oldest first; what is no JSON is left out."""
+    """The newest records, oldest first, of the file that was rotated last too; what is no JSON is left out."""
+    now = log_file()
+    lines: list[bytes] = []
+    for path in (now, now.with_name(f"{now.name}.1")):
+        if len(lines) < number:
+            lines = [*_last_of(path, number - len(lines)), *lines]
+    return list(_decoded(lines))
+
+
+def _last_of(path: Path, number: int) -> list[bytes]:
     try:
-        with log_file().open("rb") as file:
+        with path.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - number * MAX_MESSAGE))
-            lines = file.read().splitlines()[-number:]
+            return file.read().splitlines()[-number:]
     except FileNotFoundError:
         return []
-    return list(_decoded(lines))
 
 
 def follow(wait: Callable[[], None] = lambda: time.sleep(LOOK_SECONDS)) -> Iterator[dict[str, Any]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import resource
 import signal
 import socket
 import threading
@@ -25,10 +27,12 @@ from smart_fork.service.connections import MAX_CONNECTIONS, Connection
 from smart_fork.service.guard import Guard
 from smart_fork.service.records import log_to_file
 from smart_fork.service.traffic import Traffic
-from smart_fork.service.upgrade import Upgrade, adopt, become
+from smart_fork.service.upgrade import Upgrade, adopt, become, load_all
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - they are refused
 BACKLOG = 512
+FILES = 4 * MAX_CONNECTIONS
 GRACE_SECONDS = 3
 
 log = logging.getLogger(__name__)
@@ -43,7 +47,7 @@ def listen(host: str, port: int | None) -> socket.socket:
     """A socket at `port`; without one, at the port that is wanted (see `wanted_port`), else at any that is free.
 
     Raises:
-        ProgramFailed: the port that was asked for is taken.
+        ProgramFailed: the port that was asked for is taken, or nobody can listen at `host`.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for wanted in (port,) if port is not None else (wanted_port(os.environ), 0):
@@ -53,7 +57,10 @@ def listen(host: str, port: int | None) -> socket.socket:
             listening.bind((host, wanted))
         except OSError as error:
             listening.close()
-            if port is not None or wanted == 0:
+            if error.errno != errno.EADDRINUSE:
+                step = "Choose an address of this machine, --host, and a port above 1023, --port N."
+                raise ProgramFailed(f"The service cannot listen at {host}, port {wanted}: {error}", step) from error
+            if port is not None:
                 raise ProgramFailed(f"Port {wanted} of {host} is taken: {error}", "Choose another: --port N") from error
             log.warning("port %d is taken by another program", wanted)
         else:
@@ -66,11 +73,13 @@ def serve(host: str = "127.0.0.1", port: int | None = None, *, allow_remote: boo
     """Run the service until it is told to end; one that finds a newer version of itself becomes that.
 
     Raises:
-        Usage: `host` is not this machine alone, and that was not allowed.
+        Usage: `host` is not this machine alone, and that was not allowed; or it is no single address.
         ProgramFailed: the port is taken, or the state folder cannot be written.
     """
     if host not in LOOPBACK and not allow_remote:
         raise Usage(f"{host} can be reached from other machines", "Say so on purpose: --allow-remote.")
+    if host in EVERYWHERE:  # a request has to name us, and under which names it may is not known
+        raise Usage(f"{host} is no address that a client can ask for", "Say by which one others reach this machine.")
     try:
         state = private_dir(state_home())
         crashes.shorten(private_dir(state / "logs") / "service-crash.log")
@@ -80,6 +89,7 @@ def serve(host: str = "127.0.0.1", port: int | None = None, *, allow_remote: boo
         log_to_file()
     except OSError as error:
         raise ProgramFailed(f"The service cannot write its files: {error}", next_step(error)) from error
+    allow_files()
     # Our own files name their modes; what workers write in a repository is for everybody, as always.
     os.umask(0o022)
     newer_at = _serve(host, port)
@@ -87,6 +97,15 @@ def serve(host: str = "127.0.0.1", port: int | None = None, *, allow_remote: boo
         crashes.end(state)
     if newer_at is not None:
         become(newer_at)
+
+
+def allow_files() -> None:
+    """Have as many files open as connections, and the index for those who ask, need: macOS begins with 256."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):  # where it must not be, there are fewer
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _serve(host: str, port: int | None) -> int | None:
@@ -116,6 +135,7 @@ def _serve(host: str, port: int | None) -> int | None:
     parts.start()
     publish(address)
     threading.Thread(target=upgrade.run, args=(stop,), name="upgrade", daemon=True).start()
+    threading.Thread(target=load_all, name="load all", daemon=True).start()
     log.info("serving at %s", address.url)
     try:
         server.run(sockets=[listening])

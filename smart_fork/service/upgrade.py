@@ -8,12 +8,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
 from typing import NoReturn
 
+import indexer
+import smart_fork
 from smart_fork.release import Release, installed
 
 #: How often the installed version is looked at, and how soon again where something is about to happen.
 LOOK_SECONDS, SOON_SECONDS = 60.0, 5.0
+
+#: What runs in processes of its own.
+_OF_COMMANDS = ("smart_fork.cli", "smart_fork.demo")
 
 log = logging.getLogger(__name__)
 
@@ -72,6 +81,24 @@ def adopt() -> None:
 
     for child in psutil.Process().children():
         threading.Thread(target=child.wait, name=f"wait-{child.pid}", daemon=True).start()
+
+
+def load_all() -> None:
+    """Import all that the service may need: what is not yet imported is soon that of another version.
+
+    It takes a moment, and is done beside the first requests.
+    """
+    for package in (indexer, smart_fork):
+        _load(package)
+
+
+def _load(package: ModuleType) -> None:
+    for _, name, is_package in iter_modules(package.__path__, f"{package.__name__}."):
+        if name not in _OF_COMMANDS and not name.endswith(".__main__"):
+            with suppress(ImportError):  # a library that is not on every system
+                module = import_module(name)
+                if is_package:
+                    _load(module)
 
 
 def become(port: int) -> NoReturn:

@@ -23,7 +23,7 @@ from smart_fork.agents.programs import find_program
 from smart_fork.agents.questions import Question, holds, question_on
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage
 from smart_fork.places import place_of
-from smart_fork.places.base import Place, runs, whereabouts
+from smart_fork.places.base import Place, note_started, runs, whereabouts
 from smart_fork.registry import UNASKED, Registry, Worker
 from smart_fork.workers.following import described
 from smart_fork.workers.watching import Around, Seen, Watcher
@@ -210,14 +210,7 @@ class _Talk:
         self._wait(lambda: not runs(self.started, around.processes), SCREEN_SECONDS)
         before = self._written()
         started = place.start(plan, worker, around.processes, environment(plan, around.env))
-        self.registry.set_started(
-            worker.id,
-            command=plan.argv,
-            terminal_id=started.terminal_id,
-            pid=started.pid,
-            log=started.log,
-            attach=started.attach,
-        )
+        note_started(self.registry, worker.id, plan.argv, started)
 
         def moved() -> bool:
             return self._written() > before or place.ended(started, around.processes, around.env) is not None

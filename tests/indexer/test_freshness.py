@@ -1,5 +1,6 @@
 """Bringing the index up to date, by one process at a time."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from indexer import freshness
-from indexer.freshness import IndexBusyError, complete, embed_first, only_writer, read_changes
+from indexer.freshness import IndexBusyError, complete, embed_first, only_writer, read_changes, read_some
 from indexer.paths import index_db, state_home
 from indexer.pipeline import Report, embed_waiting
 from indexer.project import Project, project_of
@@ -57,6 +58,24 @@ def logs(count: int, folder: str = "/work/a") -> None:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     monkeypatch.setattr(freshness, "LOCK_SECONDS", 0.0)
+
+
+def test_logs_that_cannot_be_read_keep_no_other_out_however_slowly_they_fail(store, monkeypatch):
+    """In pieces: each one goes on behind what the last one failed at."""
+    logs(3)
+    newest = next(iter(AGENTS[0].discover())).path
+    os.utime(newest, (2e9, 2e9))
+    real = AGENTS[0].read
+
+    def read(path, *more):
+        if path == newest:
+            raise OSError(5, "Input/output error")
+        return real(path, *more)
+
+    monkeypatch.setattr(type(AGENTS[0]), "read", lambda _, *given: read(*given))
+    report = Report()
+    assert [2, 1, 0, 0] == [read_some(store, AGENTS, report, -1) for _ in range(4)]
+    assert ([str(newest)], 2) == (list(report.failed), store.counts().sessions)
 
 
 def test_a_second_process_does_not_index(store, holder):

@@ -218,14 +218,30 @@ def keep_again() -> None:
     kept.make_room(())
 
 
-def test_copying_everything_is_done_in_pieces(store, monkeypatch):
-    """Nobody waits for it: new words are indexed between two pieces."""
+def test_copying_everything_is_done_in_pieces_that_come_to_an_end(store, monkeypatch):
+    """Nobody waits for it: new words are indexed between two pieces. Each goes on behind the last, on slow disks too."""
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "no")
-    claude_log(ONE, "/work/a", "question")
+    for number, session_id in enumerate((ONE, TWO, THREE)):
+        os.utime(claude_log(session_id, "/work/a", "question"), (1e9 + number, 1e9 + number))
     index(store)
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "yes")
 
-    assert not read_rest(store, Report(), -1)
-    assert kept.find("claude", ONE) is None
-    assert read_rest(store, Report(), 99)
-    assert kept.find("claude", ONE)
+    done: set[str] = set()
+    assert not read_rest(store, Report(), -1, done)
+    assert [THREE] == [copy.session_id for copy in kept.copies()]
+    assert [False, True] == [read_rest(store, Report(), -1, done) for _ in range(2)]
+    assert [ONE, TWO, THREE] == [copy.session_id for copy in kept.copies()]
+    done = set()
+    assert [False, False, True] == [read_rest(store, Report(), -1, done) for _ in range(3)]  # where nothing is copied
+
+
+def test_what_a_killed_reader_has_left_is_removed(store):
+    """It is a log in plain text, also of a session that has been forgotten since."""
+    claude_log(ONE, "/work/a", "question")
+    index(store)
+    with kept.opened(kept.find("claude", ONE)) as reading:
+        left = reading.parent.with_name("left")
+        shutil.copytree(reading.parent, left)
+        os.utime(left, (1e9, 1e9))
+        index(store)
+        assert (False, True) == (left.exists(), reading.exists())

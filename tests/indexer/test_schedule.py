@@ -130,6 +130,28 @@ def test_a_clock_that_is_set_back_does_not_stop_the_calls(caplog):
         schedule.stop()
 
 
+def test_a_moment_that_passed_while_the_computer_slept_is_made_up_for_when_it_wakes(monkeypatch):
+    """F-188: what waits for that moment counts only the time that the computer was awake."""
+    slept = [timedelta()]
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(tz) + slept[0]
+
+    monkeypatch.setattr("apscheduler.schedulers.base.datetime", Clock)
+    calls: queue.Queue = queue.Queue()
+    schedule = Schedule(lambda: calls.put(1), trigger_of("6h"), lambda: Clock.now(UTC))
+    schedule.start()
+    try:
+        calls.get(timeout=90)
+        slept[0] = timedelta(hours=8)
+        schedule.mend()
+        calls.get(timeout=90)
+    finally:
+        schedule.stop()
+
+
 @pytest.mark.parametrize(
     ("value", "on"),
     [

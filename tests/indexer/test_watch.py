@@ -109,6 +109,15 @@ def test_a_folder_that_is_deleted_and_made_again_is_watched_again(watched):
     _told_of(seen, log)
 
 
+def test_a_folder_that_is_made_again_at_once_with_the_same_inode_is_watched_again(watched):
+    log = claude_log(ONE, "/work/a", "question")
+    seen = watched()
+    shutil.rmtree(log.parent)
+    log = claude_log(ONE, "/work/a", "question")
+    seen.until(None)
+    _told_of(seen, log)
+
+
 def _told_of(seen: Watched, log: Path) -> None:
     """It is told of changes of a log, as soon as all folders that came with it are watched."""
     for _ in range(50):
@@ -153,6 +162,24 @@ def test_where_the_system_cannot_notify_the_logs_are_looked_at_again_and_again(w
     assert "looked at every 0.01 seconds" in caplog.text
 
 
+def test_where_the_system_could_not_notify_it_is_asked_to_again(watched, monkeypatch, caplog):
+    real, failing = watch._watching, [OSError("OS file watch limit reached")] * 2
+
+    def no_watches(folders):
+        if failing:
+            raise failing.pop()
+        return real(folders)
+
+    monkeypatch.setattr(watch, "_watching", no_watches)
+    monkeypatch.setattr(watch, "AGAIN_SECONDS", 0.0)
+    log = claude_log(ONE, "/work/a", "question")
+    seen = watched(poll_seconds=0.01)
+    append(log, b"{}\n")
+    seen.until(log)
+
+    assert ["WARNING"] == [record.levelname for record in caplog.records if record.levelno >= logging.WARNING]
+
+
 def test_a_folder_that_goes_before_it_is_watched_does_not_end_the_watching(watched, monkeypatch, caplog):
     real, failing = watch._watching, [FileNotFoundError("gone")]
 
@@ -176,7 +203,7 @@ def test_names_without_symbolic_links_are_those_of_the_logs(home, tmp_path):
     watcher = Watcher(AGENTS, lambda _: None)
     resolved = str((tmp_path / "elsewhere/projects/-work-a").resolve() / "x.jsonl")
 
-    named = watcher._logs({resolved, "/elsewhere/y.jsonl"}, set(watcher._folders()))
+    named = watch._logs({resolved, "/elsewhere/y.jsonl"}, watch._names(set(watcher._folders())))
 
     assert {str(home / ".claude/projects/-work-a/x.jsonl")} == named
 

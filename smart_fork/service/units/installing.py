@@ -16,6 +16,7 @@ from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.service import crashes
 from smart_fork.service.address import keep_port
 from smart_fork.service.client import ServiceGoneError, find_service
+from smart_fork.service.stopping import stop
 from smart_fork.service.units.base import State, Supervisor
 from smart_fork.service.units.launchd import Launchd
 from smart_fork.service.units.settings import INTERVAL, Settings, new_settings
@@ -78,6 +79,8 @@ def install(keeper: Supervisor, settings: Settings) -> list[str]:
     private_dir(settings.crash_log.parent)
     keep_port(settings.port, settings.state)
     crashes.end(settings.state)  # one that gave up is to start again
+    if settings.state == state_home():
+        stop()  # where one runs that was started by hand, the new one would end at once
     return keeper.install(content)
 
 

@@ -23,6 +23,9 @@ PASSED_ON = (
     *_FOLDERS,
     "SMART_FORK_MODEL",
     "SMART_FORK_RERANKER",
+    "SMART_FORK_KEEP_TRANSCRIPTS",
+    "SMART_FORK_KEEP_MEGABYTES",
+    "SMART_FORK_MAX_WORKERS",
     "SMART_FORK_CLAUDE",
     "SMART_FORK_CODEX",
     "SMART_FORK_TMUX_SOCKET",
@@ -108,7 +111,7 @@ def new_settings(
 
 
 def _state(environment: Mapping[str, str]) -> Path:
-    return Path(os.path.abspath(environment.get("SMART_FORK_HOME") or Path.home() / ".smart-fork"))  # noqa: PTH100 - resolve() would follow links
+    return Path(_absolute(environment.get("SMART_FORK_HOME") or "~/.smart-fork"))
 
 
 def _absolute(folder: str) -> str:

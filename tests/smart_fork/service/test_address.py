@@ -90,7 +90,16 @@ def test_a_service_that_ends_late_does_not_take_back_what_its_successor_said(hom
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "{}", '{"port": 1}', '{"host":1,"port":"x","pid":0,"version":0,"started":0}']
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"port": 1}',
+        '{"host":1,"port":"x","pid":0,"version":0,"started":0}',
+        '{"host":"127.0.0.1","port":1,"pid":-1,"version":"1","started":""}',
+    ],
 )
 def test_nonsense_is_no_service(home, text):
     publish(HERE)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
 
+import anyio
+import anyio.to_thread
 import numpy as np
 import pytest
+from starlette.testclient import TestClient
 
 from smart_fork.registry import Registry
+from smart_fork.server import create_server
 from smart_fork.service import app
 from smart_fork.service.address import Address, proof, publish
 from smart_fork.service.client import ServiceGoneError, SharedEmbedder, find_service
@@ -38,6 +43,43 @@ def test_it_is_well_as_long_as_a_real_question_is_answered(served, monkeypatch):
         answer.status,
         json.loads(answer.read()),
     )
+
+
+def test_however_many_ask_whether_it_is_well_one_question_is_asked(world):
+    """Anybody may ask: threads that all wait for the same answer would keep others from theirs."""
+    asked, begun, go_on = [], threading.Event(), threading.Event()
+
+    def question():
+        asked.append(1)
+        begun.set()
+        go_on.wait(30)
+
+    async def ask():
+        async with anyio.create_task_group() as tasks:
+            for _ in range(100):
+                tasks.start_soon(health.problem)
+            await anyio.to_thread.run_sync(begun.wait, 30)
+            await anyio.wait_all_tasks_blocked()
+            busy.append(anyio.to_thread.current_default_thread_limiter().borrowed_tokens)
+            go_on.set()
+
+    busy: list[int] = []
+    health = app.Health(question)
+    anyio.run(ask)
+
+    assert ([1], [1]) == (asked, busy)
+
+
+def test_others_may_ask_under_the_name_by_which_they_reach_it(world):
+    """The guard knows its names; whoever listens for other machines has more than loopback's."""
+    work = app.Work(world.model, lambda: None, dict)
+    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
+    body["params"] = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    served = app.application(create_server(world.model), work, [], "secret")
+    with TestClient(served, base_url="http://192.168.1.5:8766") as client:
+        answer = client.post("/mcp", json=body, headers={"Accept": "application/json, text/event-stream"})
+
+    assert 200 == answer.status_code
 
 
 def test_vectors_of_the_service_are_those_of_its_model(announced, world):

@@ -79,7 +79,7 @@ def asked_with(tools: list[types.Tool], reference: str, own: str, root: Path) ->
 def foreign(served, world, shop):
     """Another project with a session, a worker and a forgotten session; and a session of our own, all indexed."""
     theirs = world.repository("other")
-    session = world.claude(theirs, RETRY, DONE)
+    session = world.claude(theirs, RETRY, DONE, session_id=f"a{uuid.uuid4()}"[:36])  # its beginning is no number
     own = world.claude(shop, "Paint the door", "The door is red.")
     with Registry() as registry:
         worker = registry.add(
@@ -93,7 +93,7 @@ def foreign(served, world, shop):
 
 REFERENCES = {
     "session": lambda it: (it["session"], str(uuid.uuid4())),
-    "prefix": lambda it: (it["session"][:8], uuid.uuid4().hex[:8]),
+    "prefix": lambda it: (it["session"][:8], f"a{uuid.uuid4().hex[:7]}"),
     "worker": lambda it: (it["worker"], "claude-1700000000000"),
     "worker's name": lambda it: ("lighthouse", "lightships"),
     "log": lambda it: (str(it["log"]), str(it["log"].with_name(f"{uuid.uuid4()}.jsonl"))),

@@ -54,6 +54,13 @@ def test_the_token_opens_what_is_not_public(port):
     assert (200, b"") == ask(port, Authorization="", Cookie=f"other=1; {guard.COOKIE}={cookie_value(SECRET)}")
 
 
+@pytest.mark.parametrize("other", ['state={"a": 1}', "a b=c", "=", "a", "ä=1", ";;"])
+def test_odd_cookies_of_programs_at_other_ports_keep_no_browser_out(port, other):
+    """Browsers send the cookies of this machine to all of its ports."""
+    cookie = f"{other}; {guard.COOKIE}={cookie_value(SECRET)}".encode().decode("latin-1")
+    assert (200, b"") == ask(port, Authorization="", Cookie=cookie)
+
+
 @pytest.mark.parametrize(
     "headers",
     [
@@ -177,6 +184,15 @@ def head(port: int, *lines: str, line: str = "GET /private HTTP/1.1", token: str
 
 def status(answer: bytes) -> int:
     return int(answer.split(b" ", 2)[1])
+
+
+def test_refusals_do_not_fill_the_log(monkeypatch, request, caplog):
+    monkeypatch.setattr(guard, "LOGGED_BURST", 3.0)
+    monkeypatch.setattr(guard, "LOGGED_RATE", 0.0)
+    port = request.getfixturevalue("port")
+    assert [401] * 9 == [ask(port, Authorization="")[0] for _ in range(9)]
+
+    assert 3 == sum("refused" in record.getMessage() for record in caplog.records)
 
 
 def test_the_token_is_not_taken_from_an_address(port):

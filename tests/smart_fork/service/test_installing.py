@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import plistlib
+import signal
 import stat
+import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.service import crashes
-from smart_fork.service.address import wanted_port
+from smart_fork.service.address import Address, publish, wanted_port
 from smart_fork.service.units import installing
 from smart_fork.service.units.installing import install, installed, look, settings_for, supervisor
 from smart_fork.service.units.launchd import Launchd
@@ -333,6 +336,20 @@ class TestBoth:
         install(keeper, wanted)
 
         assert crashes.begin(wanted.state)
+
+    def test_one_that_was_started_by_hand_is_stopped(self, keeper, home, monkeypatch):
+        """The new one would find that it runs, and end; when it ends, none would run."""
+        wanted = settings(home)
+        monkeypatch.setenv("SMART_FORK_HOME", str(wanted.state))
+        with subprocess.Popen(
+            [sys.executable, "-c", "import signal; print(flush=True); signal.pause()"], stdout=-1
+        ) as by_hand:
+            by_hand.stdout.readline()
+            publish(Address("127.0.0.1", 1, by_hand.pid, "1", datetime.now(UTC).isoformat(timespec="seconds")))
+
+            install(keeper, wanted)
+
+            assert -signal.SIGTERM == by_hand.wait(30)
 
     def test_a_damaged_file_is_replaced_and_the_loss_told(self, keeper, home, caplog):
         keeper.path.parent.mkdir(parents=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from html.parser import HTMLParser
 
 import pytest
@@ -42,6 +43,20 @@ def test_the_page_finds_sessions_as_the_command_line_does(served, world, shop):
     assert other not in text
     assert other in served.get("/", q="retry the uploader")[1]
     assert knows not in served.get("/results", q="retry the uploader", agent="codex")[1]
+
+
+def test_times_are_those_of_where_the_computer_is_now(served, world, shop, monkeypatch):
+    """The service stays while it is carried to another time zone."""
+    world.claude(shop, RETRY, DONE)
+    served.get("/", q="x")  # reads the logs
+    shown = []
+    for zone in ("UTC", "Asia/Tokyo"):
+        monkeypatch.setenv("TZ", zone)
+        shown.append(served.get("/")[1])
+    monkeypatch.undo()
+    time.tzset()
+
+    assert shown[0] != shown[1]
 
 
 def test_without_a_question_it_shows_the_latest_sessions_and_the_projects(served, world, shop):

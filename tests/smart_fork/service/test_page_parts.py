@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,11 +11,12 @@ import pytest
 
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from smart_fork.errors import NotFound, Usage
-from smart_fork.page import conversation
+from smart_fork.page import conversation, rendering
 from smart_fork.page.blocks import Block, blocks, marked, runs
 from smart_fork.page.conversation import reading
 from smart_fork.page.forms import MAX_KEPT, Forms
-from smart_fork.page.showing import ago, chance, exact, homely, inside, percent, place, session_link, tokens
+from smart_fork.page.showing import ago, chance, clock, day, exact, homely, inside, percent, place, session_link, tokens
+from smart_fork.page.timeline import timeline
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -40,6 +42,43 @@ def test_nothing_is_lost_where_stretches_are_shown_in_their_own_way():
     hits = list(marked("Retry retries <b>the</b> retry_policy", ["retry", "the"]))
     assert "Retry retries <b>the</b> retry_policy" == "".join(run.text for run in hits)
     assert ["Retry", "the", "retry_policy"] == [run.text for run in hits if run.kind == "mark"]
+
+
+def test_a_page_is_of_the_version_that_runs_whatever_is_installed_meanwhile(monkeypatch):
+    environment = rendering._environment
+    for name in environment.list_templates():
+        monkeypatch.setattr(environment.get_template(name), "_uptodate", lambda: False)
+    monkeypatch.setattr(environment.loader, "get_source", lambda *_: ("{{ of_the_newer_version }}", None, None))
+
+    assert b"opens for you alone" in rendering.stranger().body
+    assert b"what is wrong" in rendering.problem(Usage("what is wrong")).body
+
+
+@pytest.fixture
+def in_zone(monkeypatch):
+    def move(zone: str) -> None:
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+
+    yield move
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("zone", "moment"),
+    [
+        ("Asia/Tokyo", "9999-12-31T23:59:59Z"),
+        ("America/New_York", "9999-12-31T23:59:59-05:00"),
+        ("America/New_York", "0001-01-01T00:00:00Z"),
+    ],
+)
+def test_a_time_of_a_log_that_is_in_no_calendar_here_is_left_out(in_zone, zone, moment):
+    in_zone(zone)
+    session = {"session_id": "a", "parent": None, "begun": moment, "started": moment, "last_activity": moment}
+
+    assert [""] * 4 == [how(moment) for how in (ago, exact, day, clock)]
+    assert [] == timeline([session]).ticks
 
 
 @pytest.mark.parametrize(

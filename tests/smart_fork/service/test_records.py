@@ -9,7 +9,7 @@ import stat
 import pytest
 
 from smart_fork.service import records
-from smart_fork.service.records import follow, last_lines, log_file, log_to_file
+from smart_fork.service.records import JsonLines, follow, last_lines, log_file, log_to_file
 
 TOKEN = "ghp_" + "a1B2" * 9
 
@@ -64,6 +64,29 @@ def test_a_file_that_is_full_gives_way_to_a_new_one_and_who_follows_sees_both(lo
 
     assert [f"number {number}" for number in range(12)] == seen
     assert 1 < len(list(log_file().parent.glob("service.log*"))) <= 1 + records.KEPT_FILES
+
+
+def test_the_last_lines_are_those_before_the_file_gave_way_too(logged):
+    for number in range(3):
+        logged.info("number %d", number)
+    logging.getLogger().handlers[0].doRollover()
+    logged.info("number 3")
+
+    assert ["number 3"] == [one["message"] for one in last_lines(1)]
+    assert ["number 2", "number 3"] == [one["message"] for one in last_lines(2)]
+    assert 4 == len(last_lines(50))
+
+
+def test_what_is_no_text_is_logged_all_the_same():
+    """The name of a file need not be UTF-8."""
+    odd = b"/work/\xff".decode("utf-8", "surrogateescape")
+    record = logging.makeLogRecord({"msg": "cannot read %s", "args": (odd,), "given": odd})
+    record.exc_info = (OSError, OSError(odd), None)
+
+    line = json.loads(JsonLines().format(record))
+
+    assert (r"cannot read /work/\udcff", r"/work/\udcff") == (line["message"], line["given"])
+    assert r"OSError: /work/\udcff" in line["exception"]
 
 
 def test_nobody_has_logged_yet(home):

@@ -60,6 +60,14 @@ def test_what_is_no_interval_is_refused_before_anything_is_written(text):
     assert "15m" in caught.value.hint
 
 
+def test_a_folder_that_was_written_by_hand_is_where_the_service_will_look(bare, home, monkeypatch):
+    """The service takes ~ for the home; launchd and systemd leave it as it is."""
+    monkeypatch.chdir(home)
+    made = new_settings(installed_before(SMART_FORK_HOME="~/elsewhere"), bare)
+
+    assert home / "elsewhere" == made.state
+
+
 def test_a_first_installation_has_the_defaults(bare, home):
     """F-201."""
     made = new_settings(None, bare)
@@ -115,6 +123,12 @@ def test_folders_do_not_depend_on_where_the_service_runs(bare, name, monkeypatch
     monkeypatch.chdir(tmp_path)
 
     assert str(tmp_path / "b") == new_settings(None, bare | {name: "a/../b"}).environment[name]
+
+
+@pytest.mark.parametrize("name", ["SMART_FORK_KEEP_TRANSCRIPTS", "SMART_FORK_KEEP_MEGABYTES", "SMART_FORK_MAX_WORKERS"])
+def test_what_a_person_has_set_for_commands_holds_for_the_service_too(bare, name):
+    """It reads most logs first: without this no copy would be kept of them."""
+    assert "7" == new_settings(None, bare | {name: "7"}).environment[name]
 
 
 def test_secrets_and_the_callers_own_session_are_not_taken_over(bare):

@@ -298,3 +298,20 @@ def test_what_a_process_runs_does_not_change_when_another_version_is_installed(p
         assert "1.2" == release.own_version()
     finally:
         release.own_version.cache_clear()
+
+
+LOAD_ALL = """
+import sys
+from smart_fork.service import upgrade
+upgrade.load_all()
+loaded = set(sys.modules)
+import smart_fork.families.lineage, smart_fork.forking.launch, smart_fork.page.asking, smart_fork.workers.messaging
+print([name for name in sys.modules if name not in loaded], "smart_fork.cli" in sys.modules)
+"""
+
+
+def test_nothing_of_another_version_is_imported_into_the_one_that_runs():
+    """Modules are imported where they are first used, which may be after the upgrade."""
+    said = subprocess.run([sys.executable, "-c", LOAD_ALL], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert ("[] False\n", "") == (said.stdout, said.stderr)
