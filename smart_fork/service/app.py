@@ -33,6 +33,9 @@ MAX_TEXTS = 64
 #: How long an answer about health holds.
 HEALTHY_SECONDS = 5.0
 MAX_NONCE = 128
+#: A client's session of MCP ends when it has neither asked nor listened for so long; each holds its last answer.
+SESSION_SECONDS = 600.0
+MAX_SESSIONS = 1000
 #: As addresses name them; what the agents call them.
 _EVENTS = {
     "session-start": "SessionStart",
@@ -114,7 +117,12 @@ def application(mcp: MCPServer[Any], work: Work, page: Sequence[Route], secret: 
         worker = await anyio.to_thread.run_sync(partial(_receive, agent, told))
         return JSONResponse({"worker_id": worker})
 
-    inner = mcp.streamable_http_app(streamable_http_path="/mcp", max_request_body_size=MAX_BODY)
+    inner = mcp.streamable_http_app(
+        streamable_http_path="/mcp",
+        max_request_body_size=MAX_BODY,
+        session_idle_timeout=SESSION_SECONDS,
+        max_sessions=MAX_SESSIONS,
+    )
     inner.router.routes += [
         Route("/hello", hello),
         Route("/healthz", healthz),
