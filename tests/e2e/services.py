@@ -27,10 +27,15 @@ class Service:
         self._process = subprocess.Popen([*SMART_FORK, "serve"], cwd="/", env=self._env, stdin=subprocess.DEVNULL)
         wait_until(self._announced.exists, "the service to listen")
 
-    def kill(self) -> None:
-        """End it in the middle of everything, as a crash does."""
+    @contextmanager
+    def killed(self) -> Iterator[None]:
+        """Without it, as after a crash; then it is there again."""
         self._process.kill()
         self._process.wait()
+        try:
+            yield
+        finally:
+            self.start()
 
     def end(self) -> None:
         """End it as the system does."""

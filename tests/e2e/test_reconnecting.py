@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,14 +58,13 @@ def test_an_agent_goes_on_with_the_service_when_that_was_killed_and_is_there_aga
 ):
     """F-070, F-210: what it asks meanwhile fails; afterwards it needs neither a person nor a new conversation."""
     machine, service = connected
-    project = machine.repository(f"killed-{agent}")
+    project = machine.repository(f"shop-{uuid.uuid4().hex[:6]}")
     session = machine.session_of_a_person(agent, *EXCHANGES, cwd=project).session_id
     conversation, url = Conversation(machine, agent, project), service.url
 
     first = conversation.ask()
-    service.kill()
-    meanwhile = conversation.ask()
-    service.start()
+    with service.killed():
+        meanwhile = conversation.ask()
     afterwards = [conversation.ask() for _ in range(2)]
 
     assert url == service.url
