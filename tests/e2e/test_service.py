@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def served(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_an_agent_has_its_own_projects_session_forked_and_is_told_of_no_other(served: Machine, agent: Protocol):
     """F-070, F-093, F-094, F-210."""
-    project, other = (served.repository(f"{name}-{agent}") for name in ("own", "other"))
+    project, other = (served.repository(f"{name}-{uuid.uuid4().hex[:6]}") for name in ("own", "other"))
     parent = served.session_of_a_person(agent, *EXCHANGES, cwd=project)
     foreign = served.session_of_a_person(agent, *EXCHANGES, cwd=other)
     prompt = unlike_any_other("Now do the same for the downloader")
@@ -54,7 +55,7 @@ def test_an_agent_has_its_own_projects_session_forked_and_is_told_of_no_other(se
 
 def test_the_service_keeps_the_index_fresh_while_sessions_are_written(served: Machine):
     """F-180: nobody asks for it."""
-    session = served.session_of_a_person("claude", *EXCHANGES, cwd=served.repository("fresh"))
+    session = served.session_of_a_person("claude", *EXCHANGES, cwd=served.repository(f"fresh-{uuid.uuid4().hex[:6]}"))
 
     def indexed() -> bool:
         seen = json.loads(served.smart_fork("index", "status", "--json").stdout)
