@@ -6,6 +6,7 @@ All of it is text from another program: a session id is used only to compare, a 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ _CLIENTS: Mapping[str, Agent] = {"claude": "claude", "codex": "codex"}
 MIN_CALL_ID = 8
 #: How far back in a log the call that is just being made can stand.
 TAIL_BYTES = 512 * 1024
+#: So often, and so far apart, it is looked for where nothing else names the session: seen in the log after 53-88 ms.
+LOOKS, LOOK_SECONDS = 6, 0.06
 #: Logs of the project looked into for it, newest first.
 LOGS_LOOKED_INTO = 8
 
@@ -90,21 +93,26 @@ def path_of(uri: str) -> str | None:
     return unquote(parts.path) if ours else None
 
 
-def _session_with(tool_use: str, project: str | None) -> str | None:
-    """The Claude session whose log's end has this tool call."""
+def _session_with(tool_use: str, project: str | None, looks: int) -> str | None:
+    """The Claude session whose log's end has this tool call; Claude Code writes it a moment after it has asked."""
     if len(tool_use) < MIN_CALL_ID or project is None:
         return None
     folder = claude_home() / "projects" / slug(project)
+    for number in range(looks):
+        if number:
+            time.sleep(LOOK_SECONDS)
+        if found := _newest_with(folder, tool_use.encode("utf-8", "replace")):
+            return found
+    return None
+
+
+def _newest_with(folder: Path, needle: bytes) -> str | None:
     try:
         logs = [path for path in folder.iterdir() if path.suffix == ".jsonl" and path.is_file()]
         newest = sorted(logs, key=lambda path: path.stat().st_mtime_ns, reverse=True)
     except OSError:
         return None
-    needle = tool_use.encode("utf-8", "replace")
-    for path in newest[:LOGS_LOOKED_INTO]:
-        if needle in _tail(path):
-            return path.stem
-    return None
+    return next((path.stem for path in newest[:LOGS_LOOKED_INTO] if needle in _tail(path)), None)
 
 
 def _tail(path: Path) -> bytes:

@@ -35,6 +35,9 @@ MAX_TEXTS = 64
 #: How long an answer about health holds.
 HEALTHY_SECONDS = 5.0
 MAX_NONCE = 128
+#: A client's session of MCP ends when it has neither asked nor listened for so long; each holds its last answer.
+SESSION_SECONDS = 600.0
+MAX_SESSIONS = 1000
 #: As addresses name them; what the agents call them.
 _EVENTS = {
     "session-start": "SessionStart",
@@ -124,7 +127,11 @@ def application(mcp: MCPServer[Any], work: Work, page: Sequence[Route], secret: 
     # The guard has looked at Host and Origin, and knows the names of this service, which need not be loopback's.
     looked_at = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     inner = mcp.streamable_http_app(
-        streamable_http_path="/mcp", max_request_body_size=MAX_BODY, transport_security=looked_at
+        streamable_http_path="/mcp",
+        max_request_body_size=MAX_BODY,
+        session_idle_timeout=SESSION_SECONDS,
+        max_sessions=MAX_SESSIONS,
+        transport_security=looked_at,
     )
     inner.router.routes += [
         Route("/hello", hello),

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.agents import SMART_FORK, Machine, machine_in
+from tests.e2e.agents import Machine, machine_in
 from tests.e2e.model_server import Protocol
-from tests.e2e.programs import CHECKOUT, cache_folder
+from tests.e2e.programs import cache_folder
 from tests.e2e.scenario import EXCHANGES, INTENT, ask, assert_forked, unlike_any_other
+from tests.e2e.services import service_on
 from tests.e2e.terminals import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -23,28 +24,15 @@ def served(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
     """A machine with the service, which both agents know by its address and its token."""
     with machine_in(cache_folder(), programs) as machine:
         machines.append(machine)
-        machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
-        machine.env |= {"SMART_FORK_INDEXING": "true"}
-        state = machine.home / ".smart-fork"
-        service = subprocess.Popen([*SMART_FORK, "serve"], cwd="/", env=machine.env, stdin=subprocess.DEVNULL)
-        address = json.loads(wait_until(lambda: _text(state / "service.json"), "the service to listen"))
-        url = f"http://{address['host']}:{address['port']}/mcp"
-        machine.add_service(url, (state / "service-token").read_text())
-        yield machine
-        machine.close_terminals()
-        service.terminate()
-        assert 0 == service.wait(90)
-        assert not (state / "service.json").exists()
-
-
-def _text(path: Path) -> str:
-    return path.read_text() if path.exists() else ""
+        machine.env["SMART_FORK_INDEXING"] = "true"
+        with service_on(machine):
+            yield machine
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_an_agent_has_its_own_projects_session_forked_and_is_told_of_no_other(served: Machine, agent: Protocol):
     """F-070, F-093, F-094, F-210."""
-    project, other = (served.repository(f"{name}-{agent}") for name in ("own", "other"))
+    project, other = (served.repository(f"{name}-{uuid.uuid4().hex[:6]}") for name in ("own", "other"))
     parent = served.session_of_a_person(agent, *EXCHANGES, cwd=project)
     foreign = served.session_of_a_person(agent, *EXCHANGES, cwd=other)
     prompt = unlike_any_other("Now do the same for the downloader")
@@ -67,7 +55,7 @@ def test_an_agent_has_its_own_projects_session_forked_and_is_told_of_no_other(se
 
 def test_the_service_keeps_the_index_fresh_while_sessions_are_written(served: Machine):
     """F-180: nobody asks for it."""
-    session = served.session_of_a_person("claude", *EXCHANGES, cwd=served.repository("fresh"))
+    session = served.session_of_a_person("claude", *EXCHANGES, cwd=served.repository(f"fresh-{uuid.uuid4().hex[:6]}"))
 
     def indexed() -> bool:
         seen = json.loads(served.smart_fork("index", "status", "--json").stdout)

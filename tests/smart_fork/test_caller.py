@@ -27,6 +27,21 @@ def test_after_clear_the_call_itself_says_in_which_session_it_stands(world, shop
     assert caller == Caller("claude", new, str(shop))
 
 
+def test_a_call_that_claude_writes_a_moment_later_is_found_where_no_environment_names_the_session(
+    world, shop, monkeypatch
+):
+    """Over HTTP nothing else does: without it the caller's own session would be among what it finds."""
+    old, pauses = world.claude(shop, "one", "1"), []
+    monkeypatch.setattr("smart_fork.caller.time.sleep", lambda _: pauses.append(world.claude(shop, "two", CALL)))
+
+    def ask(env):
+        return identify("claude-code", {"claudecode/toolUseId": CALL}, (shop.as_uri(),), env, Path("/")).session_id
+
+    assert ask({"CLAUDE_CODE_SESSION_ID": old}) == old
+    assert not pauses
+    assert [ask({})] == pauses
+
+
 @pytest.mark.parametrize("call", ["", "t", "toolu_unknown_anywhere", 7, None])
 def test_a_call_that_is_nowhere_leaves_the_environment(world, shop, call):
     world.claude(shop, "one t", "1")
