@@ -48,8 +48,10 @@ def identify(
     if agent == "claude":
         tool_use = meta.get("claudecode/toolUseId")
         # The environment names the session that the process began with; after /clear or /resume only the call is right.
-        session = _session_with(tool_use, project) if isinstance(tool_use, str) else None
-        return Caller(agent, session or environment.get("CLAUDE_CODE_SESSION_ID"), project)
+        began_with = environment.get("CLAUDE_CODE_SESSION_ID")
+        looks = 1 if began_with else LOOKS
+        session = _session_with(tool_use, project, looks) if isinstance(tool_use, str) else None
+        return Caller(agent, session or began_with, project)
     if agent == "codex":
         thread = meta.get("threadId") or meta.get("sessionId")
         return Caller(agent, thread if isinstance(thread, str) else None, project)
