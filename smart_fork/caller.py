@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from indexer.paths import claude_home
@@ -19,12 +19,23 @@ from indexer.transcripts.model import Agent
 
 #: What the clients' names contain; seen: claude-code, codex-mcp-client.
 _CLIENTS: Mapping[str, Agent] = {"claude": "claude", "codex": "codex"}
+#: What is asked of the caller's environment.
+VARIABLES = ("CLAUDE_PROJECT_DIR", "CLAUDE_CODE_SESSION_ID")
+#: Where a request over HTTP has, in its scope, what a program of ours has said of the caller.
+AROUND = "smart_fork.around"
 #: A shorter id of a tool call says too little to recognise a log by.
 MIN_CALL_ID = 8
 #: How far back in a log the call that is just being made can stand.
 TAIL_BYTES = 512 * 1024
 #: Logs of the project looked into for it, newest first.
 LOGS_LOOKED_INTO = 8
+
+
+class Around(NamedTuple):
+    """Where the process is that a caller has started: its environment, of which `VARIABLES` count, and directory."""
+
+    environment: Mapping[str, str]
+    directory: Path
 
 
 @dataclass(frozen=True, slots=True)
