@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from indexer.paths import claude_home
-from indexer.transcripts.claude import slug
-from indexer.transcripts.lines import open_regular
 from indexer.transcripts.model import Agent
 
 #: What the clients' names contain; seen: claude-code, codex-mcp-client.
@@ -105,6 +103,8 @@ def _session_with(tool_use: str, project: str | None) -> str | None:
     """The Claude session whose log's end has this tool call."""
     if len(tool_use) < MIN_CALL_ID or project is None:
         return None
+    from indexer.transcripts.claude import slug
+
     folder = claude_home() / "projects" / slug(project)
     try:
         logs = [path for path in folder.iterdir() if path.suffix == ".jsonl" and path.is_file()]
@@ -119,6 +119,8 @@ def _session_with(tool_use: str, project: str | None) -> str | None:
 
 
 def _tail(path: Path) -> bytes:
+    from indexer.transcripts.lines import open_regular
+
     try:
         with open_regular(path) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))

@@ -47,5 +47,8 @@ def _only_reads(annotations: Any) -> bool:
 
 
 def _only_finds(arguments: dict[str, Any]) -> bool:
-    asked = set(arguments) - FINDING
-    return asked <= FORKING and all(arguments[name] is None or arguments[name] is False for name in asked)
+    return all(name in FINDING or (name in FORKING and _is_nothing(name, arguments[name])) for name in arguments)
+
+
+def _is_nothing(name: str, value: object) -> bool:
+    return value is None or (name == "auto_fork" and value is False)
