@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+from typing import NoReturn
 
 from smart_fork.front.relay import Relay
 from smart_fork.front.remote import Remote
@@ -22,11 +23,21 @@ def serve() -> None:
     service = _ours()
     if service is None:
         return
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    relay = Relay(Remote(service), sys.stdout.buffer)
-    relay.run(sys.stdin.buffer)
+    logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end)
+    status = 0
+    try:
+        Relay(Remote(service), sys.stdout.buffer).run(sys.stdin.buffer)
+    except SystemExit as told:
+        status = int(told.code or 0)
     # A thread may still wait for the service.
-    os._exit(0)
+    os._exit(status)
+
+
+def _end(number: int, _: object) -> NoReturn:
+    """Agents end their servers by a signal; the service is to be told, which would go on with what was asked."""
+    sys.exit(128 + number)
 
 
 def _ours() -> Service | None:

@@ -76,18 +76,19 @@ class Relay:
 
     def run(self, lines: Iterable[bytes]) -> None:
         """Pass on what the client says, until it has no more to say."""
-        for line in lines:
-            message = read(line)
-            if message is not None:
-                self._take(message)
-        with self._answered:
-            self._answered.wait_for(lambda: not self._open, LAST_SECONDS)
-            local = self._local
-        if local is not None:
-            local.end()
-        self._remote.end()
-        for threads in (self._asking, self._telling):
-            threads.shutdown(wait=False, cancel_futures=True)
+        try:
+            for line in lines:
+                message = read(line)
+                if message is not None:
+                    self._take(message)
+            with self._answered:
+                self._answered.wait_for(lambda: not self._open, LAST_SECONDS)
+        finally:
+            if self._local is not None:
+                self._local.end()
+            self._remote.end()
+            for threads in (self._asking, self._telling):
+                threads.shutdown(wait=False, cancel_futures=True)
 
     def _take(self, message: Message) -> None:
         if message.kind == "request":

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import anyio
@@ -128,6 +131,47 @@ def test_it_ends_when_its_input_does(announced, world, shop, busy):
             )
 
         assert 0 == agent.end()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_and_the_server_that_it_has_started(announced, world, shop, number):
+    with front(shop) as agent:
+        agent._ask("tools/call", name="close_workers", arguments={"workers": ["x"]})
+        own = servers(agent)
+        agent.process.send_signal(number)
+
+        assert 128 + number == agent.process.wait(SECONDS)
+        assert own
+        assert [] == psutil.wait_procs(own, SECONDS)[1]
+
+
+@pytest.mark.parametrize("how", ["its input is closed", "it is told to end", "it is killed"])
+def test_the_service_does_not_go_on_for_a_front_that_is_gone(announced, world, shop, how, monkeypatch):
+    begun, given_up = threading.Event(), threading.Event()
+
+    def waits(_workers, _any_of, _seconds, over, told) -> dict:
+        begun.set()
+        passed = itertools.count()
+        while not over.wait(0.01):
+            told(0, 1, float(next(passed)))
+        given_up.set()
+        return {"done": False, "workers": [], "notice": ""}
+
+    monkeypatch.setattr("smart_fork.server.following._wait", waits)
+    with front(shop) as agent:
+        agent._say(
+            {"id": 9, "method": "tools/call", "params": {"name": "wait_workers", "arguments": {"workers": ["x"]}}}
+        )
+        assert begun.wait(SECONDS)
+        assert not given_up.is_set()
+        if how == "its input is closed":
+            agent.end()
+        elif how == "it is told to end":
+            agent.process.terminate()
+        else:
+            agent.kill()
+
+        assert given_up.wait(SECONDS)
 
 
 def test_what_is_written_at_once_is_answered_before_it_ends(announced, world, shop):
