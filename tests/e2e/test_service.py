@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,9 +20,9 @@ from tests.e2e.terminals import wait_until
 pytestmark = pytest.mark.e2e
 
 
-@pytest.fixture(scope="module")
-def served(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
-    """A machine with the service, which both agents know by its address and its token."""
+@contextmanager
+def serving(programs: Path, machines: list[Machine]) -> Iterator[tuple[Machine, str, str]]:
+    """A machine with the service; its address and its token."""
     with machine_in(cache_folder(), programs) as machine:
         machines.append(machine)
         machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
@@ -28,13 +30,27 @@ def served(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
         state = machine.home / ".smart-fork"
         service = subprocess.Popen([*SMART_FORK, "serve"], cwd="/", env=machine.env, stdin=subprocess.DEVNULL)
         address = json.loads(wait_until(lambda: _text(state / "service.json"), "the service to listen"))
-        url = f"http://{address['host']}:{address['port']}/mcp"
-        machine.add_service(url, (state / "service-token").read_text())
-        yield machine
+        yield machine, f"http://{address['host']}:{address['port']}/mcp", (state / "service-token").read_text()
         machine.close_terminals()
         service.terminate()
         assert 0 == service.wait(90)
         assert not (state / "service.json").exists()
+
+
+@pytest.fixture(scope="module")
+def served(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
+    """A machine with the service, which both agents know by its address and its token."""
+    with serving(programs, machines) as (machine, url, token):
+        machine.add_service(url, token)
+        yield machine
+
+
+@pytest.fixture(scope="module")
+def beside(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
+    """A machine with the service, on which both agents start servers of their own."""
+    with serving(programs, machines) as (machine, _, _):
+        machine.add_smart_fork()
+        yield machine
 
 
 def _text(path: Path) -> str:
@@ -78,3 +94,28 @@ def test_the_service_keeps_the_index_fresh_while_sessions_are_written(served: Ma
     assert session.session_id in {result["session_id"] for result in found["results"]} | {
         other for result in found["results"] for other in result["lineage"]["others"]
     }
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_an_agents_own_server_has_its_questions_answered_by_the_service_and_forks_itself(
+    beside: Machine, agent: Protocol
+):
+    project = beside.repository(f"beside-{agent}-{uuid.uuid4().hex[:8]}")
+    parent = beside.session_of_a_person(agent, *EXCHANGES, cwd=project)
+
+    (found,), caller = ask(beside, agent, project, ("smart_fork", {"intent": INTENT}), terminal=True)
+
+    fronts = [server for server in beside.servers() if server.cwd() == str(project)]
+    assert fronts
+    assert [parent.session_id] == [result["session_id"] for result in found["results"]]
+    for front in fronts:
+        assert not any("pydantic_core" in one.path for one in front.memory_maps()), "it is thin"
+        assert [] == front.children()
+
+    prompt = unlike_any_other("Now do the same for the downloader")
+    more = {"intent": INTENT, "fork_session_id": parent.session_id, "prompt": prompt, "run_in": "process"}
+    (found,), _ = ask(beside, agent, project, ("smart_fork", more))
+
+    assert parent.session_id in {result["session_id"] for result in found["results"]}
+    fork = assert_forked(beside, agent, parent, found["forked_session"], prompt)
+    assert fork.session_id != caller.session_id

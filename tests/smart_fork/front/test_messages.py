@@ -53,6 +53,14 @@ def test_these_are_no_messages(line):
     assert read(line) is None
 
 
+def test_what_stands_on_several_lines_is_written_on_one():
+    """As a stream of events may have it."""
+    message = read(b'{"jsonrpc": "2.0",\r\n "method": "x"}\n')
+
+    assert message is not None
+    assert len(message.line.splitlines()) == 1
+
+
 def test_an_answer_has_an_id_and_no_method():
     assert "answer" == made({"jsonrpc": "2.0", "id": "a", "result": {}}).kind
     assert "request" == made({"jsonrpc": "2.0", "id": 1, "method": "ping"}).kind
