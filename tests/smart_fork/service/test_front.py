@@ -17,6 +17,7 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from indexer.paths import state_home
 from smart_fork.release import own_version
 from smart_fork.service.address import Address, publish
 from tests.mcp_process import McpProcess
@@ -182,6 +183,24 @@ def test_what_is_written_at_once_is_answered_before_it_ends(announced, world, sh
     done = subprocess.run(MCP, input=lines, cwd=shop, capture_output=True, check=True, timeout=SECONDS)
 
     assert 2 == done.stdout.count(b'"result"')
+
+
+@pytest.mark.parametrize("how", ["is another version", "has another token", "refuses", "has other settings"])
+def test_a_service_that_is_not_the_same_any_more_is_asked_no_more(announced, world, shop, how, monkeypatch):
+    knows = world.claude(shop, RETRY, DONE)
+    with front(shop) as agent:
+        agent.call("list_sessions")
+        if how == "is another version":
+            monkeypatch.setattr("smart_fork.service.app.own_version", lambda: "9.9")
+        elif how == "has another token":
+            (state_home() / "service-token").write_text("0" * 64)
+        elif how == "refuses":
+            monkeypatch.setattr("smart_fork.service.guard.MAX_BODY", 10)
+        else:
+            monkeypatch.setenv("CODEX_HOME", "/elsewhere")  # of the service, which is this process
+
+        assert [knows] == [one["session_id"] for one in agent.call("list_sessions")["sessions"]]
+        assert 1 == len(servers(agent))
 
 
 @pytest.mark.parametrize(
