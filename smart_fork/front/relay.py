@@ -105,10 +105,10 @@ class Relay:
                 # Later versions of the protocol begin in another way: what then speaks to whom is not known here.
                 self._alone = message.method != "initialize"
                 self._hello = message if not self._alone else None
-            if self._alone:
-                self._to_own(message)
-                return
-        self._asking.submit(self._ask, message)
+        if self._alone:
+            self._to_own(message)
+        else:
+            self._asking.submit(self._ask, message)
 
     def _ask(self, message: Message) -> None:
         try:
@@ -143,7 +143,7 @@ class Relay:
                 self._gone(1)
                 return
         if message is not self._hello:  # it was greeted with that
-            local.tell(message)
+            local.tell(message)  # without the lock: it may have to be listened to before it reads on
 
     def _begun(self) -> Near:
         """A server that has been greeted as the client has greeted us. Its answer counts where there was none yet."""
