@@ -3,7 +3,7 @@
     python benchmarks/service.py [CORPUS] [--runs N] [--servers N] [--json FILE]
 
 Without CORPUS (see benchmarks/retrieval.py) the sessions are the demo's. Memory is the proportional set size (PSS): of
-what processes share each has its part. Linux only.
+what processes share each has its part. A server counts with those that it has started. Linux only.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 from serving import BARE, Client, _machine
 
 SECONDS = 120.0
@@ -37,7 +38,7 @@ def main() -> None:
     parser.add_argument("corpus", type=Path, nargs="?")
     parser.add_argument("--home", type=Path, help="keep the index here (SMART_FORK_HOME)")
     parser.add_argument("--runs", type=int, default=5, help="starts of the service")
-    parser.add_argument("--servers", type=int, default=10, help="MCP servers beside it")
+    parser.add_argument("--servers", type=int, default=10, help="MCP servers beside it, 2 or more")
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="smart-fork-bench-") as folder:
@@ -80,6 +81,13 @@ def pss(pid: int) -> float:
     return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
 
 
+def _all_of(clients: Sequence[Client]) -> float:
+    """Memory of MCP servers, and of whatever they have started."""
+    processes = [psutil.Process(client.process.pid) for client in clients]
+    started = [child for process in processes for child in process.children(recursive=True)]
+    return sum(pss(process.pid) for process in (*processes, *started))
+
+
 def _starts(environment: dict[str, str], runs: int) -> dict[str, float]:
     times = []
     for _ in range(runs + 1):  # the first one warms the caches
@@ -100,25 +108,27 @@ def _memory(environment: dict[str, str], question: dict[str, Any], number: int, 
         answered(environment, "/healthz")
         figures["first_query_seconds"] = time.perf_counter() - started
         figures["after_query_mb"] = pss(service.pid)
-        clients = [_asked(environment, question) for _ in range(number)]
-        figures["beside_mb"] = sum(pss(client.process.pid) for client in clients)
+        clients, times = zip(*(_asked(environment, question) for _ in range(number)), strict=True)
+        figures["beside_mb"] = _all_of(clients)
+        figures["beside_start_seconds"] = statistics.median(times)
         figures["service_mb"] = pss(service.pid)
         _close(clients)
     alone = environment | {"SMART_FORK_SERVICE": "false"}
-    clients = [_asked(alone, question)]
-    figures["alone_mb"] = pss(clients[0].process.pid)
-    clients += [_asked(alone, question) for _ in range(number - 1)]
-    figures["all_alone_mb"] = sum(pss(client.process.pid) for client in clients)
-    _close(clients)
+    first, _ = _asked(alone, question)
+    figures["alone_mb"] = _all_of([first])
+    others, times = zip(*(_asked(alone, question) for _ in range(number - 1)), strict=True)
+    figures["all_alone_mb"] = _all_of([first, *others])
+    figures["alone_start_seconds"] = statistics.median(times)
+    _close([first, *others])
     clients = [Client([sys.executable, "-c", BARE], alone) for _ in range(number)]
     for client in clients:
         client.start()
         client.request("tools/list")
-    figures["bare_mb"] = sum(pss(client.process.pid) for client in clients)
+    figures["bare_mb"] = _all_of(clients)
     _close(clients)
-    clients = [_asked(_with_frameworks(alone, folder), question)]
-    figures["frameworks_mb"] = pss(clients[0].process.pid)
-    _close(clients)
+    framed, _ = _asked(_with_frameworks(alone, folder), question)
+    figures["frameworks_mb"] = _all_of([framed])
+    _close([framed])
     return figures
 
 
@@ -133,15 +143,18 @@ def _with_frameworks(environment: dict[str, str], folder: Path) -> dict[str, str
     return environment
 
 
-def _asked(environment: dict[str, str], question: dict[str, Any]) -> Client:
-    """An MCP server that has answered one question by words and meaning."""
+def _asked(environment: dict[str, str], question: dict[str, Any]) -> tuple[Client, float]:
+    """An MCP server that has answered one question by words and meaning; and how soon it had listed its tools."""
+    started = time.perf_counter()
     client = Client([sys.executable, "-m", "smart_fork", "mcp"], environment)
     client.start()
+    client.request("tools/list")
+    seconds = time.perf_counter() - started
     mode = ""
     while mode != "hybrid":  # its model may still be being loaded
         answer = client.request("tools/call", name="smart_fork", arguments=question)
         mode = answer["structuredContent"]["search_mode"]
-    return client
+    return client, seconds
 
 
 def _close(clients: Sequence[Client]) -> None:
@@ -165,6 +178,8 @@ def show(figures: dict[str, float]) -> None:
     ):
         print(f"{what}: {mb:.0f} MB, {mb / frameworks:.2f} of one that loads the model with its frameworks")
     print(f"one that loads the model with its frameworks: {frameworks:.0f} MB")
+    beside, alone = figures["beside_start_seconds"], figures["alone_start_seconds"]
+    print(f"an MCP server, start to tools/list: {beside:.2f} s beside the service, {alone:.2f} s without it")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,20 @@
-"""``python -m smart_fork``."""
+"""The program: ``smart-fork``, and ``python -m smart_fork``."""
 
-from smart_fork.cli import main
+from __future__ import annotations
 
-main()
+import sys
+
+
+def main() -> None:
+    """Run the command. Each agent keeps a server open: that one is decided on before anything large is imported."""
+    if sys.argv[1:] == ["mcp"]:
+        from smart_fork.front import serve
+
+        serve()
+    from smart_fork.cli import main as command_line
+
+    command_line()
+
+
+if __name__ == "__main__":
+    main()

@@ -10,16 +10,18 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from indexer.paths import claude_home
-from indexer.transcripts.claude import slug
-from indexer.transcripts.lines import open_regular
 from indexer.transcripts.model import Agent
 
 #: What the clients' names contain; seen: claude-code, codex-mcp-client.
 _CLIENTS: Mapping[str, Agent] = {"claude": "claude", "codex": "codex"}
+#: What is asked of the caller's environment.
+VARIABLES = ("CLAUDE_PROJECT_DIR", "CLAUDE_CODE_SESSION_ID")
+#: Where a request over HTTP has, in its scope, what a program of ours has said of the caller.
+AROUND = "smart_fork.around"
 #: A shorter id of a tool call says too little to recognise a log by.
 MIN_CALL_ID = 8
 #: How far back in a log the call that is just being made can stand.
@@ -28,6 +30,13 @@ TAIL_BYTES = 512 * 1024
 LOOKS, LOOK_SECONDS = 6, 0.06
 #: Logs of the project looked into for it, newest first.
 LOGS_LOOKED_INTO = 8
+
+
+class Around(NamedTuple):
+    """Where the process is that a caller has started: its environment, of which `VARIABLES` count, and directory."""
+
+    environment: Mapping[str, str]
+    directory: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +108,8 @@ def _session_with(tool_use: str, project: str | None, looks: int) -> str | None:
     """The Claude session whose log's end has this tool call; Claude Code writes it a moment after it has asked."""
     if len(tool_use) < MIN_CALL_ID or project is None:
         return None
+    from indexer.transcripts.claude import slug
+
     folder = claude_home() / "projects" / slug(project)
     for number in range(looks):
         if number:
@@ -118,6 +129,8 @@ def _newest_with(folder: Path, needle: bytes) -> str | None:
 
 
 def _tail(path: Path) -> bytes:
+    from indexer.transcripts.lines import open_regular
+
     try:
         with open_regular(path) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))

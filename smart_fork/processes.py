@@ -146,6 +146,17 @@ class SystemProcesses:
         threading.Thread(target=process.wait, name=f"wait-{process.pid}", daemon=True).start()
         return process.pid
 
+    def converse(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        """Start a program that is talked to, over its input and output; what it complains of goes where ours does.
+
+        Raises:
+            ProgramMissing, ProgramFailed, NotFound: as `Processes.run`.
+        """
+        try:
+            return subprocess.Popen(argv, cwd=cwd, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        except (OSError, ValueError) as error:
+            raise _not_started(argv, cwd, error) from error
+
     def alive(self, pid: int) -> bool:
         """See `Processes.alive`."""
         import psutil  # takes a while, and most questions ask of no process

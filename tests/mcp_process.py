@@ -42,6 +42,13 @@ class McpProcess:
         answer: dict[str, Any] = result["structuredContent"]
         return answer
 
+    def end(self) -> int:
+        """Close its input, and wait for its end; its status."""
+        stdin, self.process.stdin = self.process.stdin, None
+        assert stdin is not None
+        stdin.close()
+        return self.process.wait(60)
+
     def kill(self) -> None:
         """``kill -9``."""
         self.process.kill()

@@ -23,7 +23,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from smart_fork import permission
 from smart_fork.agents.plan import plain_name
-from smart_fork.caller import Caller, identify, path_of, workspaces
+from smart_fork.caller import AROUND, Around, Caller, identify, path_of, workspaces
 from smart_fork.config import allowed_projects
 from smart_fork.errors import SmartForkError
 
@@ -63,7 +63,7 @@ def strict(function: Callable[..., Any], title: str, *, reads: bool = True) -> T
             raise ToolError(f"unknown parameter: {names}. Known: {', '.join(known) or 'none'}.")
         if not _passable(sent(ctx)):
             raise ToolError("a parameter has half a character in it (a lone surrogate), or is nested too deeply")
-        if ctx.request_context.request is not None:  # over HTTP: this process works in no project of its own
+        if _around(ctx) is None:
             permission.limit_to(await _own_projects(ctx))
         return await run(ctx=ctx, **arguments)
 
@@ -89,9 +89,21 @@ async def caller_of(ctx: Context[Any, Any]) -> Caller:
     """The agent and the session that this call comes from, as far as they can be known."""
     params = ctx.request_context.session.client_params
     client = params.client_info.name if params is not None else None
-    around = (os.environ, Path.cwd()) if ctx.request_context.request is None else ({}, Path("/"))
+    around = _around(ctx) or Around({}, Path("/"))
     roots = await _roots(ctx)
     return await in_thread(partial(identify, client, _meta(ctx), roots, *around))
+
+
+def _around(ctx: Context[Any, Any]) -> Around | None:
+    """Where the caller's own process is: this one, or one that the guard of the service has believed to be ours.
+
+    `None` for any other client of the service, which works in no project of its own.
+    """
+    request = ctx.request_context.request
+    if request is None:
+        return Around(os.environ, Path.cwd())
+    told: Around | None = request.scope.get(AROUND)
+    return told
 
 
 async def _own_projects(ctx: Context[Any, Any]) -> tuple[permission.Permitted, ...]:

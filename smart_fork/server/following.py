@@ -100,7 +100,8 @@ async def wait_workers(
     seconds = min(WAIT_SECONDS if timeout is None else timeout, MAX_WAIT_SECONDS)
     given_up = threading.Event()
     try:
-        return await in_thread(partial(_wait, workers, any_of is True, seconds, given_up, _heartbeat(ctx, seconds)))
+        told = _heartbeat(ctx, seconds, given_up)
+        return await in_thread(partial(_wait, workers, any_of is True, seconds, given_up, told))
     finally:
         given_up.set()  # the call is over: the thread must not go on waiting
 
@@ -116,11 +117,14 @@ async def close_workers(
     return await in_thread(partial(_close, workers, remove_worktree is True))
 
 
-def _heartbeat(ctx: Context[Any, Any], seconds: float) -> Any:
+def _heartbeat(ctx: Context[Any, Any], seconds: float, given_up: threading.Event) -> Any:
     last: tuple[int, float] = (-1, -HEARTBEAT_SECONDS)
+    request = ctx.request_context.request
 
     def told(done: int, of: int, passed: float) -> None:
         nonlocal last
+        if request is not None and anyio.from_thread.run(request.is_disconnected):
+            given_up.set()  # over HTTP a client that was killed says nothing; nobody would ever get the answer
         if done == last[0] and passed - last[1] < HEARTBEAT_SECONDS:
             return
         last = done, passed

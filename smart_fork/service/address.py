@@ -20,7 +20,6 @@ from typing import Any
 import orjson
 
 from indexer.paths import private_dir, state_home
-from smart_fork.agents.staging import replace_file, write_new
 from smart_fork.errors import SmartForkError
 
 TOKEN_BYTES = 32
@@ -66,6 +65,8 @@ def token() -> str:
         return _private_token(path)
     except FileNotFoundError:
         made = secrets.token_hex(TOKEN_BYTES)
+    from smart_fork.agents.staging import write_new  # who only asks writes nothing
+
     try:
         write_new(path, [made.encode()])
     except FileExistsError:  # another process was first
@@ -110,6 +111,8 @@ def proof(nonce: str, secret: str, port: int) -> str:
 
 def publish(address: Address) -> None:
     """Say where the service listens."""
+    from smart_fork.agents.staging import replace_file
+
     replace_file(_file(), orjson.dumps(asdict(address)))
 
 
@@ -145,6 +148,8 @@ def wanted_port(env: Mapping[str, str], installed: int | None = None, state: Pat
 
 def keep_port(port: int, state: Path | None = None) -> None:
     """Choose `port` for every later start."""
+    from smart_fork.agents.staging import replace_file
+
     replace_file(private_dir(state or state_home()) / "service-port", str(port).encode())
 
 

@@ -14,17 +14,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from indexer.embedding import Embedder
 from indexer.switches import is_off
 from smart_fork.release import own_version
 from smart_fork.service.address import Address, TokenUnsafe, announced, proof, token
+from smart_fork.service.introduction import HEADER, introduction
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from indexer.embedding import Embedder
+
 #: A service on this machine answers at once, or is not to be waited for.
 HELLO_SECONDS = 0.5
+#: One that has just answered may be busy.
+PROOF_SECONDS = 5.0
 WORK_SECONDS = 120.0
 #: Texts in one request.
 BATCH = 64
@@ -109,11 +113,38 @@ class Service:
         with _proved(self.address, WORK_SECONDS) as (connection, _):
             return _answer(connection, "GET", "/healthz")[0] == http.HTTPStatus.OK
 
-    def _ask(self, method: str, path: str, body: Any) -> bytes:
-        with _proved(self.address, WORK_SECONDS) as (connection, said):
+    def answers_for_us(self) -> bool:
+        """Whether it would find what this process finds: it has the same agents' homes, the same model and so on.
+
+        Raises:
+            ServiceGoneError: it does not answer.
+            OSError: this process's directory is gone.
+        """
+        with self.speaking_for_us() as (connection, headers):
+            return _answer(connection, "GET", "/status", headers=headers)[0] == http.HTTPStatus.OK
+
+    @contextmanager
+    def speaking_for_us(
+        self, seconds: float = PROOF_SECONDS
+    ) -> Iterator[tuple[http.client.HTTPConnection, dict[str, str]]]:
+        """A connection, and the headers of a request that it treats as if this process had asked itself.
+
+        Raises:
+            ServiceGoneError: it does not answer.
+            OSError: this process's directory is gone.
+        """
+        with self._connected(seconds) as (connection, headers):
+            yield connection, headers | {HEADER: introduction(token())}
+
+    @contextmanager
+    def _connected(self, seconds: float) -> Iterator[tuple[http.client.HTTPConnection, dict[str, str]]]:
+        with _proved(self.address, seconds) as (connection, said):
             if said != self._said:
                 raise ServiceGoneError("it is another version by now")
-            headers = {"Authorization": f"Bearer {token()}", "Content-Type": "application/json"}
+            yield connection, {"Authorization": f"Bearer {token()}", "Content-Type": "application/json"}
+
+    def _ask(self, method: str, path: str, body: Any) -> bytes:
+        with self._connected(WORK_SECONDS) as (connection, headers):
             status, content = _answer(connection, method, path, orjson.dumps(body), headers)
         if status != http.HTTPStatus.OK:
             raise ServiceGoneError(f"it answered {status}")

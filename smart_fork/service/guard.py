@@ -19,7 +19,9 @@ from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from smart_fork.caller import AROUND
 from smart_fork.service.address import cookie_value
+from smart_fork.service.introduction import HEADER, ForgedError, OtherSettingsError, introduced
 
 #: Enough for the longest question and for what a hook says.
 MAX_BODY = 1024 * 1024
@@ -74,7 +76,7 @@ class Guard:
         stranger: Callable[[], Response] | None = None,
     ) -> None:
         self._app = app
-        self._secret = secret.encode()
+        self._secret = secret
         self._cookie = cookie_value(secret).encode()
         self._hosts = frozenset(host.lower() for host in hosts)
         self._origins = frozenset(f"http://{host}" for host in self._hosts)
@@ -93,7 +95,7 @@ class Guard:
         if scope["type"] != "http":  # no web sockets here
             return
         headers = Headers(scope=scope)
-        refusal = self._refusal(scope["path"], headers)
+        refusal = self._refusal(scope["path"], headers) or self._introduced(scope, headers)
         if refusal is not None:
             status, why = refusal
             if self._logged.take():
@@ -132,10 +134,21 @@ class Guard:
             return 429, "too many wrong tokens"
         return 401, "the token is missing or wrong (to see the page: smart-fork open)"
 
+    def _introduced(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
+        """Note whom the client speaks for, if it says so and can prove that it is ours."""
+        try:
+            if given := headers.getlist(HEADER):
+                scope[AROUND] = introduced(given, self._secret)
+        except ForgedError:
+            return 403, "not what a program of ours says of its caller"
+        except OtherSettingsError as error:
+            return 409, f"it would find something else: {error}"
+        return None
+
     def _knows(self, headers: Headers) -> bool:
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
-            return hmac.compare_digest(given.strip().encode("utf-8", "replace"), self._secret)
+            return hmac.compare_digest(given.strip().encode("utf-8", "replace"), self._secret.encode())
         # Not `http.cookies`, which reads none at all where one, of a program at another port, is not as it should be.
         given = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
         return hmac.compare_digest(given.encode("utf-8", "replace"), self._cookie)

@@ -55,13 +55,12 @@ class Service:
 
 @contextmanager
 def service_on(machine: Machine) -> Iterator[Service]:
-    """The service, which both agents know by its address and its token."""
+    """The service, with the machine's environment."""
     machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
     with socket.socket() as kept:  # it never listens: so the service may, and nobody else gets the port in between
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         kept.bind(("127.0.0.1", 0))
         service = Service(machine, kept.getsockname()[1])
-        machine.add_service(service.url, service.token)
         yield service
         machine.close_terminals()
         service.end()

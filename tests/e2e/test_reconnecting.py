@@ -24,6 +24,7 @@ def connected(programs: Path, machines: list[Machine]) -> Iterator[tuple[Machine
     with machine_in(cache_folder(), programs) as machine:
         machines.append(machine)
         with service_on(machine) as service:
+            machine.add_service(service.url, service.token)
             yield machine, service
 
 

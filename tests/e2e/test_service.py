@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,20 +14,36 @@ from tests.e2e.agents import Machine, machine_in
 from tests.e2e.model_server import Protocol
 from tests.e2e.programs import cache_folder
 from tests.e2e.scenario import EXCHANGES, INTENT, ask, assert_forked, unlike_any_other
-from tests.e2e.services import service_on
+from tests.e2e.services import Service, service_on
 from tests.e2e.terminals import wait_until
 
 pytestmark = pytest.mark.e2e
 
 
-@pytest.fixture(scope="module")
-def served(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
-    """A machine with the service, which both agents know by its address and its token."""
+@contextmanager
+def serving(programs: Path, machines: list[Machine]) -> Iterator[tuple[Machine, Service]]:
+    """A machine with the service."""
     with machine_in(cache_folder(), programs) as machine:
         machines.append(machine)
         machine.env["SMART_FORK_INDEXING"] = "true"
-        with service_on(machine):
-            yield machine
+        with service_on(machine) as service:
+            yield machine, service
+
+
+@pytest.fixture(scope="module")
+def served(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
+    """One on which both agents know the service by its address and its token."""
+    with serving(programs, machines) as (machine, service):
+        machine.add_service(service.url, service.token)
+        yield machine
+
+
+@pytest.fixture(scope="module")
+def beside(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
+    """One on which both agents start servers of their own."""
+    with serving(programs, machines) as (machine, _):
+        machine.add_smart_fork()
+        yield machine
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
@@ -66,3 +83,28 @@ def test_the_service_keeps_the_index_fresh_while_sessions_are_written(served: Ma
     assert session.session_id in {result["session_id"] for result in found["results"]} | {
         other for result in found["results"] for other in result["lineage"]["others"]
     }
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_an_agents_own_server_has_its_questions_answered_by_the_service_and_forks_itself(
+    beside: Machine, agent: Protocol
+):
+    project = beside.repository(f"beside-{agent}-{uuid.uuid4().hex[:8]}")
+    parent = beside.session_of_a_person(agent, *EXCHANGES, cwd=project)
+
+    (found,), caller = ask(beside, agent, project, ("smart_fork", {"intent": INTENT}), terminal=True)
+
+    fronts = [server for server in beside.servers() if server.cwd() == str(project)]
+    assert fronts
+    assert [parent.session_id] == [result["session_id"] for result in found["results"]]
+    for front in fronts:
+        assert not any("pydantic_core" in one.path for one in front.memory_maps()), "it is thin"
+        assert [] == front.children()
+
+    prompt = unlike_any_other("Now do the same for the downloader")
+    more = {"intent": INTENT, "fork_session_id": parent.session_id, "prompt": prompt, "run_in": "process"}
+    (found,), _ = ask(beside, agent, project, ("smart_fork", more))
+
+    assert parent.session_id in {result["session_id"] for result in found["results"]}
+    fork = assert_forked(beside, agent, parent, found["forked_session"], prompt)
+    assert fork.session_id != caller.session_id

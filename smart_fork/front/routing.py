@@ -1,0 +1,54 @@
+"""Which calls act. They go to a server that has the agent's own environment, in which workers are started.
+
+A call of which this is not known for certain acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from smart_fork.front.messages import Message
+
+#: The tool that finds, and acts if it is asked for a fork.
+FINDS = "smart_fork"
+#: What it may be told without acting; what a fork would be like, if there was one, does not matter.
+FINDING = frozenset(
+    {"intent", "agent_type", "limit", "project_path", "collection", "min_score", "include_snippets", "explain"}
+    | {"prompt", "run_in", "at", "worktree", "with_changes"}
+)
+#: What asks for a fork, unless it is said to be nothing.
+FORKING = frozenset({"auto_fork", "fork_index", "fork_session_id"})
+
+
+def reading_tools(listed: Message) -> frozenset[str]:
+    """The tools that say of themselves that they only read, in an answer to ``tools/list``."""
+    result = listed.content.get("result")
+    tools = result.get("tools") if isinstance(result, dict) else None
+    return frozenset(
+        tool["name"]
+        for tool in (tools if isinstance(tools, list) else ())
+        if isinstance(tool, dict) and isinstance(tool.get("name"), str) and _only_reads(tool.get("annotations"))
+    )
+
+
+def acts(message: Message, reading: Collection[str]) -> bool:
+    """Whether `message` is a call that may start, change or end something."""
+    if message.method != "tools/call":
+        return False
+    name, arguments = message.params.get("name"), message.params.get("arguments")
+    if not isinstance(name, str) or not isinstance(arguments, dict | None):
+        return True
+    return name not in reading and not (name == FINDS and _only_finds(arguments or {}))
+
+
+def _only_reads(annotations: Any) -> bool:
+    return isinstance(annotations, dict) and annotations.get("readOnlyHint") is True
+
+
+def _only_finds(arguments: dict[str, Any]) -> bool:
+    return all(name in FINDING or (name in FORKING and _is_nothing(name, arguments[name])) for name in arguments)
+
+
+def _is_nothing(name: str, value: object) -> bool:
+    return value is None or (name == "auto_fork" and value is False)

@@ -1,0 +1,155 @@
+"""A client, a service and a server of one's own that are not real, around a real relay."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, Self
+
+from smart_fork.front.messages import Message, made, read
+from smart_fork.front.relay import Relay
+from smart_fork.service.client import ServiceGoneError
+
+SECONDS = 30
+READING = frozenset({"list_sessions", "read_session"})
+
+
+def request(number: int | str, method: str, **params: object) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+
+
+def call(number: int | str, tool: str, **arguments: object) -> dict[str, Any]:
+    return request(number, "tools/call", name=tool, arguments=arguments)
+
+
+def told(method: str, **params: object) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+def answer(to: Message, by: str) -> Message:
+    return made({"jsonrpc": "2.0", "id": to.id, "result": {"by": by}})
+
+
+INITIALIZE = request(0, "initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo={"name": "x"})
+
+
+class Service:
+    """Answers whatever it is asked, unless `asked` does something else for that id."""
+
+    reading = READING
+
+    def __init__(self) -> None:
+        self.asked: dict[object, Callable[[Message, Callable[[Message], None]], None]] = {}
+        self.heard: list[Message] = []
+        self.told: queue.Queue[Message] = queue.Queue()
+        self.ended = False
+
+    def greet(self, hello: Message) -> Message:
+        if hello.id in self.asked:
+            self.asked[hello.id](hello, lambda _: None)
+        return answer(hello, "service")
+
+    def ask(self, message: Message, heard: Callable[[Message], None]) -> None:
+        self.heard.append(message)
+        how = self.asked.get(message.id)
+        if how is not None:
+            how(message, heard)
+        else:
+            heard(answer(message, "service"))
+
+    def tell(self, message: Message) -> None:
+        self.told.put(message)
+
+    def end(self) -> None:
+        self.ended = True
+
+
+class Own:
+    """A server of one's own, that answers at once all but what is in `silent`."""
+
+    def __init__(self) -> None:
+        self.told: list[Message] = []
+        self.heard: Callable[[Message], None] = lambda _: None
+        self.silent: set[object] = set()
+        self.started = 0
+        self.ended = False
+
+    def start(self, heard: Callable[[Message], None], _: Callable[[int], None]) -> Own:
+        self.started += 1
+        self.heard = heard
+        return self
+
+    def tell(self, message: Message) -> None:
+        self.told.append(message)
+        if message.kind == "request" and message.id not in self.silent:
+            self.heard(answer(message, "own"))
+
+    def end(self) -> None:
+        self.ended = True
+
+
+class Conversation:
+    """A client's. Leaving the context closes the relay's input, and waits for its end."""
+
+    def __init__(self, *, begin: bool = True) -> None:
+        self.service, self.own = Service(), Own()
+        self._lines: queue.Queue[bytes | None] = queue.Queue()
+        self._said: queue.Queue[bytes] = queue.Queue()
+        relay = Relay(self.service, self, self.own.start)  # type: ignore[arg-type]
+        self._thread = threading.Thread(target=relay.run, args=(iter(self._lines.get, None),))
+        self._begin = begin
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        if self._begin:
+            self.say(INITIALIZE)
+            assert self.hear()["id"] == 0
+            self.say(told("notifications/initialized"))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lines.put(None)
+        self._thread.join(SECONDS)
+        assert not self._thread.is_alive()
+        assert self.service.ended
+
+    def say(self, *messages: dict[str, Any] | bytes) -> None:
+        for message in messages:
+            self._lines.put(message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n")
+
+    def hear(self) -> dict[str, Any]:
+        """The next that the client is told."""
+        line = self._said.get(timeout=SECONDS)
+        assert line.endswith(b"\n")
+        assert line.count(b"\n") == 1
+        message = read(line)
+        assert message is not None
+        return message.content
+
+    def rest(self) -> list[dict[str, Any]]:
+        """What else the client has been told by now."""
+        heard = []
+        while not self._said.empty():
+            heard.append(self.hear())
+        return heard
+
+    def silence(self) -> bool:
+        """Whether the client has been told nothing more."""
+        return self._said.empty()
+
+    def write(self, line: bytes) -> None:
+        self._said.put(line)
+
+    def flush(self) -> None:
+        pass
+
+
+def dies(*_: object) -> None:
+    raise ServiceGoneError("it was killed")
+
+
+def dies_in_the_middle(message: Message, heard: Callable[[Message], None]) -> None:
+    heard(made(told("notifications/progress", progressToken=message.id, progress=1)))
+    raise ServiceGoneError("it was killed")

@@ -1,0 +1,252 @@
+"""Who gets which message, and what becomes of it when one of the two does not answer."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from smart_fork.front.messages import made
+from tests.smart_fork.front.conversation import (
+    INITIALIZE,
+    SECONDS,
+    Conversation,
+    answer,
+    call,
+    dies,
+    dies_in_the_middle,
+    request,
+    told,
+)
+
+
+def answered(talk: Conversation) -> tuple[int | str, str]:
+    """The next answer: to what, and by whom."""
+    said = talk.hear()
+    return said["id"], said["result"]["by"]
+
+
+def test_what_is_read_is_answered_by_the_service_and_no_server_is_started():
+    with Conversation() as talk:
+        for number, one in enumerate(("tools/list", "ping", "resources/list", "some/thing"), 1):
+            talk.say(request(number, one))
+            assert (number, "service") == answered(talk)
+        talk.say(call("a", "list_sessions", limit=3))
+        assert ("a", "service") == answered(talk)
+
+    assert not talk.own.started
+
+
+def test_what_acts_is_done_by_a_server_of_our_own_which_is_greeted_as_we_were():
+    with Conversation() as talk:
+        talk.say(call(1, "close_workers", workers=["x"]))
+        assert (1, "own") == answered(talk)
+        talk.say(call(2, "unheard_of"))
+        assert (2, "own") == answered(talk)
+
+    hello, ready, *calls = talk.own.told
+    assert INITIALIZE["params"] == hello.params
+    assert hello.id != INITIALIZE["id"], "the client might use it again"
+    assert "notifications/initialized" == ready.method
+    assert ["close_workers", "unheard_of"] == [one.params["name"] for one in calls]
+    assert 1 == talk.own.started
+    assert talk.own.ended
+    assert talk.silence()
+
+
+def test_a_call_is_passed_on_as_it_was_written():
+    line = b'{"params": {"name":"spawn_workers","arguments":{"n":1e2}} ,"jsonrpc":"2.0","method":"tools/call","id":7}'
+    with Conversation() as talk:
+        talk.say(line + b"\r\n")
+        talk.hear()
+
+    assert line == talk.own.told[-1].line
+
+
+@pytest.mark.parametrize("fails", [dies, dies_in_the_middle, lambda *_: 1 / 0])
+def test_what_the_service_does_not_answer_a_server_of_our_own_does_from_then_on(fails):
+    with Conversation() as talk:
+        talk.service.asked[1] = fails
+        talk.say(call(1, "list_sessions"))
+        if fails is dies_in_the_middle:
+            assert "notifications/progress" == talk.hear()["method"]
+        assert (1, "own") == answered(talk)
+        talk.say(call(2, "list_sessions"), told("notifications/roots/list_changed"))
+        assert (2, "own") == answered(talk)
+
+    assert [1] == [one.id for one in talk.service.heard]
+    assert "notifications/roots/list_changed" == talk.own.told[-1].method
+    assert talk.service.told.empty()
+
+
+def test_where_the_service_dies_while_it_is_greeted_our_own_server_welcomes_the_client():
+    with Conversation(begin=False) as talk:
+        talk.service.asked[0] = dies
+        talk.say(INITIALIZE)
+        assert (0, "own") == answered(talk)
+        talk.say(told("notifications/initialized"), request(1, "ping"))
+        assert (1, "own") == answered(talk)
+
+    assert ["initialize", "notifications/initialized", "ping"] == [one.method for one in talk.own.told]
+
+
+def test_a_call_that_overtakes_a_greeting_which_fails_does_not_keep_the_client_from_being_welcomed():
+    called = threading.Event()
+    with Conversation(begin=False) as talk:
+
+        def fails(*_: object) -> None:
+            assert called.wait(SECONDS)
+            dies()
+
+        talk.service.asked[0] = fails
+        talk.say(INITIALIZE, call(1, "close_workers"))
+        heard = {answered(talk), answered(talk)}
+        called.set()
+
+    assert {(0, "own"), (1, "own")} == heard
+    assert talk.silence()
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        request(5, "ping"),
+        request(5, "server/discover", _meta={"io.modelcontextprotocol/protocolVersion": "2026-07-28"}),
+        call(5, "list_sessions"),
+    ],
+)
+def test_who_does_not_begin_with_the_handshake_talks_to_our_own_server_alone(first):
+    with Conversation(begin=False) as talk:
+        talk.say(first, call(6, "list_sessions"), told("notifications/cancelled", requestId=77))
+        assert [(5, "own"), (6, "own")] == [answered(talk), answered(talk)]
+
+    assert [first["method"], "tools/call"] == [one.method for one in talk.own.told]
+    assert not talk.service.heard
+
+
+def test_both_may_ask_the_client_under_the_same_id():
+    """Such as for its roots."""
+    with Conversation() as talk:
+        talk.own.silent.add(1)
+        talk.say(call(1, "close_workers"))
+        going_on = threading.Event()
+
+        def asks(message, heard):
+            heard(made(request(0, "roots/list")))
+            assert going_on.wait(SECONDS)
+            heard(answer(message, "service"))
+
+        talk.service.asked[2] = asks
+        talk.say(call(2, "list_sessions"))
+        of_service = talk.hear()
+        talk.own.heard(made(request(0, "roots/list")))
+        of_own = talk.hear()
+        assert of_service["id"] != of_own["id"]
+
+        for asked, name in ((of_own, "own"), (of_service, "service")):
+            talk.say({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": [name]}})
+        replied = talk.service.told.get(timeout=SECONDS)
+        assert (0, ["service"]) == (replied.id, replied.content["result"]["roots"])
+        going_on.set()
+        assert (2, "service") == answered(talk)
+        talk.say({"jsonrpc": "2.0", "id": of_own["id"], "result": {}}, {"jsonrpc": "2.0", "id": "?", "result": {}})
+
+    replies = [one.content for one in talk.own.told if one.kind == "answer"]
+    assert [{"jsonrpc": "2.0", "id": 0, "result": {"roots": ["own"]}}] == replies, "an answer counts once"
+
+
+def test_what_is_not_wanted_from_the_client_any_more_is_named_as_the_client_knows_it():
+    with Conversation() as talk:
+
+        def gives_up(message, heard):
+            heard(made(request("r", "roots/list")))
+            heard(made(told("notifications/cancelled", requestId="x")))
+            heard(made(told("notifications/cancelled", requestId="r")))
+            heard(answer(message, "service"))
+
+        talk.service.asked[1] = gives_up
+        talk.say(call(1, "list_sessions"))
+
+        asked, cancelled, done = (talk.hear() for _ in range(3))
+
+    assert asked["id"] == cancelled["params"]["requestId"]
+    assert 1 == done["id"]
+
+
+def test_what_the_client_takes_back_is_told_to_whoever_has_it_and_is_not_answered():
+    taken_back = threading.Event()
+    with Conversation() as talk:
+
+        def waits(message, heard):
+            assert taken_back.wait(SECONDS)
+            heard(made({"jsonrpc": "2.0", "id": message.id, "error": {"code": -32800, "message": "cancelled"}}))
+
+        talk.service.asked[1] = waits
+        talk.own.silent.add(2)
+        talk.say(call(1, "list_sessions"), call(2, "close_workers"), request(3, "ping"))
+        assert 3 == talk.hear()["id"]
+        talk.say(*(told("notifications/cancelled", requestId=number) for number in (1, 2, 99, None)))
+        assert 1 == talk.service.told.get(timeout=SECONDS).params["requestId"]
+        taken_back.set()
+        talk.say(request(4, "ping"))
+        assert 4 == talk.hear()["id"]
+
+    assert [2] == [one.params["requestId"] for one in talk.own.told if one.method == "notifications/cancelled"]
+    assert talk.silence()
+
+
+def test_what_is_taken_back_is_not_asked_again_where_the_service_dies():
+    taken_back = threading.Event()
+    with Conversation() as talk:
+
+        def waits(*_: object) -> None:
+            assert taken_back.wait(SECONDS)
+            dies()
+
+        talk.service.asked[1] = waits
+        talk.say(call(1, "list_sessions"), request(2, "ping"))
+        assert 2 == talk.hear()["id"]
+        talk.say(told("notifications/cancelled", requestId=1))
+        talk.service.told.get(timeout=SECONDS)
+        taken_back.set()
+
+    assert not talk.own.started
+
+
+def test_long_lines_pass():
+    text = "ä" * 3_000_000
+    with Conversation() as talk:
+        talk.service.asked[1] = lambda message, heard: heard(
+            made({"jsonrpc": "2.0", "id": message.id, "result": {"text": text}})
+        )
+        talk.say(call(1, "read_session", session_id=text))
+
+        assert text == talk.hear()["result"]["text"]
+
+    assert text == talk.service.heard[0].params["arguments"]["session_id"]
+
+
+def test_what_is_no_message_is_passed_over():
+    lines = (b"\n", b"hello\n", b"[1,2]\n", b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]\n', b"\xff\xfe\n", b"{}\n")
+    with Conversation() as talk:
+        talk.say(*lines, b"[" * 100_000 + b"\n", request(1, "ping"))
+
+        assert 1 == talk.hear()["id"]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.sampled_from(["answers", "dies", "in the middle"])), max_size=8))
+def test_whatever_fails_every_request_is_answered_once(calls):
+    with Conversation() as talk:
+        how = {"dies": dies, "in the middle": dies_in_the_middle}
+        talk.service.asked |= {n: how[what] for n, (_, what) in enumerate(calls, 1) if what in how}
+        talk.say(*(call(n, "list_sessions" if reads else "stop") for n, (reads, _) in enumerate(calls, 1)))
+        heard = []
+        while len(heard) < len(calls):
+            said = talk.hear()
+            heard += [said["id"]] if "result" in said else []
+
+    assert list(range(1, len(calls) + 1)) == sorted(heard)
+    assert not [said for said in talk.rest() if "id" in said]
+    assert talk.own.started <= 1
