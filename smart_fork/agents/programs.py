@@ -18,6 +18,8 @@ USUAL_FOLDERS = ("~/.local/bin", "~/.claude/local", "~/.npm-global/bin", "/opt/h
 HELP_SECONDS = 60.0
 
 _OVERRIDES: dict[Agent, str] = {"claude": "SMART_FORK_CLAUDE", "codex": "SMART_FORK_CODEX"}
+#: Whose programs there are.
+AGENTS: tuple[Agent, ...] = tuple(_OVERRIDES)
 _INSTALL: dict[Agent, str] = {
     "claude": "Install Claude Code (npm install -g @anthropic-ai/claude-code), or set SMART_FORK_CLAUDE to it.",
     "codex": "Install Codex (npm install -g @openai/codex), or set SMART_FORK_CODEX to it.",

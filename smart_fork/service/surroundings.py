@@ -8,7 +8,8 @@ from pathlib import Path
 
 from indexer.paths import claude_home, codex_home, state_home
 from indexer.switches import is_off
-from smart_fork.agents.programs import find_program
+from indexer.transcripts.model import Agent
+from smart_fork.agents.programs import AGENTS, find_program
 from smart_fork.errors import ProgramMissing
 
 #: Each is another model, or another program.
@@ -23,15 +24,15 @@ def surroundings() -> dict[str, object]:
         **{name: str(folder.resolve()) for name, folder in folders.items()},
         **{name: env.get(name, "") for name in _AS_THEY_ARE},
         "SMART_FORK_INDEXING": not is_off("SMART_FORK_INDEXING"),
-        "programs": [_has(env, "claude"), _has(env, "codex")],
+        "programs": [agent for agent in AGENTS if _has(env, agent)],
         "tmux": _tmux_server(env),
     }
 
 
-def _has(env: Mapping[str, str], agent: str) -> bool:
+def _has(env: Mapping[str, str], agent: Agent) -> bool:
     """Whether a result could be forked at all: whoever starts agents has another PATH than a service."""
     try:
-        find_program("claude" if agent == "claude" else "codex", env)
+        find_program(agent, env)
     except ProgramMissing:
         return False
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -111,6 +112,38 @@ def test_what_acts_is_done_by_a_server_of_its_own_in_the_agents_environment(anno
         assert 0 == agent.end()
         assert not own.is_running()
         assert psutil.pid_exists(pid), "a worker goes on"
+
+
+def test_many_questions_at_once_are_each_answered(announced, world, shop):
+    world.claude(shop, RETRY, DONE)
+    asked = set(range(100, 160))
+    with front(shop) as agent:
+        for number in asked:
+            agent._say({"id": number, "method": "tools/call", "params": {"name": "list_sessions", "arguments": {}}})
+        heard = [json.loads(line) for _, line in zip(asked, agent.process.stdout, strict=False)]
+
+        assert asked == {message["id"] for message in heard}
+        assert not [message for message in heard if message.get("error") or message["result"].get("isError")]
+        assert [] == servers(agent)
+
+
+def test_hostile_lines_change_nothing(announced, world, shop):
+    """And one that the service would not take is answered all the same."""
+    lines = (
+        b"$(touch evil)", b"\x00\xff", b"[" * 5000, b'{"jsonrpc":"2.0","id":1e400,"method":"ping"}',
+        b'{"jsonrpc":"2.0","id":{"a":1},"method":"tools/call"}', b'{"jsonrpc":"2.0","method":"notifications/cancelled"}',
+        b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[1]}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{}}', b'{"jsonrpc":"2.0","id":"\\u0000","error":{}}',
+        b'{"jsonrpc":"2.0","method":"notifications/\\r\\nX: y","params":{"_meta":{"Smart-Fork-Caller":"x"}}}',
+    )  # fmt: skip
+    with front(shop) as agent:
+        for line in lines:
+            agent.process.stdin.write(line + b"\n")
+        assert {} == agent._ask("ping")
+        assert [] == servers(agent)
+        long = agent._ask("tools/call", name="read_session", arguments={"session_id": "x" * 3_000_000})
+        assert long["isError"]
+        assert {} == agent._ask("ping")
 
 
 def test_nothing_is_left_of_a_front_that_is_killed(announced, world, shop):
