@@ -19,6 +19,7 @@ from indexing import rows as indexing_rows
 from load import rows as load_rows
 from peers import COLUMNS, footnote
 from peers import rows as peers_rows
+from service import rows as service_rows
 from soak import rows as soak_rows
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,6 +30,7 @@ SECTIONS = {
     "search_speed": ("How long does a search take?", "time of a search against the size of the index"),
     "serving": ("How long does a person or an agent wait?", ""),
     "indexing": ("How fast is the index made?", "MB/s of reading and chunks/s of embedding"),
+    "service": ("What does the service take?", ""),
     "soak": ("Does the service keep up?", "wait until findable, memory and processor of the service over time"),
     "load": ("What of many who ask at once?", ""),
     "peers": ("Beside other tools", "quality, time of an answer and time to index, by tool"),
@@ -180,6 +182,15 @@ def indexing(figures: dict[str, Any]) -> list[str]:
     return table(("", "", "ratio"), indexing_rows(figures))
 
 
+def service(figures: dict[str, Any]) -> list[str]:
+    """As the benchmark itself prints it."""
+    return [
+        "Memory is PSS: of what processes share, each has its part.",
+        "",
+        *table(("", "", "ratio"), service_rows(figures)),
+    ]
+
+
 def soak(figures: dict[str, Any]) -> list[str]:
     """As the benchmark itself prints it."""
     return table(("", ""), soak_rows(figures))
@@ -211,7 +222,7 @@ def peers(figures: dict[str, Any]) -> list[str]:
 
 TABLES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "retrieval": retrieval, "tuning": tuning, "search_speed": search_speed, "serving": serving, "indexing": indexing,
-    "soak": soak, "load": load, "peers": peers,
+    "service": service, "soak": soak, "load": load, "peers": peers,
 }  # fmt: skip
 
 

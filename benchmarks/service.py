@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from rich.console import Console
+from rich.table import Table
 from serving import BARE, Client, _machine
 
 SECONDS = 120.0
@@ -162,24 +164,34 @@ def _close(clients: Sequence[Client]) -> None:
         client.close()
 
 
-def show(figures: dict[str, float]) -> None:
-    """The figures and their ratios."""
-    number = int(figures["servers"])
-    beside, frameworks = figures["beside_mb"], figures["frameworks_mb"]
-    print(f"serve, start to a healthy answer: {figures['health_seconds']:.2f} s")
-    print(f"serve, idle: {figures['idle_mb']:.0f} MB; after the first query: {figures['after_query_mb']:.0f} MB")
-    print(f"serve, first query: {figures['first_query_seconds']:.2f} s")
-    for what, mb in (
-        (f"{number} MCP servers beside the service", beside),
-        ("the same and the service itself", beside + figures["service_mb"]),
-        (f"{number} MCP servers without it, each with the light model", figures["all_alone_mb"]),
-        ("one of those", figures["alone_mb"]),
-        (f"{number} bare MCP servers, with one tool that does nothing", figures["bare_mb"]),
-    ):
-        print(f"{what}: {mb:.0f} MB, {mb / frameworks:.2f} of one that loads the model with its frameworks")
-    print(f"one that loads the model with its frameworks: {frameworks:.0f} MB")
+def rows(figures: dict[str, float]) -> Iterator[tuple[str, str, str]]:
+    """What is shown: label, figure, and its ratio to the one that it is compared with."""
+    number, frameworks = int(figures["servers"]), figures["frameworks_mb"]
     beside, alone = figures["beside_start_seconds"], figures["alone_start_seconds"]
-    print(f"an MCP server, start to tools/list: {beside:.2f} s beside the service, {alone:.2f} s without it")
+    yield "`serve`, start to a healthy answer", f"{figures['health_seconds']:.2f} s", ""
+    yield "`serve`, its first question", f"{figures['first_query_seconds']:.2f} s", ""
+    yield "`serve`, idle", f"{figures['idle_mb']:.0f} MB", ""
+    yield "`serve`, after the first question", f"{figures['after_query_mb']:.0f} MB", ""
+    yield "an MCP server without it, start to tools/list", f"{alone:.2f} s", ""
+    yield "the same beside it", f"{beside:.2f} s", f"{beside / alone:.2f}"
+    yield "an MCP server that loads the model with its frameworks", f"{frameworks:.0f} MB", ""
+    for label, key in (
+        (f"{number} MCP servers beside the service", "beside_mb"),
+        (f"{number} MCP servers without it, each with the light model", "all_alone_mb"),
+        ("one of those", "alone_mb"),
+        (f"{number} bare MCP servers, with one tool that does nothing", "bare_mb"),
+    ):
+        yield label, f"{figures[key]:.0f} MB", f"{figures[key] / frameworks:.2f}"
+    both = figures["beside_mb"] + figures["service_mb"]
+    yield f"{number} beside the service, and the service", f"{both:.0f} MB", f"{both / frameworks:.2f}"
+
+
+def show(figures: dict[str, float]) -> None:
+    """The figures as a table."""
+    table = Table("", "", "ratio", title="The service, and MCP servers beside it and without it")
+    for row in rows(figures):
+        table.add_row(*row)
+    Console(width=120).print(table)
 
 
 if __name__ == "__main__":

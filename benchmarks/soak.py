@@ -138,6 +138,7 @@ def index_all(served: Served, logs: int) -> dict[str, Any]:
     """Wait until everything has been read and embedded."""
     began, peak, read = time.monotonic(), 0.0, 0.0
     used = served.cpu_seconds()
+    served.request("GET", "/healthz")  # asks a question: from then on there is an index
     while time.monotonic() - began < INDEXING_SECONDS:
         peak = max(peak, served.megabytes())
         with _reading(served) as index:
