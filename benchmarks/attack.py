@@ -26,6 +26,8 @@ from _attack_client import Answer, Client
 from _attacked import Home, lay_out, serving
 from _hostile import Hostile
 
+from smart_fork.service.introduction import HEADER, introduction
+
 #: Of a hundred calls, how many are of a tool, of another method of the protocol, and of an address.
 TOOLS, METHODS = 70, 10
 #: Calls between two looks at whether the service is well.
@@ -124,16 +126,17 @@ class Attacker:
         known = not self._rarely(0.2)
         headers = {"Authorization": f"Bearer {self._home.token if known else self._chance.choice(self._wrong())}"}
         if self._rarely(0.1):
-            name = self._chance.choice(["Cookie", "Origin", "Host", "Content-Type", "Mcp-Session-Id", "Range"])
-            headers[name] = quote(self._text(), safe=" ;=:/")[:4000]
+            names = ["Cookie", "Origin", "Host", "Content-Type", "Mcp-Session-Id", "Range", HEADER, HEADER]
+            name = self._chance.choice(names)
+            headers[name] = self._forged() if name == HEADER else quote(self._text(), safe=" ;=:/")[:4000]
         others = ["PUT", "DELETE", "OPTIONS", "HEAD", "TRACE", "X"]
         verb = self._chance.choice(others) if self._rarely(0.1) else method
         address += f"?{query}" if query else ""
         sent = body.encode("utf-8", "replace") if verb == "POST" else b""
-        self._made(
-            path, lambda: self._client.ask(verb, address, sent, headers), f"{verb} {address} {headers} {body[:300]}",
-            person=known,
-        )  # fmt: skip
+        shown = f"{verb} {address} {headers} {body[:300]}"
+        answer = self._made(path, lambda: self._client.ask(verb, address, sent, headers), shown, person=known)
+        if HEADER in headers and answer.status < 400:
+            self._report.violations.setdefault(f"{path}: a caller was believed", shown)
 
     def _body(self, path: str) -> str:
         """What an address takes, or something else."""
@@ -146,6 +149,13 @@ class Attacker:
         fitting = {"/fork": urlencode(form), "/embed": json.dumps(vectors)}.get(path, json.dumps(told))
         others = [json.dumps(told), json.dumps(self._hostile.anything()), urlencode(form), "{", "", "\0"]
         return fitting if self._rarely(0.5) else self._chance.choice(others)
+
+    def _forged(self) -> str:
+        """What only a program that has read the token can say of its caller."""
+        said = introduction(self._chance.choice(self._wrong()))
+        facts, _, signature = said.partition(".")
+        others = [facts, f"{facts}.", f".{signature}", f"{facts}.{self._home.token}", quote(self._text())[:4000]]
+        return self._chance.choice([said, *others])
 
     def _rarely(self, share: float) -> bool:
         return self._chance.random() < share

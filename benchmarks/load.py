@@ -100,7 +100,7 @@ def _round(served: Served, home: BigHome, arguments: argparse.Namespace, *, rebu
     for client in clients:
         client.start()
     while any(client.is_alive() for client in clients):
-        if rebuild and served.status()["state"] == "idle":
+        if rebuild and _all_read(served):
             _read_all_again(served)
             done.rebuilds += 1
         time.sleep(LOOK_SECONDS)
@@ -130,7 +130,7 @@ def _ask(served: Served, home: BigHome, queries: int, number: int, done: Round) 
 
 
 def _read_all_again(served: Served) -> None:
-    """Make the index one of a program that reads, cuts and embeds differently, and have it made anew."""
+    """Make the index one of a program that reads, cuts and embeds differently: the next question has it made anew."""
     with closing(apsw.Connection(str(served.state / "index.db"))) as index:
         index.set_busy_timeout(60_000)
         index.execute("BEGIN IMMEDIATE")
@@ -138,7 +138,16 @@ def _read_all_again(served: Served) -> None:
         index.execute("DELETE FROM vector_blocks")
         index.execute("UPDATE chunks SET block = 0")
         index.execute("COMMIT")
-    served.request("POST", "/index")
+
+
+def _all_read(served: Served) -> bool:
+    """Whether it is made anew by now."""
+    if served.status()["state"] != "idle":
+        return False
+    with closing(apsw.Connection(str(served.state / "index.db"), flags=apsw.SQLITE_OPEN_READONLY)) as index:
+        index.set_busy_timeout(60_000)
+        unread = index.execute("SELECT count(*) FROM files WHERE version = ?", (UNREAD,)).get
+        return not unread and not index.execute("SELECT count(*) FROM chunks WHERE block = 0").get
 
 
 def rows(figures: dict[str, Any]) -> Iterator[tuple[str, str, str]]:

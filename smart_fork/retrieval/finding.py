@@ -43,6 +43,8 @@ MAX_SHOWN = 500
 DEFAULT_LIMIT, MAX_LIMIT = 5, 50
 #: How long a question waits for logs to be read, and for vectors of the current project.
 READ_SECONDS, EMBED_SECONDS = 20.0, 15.0
+#: How long one reads where an indexer does the rest.
+SOON_SECONDS = 1.0
 _ENGLISH = (
     "The default model knows English and little of other scripts: meaning was hardly searched. Ask in English, or set "
     "SMART_FORK_MODEL to a multilingual model (docs/using.md)."
@@ -183,8 +185,11 @@ def _refresh(store: Store, asked: _Asked, engine: Engine) -> tuple[int | None, s
     if together is not None and together.reading and store.counts().sessions:
         return None, _BEING_READ
 
+    indexed = together is not None and together.indexed
+    seconds = min(engine.read_seconds, SOON_SECONDS) if indexed else engine.read_seconds
+
     def look() -> int:
-        return read_changes(store, AGENTS, asked.project, engine.read_seconds, engine.progress)[1]
+        return read_changes(store, AGENTS, asked.project, seconds, engine.progress)[1]
 
     try:
         left = look() if together is None else together.left(look)
@@ -196,7 +201,7 @@ def _refresh(store: Store, asked: _Asked, engine: Engine) -> tuple[int | None, s
         log.warning("the index could not be brought up to date: %s", error)
         step = next_step(error)
         return None, f"The index could not be brought up to date: {error}{'. ' if step else ''}{step}"
-    if together is None or not together.embedding:
+    if not indexed:
         _embed_some(store, asked, engine)
     counts = store.counts()
     stale = counts.embedded < counts.chunks or store.meta("model") not in ("", engine.embedder.model)

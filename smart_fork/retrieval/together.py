@@ -13,26 +13,34 @@ HOLDS_SECONDS = 1.0
 
 
 class Together:
-    """Shared by the questions of a process that stays. `doing` says what its indexer is at, such as ``reading 3/7``.
+    """Shared by the questions of a process that stays. `doing` says what its indexer is at, such as ``reading 3/7``,
+    `None` where it has none; `go_on` has it do what is left.
 
-    While that reads or embeds everything, questions do neither: they are answered with what there is, and do not wait
-    for a lock that is not to be had, or, worse, get it and do the indexer's work while somebody waits.
+    Where there is one, questions read for a moment only and make no vectors. While it reads or embeds everything, they
+    do neither: they are answered with what there is, and do not wait for a lock that is not to be had, or, worse, get
+    it and do the indexer's work while somebody waits.
     """
 
-    def __init__(self, doing: Callable[[], str], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        doing: Callable[[], str | None],
+        go_on: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._doing, self._clock = doing, clock
+        self.go_on = go_on
         self._looking = threading.Lock()
         self._looked_at: float | None = None
 
     @property
-    def reading(self) -> bool:
-        """Whether the indexer is reading logs."""
-        return self._doing().startswith("reading")
+    def indexed(self) -> bool:
+        """Whether there is an indexer."""
+        return self._doing() is not None
 
     @property
-    def embedding(self) -> bool:
-        """Whether it makes vectors."""
-        return self._doing().startswith("embedding")
+    def reading(self) -> bool:
+        """Whether it is reading logs."""
+        return (self._doing() or "").startswith("reading")
 
     def left(self, look: Callable[[], int]) -> int:
         """How many changed logs `look` leaves unread; 0 without another look where one has just left none.

@@ -49,7 +49,7 @@ class Parts:
         self.model = BackgroundModel(configured_embedder(stays=True), MODEL_SECONDS)
         self._restart = restart
         self._freshener: Freshener | None = None
-        self._together = Together(self._doing)
+        self._together = Together(self._doing, self._go_on)
 
     def application(self, secret: str) -> Starlette:
         """What answers; `secret` is the token."""
@@ -94,8 +94,8 @@ class Parts:
         if self._freshener is not None:
             self._freshener.run_soon()
 
-    def _doing(self) -> str:
-        return self._freshener.doing if self._freshener is not None else ""
+    def _doing(self) -> str | None:
+        return self._freshener.doing if self._freshener is not None else None
 
     def _question(self) -> None:
         answer = find(QUESTION, self._engine())

@@ -7,9 +7,10 @@ import threading
 import pytest
 
 from indexer.freshness import IndexBusyError
-from smart_fork.retrieval import together
+from smart_fork.retrieval import finding, together
 from smart_fork.retrieval.finding import Engine, Request, find
 from smart_fork.retrieval.together import HOLDS_SECONDS, Together
+from smart_fork.server.searching import Searching
 
 
 class Clock:
@@ -21,7 +22,7 @@ class Clock:
 
 def test_a_look_that_leaves_nothing_holds_for_a_moment():
     clock, looks = Clock(), []
-    shared = Together(lambda: "", clock)
+    shared = Together(lambda: "", clock=clock)
     for clock.now in (0.0, HOLDS_SECONDS / 2, HOLDS_SECONDS, HOLDS_SECONDS * 1.5):
         assert 0 == shared.left(lambda: looks.append(clock.now) or 0)
 
@@ -29,7 +30,7 @@ def test_a_look_that_leaves_nothing_holds_for_a_moment():
 
 
 def test_a_look_that_leaves_something_or_fails_holds_for_nobody():
-    shared, looks = Together(lambda: "", Clock()), []
+    shared, looks = Together(lambda: "", clock=Clock()), []
 
     def fail() -> int:
         looks.append("failed")
@@ -55,12 +56,13 @@ def test_a_question_does_not_wait_long_for_the_look_of_another(monkeypatch):
 
 
 def test_a_question_does_nothing_that_the_indexer_is_doing(world, shop):
-    """F-180: while logs are read it is answered with what there is, while vectors are made with the newest words."""
-    clock, stage = Clock(), ["reading 3/7"]
-    engine = Engine(world.model, together=Together(lambda: stage[0], clock))
+    """F-180: while logs are read it is answered with what there is, and it makes no vectors at any time."""
+    clock, stage, asked = Clock(), ["reading 3/7"], []
+    shared = Together(lambda: stage[0], clock=clock)
+    engine = Engine(world.model, together=shared, unfinished=lambda: asked.append(stage[0]))
     request = Request("add retry to the uploader", agent_type="both", all_projects=True)
     world.claude(shop, "add retry to the uploader", "done")
-    assert find(request, engine)["index"]["complete"], "where there is nothing at all, a question reads"
+    assert 1 == find(request, engine)["index"]["sessions"], "where there is nothing at all, a question reads"
 
     world.claude(shop, "the downloader", "done as well")
     clock.now += 2 * HOLDS_SECONDS
@@ -68,10 +70,33 @@ def test_a_question_does_nothing_that_the_indexer_is_doing(world, shop):
     assert (1, None) == (answer["index"]["sessions"], answer["index"]["unread_logs"])
     assert answer["results"]
 
-    stage[0] = "embedding 1/9"
+    stage[0] = ""
     state = find(request, engine)["index"]
-    assert (2, 0) == (state["sessions"], state["unread_logs"])
-    assert state["embedded"] < state["chunks"]
+    assert (2, 0, 0) == (state["sessions"], state["unread_logs"], state["embedded"])
+    assert ["reading 3/7", ""] == asked, "the indexer is to make the vectors"
 
-    stage[0], clock.now = "", clock.now + 2 * HOLDS_SECONDS
-    assert find(request, engine)["index"]["complete"]
+
+def test_a_question_reads_no_longer_than_a_moment_where_an_indexer_does_the_rest(world, shop, monkeypatch):
+    monkeypatch.setattr(finding, "SOON_SECONDS", 0.0)
+    asked = []
+    for number in range(3):
+        world.claude(shop, f"uploader {number}", "done")
+    request = Request("the uploader", agent_type="both", all_projects=True)
+    beside = Engine(world.model, together=Together(lambda: ""), unfinished=lambda: asked.append(1))
+
+    assert 2 == find(request, beside)["index"]["unread_logs"]
+    assert [1] == asked
+    alone = Engine(world.model, together=Together(lambda: None))
+    assert find(request, alone)["index"]["complete"], "where there is none, it does all that time allows"
+
+
+def test_a_tool_has_the_indexer_of_its_process_go_on_and_without_one_does_it_itself(world, shop, monkeypatch):
+    doing, told = [""], []
+    searching = Searching(world.model, Together(lambda: doing[0], lambda: told.append("indexer")))
+    monkeypatch.setattr(searching, "_index_in_background", lambda: told.append("itself"))
+
+    searching._go_on()
+    doing[0] = None
+    searching._go_on()
+
+    assert ["indexer", "itself"] == told
