@@ -78,8 +78,8 @@ class Request:
 class Engine:
     """What answers: the embedder, a reranker, and how long a question may wait. `progress` is told about long work.
 
-    `unfinished` is called where there is more to index than there was time for; `together` is what the questions of one
-    process share.
+    `together` is what the questions of one process share. `unfinished` is called where there is more to index than
+    there was time for, and no indexer to do it.
     """
 
     embedder: Embedder
@@ -120,8 +120,7 @@ def find(request: Request, engine: Engine) -> dict[str, Any]:
                 return _not_available(problem, "", asked)
             return _answer(store, asked, engine, left, problem)
     except IndexUnavailable as error:
-        if engine.unfinished:
-            engine.unfinished()  # what was damaged is built anew
+        _go_on(engine)  # what was damaged is built anew
         return _not_available(error.message, error.hint, asked)
 
 
@@ -205,9 +204,17 @@ def _refresh(store: Store, asked: _Asked, engine: Engine) -> tuple[int | None, s
         _embed_some(store, asked, engine)
     counts = store.counts()
     stale = counts.embedded < counts.chunks or store.meta("model") not in ("", engine.embedder.model)
-    if engine.unfinished and (left or stale):
-        engine.unfinished()
+    if left or stale:
+        _go_on(engine)
     return left, ""
+
+
+def _go_on(engine: Engine) -> None:
+    """Have indexed what is left, by the process's own indexer where it has one."""
+    if engine.together is not None and engine.together.indexed:
+        engine.together.go_on()
+    elif engine.unfinished:
+        engine.unfinished()
 
 
 def _scope(store: Store, asked: _Asked) -> Scope:

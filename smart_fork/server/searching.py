@@ -187,7 +187,7 @@ class Searching:
             read_seconds=READ_SECONDS,
             embed_seconds=EMBED_SECONDS,
             progress=progress,
-            unfinished=self._go_on,
+            unfinished=self._index_in_background,
             rerank=configured_reranker(),
             together=self._together,
         )
@@ -205,15 +205,8 @@ class Searching:
                 self._loading.start()
             return self._loading
 
-    def _go_on(self) -> None:
-        """Have finished what a call had no time for."""
-        if self._together is not None and self._together.indexed:
-            self._together.go_on()
-        else:
-            self._index_in_background()
-
     def _index_in_background(self) -> None:
-        """One thread at a time."""
+        """Finish what a call had no time for; one thread at a time."""
         with self._lock:
             if self._indexing is None or not self._indexing.is_alive():
                 self._indexing = threading.Thread(target=self._complete_index, name="index", daemon=True)

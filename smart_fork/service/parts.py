@@ -84,7 +84,6 @@ class Parts:
             self.model,
             read_seconds=READ_SECONDS,
             embed_seconds=EMBED_SECONDS,
-            unfinished=self._go_on,
             rerank=configured_reranker(),
             together=self._together,
         )

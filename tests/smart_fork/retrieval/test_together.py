@@ -10,7 +10,6 @@ from indexer.freshness import IndexBusyError
 from smart_fork.retrieval import finding, together
 from smart_fork.retrieval.finding import Engine, Request, find
 from smart_fork.retrieval.together import HOLDS_SECONDS, Together
-from smart_fork.server.searching import Searching
 
 
 class Clock:
@@ -58,8 +57,7 @@ def test_a_question_does_not_wait_long_for_the_look_of_another(monkeypatch):
 def test_a_question_does_nothing_that_the_indexer_is_doing(world, shop):
     """F-180: while logs are read it is answered with what there is, and it makes no vectors at any time."""
     clock, stage, asked = Clock(), ["reading 3/7"], []
-    shared = Together(lambda: stage[0], clock=clock)
-    engine = Engine(world.model, together=shared, unfinished=lambda: asked.append(stage[0]))
+    engine = Engine(world.model, together=Together(lambda: stage[0], lambda: asked.append(stage[0]), clock))
     request = Request("add retry to the uploader", agent_type="both", all_projects=True)
     world.claude(shop, "add retry to the uploader", "done")
     assert 1 == find(request, engine)["index"]["sessions"], "where there is nothing at all, a question reads"
@@ -82,7 +80,7 @@ def test_a_question_reads_no_longer_than_a_moment_where_an_indexer_does_the_rest
     for number in range(3):
         world.claude(shop, f"uploader {number}", "done")
     request = Request("the uploader", agent_type="both", all_projects=True)
-    beside = Engine(world.model, together=Together(lambda: ""), unfinished=lambda: asked.append(1))
+    beside = Engine(world.model, together=Together(lambda: "", lambda: asked.append(1)))
 
     assert 2 == find(request, beside)["index"]["unread_logs"]
     assert [1] == asked
@@ -90,13 +88,15 @@ def test_a_question_reads_no_longer_than_a_moment_where_an_indexer_does_the_rest
     assert find(request, alone)["index"]["complete"], "where there is none, it does all that time allows"
 
 
-def test_a_tool_has_the_indexer_of_its_process_go_on_and_without_one_does_it_itself(world, shop, monkeypatch):
+def test_the_indexer_of_the_process_goes_on_and_without_one_whoever_asks_sees_to_it(world, shop):
     doing, told = [""], []
-    searching = Searching(world.model, Together(lambda: doing[0], lambda: told.append("indexer")))
-    monkeypatch.setattr(searching, "_index_in_background", lambda: told.append("itself"))
+    shared = Together(lambda: doing[0], lambda: told.append("indexer"))
+    engine = Engine(world.model, embed_seconds=0, together=shared, unfinished=lambda: told.append("itself"))
+    request = Request("the uploader", agent_type="both", all_projects=True)
+    world.claude(shop, "the uploader", "done")
 
-    searching._go_on()
+    find(request, engine)
     doing[0] = None
-    searching._go_on()
+    find(request, engine)
 
     assert ["indexer", "itself"] == told
