@@ -10,7 +10,7 @@ override INTENT := $(value INTENT)
 override PROJECT := $(value PROJECT)
 export INTENT PROJECT
 
-.PHONY: help run test check bench bench-report screenshots clean
+.PHONY: help run test coverage check bench bench-report screenshots clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -25,8 +25,12 @@ run: $(STAMP) ## the main job: INTENT="what you want to do" [PROJECT=dir]; witho
 # Three at a time, file by file and in order: the end-to-end tests come first and mostly wait for the agents.
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 
-test: check ## everything: the checks, then all tests with coverage; ARGS goes to pytest
-	$(BIN)/pytest --cov $(PARALLEL) $(ARGS)
+test: check ## everything: the checks, then all tests; ARGS goes to pytest
+	@.ci/programs
+	$(BIN)/pytest $(PARALLEL) $(ARGS)
+
+coverage: ARGS += --cov # apart, for it makes the suite slower
+coverage: test ## the same, and which lines no test has run
 
 check: $(STAMP) ## imports, lint, format, types
 	$(BIN)/lint-imports --no-logo
@@ -43,9 +47,10 @@ BENCH ?= search_speed serving $(if $(LAID_OUT),indexing) $(if $(INDEXED),retriev
 ARGS_search_speed := $(if $(QUICK),--quick)
 ARGS_serving := $(if $(INDEXED),$(LAID_OUT) --home $(STATE))
 ARGS_indexing := $(LAID_OUT) $(if $(QUICK),--no-vectors)
-ARGS_retrieval := $(LAID_OUT) --home $(STATE)
+PHRASINGS := $(wildcard $(CORPUS)/also.jsonl)
+ARGS_retrieval := $(LAID_OUT) --home $(STATE) $(if $(PHRASINGS),--also $(PHRASINGS))
 ARGS_tuning := $(ARGS_retrieval) $(if $(QUICK),--quick)
-ARGS_peers := $(ARGS_retrieval)
+ARGS_peers := $(LAID_OUT) --home $(STATE)
 
 bench: $(STAMP) $(LAID_OUT) ## speed and quality; QUICK=1 in two minutes, BENCH=retrieval for one, CORPUS=folder of labelled logs
 	@mkdir -p build/bench

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ class Answer:
 class Client:
     """One client, that says it works in `root`."""
 
-    def __init__(self, port: int, token: str, root: Path) -> None:
+    def __init__(self, port: int, token: Callable[[], str], root: Path) -> None:
         self._port, self._token, self._root = port, token, root
         self._session: str | None = None
         self._number = 0
@@ -67,7 +68,7 @@ class Client:
 
     def _headers(self, version: str, method: str = "") -> dict[str, str]:
         headers = {
-            "Authorization": f"Bearer {self._token}",
+            "Authorization": f"Bearer {self._token()}",
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
             "MCP-Protocol-Version": version,

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +44,8 @@ class Home:
     sent: set[str] = field(default_factory=set)
     port: int = 0
     token: str = ""
+    #: Tokens, codes and cookies of this run: in no answer, log or command line.
+    secrets: set[str] = field(default_factory=set)
 
     @property
     def state(self) -> Path:
@@ -99,8 +101,11 @@ def lay_out(folder: Path, chance: random.Random) -> Home:
 
 
 @contextmanager
-def serving(home: Home) -> Iterator[subprocess.Popen[bytes]]:
-    """The service of that home, with workers of several projects, a forgotten session, and one whose log is gone."""
+def serving(home: Home, leave: Callable[[Home], object]) -> Iterator[subprocess.Popen[bytes]]:
+    """The service of that home, with workers of several projects, a forgotten session, and one whose log is gone.
+
+    `leave` leaves what a service of before has left.
+    """
     command = [sys.executable, "-m", "smart_fork"]
     _run(home, [*command, "index", "run"])
     _run(home, [*command, "forget", home.foreign[0], "--yes"])
@@ -109,6 +114,10 @@ def serving(home: Home) -> Iterator[subprocess.Popen[bytes]]:
     ids = json.loads((home.folder / "workers.json").read_text(encoding="utf-8"))
     home.own += ids[:1]
     home.foreign += ids[1:]
+    home.token = "".join(random.Random(str(home.folder)).choices("0123456789abcdef", k=64))
+    (home.state / "service-token").touch(mode=0o600)
+    (home.state / "service-token").write_text(home.token, encoding="utf-8")
+    leave(home)
     events = home.folder / "events.jsonl"
     argv = [
         sys.executable,
@@ -192,7 +201,6 @@ def _wait_for(home: Home, process: subprocess.Popen[bytes]) -> None:
         assert time.monotonic() < until, "the service does not start"
         time.sleep(0.05)
     home.port = json.loads(said.read_text(encoding="utf-8"))["port"]
-    home.token = (home.state / "service-token").read_text(encoding="utf-8")
 
 
 def _claude(home: Home, cwd: Path | str, words: str, chance: random.Random, of: str = "") -> str:
@@ -214,7 +222,9 @@ def _claude(home: Home, cwd: Path | str, words: str, chance: random.Random, of: 
              "timestamp": f"2026-01-01T00:{chance.randrange(60):02}:{turn:02}.000Z",
              "message": {"role": kind, "content": content}}
         )  # fmt: skip
-    folder = "".join(letter if letter.isalnum() else "-" for letter in str(cwd)) or "-"
+    folder = (
+        "".join(letter if letter.isalnum() else "-" for letter in str(cwd)) or "nowhere"
+    )  # "-" would be that of "/"
     return _written(home.folder / ".claude/projects" / folder / f"{identity}.jsonl", records, identity)
 
 

@@ -87,13 +87,14 @@ def table(header: Row, rows: Iterable[Row], *, right_from: int = 1) -> list[str]
 def retrieval(figures: dict[str, Any]) -> list[str]:
     """Hit rates."""
     rows = [
-        [*way.split(), kind, f"{one['queries']}", *(f"{one[name]:.3f}" for name in ("hit@1", "hit@5", "mrr"))]
+        [*way.split(maxsplit=1), kind, f"{one['queries']}", *(f"{one[name]:.3f}" for name in ("hit@1", "hit@5", "mrr"))]
         for way, kinds in figures["figures"].items()
         for kind, one in sorted(kinds.items())
     ]
     return [
         f"{figures['queries']} labelled queries, asked in their project (scoped) and everywhere (global).",
         f"{figures['reachable']} can be answered in their project; no log of the others says where it was written.",
+        "`also` is with the queries' further phrasings.",
         "",
         *table(("scope", "mode", "kind", "queries", "hit@1", "hit@5", "MRR"), rows, right_from=3),
     ]
@@ -101,7 +102,8 @@ def retrieval(figures: dict[str, Any]) -> list[str]:
 
 def tuning(figures: dict[str, Any]) -> list[str]:
     """Cross-validated hit rates, each part left out, and the calibration."""
-    ways = [(name, figures[name]["places"]) for name in ("both", "words", "meaning")]
+    known = [name for one in ("both", "words", "meaning") for name in (one, f"{one} again") if name in figures]
+    ways = [(name, figures[name]["places"]) for name in known]
     ways += [(f"both, without {name}", places) for name, places in figures["without"].items()]
     rows = [
         [name, place, *(f"{rate['mean']:.3f} ({rate['sd']:.3f})" for rate in rates.values())]

@@ -105,6 +105,8 @@ def of_events(home: Home) -> Iterator[str]:
                     yield f"{event}: {path[:200]}"
         elif event == "subprocess.Popen":
             yield from _of_program(about[0], about[1])
+            if any(key in str(about[1]) for key in {home.token, *home.secrets}):
+                yield f"tells a key: {about[1]}"
         elif event in ("os.exec", "os.posix_spawn", "os.system", "pty.spawn"):
             yield f"{event}: {about}"
 
@@ -120,7 +122,8 @@ def of_log(home: Home) -> Iterator[str]:
     hidden = [one for one in home.canaries if one not in home.sent]
     for path in (*(home.state / "logs").glob("service*"), home.folder / "stderr"):
         text = path.read_text(encoding="utf-8", errors="replace")
-        for secret, name in ((home.token, "the token"), (SECRET, "a secret"), *((one, "a canary") for one in hidden)):
+        keys = [(one, "a key") for one in {home.token, *home.secrets}]
+        for secret, name in (*keys, (SECRET, "a secret"), *((one, "a canary") for one in hidden)):
             if secret in text:
                 line = next(one for one in text.splitlines() if secret in one)
                 yield f"{path.name} has {name}: {line[:300]}"

@@ -9,13 +9,14 @@ same seed makes the same calls. Exit code 1 where anything happened that must no
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import random
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,14 @@ import _verdicts
 from _attack_client import Answer, Client
 from _attacked import Home, lay_out, serving
 from _hostile import Hostile
+from _intruder import Doors, Intruder, Tried, ended_cookies
 
 from smart_fork.service.introduction import HEADER, introduction
 
 #: Of a hundred calls, how many are of a tool, of another method of the protocol, and of an address.
 TOOLS, METHODS = 70, 10
+#: Of all calls, how many try the doors: cookies, codes and tokens that are not for them or have ended.
+INTRUDERS_SHARE = 0.15
 #: Calls between two looks at whether the service is well.
 BATCH = 250
 SHOWN = 40
@@ -78,7 +82,7 @@ class Attacker:
         self._home, self._report = home, report
         self._hostile = Hostile(home, random.Random(seed))
         self._chance = self._hostile.chance
-        self._client = Client(home.port, home.token, home.project)
+        self._client = Client(home.port, lambda: home.token, home.project)
         listed = self._client.call("tools/list", {}).message
         assert listed is not None
         self._tools = {tool["name"]: tool["inputSchema"] for tool in listed["result"]["tools"]}
@@ -137,6 +141,10 @@ class Attacker:
         answer = self._made(path, lambda: self._client.ask(verb, address, sent, headers), shown, person=known)
         if HEADER in headers and answer.status < 400:
             self._report.violations.setdefault(f"{path}: a caller was believed", shown)
+
+    def health(self) -> Answer:
+        """What the service says of itself."""
+        return self._client.ask("GET", "/healthz", b"", {"Authorization": f"Bearer {self._home.token}"})
 
     def _body(self, path: str) -> str:
         """What an address takes, or something else."""
@@ -208,11 +216,21 @@ def attack(folder: Path, calls: int, seed: int, clients: int = 3) -> Report:
     report = Report()
     home = lay_out(folder, random.Random(seed))
     before: dict[str, str] = {}
-    with serving(home) as process:
+    ended: list[str] = []
+    doors = _doors()
+    with serving(home, lambda home: ended.extend(ended_cookies(home))) as process:
         before = _verdicts.tree(home)
-        attackers = [Attacker(home, report, f"{seed}/{number}", _addresses()) for number in range(clients)]
+        addresses = [*doors.programs, *doors.pages]
+        attackers = [Attacker(home, report, f"{seed}/{number}", addresses) for number in range(clients)]
+        cookies = [f"smart-fork-{home.port}={one}" for one in ended]
+        intruder = Intruder(home, doors, random.Random(f"{seed}/intruder"), ended=cookies)
+        share = int(calls * INTRUDERS_SHARE)
         started = time.perf_counter()
-        threads = [threading.Thread(target=_go_on, args=(one, calls // clients, report, process)) for one in attackers]
+        threads = [
+            threading.Thread(target=_go_on, args=(one, (calls - share) // clients, report, process))
+            for one in attackers
+        ]
+        threads.append(threading.Thread(target=_intrude, args=(intruder, share, report, process)))
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -234,22 +252,48 @@ def _go_on(attacker: Attacker, calls: int, report: Report, process: Any) -> None
             return
         attacker.attack()
         if number % BATCH == BATCH - 1:
-            well = attacker._client.ask("GET", "/healthz", b"", {})  # noqa: SLF001
+            well = attacker.health()
             if well.status != 200:
                 report.violations.setdefault(f"not well: {well.text[:200]}", str(number))
 
 
-def _addresses() -> list[tuple[str, str]]:
-    """All that the service's own application answers, with a method that it takes."""
+def _intrude(intruder: Intruder, calls: int, report: Report, process: Any) -> None:
+    """Every kind of call; in between the token is changed, strangers flood, and somebody listens elsewhere."""
+    try:
+        intruder.come_in()
+        _noted(report, intruder.other_family())
+        for number in range(calls):
+            if process.poll() is not None:
+                return
+            _noted(report, [intruder.attack()])
+            if number in (calls // 4, calls // 2, 3 * calls // 4):
+                _noted(report, intruder.rotate())
+            if number in (calls // 3, 2 * calls // 3):
+                _noted(report, intruder.flood())
+        _noted(report, intruder.late())
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        report.violations.setdefault(f"intruder: no answer: {type(error).__name__}", str(error))
+
+
+def _noted(report: Report, tries: Iterable[Tried]) -> None:
+    for tried in tries:
+        report.note(f"! {tried.name}", "errors" if tried.wrong else "refused", tried.wrong, tried.sent)
+
+
+def _doors() -> Doors:
+    """All that the service's own application answers, each with a method that it takes."""
     from mcp.server.mcpserver import MCPServer
 
-    from smart_fork.page import views
-    from smart_fork.page.entry import Codes
+    from smart_fork.page.views import Page
     from smart_fork.service import app
 
     nothing: Any = None
-    page = views.Page(nothing, Codes(), nothing, "", "").routes()
-    routes: Any = app.application(MCPServer("x"), app.Work(nothing, nothing, nothing), page, "").routes
+    page = Page(nothing, nothing, nothing, nothing)
+    _, doors = app.application(MCPServer("x"), app.Work(nothing, nothing, nothing), page, str)
+    return Doors(_taken(doors.programs), _taken(page.routes()))
+
+
+def _taken(routes: Any) -> list[tuple[str, str]]:
     return [
         (method, route.path) for route in routes for method in sorted(route.methods or ("POST",)) if method != "HEAD"
     ]

@@ -103,7 +103,7 @@ def _tables(store: Any) -> dict[str, float]:
         "SELECT coalesce(tbl_name, name), sum(pgsize) / 1e6 FROM dbstat LEFT JOIN sqlite_schema USING (name) GROUP BY 1"
     )
     for name, size in rows:
-        table = next((whole for whole in ("chunk_words", "session_words", "vector_blocks") if whole in name), name)
+        table = next((whole for whole in ("chunk_words", "session_words", "vectors") if whole in name), name)
         sizes[table] = sizes.get(table, 0.0) + size
     return dict(sorted(sizes.items(), key=lambda item: -item[1]))
 

@@ -29,6 +29,8 @@ from rich.console import Console
 from rich.table import Table
 from soak import index_all
 
+from indexer.store import extension
+
 LOOK_SECONDS = 0.5
 #: What `files.version` never is.
 UNREAD = "read again"
@@ -133,9 +135,10 @@ def _read_all_again(served: Served) -> None:
     """Make the index one of a program that reads, cuts and embeds differently: the next question has it made anew."""
     with closing(apsw.Connection(str(served.state / "index.db"))) as index:
         index.set_busy_timeout(60_000)
+        extension.load(index)
         index.execute("BEGIN IMMEDIATE")
         index.execute("UPDATE files SET version = ?", (UNREAD,))
-        index.execute("DELETE FROM vector_blocks")
+        index.execute("DELETE FROM vectors")
         index.execute("UPDATE chunks SET block = 0")
         index.execute("COMMIT")
 

@@ -1,9 +1,10 @@
 """Retrieval quality on labelled queries over real sessions: hit@1, hit@5 and MRR, scoped and global, by kind and mode.
 
-    python benchmarks/retrieval.py CORPUS [--home DIR] [--json FILE]
+    python benchmarks/retrieval.py CORPUS [--home DIR] [--also FILE] [--vectors WHICH] [--json FILE]
 
 CORPUS is a folder with ``lay_out.py`` (see its README), or one that it has laid out already (``home/`` and
-``queries.jsonl``). The index is built where it is missing, in ``--home`` or in a temporary folder.
+``queries.jsonl``). The index is built where it is missing, in ``--home`` or in a temporary folder. With ``--also``,
+lines of ``{"id": …, "also": [texts]}``, each query is asked again together with its further phrasings.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from _partly import WHICH, partly
 from rich.console import Console
 from rich.table import Table
 
 MODES = ("lexical", "vector", "hybrid")
 DEPTH = 50
+RATES = ("hit@1", "hit@5", "mrr")
 
 
 def main() -> None:
@@ -33,10 +36,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--home", type=Path, help="keep the index here (SMART_FORK_HOME)")
+    parser.add_argument("--also", type=Path, help="further phrasings of the queries")
+    parser.add_argument("--vectors", choices=WHICH, default="all", help="which passages have vectors, as it were")
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     arguments = parser.parse_args()
     with home_of(arguments.corpus, arguments.home) as laid_out:
-        figures = measure(opened(laid_out))
+        labelled = opened(laid_out, arguments.also)
+        store, share = partly(labelled.store, arguments.vectors)
+        figures = measure(labelled._replace(store=store)) | {"vectors": share}
     show(figures)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
@@ -63,11 +70,20 @@ def lay_out(corpus: Path, folder: Path) -> Path:
 
 
 class Labelled(NamedTuple):
-    """An index of the corpus, its labelled queries, and their vectors by text."""
+    """An index of the corpus, its labelled queries with their further phrasings (`also`), and vectors by text."""
 
     store: Any
     queries: list[dict[str, Any]]
     vectors: dict[str, bytes]
+
+    @property
+    def again(self) -> bool:
+        """Whether there are further phrasings."""
+        return any(query["also"] for query in self.queries)
+
+    def embed(self, texts: Sequence[str]) -> list[bytes]:
+        """As `smart_fork.retrieval.search.Embed`."""
+        return [self.vectors[text] for text in texts]
 
     def scope(self, project: str | None) -> Any:
         """The scope of a project's directory, or everything."""
@@ -77,7 +93,7 @@ class Labelled(NamedTuple):
         return self.store.scope(place, ("claude", "codex"), automated=True)
 
 
-def opened(laid_out: Path) -> Labelled:
+def opened(laid_out: Path, phrasings: Path | None = None) -> Labelled:
     """The index, completed first where it is not."""
     from indexer.models import configured_embedder
     from indexer.paths import index_db
@@ -89,9 +105,12 @@ def opened(laid_out: Path) -> Labelled:
     read_logs(store, changed_logs(store, AGENTS, report), report)
     embed_waiting(store, embedder, report, progress=_progress)
     queries = [json.loads(line) for line in (laid_out / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
-    vectors = embedder.embed([query["query"] for query in queries])
-    known = {query["query"]: vector.tobytes() for query, vector in zip(queries, vectors, strict=True)}
-    return Labelled(store, queries, known)
+    lines = phrasings.read_text(encoding="utf-8").splitlines() if phrasings else []
+    further = {one["id"]: one["also"] for one in map(json.loads, lines)}
+    queries = [query | {"also": tuple(further.get(query["id"], ()))} for query in queries]
+    texts = list(dict.fromkeys(text for query in queries for text in (query["query"], *query["also"])))
+    vectors = (vector.tobytes() for vector in embedder.embed(texts))
+    return Labelled(store, queries, dict(zip(texts, vectors, strict=True)))
 
 
 def measure(labelled: Labelled) -> dict[str, Any]:
@@ -101,19 +120,22 @@ def measure(labelled: Labelled) -> dict[str, Any]:
     from smart_fork.retrieval.rerank import SecondLook
 
     ranks: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    ways = [(mode, again) for again in (False, True)[: 1 + labelled.again] for mode in MODES]
     started = time.perf_counter()
     for query in labelled.queries:
         gold = {answer["session_id"] for answer in query["gold"]}
         for place, project in (("scoped", query["project"]), ("global", None)):
-            asked = Query(query["query"], labelled.scope(project), DEPTH, everywhere=project is None)
-            for mode in MODES:
+            scope = labelled.scope(project)
+            for mode, again in ways:
+                also = query["also"] if again else ()
+                asked = Query(query["query"], scope, DEPTH, everywhere=project is None, also=also)
                 hits, _ = search._search(  # noqa: SLF001 - one mode at a time, without the chain
-                    labelled.store, asked, labelled.vectors.__getitem__, mode, SecondLook(None)
+                    labelled.store, asked, labelled.embed, mode, SecondLook(None)
                 )
                 rank = next((n for n, hit in enumerate(hits, 1) if gold & {row.session_id for row in hit.family}), 0)
                 for kind in ("all", query["kind"]):
-                    ranks[f"{place} {mode}"][kind].append(rank)
-    seconds = (time.perf_counter() - started) / (len(labelled.queries) * 2 * len(MODES))
+                    ranks[f"{place} {mode}{' also' * again}"][kind].append(rank)
+    seconds = (time.perf_counter() - started) / (len(labelled.queries) * 2 * len(ways))
     return {
         "queries": len(labelled.queries),
         "reachable": sum(_is_reachable(labelled, query) for query in labelled.queries),
@@ -145,19 +167,24 @@ def _progress(stage: str, done: int, total: int) -> None:
 
 
 def _rows(figures: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    for way, kinds in sorted(
-        figures["figures"].items(), key=lambda item: (item[0].split()[0] != "scoped", MODES.index(item[0].split()[1]))
-    ):
-        for kind, one in sorted(kinds.items()):
-            yield (*way.split(), kind, str(one["queries"]), *(f"{one[name]:.3f}" for name in ("hit@1", "hit@5", "mrr")))
+    all_figures = figures["figures"]
+    ways = [way for way in all_figures if not way.endswith(" also")]
+    for way in sorted(ways, key=lambda way: (way.split()[0] != "scoped", MODES.index(way.split()[1]))):
+        again = all_figures.get(f"{way} also", {})
+        for kind, one in sorted(all_figures[way].items()):
+            rates = [one, *([again[kind]] if again else [])]
+            yield (*way.split(), kind, str(one["queries"]), *(f"{r[name]:.3f}" for r in rates for name in RATES))
 
 
 def show(figures: dict[str, Any]) -> None:
     """The figures as a table."""
     milliseconds = figures["seconds_a_search"] * 1000
     table = Table(title=f"{figures['queries']} labelled queries; {milliseconds:.1f} ms a search, query embedded before")
-    for name in ("scope", "mode", "kind", "queries", "hit@1", "hit@5", "MRR"):
-        table.add_column(name, justify="right" if name in ("queries", "hit@1", "hit@5", "MRR") else "left")
+    also = any(way.endswith(" also") for way in figures["figures"])
+    for name in ("scope", "mode", "kind"):
+        table.add_column(name)
+    for name in ("queries", "hit@1", "hit@5", "MRR", *(("also: hit@1", "hit@5", "MRR") if also else ())):
+        table.add_column(name, justify="right")
     for row in _rows(figures):
         table.add_row(*row, end_section=row[2] == "paraphrase")
     Console(width=100).print(table)

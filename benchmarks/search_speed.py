@@ -88,11 +88,11 @@ def _warm(index: SyntheticIndex, store: SqliteStore, embedder: LightEmbedder, co
             started = time.perf_counter()
             best = _exact(index, np.frombuffer(vector, np.float32))
             between = time.perf_counter()
-            found = {hit.row for hit in store.similarities(vector, everything).best(NEIGHBOURS)}
+            found = {hit.row for hit in store.similarities([vector], everything).best(NEIGHBOURS)}
             times["scan"].append(between - started)
             times["nearest"].append(time.perf_counter() - between)
             recalls.append(len(found & best) / NEIGHBOURS)
-    bytes_of_vectors = store.db.execute("SELECT sum(length(records)) FROM vector_blocks").get
+    bytes_of_vectors = store.db.execute("SELECT sum(length(vectors)) FROM vectors_vector_chunks00").get
     return {
         **{f"{name}_ms": _percentiles(values) for name, values in times.items()},
         "recall": float(np.mean(recalls)),

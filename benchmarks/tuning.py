@@ -1,17 +1,19 @@
 """How the points in ``smart_fork/retrieval/ranking.py`` were found, and what to expect of them on queries not seen yet.
 
-    python benchmarks/tuning.py CORPUS [--home DIR] [--quick] [--json FILE]
+    python benchmarks/tuning.py CORPUS [--home DIR] [--also FILE] [--quick] [--vectors WHICH] [--json FILE]
 
 CORPUS as for ``retrieval.py``. Each labelled query is asked in its project, everywhere, and in three projects that do
 not have the answer, where the right answer is "none". A conditional logit model with "none" as one more choice is
 fitted to what speaks for each session. It prints, from cross-validation (the queries of one session are never in two
 folds): hit rates with their spread over folds, each part left out, how well the scores are calibrated, and how
-often a question without an answer gets a score of 0.5 or more; last, the points fitted to all queries.
+often a question without an answer gets a score of 0.5 or more; last, the points fitted to all queries. With
+``--also``, as for ``retrieval.py``, all of it again for the queries together with their further phrasings.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from _partly import WHICH, partly
 from retrieval import Labelled, home_of, opened
 from rich.console import Console
 from rich.table import Table
@@ -43,40 +46,46 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--home", type=Path, help="the index is here (SMART_FORK_HOME), or is made here")
+    parser.add_argument("--also", type=Path, help="further phrasings of the queries")
     parser.add_argument("--quick", action="store_true", help="one division into folds instead of five, no ablation")
+    parser.add_argument("--vectors", choices=WHICH, default="all", help="which passages have vectors, as it were")
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     arguments = parser.parse_args()
     with home_of(arguments.corpus, arguments.home) as laid_out:
-        figures = measure(opened(laid_out), quick=arguments.quick)
+        labelled = opened(laid_out, arguments.also)
+        store, share = partly(labelled.store, arguments.vectors)
+        figures = measure(labelled._replace(store=store), quick=arguments.quick) | {"vectors": share}
     show(figures)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
 
 
 def measure(labelled: Labelled, *, quick: bool) -> dict[str, Any]:
-    """Everything that is printed."""
+    """Everything that is printed; `again` is with the further phrasings."""
     from smart_fork.retrieval.ranking import Parts
 
     seeds = range(1 if quick else 5)
     sessions = [min(answer["session_id"] for answer in query["gold"]) for query in labelled.queries]
     figures: dict[str, Any] = {"queries": len(sessions), "parts": list(Parts._fields), "points": {}}
-    for known, used in (("both", (0, 1, 2, 3, 4)), ("words", (0, 1, 2)), ("meaning", (3, 4))):
-        asked = list(_asked(labelled, known))
+    known_parts = {"both": (0, 1, 2, 3, 4), "words": (0, 1, 2), "meaning": (3, 4)}
+    for known, again in itertools.product(known_parts, (False, True)[: 1 + labelled.again]):
+        asked, used, what = list(_asked(labelled, known, again=again)), known_parts[known], known + " again" * again
         weights = fit(_columns(asked, used))
-        figures["points"][known] = dict(
+        figures["points"][what] = dict(
             zip([*(Parts._fields[i] for i in used), "nothing"], weights.tolist(), strict=True)
         )
-        figures[known] = cross_validated(_columns(asked, used), sessions, seeds)
-        if known == "both":
-            left_out = {} if quick else {name: tuple(set(used) - {i}) for i, name in enumerate(Parts._fields)}
-            figures["without"] = {
-                name: cross_validated(_columns(asked, others), sessions, seeds)["places"]
-                for name, others in left_out.items()
+        figures[what] = cross_validated(_columns(asked, used), sessions, seeds)
+        if known == "both" and not quick:
+            figures["without" + " again" * again] = {
+                name: cross_validated(_columns(asked, tuple(set(used) - {i})), sessions, seeds)["places"]
+                for i, name in enumerate(Parts._fields)
             }
     return figures
 
 
-def _asked(labelled: Labelled, known: str) -> Iterator[Asked]:
+def _asked(labelled: Labelled, known: str, *, again: bool) -> Iterator[Asked]:
+    from smart_fork.retrieval.found import Query
+
     projects = sorted({query["project"] for query in labelled.queries})
     scopes = {project: labelled.scope(project) for project in projects}
     large = [project for project in projects if labelled.store.counts(scopes[project]).sessions >= MIN_SESSIONS]
@@ -87,26 +96,26 @@ def _asked(labelled: Labelled, known: str) -> Iterator[Asked]:
         places = [("scoped", scopes[query["project"]]), ("global", labelled.scope(None))]
         places += [("foreign", scopes[project]) for project in choice.sample(foreign, min(FOREIGN, len(foreign)))]
         for place, scope in places:
-            parts, right = _parts(labelled, query, scope, known)
+            asked = Query(query["query"], scope, 1, everywhere=place == "global", also=query["also"] if again else ())
+            parts, right = _parts(labelled, query, asked, known)
             if len(parts):
                 yield Asked(number, place, parts, right)
 
 
-def _parts(labelled: Labelled, query: Mapping[str, Any], scope: Any, known: str) -> tuple[Any, Any]:
+def _parts(labelled: Labelled, query: Mapping[str, Any], asked: Any, known: str) -> tuple[Any, Any]:
     """What speaks for the best member of each family, best first as it is ranked now, and which is right."""
     from smart_fork.retrieval.evidence import gather
-    from smart_fork.retrieval.found import Query
-    from smart_fork.retrieval.ranking import parts, scores
+    from smart_fork.retrieval.ranking import SILENT, joined, parts, scores
 
-    asked = Query(query["query"], scope, 1, everywhere=scope == labelled.scope(None))
-    vector = labelled.vectors[query["query"]] if known != "words" else None
-    found = gather(labelled.store, asked, vector, words=known != "meaning")
+    vectors = labelled.embed(asked.phrasings) if known != "words" else None
+    found = gather(labelled.store, asked, vectors, words=known != "meaning")
     family = {row: session.root_id for row, session in found.sessions.items()}
-    score = scores(found.evidence, family, found.coverage, words=known != "meaning")
+    score = scores(found.phrasings, family, words=known != "meaning")
     best: dict[str, int] = {}
     for row in sorted(score, key=lambda row: -score[row].chance):
         best.setdefault(family[row], row)
-    speaking = parts(found.evidence, found.coverage)
+    by_phrasing = [parts(one.evidence, one.coverage) for one in found.phrasings]
+    speaking = {row: joined([one.get(row, SILENT) for one in by_phrasing]) for row in best.values()}
     gold = {answer["session_id"] for answer in query["gold"]}
     right = [any(member.session_id in gold for member in labelled.store.family(root)) for root in best]
     return np.array([speaking[row] for row in best.values()], float), np.array(right, float)
@@ -232,24 +241,32 @@ def show(figures: Mapping[str, Any]) -> None:
     table = Table(title=f"{figures['queries']} queries, cross-validated: mean (standard deviation between folds)")
     for name in ("what", "where", "hit@1", "hit@5", "MRR"):
         table.add_column(name)
-    rows = [(name, figures[name]["places"]) for name in ("both", "words", "meaning")]
-    rows += [(f"both, without {name}", places) for name, places in figures["without"].items()]
+    known = [name for one in ("both", "words", "meaning") for name in (one, f"{one} again") if name in figures]
+    rows = [(name, figures[name]["places"]) for name in known]
+    for again in ("", " again"):
+        rows += [(f"both{again}, without {name}", one) for name, one in figures.get(f"without{again}", {}).items()]
     for name, places in rows:
         for place, rates in places.items():
             table.add_row(name, place, *(f"{rate['mean']:.3f} ({rate['sd']:.3f})" for rate in rates.values()))
     console.print(table)
-    table = Table(title=f"calibration; mean error {figures['both']['calibration_error']}")
+    for name in ("both", "both again"):
+        if name in figures:
+            _show_calibration(console, name, figures[name])
+    console.print("points:", figures["points"])
+
+
+def _show_calibration(console: Console, what: str, figures: Mapping[str, Any]) -> None:
+    table = Table(title=f"calibration, {what}; mean error {figures['calibration_error']}")
     for name in ("score", "right", "share of the results"):
         table.add_column(name)
-    for row in figures["both"]["calibration"]:
+    for row in figures["calibration"]:
         table.add_row(*(f"{value:.3f}" for value in row.values()))
     console.print(table)
-    for place, first in figures["both"]["first_at_least_half"].items():
+    for place, first in figures["first_at_least_half"].items():
         console.print(
             f"{place}: first result at 0.5 or more in {first['share']:.1%} of the questions, "
             f"right in {first['right']:.1%} of these"
         )
-    console.print("points:", figures["points"])
 
 
 if __name__ == "__main__":

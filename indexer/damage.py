@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from indexer.failures import is_damage
+from indexer.store.connection import opening, renaming
 from indexer.store.sqlite import SqliteStore
 
 log = logging.getLogger(__name__)
@@ -43,8 +44,7 @@ def open_sound(path: Path) -> Iterator[SqliteStore]:
         NewerIndexError: a newer smart-fork has written it.
         apsw.Error, OSError: the disk, or another process, refuses.
     """
-    store = _opened(path)
-    inode = path.stat().st_ino
+    store, inode = _opened(path)
     try:
         yield store
     except Exception as error:
@@ -57,15 +57,20 @@ def open_sound(path: Path) -> Iterator[SqliteStore]:
             store.close()
 
 
-def _opened(path: Path) -> SqliteStore:
-    try:
-        return SqliteStore(path)
-    except Exception as error:
-        if not is_damage(error):
-            raise
-        if set_aside(path, path.stat().st_ino, error) is None:
-            raise DamagedIndexError(error, None) from error
-        return SqliteStore(path)
+def _opened(path: Path) -> tuple[SqliteStore, int]:
+    """The index and its inode."""
+    with opening(path):
+        inode = path.stat().st_ino if path.exists() else 0
+        try:
+            return SqliteStore(path), path.stat().st_ino
+        except Exception as error:
+            if not is_damage(error):
+                raise
+            damage = error
+    if set_aside(path, inode, damage) is None:
+        raise DamagedIndexError(damage, None) from damage
+    with opening(path):
+        return SqliteStore(path), path.stat().st_ino
 
 
 def set_aside(path: Path, inode: int, reason: BaseException) -> Path | None:
@@ -84,7 +89,8 @@ def set_aside(path: Path, inode: int, reason: BaseException) -> Path | None:
             if sum(_is_recent(one) for one in before) >= KEPT:
                 log.error("the index was damaged %d times within an hour: is the disk of %s broken?", KEPT, path.parent)
                 return None
-            aside = _rename(path)
+            with renaming(path):
+                aside = _rename(path)
     except (IndexBusyError, OSError) as error:
         log.warning("the damaged index %s stays where it is: %s", path, error)
         return None
@@ -107,7 +113,7 @@ def remove_older(path: Path, moment: str) -> None:
 
 
 def _rename(path: Path) -> Path:
-    """What lies beside it first: a process that opens the index meanwhile finds no old log beside a new database."""
+    """What lies beside it first: if we are killed here, no old log stays beside a new database."""
     aside = path.with_name(f"{path.name}.corrupt-{datetime.now(UTC).strftime(f'{_NAME}%f')}Z")
     for end in _BESIDE:
         with suppress(FileNotFoundError):

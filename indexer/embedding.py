@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -12,12 +13,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from indexer import absent_model
+from indexer.device import PROCESSOR, best_device
+from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -26,6 +32,12 @@ DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 DEFAULT_WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 #: Small batches of texts of like length are fastest on a CPU.
 BATCH = 16
+#: A GPU is fastest with many.
+GPU_BATCH = 128
+#: What is embedded on a GPU and on the processor, and the least cosine between both, before the GPU is relied on.
+TRIED, SAME = ("retry the upload", "make the button blue and move it to the right of the menu"), 0.999
+#: How long is waited for whoever has models to download.
+DOWNLOAD_SECONDS = 5.0
 
 
 class ModelUnavailableError(Exception):
@@ -55,15 +67,20 @@ class Embedder(Protocol):
 
 
 class SentenceTransformerEmbedder:
-    """A sentence-transformers model on the CPU, loaded when it is first used. Threads take turns.
+    """A sentence-transformers model, loaded when it is first used. Threads take turns.
 
-    Several texts at once are embedded with bfloat16 matrix products where the processor has them: twice as fast, cosine
-    0.9999 to full precision, so both may stand in one index. A single text, a question, is embedded in full precision.
+    It computes on a GPU where there is one that gives the same vectors as the processor; when that fails, whenever it
+    does, the processor goes on.
+
+    On the processor several texts at once are embedded with bfloat16 matrix products where it has them: twice as fast,
+    cosine 0.9999 to full precision, so both may stand in one index. A single text, a question, is embedded in full
+    precision, and so is everything on a GPU.
     """
 
     def __init__(self, name: str | None = None) -> None:
         self._name = name or os.environ.get("SMART_FORK_MODEL") or DEFAULT_MODEL
         self._loaded: SentenceTransformer | None = None
+        self._device = ""
         self._lock = threading.Lock()
 
     @cached_property
@@ -89,22 +106,49 @@ class SentenceTransformerEmbedder:
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         with self._lock:
             model = self._load()
-            import numpy as np
-            import torch
-
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=len(texts) > 1 and self.precision == "bfloat16"):
-                vectors = model.encode(
-                    list(texts), batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False
-                )
-            return np.ascontiguousarray(vectors, dtype=np.float32)
+            if self._device != PROCESSOR:
+                try:
+                    return _on_gpu(model, texts)
+                except Exception as error:  # noqa: BLE001 - drivers fail in any way
+                    model = self._leave_gpu(error)
+            return _on_processor(model, texts, fast=len(texts) > 1 and self.precision == "bfloat16")
 
     def _load(self) -> SentenceTransformer:
         if self._loaded is None:
             hush()
-            self._loaded = self._from_disk()
+            self._loaded = self._from_anywhere()
+            self._device = self._device or best_device()
+            if self._device != PROCESSOR:
+                try:
+                    _move(self._loaded, self._device)
+                except Exception as error:  # noqa: BLE001 - as above
+                    return self._leave_gpu(error)
         return self._loaded
 
+    def _leave_gpu(self, error: Exception) -> SentenceTransformer:
+        """The model on the processor, from now on. It is loaded anew: what has failed may not give it back."""
+        log.warning("%s cannot be used (%s): passages are embedded on the processor", self._device, error)
+        self._device, self._loaded = PROCESSOR, None
+        return self._load()
+
+    def _from_anywhere(self) -> SentenceTransformer:
+        return self._from_disk() if self._name == DEFAULT_MODEL else self._unless_absent()
+
+    def _unless_absent(self) -> SentenceTransformer:
+        """A model that somebody has chosen; nobody waits twice to learn that it is not there."""
+        if why := absent_model.remembered(self.model):
+            raise ModelUnavailableError(why)
+        try:
+            loaded = self._from_disk()
+        except ModelUnavailableError as error:
+            absent_model.remember(self.model, str(error))
+            raise
+        absent_model.forget()
+        return loaded
+
     def _from_disk(self) -> SentenceTransformer:
+        if self._name.startswith(("/", "~", ".")) and not Path(self._name).expanduser().is_dir():
+            raise ModelUnavailableError(f"the model {self._name} is not there: there is no such folder")
         # One program for each shape of a batch is kept, up to a thousand: a process that stays would grow for hours.
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
         try:
@@ -116,6 +160,42 @@ class SentenceTransformerEmbedder:
         if self._name != DEFAULT_MODEL:
             return load(SentenceTransformer, self._name)
         return load(SentenceTransformer, str(packaged_model()))
+
+
+def _on_processor(model: SentenceTransformer, texts: Sequence[str], *, fast: bool) -> NDArray[np.float32]:
+    import numpy as np
+    import torch
+
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=fast):
+        vectors = model.encode(list(texts), batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False)
+    return np.ascontiguousarray(vectors, dtype=np.float32)
+
+
+def _on_gpu(model: SentenceTransformer, texts: Sequence[str]) -> NDArray[np.float32]:
+    """In full precision.
+
+    Raises:
+        ArithmeticError: what it gave are no vectors. It may raise anything else.
+    """
+    import numpy as np
+
+    vectors = model.encode(list(texts), batch_size=GPU_BATCH, normalize_embeddings=True, show_progress_bar=False)
+    if not np.isfinite(vectors).all():
+        raise ArithmeticError("it gives vectors that are no numbers")
+    return np.ascontiguousarray(vectors, dtype=np.float32)
+
+
+def _move(model: SentenceTransformer, device: str) -> None:
+    """Have a model compute there, where it gives the same as on the processor.
+
+    Raises:
+        ArithmeticError: it does not. It may raise anything else.
+    """
+    expected = _on_processor(model, TRIED, fast=False)
+    model.to(device)
+    if float((_on_gpu(model, TRIED) * expected).sum(axis=1).min()) < SAME:
+        raise ArithmeticError("it gives other vectors than the processor")
+    log.info("passages are embedded on %s", device)
 
 
 def load(kind: Callable[..., T], name: str) -> T:
@@ -135,9 +215,29 @@ def load(kind: Callable[..., T], name: str) -> T:
     except (OSError, ValueError):
         pass  # not downloaded yet
     try:
+        _look_for(name)
         return kind(name, device="cpu")
     except Exception as error:
-        raise ModelUnavailableError(f"the model {name} can be neither found nor downloaded: {error}") from error
+        raise ModelUnavailableError(f"the model {name} can be neither found nor downloaded: {_why(error)}") from error
+
+
+def _why(error: Exception) -> str:
+    """Why a model could not be downloaded, in our words: the library's are long, and name it again in addresses."""
+    kind = type(error).__name__
+    if kind == "OfflineModeIsEnabled":
+        return "downloading is switched off (HF_HUB_OFFLINE)"
+    if kind in ("RepositoryNotFoundError", "HFValidationError"):
+        return "there is none of that name"
+    if isinstance(error, ConnectionError | TimeoutError) or "Connect" in kind or "Timeout" in kind:
+        return "where it would come from cannot be reached"
+    return f"{kind} while it was looked for"
+
+
+def _look_for(name: str) -> None:
+    """Raise where a model cannot be downloaded: the library itself would try again and again for minutes."""
+    from huggingface_hub import HfApi
+
+    HfApi().model_info(name, timeout=DOWNLOAD_SECONDS)
 
 
 def packaged_model() -> Path:
@@ -178,9 +278,7 @@ def _are_expected(weights: Path) -> bool:
             return False
     with suppress(OSError):  # where nothing can be kept it is read each time
         private_dir(note.parent)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        with open(os.open(note, flags, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123 - private from the start
-            file.write(seen)
+        replace_file(note, [seen.encode()], durable=False)
     return True
 
 

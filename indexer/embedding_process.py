@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
 from typing import TYPE_CHECKING
 
@@ -28,12 +29,17 @@ IDLE_SECONDS = 30.0
 
 
 class ProcessEmbedder:
-    """An `Embedder` of the default model in another process, which is started when it is needed. Threads take turns."""
+    """An `Embedder` of the default model in another process, which is started when it is needed. Threads take turns.
 
-    def __init__(self, idle: float = IDLE_SECONDS) -> None:
-        self._idle = idle
+    The process steps back behind everything else, unless it is `waited_for`.
+    """
+
+    def __init__(self, idle: float = IDLE_SECONDS, *, waited_for: bool = False) -> None:
+        self._idle, self._waited_for = idle, waited_for
         self._lock = threading.Lock()
         self._connection: Connection | None = None
+        self._lifeline: Connection | None = None
+        self._closed = False
 
     @property
     def model(self) -> str:
@@ -60,29 +66,53 @@ class ProcessEmbedder:
                     "the process that embeds has died twice; is there enough memory?"
                 ) from error
 
+    def begin(self) -> None:
+        """Start the process, which loads the model, and do not wait for it. What is wrong is seen when it is asked."""
+        with self._lock, suppress(OSError):
+            self._connect()
+
+    def close(self) -> None:
+        """End the process, whatever it is at. Whoever waits for it is told so."""
+        self._closed = True
+        if (lifeline := self._lifeline) is not None:
+            lifeline.close()
+
     def _ask(self, texts: Sequence[str]) -> NDArray[np.float32]:
         from indexer.arrays import np
 
-        if self._connection is None:
-            self._connection = _start(self._idle)
-        self._connection.send_bytes(orjson.dumps(list(texts)))
-        if problem := self._connection.recv_bytes():
+        if self._closed:
+            raise ModelUnavailableError("the process that embeds was ended")
+        connection = self._connect()
+        connection.send_bytes(orjson.dumps(list(texts)))
+        if problem := connection.recv_bytes():
             raise ModelUnavailableError(problem.decode("utf-8", "replace"))
-        return np.frombuffer(self._connection.recv_bytes(), np.float32).reshape(len(texts), -1)
+        return np.frombuffer(connection.recv_bytes(), np.float32).reshape(len(texts), -1)
+
+    def _connect(self) -> Connection:
+        if self._connection is None:
+            self._connection, self._lifeline = _start(self._idle, *(["waited-for"] if self._waited_for else []))
+            if self._closed:  # meanwhile
+                self.close()
+        return self._connection
 
 
-def _start(idle: float) -> Connection:
-    """A process that embeds, and our end of the line to it: when that is closed, the process ends."""
+def _start(idle: float, *more: str) -> tuple[Connection, Connection]:
+    """A process that embeds, our end of the line to it, and what it lives by: when that is closed, it ends at once.
+
+    The system closes it when we die, however we do.
+    """
     ours, its = Pipe()
+    life, lifeline = Pipe(duplex=False)
     # -P: nothing is imported from the directory that we happen to be in.
-    argv = [sys.executable, "-P", "-m", "indexer.embedding_process", str(its.fileno()), str(idle)]
-    with its:
+    argv = [sys.executable, "-P", "-m", "indexer.embedding_process", str(its.fileno()), str(life.fileno()), str(idle)]
+    argv += more
+    with its, life:
         process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[its.fileno()],
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[its.fileno(), life.fileno()],
             start_new_session=True,  # Ctrl-C on a terminal is for us: we close the line
         )  # fmt: skip
     threading.Thread(target=process.wait, name="embedding process", daemon=True).start()
-    return ours
+    return ours, lifeline
 
 
 def answer(connection: Connection, embedder: Embedder, idle: float) -> None:
@@ -104,11 +134,22 @@ def answer(connection: Connection, embedder: Embedder, idle: float) -> None:
         return
 
 
+def _die_with(life: int) -> None:
+    """End in the middle of whatever is embedded: nobody waits for it."""
+    os.read(life, 1)
+    os._exit(0)
+
+
 def main() -> None:
-    """The process: ``python -m indexer.embedding_process DESCRIPTOR SECONDS``."""
-    descriptor, idle = sys.argv[1:]
-    step_back()
-    answer(Connection(int(descriptor)), SentenceTransformerEmbedder(DEFAULT_MODEL), float(idle))
+    """The process: ``python -m indexer.embedding_process DESCRIPTOR LIFELINE SECONDS [waited-for]``."""
+    descriptor, life, idle, *waited_for = sys.argv[1:]
+    threading.Thread(target=_die_with, args=(int(life),), name="lifeline", daemon=True).start()
+    if not waited_for:
+        step_back()
+    embedder = SentenceTransformerEmbedder(DEFAULT_MODEL)
+    with suppress(Exception):  # told to whoever asks
+        embedder.embed(["is it there?"])
+    answer(Connection(int(descriptor)), embedder, float(idle))
     os._exit(0)  # the model's libraries take their time to be taken down
 
 

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import orjson
 
+from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
 from indexer.transcripts.model import Agent
 
@@ -47,13 +47,7 @@ def replace(sessions: Forgotten) -> None:
     """
     path = _path()
     private_dir(path.parent)
-    temporary = path.with_name(f".{path.name}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
-        file.writelines(_lines(sessions))
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    replace_file(path, _lines(sessions))
 
 
 def _lines(sessions: Forgotten) -> Iterable[bytes]:

@@ -19,7 +19,8 @@ from indexer.freshness import LOCK_SECONDS, IndexBusyError, only_writer, read_na
 from indexer.paths import index_db
 from indexer.pipeline import Report, embed_waiting
 from indexer.priority import step_back
-from indexer.runs import Freshness, Outcome, Run
+from indexer.project import Project
+from indexer.runs import Freshness, Outcome, Run, announce, moment, record
 from indexer.schedule import Schedule
 from indexer.store.base import Store
 from indexer.transcripts.base import AgentAdapter
@@ -64,7 +65,10 @@ def open_index() -> AbstractContextManager[Store]:
 
 
 class Freshener:
-    """The indexer of a process that stays. `opened` gives the index; `clock` and `now` are the time, for tests."""
+    """The indexer of a process that stays. `opened` gives the index; `clock` and `now` are the time, for tests.
+
+    `after` is called, and is to return at once, when everything has been looked at.
+    """
 
     def __init__(
         self,
@@ -73,15 +77,17 @@ class Freshener:
         trigger: BaseTrigger,
         *,
         opened: Callable[[], AbstractContextManager[Store]] = open_index,
+        after: Callable[[], None] = lambda: None,
         batch: Batch | None = None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._adapters, self._embedder, self._opened = adapters, embedder, opened
+        self._adapters, self._embedder, self._opened, self._after = adapters, embedder, opened, after
         self._clock, self._now = clock, now
         self._changed = threading.Condition()
-        self._batch = batch or Batch()
+        self._batch = Batch() if batch is None else batch  # one without logs is false
         self._scheduled = False
+        self._current: Project | None = None
         self._look_at: float | None = None
         self._rest_until = 0.0
         self._embedded_for = 0.0
@@ -119,9 +125,13 @@ class Freshener:
                 thread.join(max(0.0, deadline - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
-    def run_soon(self) -> None:
-        """Bring everything up to date, behind the run that goes on just now."""
+    def run_soon(self, project: Project | None = None) -> None:
+        """Bring everything up to date, behind the run that goes on just now.
+
+        From now on the vectors of this project are made first.
+        """
         with self._changed:
+            self._current = project or self._current
             self._scheduled = True
             self._changed.notify_all()
 
@@ -153,7 +163,7 @@ class Freshener:
             failing=self._failing,
             last_error=self._last_error,
             last_error_at=self._last_error_at or None,
-            next_run=_iso(next_run) if next_run else None,
+            next_run=moment(next_run) if next_run else None,
         )
 
     # -- the indexer's thread --------------------------------------------------------------------------------------
@@ -192,13 +202,16 @@ class Freshener:
         return max(0.0, min(wait, MEND_SECONDS))
 
     def _run(self, job: _Job) -> None:
-        started, began, report = _iso(self._now()), self._clock(), Report()
+        started, began, report = moment(self._now()), self._clock(), Report()
         self._embedded_for = 0.0
         outcome, error = self._attempt(job, report)
         took = self._clock() - began
         self._doing, self._failing = "", outcome == "failed" or (self._failing and outcome != "completed")
         if job.paths is None:
             self._last_run = Run(started, took, outcome, report, error)
+            self._record(self._last_run)
+            if outcome in ("completed", "failed"):
+                self._after()
         else:
             self._last_change = Run(started, took, outcome, report, error)
         with self._changed:
@@ -207,6 +220,15 @@ class Freshener:
             if outcome in ("failed", "skipped"):
                 wait = BUSY_SECONDS if outcome == "skipped" else FAILED_SECONDS
                 self._look_at = self._clock() + wait
+
+    def _record(self, run: Run) -> None:
+        """Have the index tell of it, to whoever asks. It may be damaged, or gone: then it has nothing to tell."""
+        try:
+            with self._opened() as store:
+                record(store, run)
+                announce(store, self.status().next_run)
+        except Exception as error:  # noqa: BLE001 - it was told of already
+            log.debug("the run could not be recorded: %s", error)
 
     def _attempt(self, job: _Job, report: Report) -> tuple[Outcome, str]:
         """Do it, whatever happens (F-188); how it ended, and the reason."""
@@ -221,6 +243,9 @@ class Freshener:
             log.log(level, "Indexing run skipped: %s", error)
             return "skipped", str(error)
         except Exception as error:  # noqa: BLE001 - the schedule goes on
+            if self._stop.is_set():  # what embeds was ended as well
+                log.info("Indexing run cancelled")
+                return "cancelled", ""
             self._complain(job, error)
             if any(isinstance(one, DamagedIndexError) and one.aside for one in (error, error.__cause__)):
                 self.run_soon()  # a new index is there, and empty
@@ -247,7 +272,7 @@ class Freshener:
         self._note(message)
 
     def _note(self, problem: str) -> None:
-        self._last_error, self._last_error_at = problem, _iso(self._now())
+        self._last_error, self._last_error_at = problem, moment(self._now())
 
     def _index(self, job: _Job, report: Report) -> None:
         self._progress("starting", 0, 0)
@@ -278,7 +303,11 @@ class Freshener:
             while True:
                 with only_writer(LOCK_SECONDS, "embedding"):
                     deadline = time.monotonic() + PIECE_SECONDS
-                    embed_waiting(store, self._embedder, report, deadline=deadline, progress=self._progress)
+                    agents = [agent.name for agent in self._adapters]
+                    first = store.scope(self._current, agents, automated=False) if self._current else None
+                    embed_waiting(
+                        store, self._embedder, report, first=first, deadline=deadline, progress=self._progress
+                    )
                 if not report.waiting:
                     return
                 self._read_meanwhile(store, report)
@@ -301,7 +330,3 @@ class Freshener:
         if self._stop.is_set():
             raise _Cancelled
         self._doing = f"{stage} {done}/{total}" if total else stage
-
-
-def _iso(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

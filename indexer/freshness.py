@@ -6,20 +6,26 @@ One process at a time reads logs (F-192) and one embeds; embedding takes long, a
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from indexer.embedding import Embedder
 from indexer.paths import private_dir, state_home
 from indexer.pipeline import Progress, Report, changed_logs, embed_waiting, named_logs, read_logs
 from indexer.project import Project
-from indexer.remembering import remember, sweep
+from indexer.remembering import erase_owed, remember, sweep
+from indexer.runs import recorded
 from indexer.store.base import Scope, Store
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.claude import slug
 
 #: How long somebody who asks a question waits for another process that is indexing.
 LOCK_SECONDS = 1.0
+#: Between two looks at how far another process is.
+LOOK_SECONDS = 1.0
+#: What was taken out is erased at once where that takes about no longer: while somebody waits, and for logs that have
+#: just changed.
+ASKED_SECONDS, NAMED_SECONDS = 1.0, 5.0
 
 
 class IndexBusyError(Exception):
@@ -27,8 +33,10 @@ class IndexBusyError(Exception):
 
 
 @contextmanager
-def only_writer(patience: float, name: str = "index") -> Iterator[None]:
+def only_writer(patience: float, name: str = "index", waiting: Callable[[], None] | None = None) -> Iterator[None]:
     """Hold the index's writer lock; the system lets go of it when the process dies (F-192).
+
+    `waiting` is called about every second for as long as another process has it.
 
     Raises:
         IndexBusyError: another process has held it for `patience` seconds.
@@ -36,10 +44,15 @@ def only_writer(patience: float, name: str = "index") -> Iterator[None]:
     from filelock import FileLock, Timeout  # takes a while to import, and most questions find nothing to write
 
     lock = FileLock(private_dir(state_home()) / f"{name}.lock", mode=0o600)
-    try:
-        lock.acquire(timeout=patience)
-    except Timeout as error:
-        raise IndexBusyError("another process is indexing") from error
+    deadline = time.monotonic() + patience
+    while not lock.is_locked:
+        left = max(0.0, deadline - time.monotonic())
+        try:
+            lock.acquire(timeout=min(left, LOOK_SECONDS) if waiting else left)
+        except Timeout as error:
+            if waiting is None or time.monotonic() >= deadline:
+                raise IndexBusyError("another process is indexing") from error
+            waiting()
     try:
         yield
     finally:
@@ -61,7 +74,9 @@ def read_changes(
         IndexBusyError: another process is indexing; the index can be searched as it is.
     """
     report = Report()
-    if not changed_logs(store, adapters, report):  # nobody waits for another process where there is nothing to write
+    if (
+        not changed_logs(store, adapters, report) and not store.owes_erasing()
+    ):  # nobody waits for another process where there is nothing to write
         return report, 0
     report = Report()
     return report, read_some(store, adapters, report, seconds, project=project, progress=progress)
@@ -82,7 +97,9 @@ def read_some(
         sweep(store)
         changed = [file for file in changed_logs(store, adapters, report) if file.location not in report.failed]
         changed = _current_first(changed, project)
-        return len(changed) - read_logs(store, changed, report, progress, time.monotonic() + seconds)
+        left = len(changed) - read_logs(store, changed, report, progress, time.monotonic() + seconds)
+        report.erased = erase_owed(store, ASKED_SECONDS)
+        return left
 
 
 def read_named(
@@ -97,6 +114,7 @@ def read_named(
     with only_writer(LOCK_SECONDS):
         sweep(store)
         read_logs(store, named_logs(store, adapters, paths, report), report, progress)
+        report.erased = erase_owed(store, NAMED_SECONDS)
 
 
 def read_rest(store: Store, report: Report, seconds: float, done: set[str], progress: Progress | None = None) -> bool:
@@ -107,43 +125,51 @@ def read_rest(store: Store, report: Report, seconds: float, done: set[str], prog
         IndexBusyError: another process is indexing.
     """
     with only_writer(LOCK_SECONDS):
-        return remember(store, report, done, progress, time.monotonic() + seconds)
+        if not remember(store, report, done, progress, time.monotonic() + seconds):
+            return False
+        report.erased = erase_owed(store)
+        return True
 
 
 def complete(
     store: Store, adapters: Sequence[AgentAdapter], embedder: Embedder | None, project: Project | None = None, *,
-    patience: float, progress: Progress | None = None,
+    patience: float, progress: Progress | None = None, waiting: Callable[[], None] | None = None,
 ) -> Report:  # fmt: skip
-    """Read everything that has changed and embed everything that waits.
+    """Read everything that has changed and embed everything that waits. `waiting` is as that of `only_writer`.
 
     Raises:
         IndexBusyError: another process has been at it for `patience` seconds; if it embeds, everything has been read.
         ModelUnavailableError: the words are indexed, the vectors cannot be made.
     """
     report = Report()
-    with only_writer(patience):
-        sweep(store)
-        changed = _current_first(changed_logs(store, adapters, report), project)
-        read_logs(store, changed, report, progress)
-        remember(store, report, set(), progress)
-    if embedder is not None:
-        with only_writer(patience, "embedding"):
-            first = store.scope(project, [agent.name for agent in adapters], automated=False) if project else None
-            embed_waiting(store, embedder, report, first=first, progress=progress)
+    with recorded(store, report, unless=IndexBusyError):
+        with only_writer(patience, waiting=waiting):
+            sweep(store)
+            changed = _current_first(changed_logs(store, adapters, report), project)
+            read_logs(store, changed, report, progress)
+            remember(store, report, set(), progress)
+            report.erased = erase_owed(store)
+        if embedder is not None:
+            with only_writer(patience, "embedding", waiting):
+                first = store.scope(project, [agent.name for agent in adapters], automated=False) if project else None
+                embed_waiting(store, embedder, report, first=first, progress=progress)
     return report
 
 
 def embed_first(
-    store: Store, embedder: Embedder, scope: Scope, seconds: float, progress: Progress | None = None
-) -> Report:
-    """Vectors for the chunks in `scope`, then others, for at most about `seconds`.
+    store: Store, embedder: Embedder, scope: Scope, seconds: float, progress: Progress | None = None, *,
+    only_first: bool = False,
+) -> Report:  # fmt: skip
+    """Vectors for the chunks in `scope`, then others, for at most about `seconds`; with `only_first` for what exchanges
+    in it begin with alone, and for what little else waits.
 
     Raises:
         IndexBusyError, ModelUnavailableError: as `complete`.
     """
     report = Report()
     with only_writer(LOCK_SECONDS, "embedding"):
-        embed_waiting(store, embedder, report, first=scope, deadline=time.monotonic() + seconds, progress=progress)
+        deadline = time.monotonic() + seconds
+        embed_waiting(store, embedder, report, first=scope, only_first=only_first, deadline=deadline, progress=progress)
     return report
 
 

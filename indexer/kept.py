@@ -7,20 +7,21 @@ on disk, so a `kill -9` leaves the copy as it was before. One process writes at 
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import orjson
 
 from indexer.compressed import Compressed, pieces, up_to_date
+from indexer.files import replace_file
 from indexer.paths import file_name, private_dir, state_home
 from indexer.switches import is_on
 from indexer.transcripts.agents import AGENTS, adapter
@@ -32,21 +33,22 @@ log = logging.getLogger(__name__)
 DEFAULT_MEGABYTES = 2000
 #: The copies are measured when so much of the room has been written since, and cut to as much below it: 2 %.
 _MEASURED_SHARE = 50
-#: A log that was opened so long ago has lost its reader.
-READING_SECONDS = 24 * 3600
 _FACTS = "copy.json"
 _NAMES = frozenset(agent.name for agent in AGENTS)
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The copy of one session. `place` is where its log was below the agent's home, `beside` what lay in its folder."""
+    """The copy of one session. `place` is where its log was below the agent's home, `beside` what lay in its folder,
+    `without` what lies there and is not copied, since it was cut.
+    """
 
     agent: Agent
     session_id: str
     place: str
     log: Compressed
     beside: Mapping[str, Compressed] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -99,13 +101,16 @@ def keep(file: LogFile, session_id: str) -> bool:
         if before == _LetGo(file.stamp, room()):
             return False
         before = None
+    without = before.without if before else ()
     try:
         made = Copy(
             file.agent, session_id, place, up_to_date(file.path, private_dir(folder), before.log if before else None),
             {
                 name: up_to_date(path, folder, before.beside.get(name) if before else None)
                 for name, path in _beside(file)
+                if name not in without
             },
+            without,
         )  # fmt: skip
     except OSError:
         _sweep(folder, before)  # half a copy is none, and takes room
@@ -133,6 +138,26 @@ def copies() -> Iterator[Copy]:
                 yield found
 
 
+def leave_out(copy: Copy, names: Collection[str]) -> None:
+    """Have nothing of these files that lay beside its log in a copy, from now on. For whoever holds the index's lock.
+
+    Raises:
+        OSError: the copy is what it was.
+    """
+    beside = {name: part for name, part in copy.beside.items() if name not in names}
+    made = replace(copy, beside=beside, without=tuple(sorted({*copy.without, *names})))
+    _write(copy.folder / _FACTS, _to_json(made))
+    _sweep(copy.folder, made)
+
+
+def sweep_unused() -> None:
+    """Remove what no copy uses: a process was killed when it had just made a newer one. For whoever holds the index's
+    lock.
+    """
+    for copy in copies():
+        _sweep(copy.folder, copy)
+
+
 def remove(agent: Agent, session_id: str) -> None:
     """Remove the copy of a session, and what stands for one that was let go of."""
     with suppress(FileNotFoundError):
@@ -146,7 +171,10 @@ def opened(copy: Copy) -> Iterator[Path]:
     Raises:
         OSError: the copy cannot be read or is damaged.
     """
-    with tempfile.TemporaryDirectory(dir=private_dir(_reading())) as folder:
+    with ExitStack() as stack:
+        with _held(private_dir(_reading()), fcntl.LOCK_SH):
+            folder = stack.enter_context(tempfile.TemporaryDirectory(dir=_reading()))
+            stack.enter_context(_held(Path(folder), fcntl.LOCK_EX))
         path = Path(folder) / PurePosixPath(copy.place).name
         with path.open("xb") as file:
             file.writelines(pieces(copy.folder, copy.log))
@@ -154,11 +182,33 @@ def opened(copy: Copy) -> Iterator[Path]:
 
 
 def sweep_reading() -> None:
-    """Remove the logs that were opened by processes that were killed."""
-    with suppress(FileNotFoundError), os.scandir(_reading()) as listing:
-        for entry in listing:
-            if time.time() - entry.stat(follow_symlinks=False).st_mtime > READING_SECONDS:
-                shutil.rmtree(entry.path, ignore_errors=True)
+    """Remove the logs that were opened by processes that were killed: the system has let go of what they held."""
+    if not _reading().is_dir():
+        return
+    with _held(_reading(), fcntl.LOCK_EX):
+        for folder in _reading().iterdir():
+            with suppress(OSError), _held(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                shutil.rmtree(folder)
+
+
+@contextmanager
+def _held(folder: Path, how: int) -> Iterator[None]:
+    """A lock on a folder, until it is left or the process dies.
+
+    Raises:
+        OSError: it cannot be had.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, how)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def folders() -> list[Path]:
+    """Where files of copies are."""
+    return [_root(), *(folder for agent in AGENTS for folder in _folders(agent.name))]
 
 
 def is_measuring_due() -> bool:
@@ -169,8 +219,7 @@ def is_measuring_due() -> bool:
 def make_room(forked: Collection[tuple[Agent, str]]) -> int:
     """Let go of the oldest copies, those of sessions in `forked` last, until the rest has room; how many those were."""
     every = sorted(copies(), key=lambda copy: ((copy.agent, copy.session_id) in forked, copy.log.mtime_ns))
-    for copy in every:
-        _sweep(copy.folder, copy)  # a killed process may have left something
+    sweep_unused()
     limit = room()
     used, gone = sum(copy.length for copy in every), 0
     for copy in every if used > limit else ():
@@ -236,7 +285,8 @@ def _facts(folder: Path) -> Copy | _LetGo | None:
             return _LetGo(tuple(stamp), limit)
         beside = {name: Compressed.from_json(part) for name, part in facts["beside"].items()}
         copied = Compressed.from_json(facts["log"])
-        made = Copy(facts["agent"], str(facts["session_id"]), facts["place"], copied, beside)
+        without = tuple(map(str, facts.get("without", ())))
+        made = Copy(facts["agent"], str(facts["session_id"]), facts["place"], copied, beside, without)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     is_plain = made.agent in _NAMES and all(map(_is_plain, (made.place, *beside)))
@@ -250,18 +300,13 @@ def _to_json(copy: Copy) -> dict[str, Any]:
         "place": copy.place,
         "log": copy.log.as_json(),
         "beside": {name: part.as_json() for name, part in copy.beside.items()},
+        "without": list(copy.without),
     }
 
 
 def _write(path: Path, value: object) -> None:
     """Replace a small file of ours, so that a reader sees the old or the new one."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
-        file.write(orjson.dumps(value))
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    replace_file(path, [orjson.dumps(value)])
 
 
 def _sweep(folder: Path, copy: Copy | None) -> None:

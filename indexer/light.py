@@ -8,6 +8,7 @@ where its speed matters, and for all other models.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import mmap
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 
 LAYERS, HEADS, DIMENSIONS, MAX_TOKENS = 6, 12, 384, 256
 _NORM_EPSILON = 1e-12
+GELU_ROWS = 32
 
 
 class LightEmbedder:
-    """An `Embedder` of the default model for single queries; about 8 ms a text."""
+    """An `Embedder` of the default model for questions; about 8 ms a text, less where several are given at once."""
 
     dimensions = DIMENSIONS
 
@@ -46,17 +48,17 @@ class LightEmbedder:
         """
         from indexer.arrays import np
 
-        return np.stack([self._embed(text) for text in texts]) if texts else np.empty((0, DIMENSIONS), np.float32)
-
-    def _embed(self, text: str) -> Matrix:
-        from indexer.arrays import np
-
-        ids = self._tokenizer.encode(text).ids
-        hidden = self._norm(self._inputs(ids), "embeddings.LayerNorm")
+        if not texts:
+            return np.empty((0, DIMENSIONS), np.float32)
+        inputs = [self._inputs(self._tokenizer.encode(text).ids) for text in texts]
+        ends = np.cumsum([0, *map(len, inputs)]).tolist()
+        spans = [slice(*span) for span in itertools.pairwise(ends)]
+        hidden = self._norm(np.concatenate(inputs), "embeddings.LayerNorm")
         for layer in range(LAYERS):
-            hidden = self._layer(hidden, f"encoder.layer.{layer}")
-        vector: Matrix = hidden.mean(axis=0)
-        return (vector / max(float(np.linalg.norm(vector)), 1e-12)).astype(np.float32)
+            hidden = self._layer(hidden, spans, f"encoder.layer.{layer}")
+        vectors = np.stack([hidden[span].mean(axis=0) for span in spans])
+        unit: Matrix = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return unit.astype(np.float32, copy=False)
 
     @cached_property
     def _folder(self) -> Path:
@@ -83,28 +85,34 @@ class LightEmbedder:
         sentence: Matrix = words + positions + self._weights["embeddings.token_type_embeddings.weight"][0]
         return sentence
 
-    def _layer(self, hidden: Matrix, name: str) -> Matrix:
-        attended = self._linear(self._attention(hidden, f"{name}.attention.self"), f"{name}.attention.output.dense")
+    def _layer(self, hidden: Matrix, spans: Sequence[slice], name: str) -> Matrix:
+        """The tokens of all texts go through each matrix at once; those of one text (a span) attend to each other."""
+        attended = self._attention(hidden, spans, f"{name}.attention.self")
+        attended = self._linear(attended, f"{name}.attention.output.dense")
         hidden = self._norm(attended + hidden, f"{name}.attention.output.LayerNorm")
         inner = _gelu(self._linear(hidden, f"{name}.intermediate.dense"))
         return self._norm(self._linear(inner, f"{name}.output.dense") + hidden, f"{name}.output.LayerNorm")
 
-    def _attention(self, hidden: Matrix, name: str) -> Matrix:
+    def _attention(self, hidden: Matrix, spans: Sequence[slice], name: str) -> Matrix:
         from indexer.arrays import np
 
         size = DIMENSIONS // HEADS
-        query, key, value = (
+        parts = [
             self._linear(hidden, f"{name}.{part}").reshape(-1, HEADS, size).transpose(1, 0, 2)
             for part in ("query", "key", "value")
-        )
-        weights = query @ key.transpose(0, 2, 1) / math.sqrt(size)
-        weights = np.exp(weights - weights.max(axis=-1, keepdims=True))
-        weights /= weights.sum(axis=-1, keepdims=True)
-        joined: Matrix = (weights @ value).transpose(1, 0, 2).reshape(-1, DIMENSIONS)
+        ]
+        joined = np.empty_like(hidden)
+        for span in spans:
+            query, key, value = (part[:, span] for part in parts)
+            weights = query @ key.transpose(0, 2, 1) / math.sqrt(size)
+            weights = np.exp(weights - weights.max(axis=-1, keepdims=True))
+            weights /= weights.sum(axis=-1, keepdims=True)
+            joined[span] = (weights @ value).transpose(1, 0, 2).reshape(-1, DIMENSIONS)
         return joined
 
     def _linear(self, hidden: Matrix, name: str) -> Matrix:
-        result: Matrix = hidden @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
+        result: Matrix = hidden @ self._weights[f"{name}.weight"].T
+        result += self._weights[f"{name}.bias"]
         return result
 
     def _norm(self, hidden: Matrix, name: str) -> Matrix:
@@ -136,7 +144,14 @@ class _Tensors:
 
 
 def _gelu(x: Matrix) -> Matrix:
-    """X · Φ(x), with the error function after Abramowitz and Stegun 7.1.26 (error below 1.5e-7)."""
+    """X · Φ(x), a few rows at a time: what is made on the way then stays in the processor's cache."""
+    from indexer.arrays import np
+
+    return np.concatenate([_gelu_of_few(x[first : first + GELU_ROWS]) for first in range(0, len(x), GELU_ROWS)])
+
+
+def _gelu_of_few(x: Matrix) -> Matrix:
+    """With the error function after Abramowitz and Stegun 7.1.26 (error below 1.5e-7)."""
     from indexer.arrays import np
 
     z = np.abs(x) / math.sqrt(2)

@@ -1,30 +1,57 @@
-"""A session as Markdown: the export that people read, and what stays when the agent deletes its log (F-140…F-160)."""
+"""A session as Markdown: what people read and what is searched are spans of one file, the session's export.
+
+It stays when the agent deletes its log.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import stat
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
+from indexer.files import replace_file
 from indexer.paths import file_name, index_root, private_dir
-from indexer.pieces import Piece
+from indexer.pieces import Piece, PieceRole
 from indexer.transcripts.model import Agent, Session
 
-_HEADINGS = {"user": "## User", "assistant": "## Assistant"}
-_BLANK_LINES = re.compile(r"\n{3,}")
+_HEADINGS = {"user": "## User", "assistant": "## Assistant", "action": "## Assistant"}
+#: How the line of an action begins: whoever reads the conversation alone may pass it over.
+ACTION = "- ⚙ "
+#: What was said that would pass for a heading or an action of ours: it has a backslash before it.
+_ALIKE = re.compile(r"^(?=[ \t]*(?:##[ \t]+(?:User|Assistant)[ \t#]*$|- ⚙))", re.MULTILINE)
 #: What any reader may take for the end of a line.
 _LINE_ENDS = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _LABEL = re.compile(r"(?:[-*]\s+)?[*_`]*([A-Za-z][A-Za-z _]*?)[*_`]*:[*_`]*(?=\s|$)")
 _MARKED = re.compile(r"(\*\*|`)(.*)\1")
 
 #: Raised when the same session would be exported differently: every export is then written anew (F-148).
-EXPORT_VERSION = 1
+EXPORT_VERSION = 2
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def to_markdown(session: Session, pieces: Iterable[Piece], repo_root: str = "") -> str:
-    """Front matter and the conversation; actions are left out (F-141, F-153)."""
-    header = [
+@dataclass(frozen=True, slots=True)
+class Export:
+    """The text of a session's export, and what was said and done in it with the lines on which that begins."""
+
+    text: str
+    pieces: tuple[Piece, ...]
+
+    @property
+    def digest(self) -> bytes:
+        """By which the file is known again."""
+        return _hash(_encoded(self.text)).digest()
+
+
+def to_markdown(session: Session, pieces: Iterable[Piece], repo_root: str = "") -> Export:
+    """Front matter and the conversation, each piece word for word, under an answer a list of what was done then.
+
+    Nothing that was said can pass for a heading or an action.
+    """
+    lines = [
         "---",
         f"Session ID: {_one_line(session.session_id)}",
         f"Working Directory: {_one_line(session.cwd)}",
@@ -33,11 +60,16 @@ def to_markdown(session: Session, pieces: Iterable[Piece], repo_root: str = "") 
         *([f"Repo Root: {_one_line(repo_root)}"] if repo_root else []),
         "---",
     ]
-    body: list[str] = []
+    number, before, placed = len(lines), "", []
     for piece in pieces:
-        if piece.role in _HEADINGS:
-            body += ["", _HEADINGS[piece.role], "", _BLANK_LINES.sub("\n\n", piece.text).strip()]
-    return "\n".join([*header, *body, ""])
+        lead = _lead(before, piece.role)
+        text = _listed(piece.text) if piece.role == "action" else _escaped(piece.text)
+        lines += [*lead, text]
+        number += len(lead)
+        placed.append(Piece(piece.role, piece.text, piece.turn, piece.message_id, piece.exchange, number + 1))
+        number += 1 + text.count("\n")
+        before = piece.role
+    return Export("\n".join([*lines, ""]), tuple(placed))
 
 
 def export_path(agent: Agent, session_id: str) -> Path:
@@ -55,27 +87,34 @@ def export_names(agent: Agent) -> set[str]:
 
 
 def write_export(path: Path, text: str) -> bool:
-    """Write `text` atomically, private, as UTF-8 (F-157). An identical file is left alone; says whether it was written.
+    """Write `text` atomically, private, as UTF-8. An identical file is left alone, a link or a pipe is replaced; says
+    whether it was written.
 
-    One process at a time writes exports, so what a killed one left under the temporary name is written over.
+    The disk is not waited for, which would take longer than all else: an export is made again from the log.
     """
-    data = text.encode("utf-8", "replace")
-    try:
-        if path.read_bytes() == data:
-            return False
-    except OSError:
-        pass
+    data = _encoded(text)
+    if is_export(path, _hash(data).digest()):
+        return False
     private_dir(path.parent)
-    temporary = path.with_name(f".{path.name}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
-            file.write(data)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    replace_file(path, [data], durable=False)
     return True
+
+
+def is_export(path: Path, digest: bytes) -> bool:
+    """Whether the export there is byte for byte the one of this digest; never of what is no file of its own."""
+    try:
+        descriptor = os.open(path, _READ)
+    except OSError:
+        return False
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return False
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return hashlib.file_digest(file, _hash).digest() == digest
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
 
 
 def parse_front_matter(text: str) -> dict[str, str]:
@@ -97,6 +136,30 @@ def parse_front_matter(text: str) -> dict[str, str]:
             marked = _MARKED.fullmatch(value)
             fields.setdefault(label[1].lower().replace(" ", "_"), marked[2].strip() if marked else value)
     return {}
+
+
+def _lead(before: str, role: PieceRole) -> list[str]:
+    """The lines that stand before a piece: a heading, but not between an answer and what was done then."""
+    if role == "action" and before != "user" and before:
+        return [""] if before == "assistant" else []
+    return ["", _HEADINGS[role], ""]
+
+
+def _listed(actions: str) -> str:
+    return ACTION + actions.replace("\n", f"\n{ACTION}")
+
+
+def _escaped(said: str) -> str:
+    # Few texts have one of these anywhere, and only they are looked through line by line.
+    return _ALIKE.sub(r"\\", said) if "## " in said or "⚙" in said or "##\t" in said else said
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+def _hash(data: bytes = b"") -> hashlib.blake2b:
+    return hashlib.blake2b(data, digest_size=16)
 
 
 def _one_line(text: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from indexer.masking import Masked
+
 #: Characters of texts that are remembered, the oldest of which are let go of: those of some dozen long sessions.
 KEPT_CHARACTERS = 8 << 20
 
@@ -12,14 +14,14 @@ KEPT_CHARACTERS = 8 << 20
 class Masks:
     """`mask`, remembered. For any number of threads."""
 
-    def __init__(self, mask: Callable[[str], str], most: int = KEPT_CHARACTERS) -> None:
+    def __init__(self, mask: Callable[[str], Masked], most: int = KEPT_CHARACTERS) -> None:
         self._mask = mask
         self._most = most
         self._size = 0
         self._lock = threading.Lock()
-        self._known: dict[str, str] = {}
+        self._known: dict[str, Masked] = {}
 
-    def __call__(self, text: str) -> str:
+    def __call__(self, text: str) -> Masked:
         """`text`, masked."""
         known = self._known.get(text)
         if known is not None:

@@ -23,6 +23,12 @@ def codex_home() -> Path:
     return Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex").expanduser()
 
 
+def config_home() -> Path:
+    """``XDG_CONFIG_HOME`` or ``~/.config``: where others keep their settings. A relative one is none."""
+    said = os.environ.get("XDG_CONFIG_HOME", "")
+    return Path(said) if os.path.isabs(said) else Path.home() / ".config"  # noqa: PTH117 - of a string
+
+
 def private_dir(path: Path) -> Path:
     """Create `path` and its missing parents, each with mode 0700, and return it."""
     if not path.is_dir():

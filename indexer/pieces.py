@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from indexer.transcripts.actions import is_ours
+from indexer.masking import Masked, joined
 from indexer.transcripts.model import Session, Turn
+from indexer.transcripts.ours import is_ours
 
 PieceRole = Literal["user", "assistant", "action"]
+_BLANK_LINES = re.compile(r"\n{3,}")
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A stretch of one turn. `turn` indexes ``Session.turns``, `exchange` counts from 0."""
+class Piece(NamedTuple):
+    """A stretch of one turn. `turn` indexes ``Session.turns``, `exchange` counts from 0.
+
+    `line` is the line of the export on which its text begins, from 1; 0 before it is rendered. `apart` says that
+    something stands between it and the piece before which is not indexed.
+    """
 
     role: PieceRole
-    text: str
+    text: Masked
     turn: int
     message_id: str
     exchange: int
+    line: int = 0
+    apart: bool = False
 
 
-def pieces_of(session: Session, mask: Callable[[str], str]) -> tuple[Piece, ...]:
-    """The pieces of a session in order, each passed through `mask`.
+def pieces_of(session: Session, mask: Callable[[str], Masked]) -> tuple[Piece, ...]:
+    """The pieces of a session in order, what was said in them passed through `mask`.
 
     Tool output, thinking and our own tool's calls are not among them.
     """
@@ -39,23 +46,24 @@ def pieces_of(session: Session, mask: Callable[[str], str]) -> tuple[Piece, ...]
     for exchange in session.exchanges():
         for offset, turn in enumerate(exchange.turns):
             index = exchange.start + offset
-            if turn.text and turn.role in ("user", "assistant"):
+            if turn.text and turn.role in ("user", "assistant") and (said := _clean(turn.text)):
                 role: PieceRole = "user" if turn.role == "user" else "assistant"
-                pieces.append(Piece(role, mask(_clean(turn.text)), index, turn.id, exchange.index))
+                pieces.append(Piece(role, mask(said), index, turn.id, exchange.index))
             if actions := _actions(turn, notes):
-                pieces.append(Piece("action", mask(_clean(actions)), index, turn.id, exchange.index))
+                pieces.append(Piece("action", actions, index, turn.id, exchange.index))
     return tuple(pieces)
 
 
-def _actions(turn: Turn, notes: dict[str, str]) -> str:
+def _actions(turn: Turn, notes: dict[str, Masked]) -> Masked:
     lines = []
     for call in turn.tool_calls:
         if call.action and not is_ours(call.name):
             note = notes.get(call.id)
-            lines.append(f"{call.action} -> {note}" if note else call.action)
-    return "\n".join(lines)
+            lines.append(joined(" -> ", (call.action, note)) if note else call.action)
+    return joined("\n", lines)
 
 
 def _clean(text: str) -> str:
-    """Without NUL, at which C libraries end a text."""
-    return text.replace("\0", "")
+    """Without NUL, at which C libraries end a text; with lines that end alike for every reader, one blank at a time."""
+    text = "\n".join(text.replace("\0", "").splitlines()).strip()
+    return _BLANK_LINES.sub("\n\n", text) if "\n\n\n" in text else text

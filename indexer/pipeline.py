@@ -5,35 +5,45 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from indexer import chunks, redact
+from indexer import chunks, masking
+from indexer.asking import told
 from indexer.embedding import Embedder
 from indexer.failures import is_full, is_of_the_store
 from indexer.forgotten import forgotten
 from indexer.keeping import keep_copy, make_room
-from indexer.markdown import EXPORT_VERSION, export_names, export_path, to_markdown, write_export
+from indexer.markdown import EXPORT_VERSION, Export, export_names, export_path, to_markdown, write_export
 from indexer.masks import Masks
-from indexer.pieces import Piece, pieces_of
-from indexer.project import Project, project_of, resolve
-from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Store, Words
+from indexer.outcome import edits_of, outcome_of
+from indexer.pieces import pieces_of
+from indexer.project import Project, begun_at, project_of, resolve
+from indexer.readers import read_ahead
+from indexer.store.base import FORGOTTEN, Document, Reading, Scope, SeenFile, Store, Words
 from indexer.transcripts.agents import adapter
-from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile
-from indexer.transcripts.model import Agent, BrokenLine, Session, shorten
+from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
+from indexer.transcripts.model import Agent, BrokenLine, Session
 from indexer.transcripts.state import READER_VERSION
+from indexer.transcripts.symbols import forget_shown
 
 log = logging.getLogger(__name__)
 
 #: What the stored form of a session depends on: a log read by another version is read again.
-VERSION = f"{READER_VERSION}.{chunks.CHUNKER_VERSION}.{redact.VERSION}.{EXPORT_VERSION}"
+VERSION = f"{READER_VERSION}.{chunks.CHUNKER_VERSION}.{masking.VERSION}.{EXPORT_VERSION}"
+#: The version that has last looked at the sessions whose logs are gone.
+RENEWED = "renewed"
 #: Chunks embedded between two commits: a crash loses at most this much work.
 EMBED_ROWS = 128
+#: Chunks embedded between two words about it: a second or two of a processor.
+TOLD_ROWS = 32
+#: Chunks that are put in order at once: to do so for all that wait takes as long as embedding a few of them.
+ORDERED_ROWS = 2048
 _NOTHING = Checkpoint(0, 0, "", b"")
-#: How much of a prompt is looked at for secrets, where its beginning is the title.
-_MASKED_CHARACTERS = 2000
-_mask = Masks(redact.redact)
+_mask = Masks(masking.mask)
 
 #: Is told a stage, how much of it is done, and of how much. Called where nothing is half done: it may raise to end it.
 Progress = Callable[[str, int, int], None]
@@ -41,7 +51,10 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(slots=True)
 class Report:
-    """What a run did. `failed` are logs that could not be read, with the reason; `seconds` by stage."""
+    """What a run did. `failed` are logs that could not be read, with the reason; `seconds` by stage.
+
+    `erased` is whether nothing that was taken out of the index is left in its files.
+    """
 
     files: int = 0
     unchanged: int = 0
@@ -56,6 +69,7 @@ class Report:
     removed: int = 0
     embedded: int = 0
     waiting: int = 0
+    erased: bool = True
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -68,7 +82,7 @@ def changed_logs(store: Store, adapters: Iterable[AgentAdapter], report: Report)
     seen = store.seen()
     gone = [path for path in seen.keys() - there.keys() if not os.path.exists(path)]  # noqa: PTH110 - False on any error
     if gone:
-        store.forget_files(gone)
+        _forget(store, seen, gone)
         seen = store.seen()
     missing = _without_export(store)
     changed = [file for path, file in there.items() if seen.get(path) != (*file.stamp, VERSION) or path in missing]
@@ -86,11 +100,18 @@ def named_logs(store: Store, adapters: Sequence[AgentAdapter], paths: Collection
     seen = store.seen(paths)
     gone = [path for path in seen.keys() - there.keys() if not os.path.exists(path)]  # noqa: PTH110 - as above
     if gone:
-        store.forget_files(gone)
+        _forget(store, seen, gone)
     changed = [file for path, file in there.items() if seen.get(path) != (*file.stamp, VERSION)]
     report.files, report.unchanged = len(there), len(there) - len(changed)
     report.removed += len(gone)
     return sorted(changed, key=lambda file: (-file.mtime_ns, file.location))
+
+
+def _forget(store: Store, seen: Mapping[str, SeenFile], gone: Sequence[str]) -> None:
+    """These logs have gone. What an older version has made of one is made anew (`remembering.renew`)."""
+    if any(seen[path].version != VERSION for path in gone):
+        store.set_meta(RENEWED, "")
+    store.forget_files(gone)
 
 
 def _without_export(store: Store) -> set[str]:
@@ -119,25 +140,27 @@ def read_logs(
     """
     started = time.perf_counter()
     done, gone = 0, forgotten()
-    for number, file in enumerate(files):
-        if number and deadline is not None and time.monotonic() >= deadline:
-            break
-        if progress:
-            progress("reading", number, len(files))
-        try:
-            _read_log(store, file, report, gone)
-        except OSError as error:
-            if is_full(error):
-                raise
-            report.failed[str(file.path)] = str(error)
-            log.warning("cannot read %s: %s", file.path, error)
-        except Exception as error:  # one odd log must never keep all others out of the index
-            if is_of_the_store(error):  # and no log may be taken for odd because the disk is full
-                raise
-            report.failed[str(file.path)] = f"{type(error).__name__}: {error}"
-            log.exception("cannot index %s", file.path)
-            store.save(Reading(file, VERSION, _NOTHING, skipped="could not be indexed"), None)
-        done += 1
+    with closing(read_ahead(files, partial(_checkpoint, store))) as ahead:
+        for file, result in ahead:
+            if done and deadline is not None and time.monotonic() >= deadline:
+                break
+            if progress:
+                progress("reading", done, len(files))
+            try:
+                _read_log(store, file, report, gone, result)
+            except OSError as error:
+                if is_full(error):
+                    raise
+                report.failed[str(file.path)] = str(error)
+                log.warning("cannot read %s: %s", file.path, error)
+            except Exception as error:  # one odd log must never keep all others out of the index
+                if is_of_the_store(error):  # and no log may be taken for odd because the disk is full
+                    raise
+                report.failed[str(file.path)] = f"{type(error).__name__}: {error}"
+                log.exception("cannot index %s", file.path)
+                store.save(Reading(file, VERSION, _NOTHING, skipped="could not be indexed"), None)
+            done += 1
+    forget_shown()
     make_room(store)
     if progress:
         progress("reading", done, len(files))
@@ -146,35 +169,55 @@ def read_logs(
 
 
 def embed_waiting(
-    store: Store, embedder: Embedder, report: Report, *, first: Scope | None = None,
+    store: Store, embedder: Embedder, report: Report, *, first: Scope | None = None, only_first: bool = False,
     deadline: float | None = None, progress: Progress | None = None,
 ) -> None:  # fmt: skip
-    """Vectors for chunks that have none, those of `first` first; stops at `deadline` (of `time.monotonic`).
+    """Vectors for chunks that have none, until `deadline` (of `time.monotonic`): what exchanges begin with comes before
+    the rest, and in both `first` before others. With `only_first` no more than what exchanges in `first` begin with, up
+    to the end of a batch, and nothing where these have theirs, unless all that waits is one batch.
 
-    The model is not loaded where there is nothing to do.
+    However late it is, one batch gets them: who calls again and again comes to an end. The model is not loaded where
+    there is nothing to do.
     """
     started = time.perf_counter()
-    parts = first.parts if first else ()
     counts = store.counts()
     if counts.chunks == counts.embedded and (not counts.chunks or store.meta("model") == embedder.model):
         report.waiting = 0
         return
     if store.use_model(embedder.model, embedder.dimensions):
         log.info("the index is embedded anew with %s", embedder.model)
-    total = _waiting(store)
-    done = 0
-    while deadline is None or time.monotonic() < deadline:
-        rows = store.waiting(parts, EMBED_ROWS)
-        if not rows:
-            break
+    done, taken, total = 0, 0, _waiting(store)
+    if only_first:
+        number, embedded = store.first_passages(first)
+        if number == embedded and total > EMBED_ROWS:
+            report.waiting = total
+            return
+        total = min(total, max(number - embedded, EMBED_ROWS))
+    for rows in _batches(store, first.parts if first else ()):
         texts = sorted({text for _, text in rows}, key=lambda text: (len(text), text))
-        vectors = {text: vector.tobytes() for text, vector in zip(texts, embedder.embed(texts), strict=True)}
-        done += store.add_vectors([(id_, vectors[text]) for id_, text in rows])
-        if progress:
-            progress("embedding", done, max(total, done))
-    report.embedded += done
+        vectors: dict[str, bytes] = {}
+        for start in range(0, len(texts), TOLD_ROWS):
+            if progress:
+                progress("embedding", done + start, max(total, done + start))
+            some = texts[start : start + TOLD_ROWS]
+            vectors |= {text: vector.tobytes() for text, vector in zip(some, embedder.embed(some), strict=True)}
+        stored = store.add_vectors([(id_, vectors[text]) for id_, text in rows])
+        done += stored
+        taken += len(rows)
+        report.embedded += stored
+        if (deadline is not None and time.monotonic() >= deadline) or (only_first and taken >= total):
+            break
+    if progress:
+        progress("embedding", done, max(total, done))
     report.waiting = _waiting(store)
     report.seconds["embedding"] = report.seconds.get("embedding", 0.0) + time.perf_counter() - started
+
+
+def _batches(store: Store, first_parts: Sequence[int]) -> Iterator[list[tuple[int, str]]]:
+    """Everything that waits, in order, also what others add meanwhile."""
+    while rows := store.waiting(first_parts, ORDERED_ROWS):
+        for start in range(0, len(rows), EMBED_ROWS):
+            yield rows[start : start + EMBED_ROWS]
 
 
 def _waiting(store: Store) -> int:
@@ -182,12 +225,19 @@ def _waiting(store: Store) -> int:
     return counts.chunks - counts.embedded
 
 
-def _read_log(store: Store, file: LogFile, report: Report, gone: Collection[tuple[Agent, str]]) -> None:
+def _checkpoint(store: Store, file: LogFile) -> Checkpoint | None:
+    return store.checkpoint(file.location, VERSION, file.inode)
+
+
+def _read_log(
+    store: Store, file: LogFile, report: Report, gone: Collection[tuple[Agent, str]], result: ReadResult | None
+) -> None:
+    """Bring a log into the index; `result` is what it gave, if it was read already."""
     reader = adapter(file.agent)
     if (file.agent, reader.id_of(file.path)) in gone:
         _pass_over(store, Reading(file, VERSION, _NOTHING, skipped=FORGOTTEN), report)
         return
-    result = reader.read(file.path, store.checkpoint(str(file.path), VERSION, file.inode))
+    result = result or reader.read(file.path, _checkpoint(store, file))
     report.read += 1
     report.resumed += result.resumed
     report.bytes_read += result.bytes_read
@@ -210,13 +260,12 @@ def _pass_over(store: Store, reading: Reading, report: Report) -> None:
 
 def save_session(store: Store, reading: Reading, session: Session, report: Report) -> bool:
     """Store a session that was read, with its export; False where another log holds a newer copy of it (F-103)."""
-    document, pieces = document_of(session, _repo_root_of(store, session))
+    document, export = document_of(session, _repo_root_of(store, session))
 
-    def export() -> None:
-        markdown = to_markdown(session, pieces, document.project.root if document.project.git else "")
-        report.exported += write_export(export_path(session.agent, session.session_id), markdown)
+    def publish() -> None:
+        report.exported += write_export(export_path(session.agent, session.session_id), export.text)
 
-    saved = store.save(reading, document, export)
+    saved = store.save(reading, document, publish)
     report.sessions += saved
     return saved
 
@@ -227,31 +276,26 @@ def _repo_root_of(store: Store, session: Session) -> str:
     return known.repo_root if known and known.cwd == session.cwd else ""
 
 
-def document_of(session: Session, repo_root: str = "") -> tuple[Document, tuple[Piece, ...]]:
-    """A session in the form that is stored, and its pieces with secrets masked.
+def document_of(session: Session, repo_root: str = "") -> tuple[Document, Export]:
+    """A session in the form that is stored, without what only asked us; and its export, with all that was said.
 
     `repo_root` is the repository of its directory as far as it was known: a removed worktree leaves no sign of it.
     """
-    pieces = pieces_of(session, _mask)
     resolved, project = _place_of(session.cwd, repo_root)
-    session = replace(session, title=_title(session))
+    project = begun_at(session.head, project)
+    export = to_markdown(session, pieces_of(session, _mask), project.root if project.git else "")
+    known = told(session, export.pieces)
     words = Words(
-        title=session.title,
-        asked="\n".join(piece.text for piece in pieces if piece.role == "user"),
-        answered="\n".join(piece.text for piece in pieces if piece.role == "assistant"),
-        actions="\n".join(piece.text for piece in pieces if piece.role == "action"),
-        symbols=redact.redact(" ".join(session.symbols)),
+        title=known.title,
+        asked="\n".join(piece.text for piece in known.pieces if piece.role == "user"),
+        answered="\n".join(piece.text for piece in known.pieces if piece.role == "assistant"),
+        actions="\n".join(piece.text for piece in known.pieces if piece.role == "action"),
+        symbols=" ".join(session.symbols),
     )
-    return Document(session, project, resolved, chunks.chunk(pieces, session.root_id), words), pieces
-
-
-def _title(session: Session) -> str:
-    """The title with secrets masked, also one that the title's end has cut in two."""
-    title = session.title
-    if (start := title.removesuffix("...")) != title:
-        asked = (shorten(turn.text, _MASKED_CHARACTERS) for turn in session.turns if turn.prompt)
-        title = next((text for text in asked if text.startswith(start)), title)
-    return shorten(redact.redact(title), len(session.title))
+    passages = chunks.chunk(known.pieces, session.root_id)
+    outcome, edits = outcome_of(session), edits_of(session, resolved)
+    found_by = (known.until, known.acted, export.digest)
+    return Document(session, project, resolved, passages, words, *found_by, outcome, edits), export
 
 
 def _place_of(cwd: str, repo_root: str) -> tuple[str, Project]:

@@ -6,30 +6,69 @@ Found by reading `.git` alone, since it is asked for every session and git need 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-_GITDIR_BYTES = 4096
+from indexer.checkout import Unproven, checkout, removed_worktrees, top_of
+
+#: How the key of a project begins that is known by a commit; directories begin with a slash.
+_HEAD = "commit "
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """`key` is the same for all worktrees of a repository, `root` is its main working directory, `git` if it is one."""
+    """`key` is the same for all worktrees of a repository, `root` is its main working directory, `git` if it is one.
+
+    `doubt` says why a `.git` there is not believed: the directory is then a project of its own, outside git.
+    """
 
     key: str
     root: str
     git: bool
+    doubt: str = field(default="", compare=False)
 
 
 def project_of(directory: str | Path) -> Project:
     """The project of `directory`, which need not exist any more: a folder removed from a repository is still in it."""
     resolved = resolve(directory)
-    top = git_top(resolved)
-    if top is None:
-        return Project(str(resolved), str(resolved), git=False)
-    common = _common_dir(top)
-    root = common.parent if common.name == ".git" else top
-    return Project(str(common), str(root), git=True)
+    top = top_of(resolved)
+    doubt = ""
+    if top is not None:
+        try:
+            found = checkout(top)
+        except Unproven as error:
+            doubt = str(error)
+        else:
+            root = found.key.parent if found.key.name == ".git" else top
+            return Project(str(found.key), str(root), git=True)
+    return Project(str(resolved), str(resolved), git=False, doubt=doubt)
+
+
+def begun_at(head: str, project: Project) -> Project:
+    """The project of a session that tells no directory for sure, but the commit that it was begun at.
+
+    It is of every repository that has the commit, also of one that is cloned later: that is looked at when one asks.
+    """
+    return replace(project, key=f"{_HEAD}{head} {project.key}") if head else project
+
+
+def head_of(key: str) -> str:
+    """The commit in the key of such a project; empty for any other."""
+    return key.removeprefix(_HEAD).partition(" ")[0] if key.startswith(_HEAD) else ""
+
+
+def places_of(project: Project) -> tuple[str, ...]:
+    """Its root, and the worktrees that it still lists although they are gone: what was worked on there is its own."""
+    if not project.git:
+        return (project.root,)
+    return project.root, *map(str, removed_worktrees(Path(project.key)))
+
+
+def was_worktree_of(project: Project, directory: Path) -> bool:
+    """Whether the resolved `directory` is no more, and was in a worktree that the repository still lists."""
+    if not project.git or directory.exists():
+        return False
+    return any(is_within(directory, one) for one in removed_worktrees(Path(project.key)))
 
 
 def resolve(directory: str | Path) -> Path:
@@ -37,37 +76,7 @@ def resolve(directory: str | Path) -> Path:
     return Path(os.path.realpath(os.path.expanduser(directory)))  # noqa: PTH111 - leaves the ~ of nobody we know alone
 
 
-def git_top(directory: Path) -> Path | None:
-    """The nearest folder with a `.git` at or above `directory` (F-151)."""
-    for folder in (directory, *directory.parents):
-        if os.path.exists(folder / ".git"):  # noqa: PTH110 - where we may not look there is none
-            return folder
-    return None
-
-
 def is_within(directory: str | Path, root: str | Path) -> bool:
     """Whether `directory` is `root` or below it, both resolved; ``/repo-other`` is not in ``/repo`` (F-072)."""
     inner, outer = str(directory), str(root)
     return inner == outer or inner.startswith(outer.rstrip("/") + "/")
-
-
-def _common_dir(top: Path) -> Path:
-    """The git directory that all worktrees share. A `.git` that leads nowhere stands for itself."""
-    git = top / ".git"
-    try:
-        pointer = _first_line(git) if git.is_file() else ""
-        if not pointer.startswith("gitdir:"):
-            return git
-        own = (top / pointer.removeprefix("gitdir:").strip()).resolve()
-        if (own / "commondir").is_file():
-            return (own / _first_line(own / "commondir")).resolve()
-        if own.parent.name == "worktrees":  # a worktree that its repository has forgotten
-            own = own.parent.parent
-        return own if own.is_dir() else git
-    except (OSError, ValueError):
-        return git
-
-
-def _first_line(file: Path) -> str:
-    with file.open(encoding="utf-8", errors="replace") as opened:
-        return opened.read(_GITDIR_BYTES).partition("\n")[0].strip()

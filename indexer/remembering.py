@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from datetime import UTC, datetime
 
 from indexer import kept
 from indexer.damage import remove_older
@@ -11,10 +12,11 @@ from indexer.failures import is_of_the_store, next_step
 from indexer.forgotten import forgotten
 from indexer.keeping import keep_all
 from indexer.markdown import export_path
-from indexer.paths import index_db, state_home
-from indexer.pipeline import Progress, Report, save_session
+from indexer.paths import index_db, index_root, state_home
+from indexer.pipeline import RENEWED, VERSION, Progress, Report, save_session
+from indexer.renewal import mask_again
 from indexer.store.base import Reading, Store
-from indexer.transcripts.agents import adapter
+from indexer.transcripts.agents import AGENTS, adapter
 from indexer.transcripts.base import LogFile
 
 log = logging.getLogger(__name__)
@@ -28,6 +30,7 @@ def remember(
     For whoever holds the index's lock. Whether all was done before `deadline` (of `time.monotonic`); see `keep_all` for
     `done`.
     """
+    sweep_staged()
     try:
         if not keep_all(store, done, progress, deadline):
             return False
@@ -35,6 +38,7 @@ def remember(
         report.failed[str(state_home() / "kept")] = f"{error}. {next_step(error)}"
         log.warning("copies cannot be kept: %s. %s", error, next_step(error))
     recall(store, report, progress)
+    renew(store, report, progress)
     return True
 
 
@@ -45,17 +49,38 @@ def recall(store: Store, report: Report, progress: Progress | None = None) -> No
     """
     gone = forgotten()
     for copy in kept.copies():
+        if progress:
+            progress("recalling", 0, 0)
         known = (copy.agent, copy.session_id)
         if known in gone or store.session(*known) is not None or adapter(copy.agent).locate(copy.session_id):
             continue
-        if progress:
-            progress("recalling", 0, 0)
         try:
             _recall_one(store, copy, report)
         except Exception as error:  # one odd copy must not keep all others out of the index
             if is_of_the_store(error):
                 raise
             log.warning("the copy of %s is passed over: %s", copy.session_id, error)
+
+
+def renew(store: Store, report: Report, progress: Progress | None = None) -> None:
+    """Once a version: read what is left of deleted logs again where there is a copy, else mask what is stored of them.
+
+    For whoever holds the index's lock. What is left undone by whatever interrupts it is done at the next run.
+    """
+    if store.meta(RENEWED) == VERSION:
+        return
+    for session in store.without_log():
+        if progress:
+            progress("masking", 0, 0)
+        report.exported += mask_again(store, session)
+        if copy := kept.find(session.agent, session.session_id):
+            try:
+                _recall_one(store, copy, report)
+            except Exception as error:  # what is stored is masked all the same
+                if is_of_the_store(error):
+                    raise
+                log.warning("the copy of %s is passed over: %s", copy.session_id, error)
+    store.set_meta(RENEWED, VERSION)
 
 
 def _recall_one(store: Store, copy: kept.Copy, report: Report) -> None:
@@ -90,3 +115,29 @@ def sweep_files() -> None:
         export_path(agent, session_id).unlink(missing_ok=True)
     if gone:
         remove_older(index_db(), max(gone.values()))
+
+
+def erase_owed(store: Store, seconds: float | None = None) -> bool:
+    """Have nothing of what was taken out of the index in any file of it, nor in older indexes. Whether that is so now.
+
+    For whoever holds the index's lock. With `seconds` only where it takes about no longer.
+    """
+    if not store.owes_erasing():
+        return True
+    sweep_staged()
+    kept.sweep_reading()
+    kept.sweep_unused()
+    remove_older(index_db(), datetime.now(UTC).isoformat())
+    erased = store.erase(seconds)
+    if not erased:
+        log.info("what was taken out of the index is erased from its file at the next occasion")
+    return erased
+
+
+def sweep_staged() -> None:
+    """Take away the halves of exports and copies that killed processes have left. For whoever holds the index's lock:
+    nobody else is writing any.
+    """
+    for folder in (*(index_root() / agent.name for agent in AGENTS), *kept.folders()):
+        for half in folder.glob(".*.tmp"):
+            half.unlink(missing_ok=True)

@@ -1,11 +1,25 @@
-"""What became of runs of the indexer, for people and for the service's status (F-194)."""
+"""What became of runs of the indexer, and when the next is: for people and for the service's status."""
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Literal
 
+import orjson
+
 from indexer.pipeline import Report
+from indexer.store.base import Store
+
+#: Where the index itself keeps them: whoever asks how it is may be another process, on another day.
+_LAST, _NEXT = "last_run", "next_run"
+#: Of logs that could not be read, how many are named.
+MAX_FAILED = 10
 
 Outcome = Literal["completed", "failed", "cancelled", "skipped"]
 
@@ -37,6 +51,7 @@ class Run:
             "embedded": done.embedded,
             "waiting": done.waiting,
             "failed_logs": len(done.failed),
+            "failed": [{"path": path, "reason": reason} for path, reason in islice(done.failed.items(), MAX_FAILED)],
         }
 
 
@@ -63,3 +78,66 @@ class Freshness:
             "last_change": self.last_change.as_json() if self.last_change else None,
             "last_error": self.last_error or None,
         }
+
+
+def record(store: Store, run: Run) -> None:
+    """Keep what became of a run over everything."""
+    store.set_meta(_LAST, orjson.dumps(run.as_json()).decode())
+
+
+@contextmanager
+def recorded(store: Store, report: Report, unless: type[Exception]) -> Iterator[None]:
+    """Keep what becomes of the run inside, which `report` tells of; nothing where it ends with `unless`."""
+    started, began = moment(datetime.now(UTC)), time.monotonic()
+    try:
+        yield
+    except unless:
+        raise
+    except Exception as error:
+        problem = str(error) or type(error).__name__
+        with suppress(Exception):  # what went wrong is what matters
+            record(store, Run(started, time.monotonic() - began, "failed", report, problem))
+        raise
+    record(store, Run(started, time.monotonic() - began, "completed", report))
+
+
+def announce(store: Store, next_run: str | None) -> None:
+    """Keep when this process runs next. It counts for as long as the process lives."""
+    pid = os.getpid()
+    store.set_meta(_NEXT, orjson.dumps({"at": next_run, "pid": pid, "born": _born(pid)}).decode())
+
+
+def last_run(store: Store) -> dict[str, Any] | None:
+    """What became of the last run over everything, as `Run.as_json` has it; `None` before the first."""
+    return _read(store, _LAST)
+
+
+def next_run(store: Store, now: datetime) -> str | None:
+    """When a process that lives runs next; `None` where none does: the index is then brought up to date on demand."""
+    told = _read(store, _NEXT) or {}
+    at, pid = told.get("at"), told.get("pid")
+    lives = isinstance(pid, int) and (born := _born(pid)) is not None and born == told.get("born")
+    return at if lives and isinstance(at, str) and at > moment(now) else None
+
+
+def moment(when: datetime) -> str:
+    """A time as all of our JSON has it."""
+    return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _read(store: Store, key: str) -> dict[str, Any] | None:
+    try:
+        found = orjson.loads(store.meta(key) or b"null")
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _born(pid: int) -> float | None:
+    """When a process was started: its number alone may be another's by now."""
+    import psutil
+
+    try:
+        return float(psutil.Process(pid).create_time())
+    except (psutil.Error, ValueError):  # none, or no number of one
+        return None

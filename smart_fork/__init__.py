@@ -1,8 +1,8 @@
 """Find the past Claude Code or Codex session that already knows how, in this repository, and run a fork of it.
 
 import smart_fork as sf
-hit = sf.find("flaky auth test", project=".", limit=5)[0]
-worker = sf.fork(hit["session_id"], "fix the same race in api/")
+for hit in sf.find("flaky auth test", project=".", limit=1, min_score=0.3):  # nothing is forked where nothing fits
+    worker = sf.fork(hit["session_id"], "fix the same race in api/")
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from smart_fork.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from indexer.embedding import Embedder
 
 __all__ = [
@@ -43,8 +45,19 @@ __all__ = [
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
-def find(intent: str, *, project: str | None = None, limit: int = 5, agent: str = "both") -> list[dict[str, Any]]:
+def find(
+    intent: str,
+    *,
+    also: Sequence[str] = (),
+    project: str | None = None,
+    limit: int = 5,
+    agent: str = "both",
+    min_score: float | None = None,
+) -> list[dict[str, Any]]:
     """The sessions of `project` (the working directory's by default) that answer `intent`, best first.
+
+    `also` says the same in other words, in up to eight texts: what they agree on is found more surely. A score is the
+    chance that the session is the one that is meant; with `min_score` those below it are left out.
 
     Raises:
         Usage: something in the request is not acceptable.
@@ -54,7 +67,7 @@ def find(intent: str, *, project: str | None = None, limit: int = 5, agent: str 
     from smart_fork.retrieval.finding import find as answer
     from smart_fork.retrieval.rerank import configured_reranker
 
-    request = Request(intent, agent_type=agent, limit=limit, project_path=project)
+    request = Request(intent, agent_type=agent, limit=limit, project_path=project, min_score=min_score, also=also)
     found = answer(request, Engine(_embedder(), rerank=configured_reranker()))
     if "results" not in found:
         raise IndexUnavailable(found["message"], found["next_steps"][0])

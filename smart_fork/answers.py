@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NotRequired
+
 from typing_extensions import TypedDict
 
 
@@ -27,13 +29,40 @@ class Lineage(TypedDict, total=False):
     others: list[str]
 
 
+class ToldBy(TypedDict):
+    """What one phrasing of the question found in a session: its share of the points, its words in the passage."""
+
+    text: str
+    points: dict[str, float]
+    words: list[str]
+
+
 class Explanation(TypedDict, total=False):
-    """How a score came about: ``1 / (1 + exp(against - sum of the points))``; `reranked` is the score after that."""
+    """How a score came about: ``1 / (1 + exp(against - sum of the points))``; `reranked` is the score after that.
+
+    `phrasings` says what each phrasing of the question has found, where there are several.
+    """
 
     points: dict[str, float]
     against: float
     score: float
     reranked: float
+    phrasings: list[ToldBy]
+
+
+class Drift(TypedDict):
+    """Of the files that the session edited in the repository, how many have changed in git since."""
+
+    files: int
+    changed: int
+    share: float
+
+
+class Price(TypedDict):
+    """What a fork loads."""
+
+    tokens: int
+    tokens_at_match: int | None
 
 
 class Result(TypedDict, total=False):
@@ -45,21 +74,34 @@ class Result(TypedDict, total=False):
     agent_type: str
     title: str
     working_directory: str
+    project_inferred_from: str
     repo_root: str | None
     git_branch: str | None
     date: str
     last_activity: str
     snippet: str
+    said_by: str | None
     match: Match
     explain: Explanation
     turns: int
     token_estimate: int
+    outcome: str
+    drift: Drift | None
+    price: Price
     lineage: Lineage
     source_path: str
+    lines: list[int] | None
     jsonl_path: str | None
     can_fork: bool
     warning: str
     fork_command: str
+
+
+class Covered(TypedDict):
+    """The shares of the passages that exchanges begin with, and of all, that can be found by their meaning."""
+
+    first_passages: float
+    all_passages: float
 
 
 class IndexState(TypedDict, total=False):
@@ -68,6 +110,7 @@ class IndexState(TypedDict, total=False):
     sessions: int
     chunks: int
     embedded: int
+    covered: Covered
     complete: bool
     unread_logs: int | None
     updated_at: str
@@ -81,8 +124,10 @@ class RecentSession(TypedDict, total=False):
     agent_type: str
     title: str
     project_path: str
+    project_inferred_from: str
     git_branch: str
     last_modified: str
+    source_path: str | None
     jsonl_path: str
 
 
@@ -100,6 +145,8 @@ class Forked(TypedDict, total=False):
     log: str | None
     attach: str
     warnings: list[str]
+    confirmed: bool
+    kind: str
     forked_index: int | None
 
 
@@ -122,6 +169,7 @@ class SpawnedWorker(TypedDict, total=False):
     attach: str
     command: str
     warnings: list[str]
+    confirmed: bool
     error: str
     message: str
     hint: str
@@ -136,18 +184,25 @@ class Spawned(TypedDict):
 
 
 class Found(TypedDict, total=False):
-    """The answer of ``smart_fork``."""
+    """The answer of ``smart_fork`` and ``find_sessions``. `next` says how to find it, where it is not found yet."""
 
     query: str
+    also: list[str]
     agent_type: str
     collections: list[str]
     project_path: str | None
     notice: str
+    project_notice: str
+    index_notice: str
     language_notice: str
+    order_notice: str
     count: int
+    engine: str
     search_mode: str
     fallback_used: bool
     search_error: str
+    qmd_command: str | None
+    qmd_error: str
     rerank_error: str
     index: IndexState
     skipped: int
@@ -158,6 +213,7 @@ class Found(TypedDict, total=False):
     hint: str
     message: str
     next_steps: list[str]
+    next: str
 
 
 class Recent(TypedDict):
@@ -166,6 +222,7 @@ class Recent(TypedDict):
     count: int
     notice: str
     sessions: list[RecentSession]
+    hidden_automated: NotRequired[int]
 
 
 class Message(TypedDict):
@@ -185,6 +242,7 @@ class Conversation(TypedDict, total=False):
     agent_type: str
     title: str
     working_directory: str
+    project_inferred_from: str
     last_activity: str
     notice: str
     messages: list[Message]
@@ -198,6 +256,32 @@ class BrokenLog(TypedDict):
     path: str
     lines: int
     first: list[list[int | str]]
+
+
+class FailedLog(TypedDict):
+    """A log that could not be read."""
+
+    path: str
+    reason: str
+
+
+class IndexRun(TypedDict, total=False):
+    """What became of a run over all logs; `outcome` is completed, failed, cancelled or skipped."""
+
+    started_at: str
+    seconds: float
+    outcome: str
+    error: str | None
+    logs: int
+    read: int
+    resumed: int
+    bytes_read: int
+    sessions: int
+    removed: int
+    embedded: int
+    waiting: int
+    failed_logs: int
+    failed: list[FailedLog]
 
 
 class Status(TypedDict, total=False):
@@ -215,9 +299,13 @@ class Status(TypedDict, total=False):
     sessions: int
     chunks: int
     embedded: int
+    covered: Covered
     complete: bool
     updated_at: str | None
+    last_run: IndexRun | None
+    next_run: str | None
     skipped: dict[str, int]
+    erased: bool
     broken_lines: int
     broken_logs: list[BrokenLog]
 
@@ -258,6 +346,7 @@ class Running(TypedDict):
     """A worker that has the session now."""
 
     worker_id: str
+    kind: str
     name: str
     place: str
     status: str
@@ -280,6 +369,7 @@ class Relative(TypedDict):
     turns: int
     token_estimate: int
     working_directory: str
+    project_inferred_from: NotRequired[str]
     jsonl_path: str | None
     copies: list[str]
     resume_command: str | None
@@ -304,6 +394,7 @@ class WorkerState(TypedDict, total=False):
     worker_id: str | None
     session_id: str | None
     agent_type: str
+    kind: str
     name: str
     prompt: str
     state: str
@@ -365,6 +456,7 @@ class WorkerClosed(TypedDict, total=False):
     worker_id: str
     session_id: str | None
     agent_type: str
+    kind: str
     name: str
     closed: bool
     worktree_removed: bool | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 from typing import Any
 
 from indexer.paths import state_home
@@ -15,15 +16,33 @@ def allowed_projects() -> list[str]:
     Raises:
         Usage: the file is no TOML, or that is no list of paths.
     """
-    path = state_home() / "config.toml"
-    try:
-        settings: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError) as error:
-        raise Usage(f"{path} cannot be read: {error}", "Mend it, or take it away.") from error
-    service = settings.get("service", {})
+    service = _settings().get("service", {})
     projects = service.get("projects", []) if isinstance(service, dict) else None
     if not isinstance(projects, list) or not all(isinstance(one, str) and one for one in projects):
-        raise Usage(f"{path}: projects is no list of paths", 'Such as: [service] projects = ["~/code/shop"].')
+        raise Usage(f"{_file()}: projects is no list of paths", 'Such as: [service] projects = ["~/code/shop"].')
     return projects
+
+
+def engine() -> str:
+    """The name of the engine that answers, in lower case: ``engine``. Empty where none is named.
+
+    Raises:
+        Usage: the file is no TOML, or that is no name.
+    """
+    name = _settings().get("engine", "")
+    if not isinstance(name, str):
+        raise Usage(f"{_file()}: engine is no name", 'Such as: engine = "qmd", above the first [section].')
+    return name.strip().lower()
+
+
+def _file() -> Path:
+    return state_home() / "config.toml"
+
+
+def _settings() -> dict[str, Any]:
+    try:
+        return tomllib.loads(_file().read_text("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, ValueError) as error:
+        raise Usage(f"{_file()} cannot be read: {error}", "Mend it, or take it away.") from error

@@ -7,26 +7,35 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import apsw
 
+from indexer import absent_model
 from indexer.damage import kept
 from indexer.embedding import Embedder
 from indexer.models import configured_embedder
 from indexer.paths import index_db, private_dir, state_home
 from indexer.prerequisites import VARIABLES
+from indexer.project import project_of
+from indexer.store import extension
 from indexer.store.base import Scope
 from indexer.transcripts.agents import AGENTS
 from smart_fork.agents.programs import look_at
+from smart_fork.engines.base import EngineUnavailable, Question
+from smart_fork.engines.configured import configured_engine
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.release import installed
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.opening import opened, unavailable
 from smart_fork.retrieval.rerank import configured_reranker
-from smart_fork.retrieval.search import search
+from smart_fork.retrieval.search import embedded, search
+from smart_fork.snippets import printable
 
 _RUN_INDEX = "Run `smart-fork index run`."
 
@@ -52,10 +61,13 @@ def run_checks(embedder: Embedder | None = None, processes: Processes | None = N
     embedder, processes = embedder or configured_embedder(), processes or SystemProcesses()
     checks: dict[str, Callable[[], Iterator[Check]]] = {
         "state folder": _state,
+        "project": _project,
         "logs": _logs,
         "index": _database,
+        "vectors": _vectors,
         "model": lambda: _model(embedder),
         "reranker": _reranker,
+        "engine": _engine,
         "search": lambda: _query(embedder),
         "programs": lambda: _programs(processes),
         "tmux": lambda: _tmux(processes),
@@ -108,6 +120,17 @@ def _state() -> Iterator[Check]:
     yield Check("state folder", ok=True, detail=f"{home}, Python {sys.version.split()[0]}, smart-fork {release}")
 
 
+def _project() -> Iterator[Check]:
+    """What the directory that it is run in is taken for."""
+    project = project_of(Path.cwd())
+    if project.doubt:
+        step = "Only what was done here is found from here; ask from the repository's main directory for the rest."
+        yield Check("project", ok=False, detail=printable(project.doubt), next_step=step, optional=True)
+        return
+    detail = f"the repository {project.root}" if project.git else f"{project.root}, outside git"
+    yield Check("project", ok=True, detail=printable(detail), optional=True)
+
+
 def _logs() -> Iterator[Check]:
     for agent in AGENTS:
         name, count = f"{agent.name} sessions", sum(1 for _ in agent.discover())
@@ -135,8 +158,21 @@ def _database() -> Iterator[Check]:
     )
 
 
+def _vectors() -> Iterator[Check]:
+    """What keeps them can be loaded, whether or not the index has any."""
+    try:
+        with closing(apsw.Connection(":memory:")) as db:
+            extension.load(db)
+            version = db.execute("SELECT vec_version()").get
+    except extension.VectorsUnavailableError as error:
+        yield Check("vectors", ok=False, detail=str(error), next_step=error.hint)
+        return
+    yield Check("vectors", ok=True, detail=f"sqlite-vec {version}; {extension.loadable()}")
+
+
 def _model(embedder: Embedder) -> Iterator[Check]:
     texts = ["retry a failed upload", "try the upload again when it fails", "a cake recipe"]
+    absent_model.forget()  # it is tried now, whatever was seen before
     try:
         one, near, far = embedder.embed(texts)
     except Exception as error:  # noqa: BLE001 - any model may be configured
@@ -170,6 +206,22 @@ def _reranker() -> Iterator[Check]:
     yield Check("reranker", ok=ok, detail=detail, next_step=step, optional=True)
 
 
+def _engine() -> Iterator[Check]:
+    """A real search of the search program that is configured; nothing, where none is."""
+    if (engine := configured_engine()) is None:
+        return
+    try:
+        with opened() as store:
+            engine.refresh(store.counts().updated_at)
+    except EngineUnavailable as error:
+        yield Check("engine", ok=False, detail=error.message, next_step=error.hint)
+        return
+    ranking = engine.ask(Question("retry a failed upload", ("retry",), ("claude", "codex")))
+    found = f"{engine.name}, {ranking.way or 'nothing'} answers" + (f"; {ranking.error}" if ranking.error else "")
+    step = f"{_RUN_INDEX} It says what {engine.name} needs." if ranking.error else ""
+    yield Check("engine", ok=ranking.way is not None, detail=printable(found), next_step=step)
+
+
 def _query(embedder: Embedder) -> Iterator[Check]:
     """A real search for a stored session's own title."""
     newest = "SELECT part, title FROM sessions WHERE title <> '' ORDER BY last_activity DESC LIMIT 1"
@@ -180,7 +232,7 @@ def _query(embedder: Embedder) -> Iterator[Check]:
                 yield Check("search", ok=True, detail="nothing is indexed yet", next_step=_RUN_INDEX)
                 return
             query = Query(str(row[1]), Scope((int(str(row[0])),)), 5, everywhere=True)
-            found = search(store, query, lambda text: embedder.embed([text])[0].tobytes())
+            found = search(store, query, partial(embedded, embedder))
     except IndexUnavailable:
         yield Check("search", ok=False, detail="there is no index to search", next_step="Mend the index first.")
         return

@@ -14,16 +14,21 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from indexer.masking import mask
+
 
 class SmartForkError(Exception):
-    """The base. `exit_code` is what the command line ends with."""
+    """The base. `exit_code` is what the command line ends with, `http_status` what a browser is answered with.
+
+    What it quotes is masked, whoever shows it.
+    """
 
     exit_code: ClassVar[int] = 1
+    http_status: ClassVar[int] = 400
 
     def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint = mask(message), mask(hint)
+        super().__init__(self.message)
 
 
 class Usage(SmartForkError):
@@ -36,6 +41,7 @@ class NotFound(SmartForkError):
     """What was asked for is not there."""
 
     exit_code = 3
+    http_status = 404
 
 
 class ProgramMissing(SmartForkError):
@@ -48,6 +54,8 @@ class ProgramFailed(SmartForkError):
 
 class ForkRefused(SmartForkError):
     """It could be done and must not be."""
+
+    http_status = 409
 
 
 class RegistryUnavailable(SmartForkError):

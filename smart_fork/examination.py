@@ -6,6 +6,7 @@ import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import apsw
@@ -14,13 +15,12 @@ import numpy as np
 from indexer import kept, models
 from indexer.embedding import Embedder
 from indexer.forgotten import forgotten
-from indexer.markdown import export_names, export_path, to_markdown
+from indexer.markdown import export_names, export_path, is_export
 from indexer.paths import index_db, state_home
 from indexer.pipeline import VERSION, Progress, document_of
 from indexer.store import soundness
 from indexer.store.base import Scope, SessionRow, Store
 from indexer.store.reading import StoreReading
-from indexer.store.scan import Similarities
 from indexer.store.soundness import SHOWN, read_only
 from indexer.transcripts.agents import AGENTS, adapter
 from indexer.transcripts.base import LogFile
@@ -28,7 +28,7 @@ from smart_fork.doctor import Check, run_each
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.opening import unavailable
 from smart_fork.retrieval.query import words_of
-from smart_fork.retrieval.search import search
+from smart_fork.retrieval.search import embedded, search
 from smart_fork.service.address import announced
 from smart_fork.service.client import ServiceGoneError, find_service
 
@@ -80,7 +80,7 @@ class _Examination:
             "workers": _workers,
             "references": lambda: _part("references", soundness.dangling(db), "every row has what it speaks of"),
             "words": lambda: _part("words", soundness.words(db), "all passages and sessions have their words"),
-            "vectors": lambda: _part("vectors", soundness.vectors(db), "all blocks are sound"),
+            "vectors": lambda: _part("vectors", soundness.vectors(db), "all vectors are where they belong"),
             "logs": self._logs,
             "sample": self._sample,
             "exports": self._exports,
@@ -159,13 +159,13 @@ class _Examination:
             return f"{who}: its log is none of that session", ""
         if session.parent_id and not agent.locate(session.parent_id):
             return "", ""  # what it shares with its parent cannot be read any more
-        document, pieces = document_of(session, row.repo_root)
-        markdown = to_markdown(session, pieces, row.repo_root).encode("utf-8", "replace")
+        document, _ = document_of(session, row.repo_root)
         path = export_path(row.agent, row.session_id)
-        export = str(path) if path.exists() and path.read_bytes() != markdown else ""
-        wanted = [(chunk.hash, chunk.text) for chunk in document.chunks]
+        export = str(path) if path.exists() and not is_export(path, document.export) else ""
+        wanted = [(chunk.hash, chunk.text, *chunk.lines) for chunk in document.chunks]
         stored = self._store.db.execute(
-            "SELECT hash, text FROM placements LEFT JOIN chunks ON id = chunk WHERE session = ? ORDER BY position",
+            "SELECT hash, text, first_line, last_line FROM placements LEFT JOIN chunks ON id = chunk "
+            "WHERE session = ? ORDER BY position",
             (row.row,),
         ).fetchall()
         wrong = sum(a != b for a, b in zip(wanted, stored, strict=False)) + abs(len(wanted) - len(stored))
@@ -213,9 +213,8 @@ class _Examination:
         yield from _told("meaning", faults, f"{len(texts)} passages were embedded again, and are the same", _rebuild())
 
     def _similarity(self, chunk: int, vector: bytes) -> float:
-        query = "SELECT records FROM vector_blocks JOIN chunks ON block = vector_blocks.id WHERE chunks.id = ?"
-        blocks = [bytes(records) for (records,) in self._store.db.execute(query, (chunk,))]
-        return Similarities.scanned(blocks, vector).of([chunk]).get(chunk, 0.0)
+        part = self._store.db.execute("SELECT part FROM chunks WHERE id = ?", (chunk,)).get
+        return max(self._store.similarities([vector], Scope((int(part or 0),))).of([chunk]).get(chunk, (0.0,)))
 
     def _questions(self) -> Iterator[Check]:
         """The words of a passage find its session. One may lose to sessions that say the same; most may not."""
@@ -244,7 +243,7 @@ class _Examination:
         """What failed while it was asked, and what was not found."""
         query = Query(text, Scope((session.part,)), FIRST)
         store = cast("Store", self._store)  # to search is to read
-        found = search(store, query, lambda words: self._embedder.embed([words])[0].tobytes())
+        found = search(store, query, partial(embedded, self._embedder))
         families = {row.row for hit in found.hits for row in hit.family} | {hit.session.row for hit in found.hits}
         there = session.row in families or any(hit.text == text for hit in found.hits)
         who = f"{session.agent} session {session.session_id}"

@@ -12,7 +12,20 @@ from smart_fork.service.client import Service, ServiceGoneError, find_service
 from smart_fork.workers.following import list_workers
 
 #: What is shown of the index; where its logs are broken is `index status`'s to say.
-_SHOWN = ("logs", "unread_logs", "sessions", "chunks", "embedded", "complete", "updated_at", "bytes", "model")
+_SHOWN = (
+    "logs",
+    "unread_logs",
+    "sessions",
+    "chunks",
+    "embedded",
+    "covered",
+    "complete",
+    "updated_at",
+    "bytes",
+    "model",
+    "last_run",
+    "next_run",
+)
 
 
 def overview() -> dict[str, Any]:
@@ -57,5 +70,5 @@ def _memory(pid: int) -> int | None:
 def _workers() -> list[dict[str, Any]]:
     if not (state_home() / "workers.db").exists():
         return []
-    shown = ("worker_id", "name", "agent_type", "state", "status", "waiting_for", "cwd")
+    shown = ("worker_id", "name", "agent_type", "kind", "state", "status", "waiting_for", "cwd")
     return [{name: worker.get(name) for name in shown} for worker in list_workers(None) if worker["worker_id"]]

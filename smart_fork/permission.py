@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
-from indexer.project import Project, is_within, project_of, resolve
+from indexer.project import Project, is_within, project_of, resolve, was_worktree_of
 from smart_fork.errors import NotFound
 
 HINT = 'The client names its projects as roots; config.toml can allow more: [service] projects = ["~/code/shop"].'
@@ -65,7 +65,15 @@ def permits(directory: str, *, below: bool = False) -> bool:
             return True
         if not one.project.git and one.below and is_within(inner, one.project.root):
             return True
+        if was_worktree_of(one.project, inner):
+            return True
     return False
+
+
+def projects() -> tuple[Project, ...] | None:
+    """Those that may be asked about; `None` where all may."""
+    allowed = _allowed.get()
+    return None if allowed is None else tuple(one.project for one in allowed)
 
 
 def require(directory: str, what: str, *, below: bool = False) -> None:

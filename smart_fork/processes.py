@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Protocol
 
+from indexer.masking import Masked, beginning, mask
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, SmartForkError
 
 #: How often, and after how long, a process without any environment is looked at again.
 _LOOKS, _LOOK_SECONDS = 100, 0.01
+_STATUS_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +41,10 @@ class Completed:
         return self.stdout.decode("utf-8", "replace").strip()
 
     @property
-    def complaint(self) -> str:
+    def complaint(self) -> Masked:
         """What it said about a failure, at most 500 characters."""
         said = self.stderr.strip() or self.stdout.strip()
-        return said.decode("utf-8", "replace")[:500]
+        return beginning(mask(said.decode("utf-8", "replace")), 500)
 
 
 class Processes(Protocol):
@@ -74,6 +76,10 @@ class Processes(Protocol):
         """Whether that process is still running."""
         ...
 
+    def exit_status(self, pid: int) -> int | None:
+        """How a process that was started here has ended, negative for a signal; `None` where that is not known."""
+        ...
+
     def environment(self, pid: int) -> Mapping[str, str] | None:
         """What a running process was started with: its number may have been another's before. `None` if unknown."""
         ...
@@ -89,6 +95,9 @@ class Processes(Protocol):
 
 class SystemProcesses:
     """The real thing."""
+
+    def __init__(self) -> None:
+        self._started: dict[int, subprocess.Popen[bytes]] = {}
 
     def run(
         self,
@@ -144,6 +153,7 @@ class SystemProcesses:
             os.close(output)
         # Waited for, so that a worker that has ended is gone and not a zombie that looks alive.
         threading.Thread(target=process.wait, name=f"wait-{process.pid}", daemon=True).start()
+        self._started[process.pid] = process
         return process.pid
 
     def converse(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -167,6 +177,15 @@ class SystemProcesses:
             return False
         except psutil.Error:  # it is there, and somebody else's
             return True
+
+    def exit_status(self, pid: int) -> int | None:
+        """See `Processes.exit_status`. Whoever waits for it may learn of its end a moment later than others."""
+        process = self._started.get(pid)
+        if process is None:
+            return None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(timeout=_STATUS_SECONDS)
+        return None
 
     def environment(self, pid: int) -> Mapping[str, str] | None:
         """See `Processes.environment`."""

@@ -12,17 +12,18 @@ from typing import Any, Literal, Self, get_args
 import apsw
 import orjson
 
+from indexer.masking import mask
 from indexer.paths import state_home
+from indexer.store.erasure import compact
 from indexer.transcripts.model import Agent
 from smart_fork import permission
+from smart_fork.advice import advice
 from smart_fork.errors import NotFound, Usage
 from smart_fork.registry_schema import Writing, opened, unusable
-from smart_fork.snippets import printable
+from smart_fork.snippets import quoted
 
 BUSY_MILLISECONDS = 15_000
 MIN_PREFIX = 8
-#: Of a reference that means nothing, how much is repeated.
-MAX_SHOWN = 80
 
 #: What we know of the process or window.
 State = Literal["starting", "running", "ended", "failed"]
@@ -32,13 +33,16 @@ Status = Literal["", "working", "idle", "waiting"]
 OVER: tuple[State, ...] = ("ended", "failed")
 #: The permissions of a worker that asks nobody; Claude Code's word for it.
 UNASKED = "bypassPermissions"
-#: How a worker came about.
-Kind = Literal["fork", "new", "resume", "continue"]
+#: How a worker came about. A branch is a fork that had been written before.
+Kind = Literal["fork", "branch", "new", "resume", "continue"]
+_SESSION = "coalesce(session_id, last_session_id)"
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
     """An agent that we started. `id` is ``{agent}-{milliseconds}``; `session_id` is `None` until known (R-004).
+
+    A later worker may go on with the same session: `Registry.of_session` says who has it now.
 
     `source_session_id` is empty for one that began anew. `worktree` and `branch` are those that were made for it, on
     top of `base_commit`. `status_note` is what it waits for.
@@ -70,6 +74,11 @@ class Worker:
     status_note: str = ""
     status_at: str | None = None
     ended_at: str | None = None
+
+    @property
+    def is_fork(self) -> bool:
+        """Whether its session is a copy of another."""
+        return self.kind in ("fork", "branch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +139,8 @@ class Registry:
     ) -> Worker:
         """Register a worker that is about to be started. Ids are unique, in the same millisecond too (R-002).
 
+        Of what it is told, here and later, secrets are masked: the register is one more copy of it.
+
         A worker without a name is named by its id. `admit` is shown those that run; by raising it refuses this one,
         and no other process can start one in between.
         """
@@ -146,11 +157,10 @@ class Registry:
                 "agent": agent,
                 "name": name or identity,
                 "source_session_id": source_session_id,
-                "session_id": session_id,
                 "caller_session_id": caller_session_id,
                 "place": place,
                 "cwd": str(cwd),
-                "prompt": prompt,
+                "prompt": mask(prompt),
                 "kind": kind,
                 "worktree": str(worktree) if worktree else None,
                 "branch": branch,
@@ -164,7 +174,7 @@ class Registry:
             names, marks = ", ".join(row), ", ".join("?" * len(row))
             self._db.execute(f"INSERT INTO workers ({names}) VALUES ({marks})", tuple(row.values()))  # noqa: S608
             if session_id is not None:
-                self._note_session(identity, session_id)
+                self._own(identity, session_id)
         return self._by_id(identity)
 
     def set_ready(
@@ -202,7 +212,7 @@ class Registry:
         return self._set(
             identity,
             "command = ?, terminal_id = ?, pid = ?, log_path = ?, attach = ?, state = 'running', ended_at = NULL",
-            orjson.dumps(list(command)).decode(),
+            orjson.dumps([mask(word) for word in command]).decode(),
             terminal_id,
             pid,
             str(log) if log else None,
@@ -224,11 +234,7 @@ class Registry:
         It may be another one than before: all that it has had name the worker (R-007).
         """
         with self._writing():
-            self._db.execute(
-                "UPDATE workers SET session_id = NULL WHERE session_id = ? AND id <> ?", (session_id, identity)
-            )
-            self._db.execute("UPDATE workers SET session_id = ? WHERE id = ?", (session_id, identity))
-            self._note_session(identity, session_id)
+            self._own(identity, session_id)
         return self._by_id(identity)
 
     def set_state(self, identity: str, state: State, *, now: float | None = None) -> Worker:
@@ -239,9 +245,26 @@ class Registry:
             identity, "state = ?, status = '', status_note = '', ended_at = coalesce(ended_at, ?)", state, _iso(now)
         )
 
+    def note_end(self, seen: Worker, *, now: float | None = None) -> Worker | None:
+        """Note that a worker, as it was `seen` to run, has ended; `None` where it has been taken up again since."""
+        with self._writing():
+            known = self.find(seen.id)
+            if known is None or (known.pid, known.state) != (seen.pid, seen.state):
+                return None
+        return self.set_state(seen.id, "failed" if seen.pid is None else "ended", now=now)
+
     def set_status(self, identity: str, status: Status, note: str = "", *, now: float | None = None) -> Worker:
         """Note what its hooks say that it does; `note` is what it waits for."""
-        return self._set(identity, "status = ?, status_note = ?, status_at = ?", status, note, _iso(now))
+        return self._set(identity, "status = ?, status_note = ?, status_at = ?", status, mask(note), _iso(now))
+
+    def take_back(self, identity: str, *, name: str, prompt: str, command: Sequence[str]) -> Worker:
+        """Have a worker say no more than this of what it was told; what it waits for is taken back as well."""
+        words = orjson.dumps(list(command)).decode()
+        return self._set(identity, "name = ?, prompt = ?, command = ?, status_note = ''", name, prompt, words)
+
+    def erase(self) -> bool:
+        """Have nothing in the file that was changed or deleted. False where somebody still reads what was before."""
+        return compact(self._db)
 
     def find(self, identity: str) -> Worker | None:
         """The worker of exactly that id."""
@@ -260,6 +283,11 @@ class Registry:
             None,
         )
 
+    def successor(self, worker: Worker) -> Worker:
+        """Who goes on with the session of a worker: a later worker, or still that one."""
+        later = self.of_session(worker.session_id) if worker.session_id else None
+        return later if later and later.session_id == worker.session_id else worker
+
     def get(self, reference: str) -> Worker:
         """The worker of that id, session id, terminal or name, or of an unambiguous beginning of an id (R-005).
 
@@ -267,7 +295,7 @@ class Registry:
             NotFound: there is none that is the caller's business.
             Usage: the beginning is that of several.
         """
-        shown = printable(reference)[:MAX_SHOWN]
+        shown = quoted(reference)
         known = self.find(reference) or self.of_session(reference)
         if known and permission.permits(known.cwd):
             return known
@@ -286,7 +314,10 @@ class Registry:
                 raise Usage(f"{shown} is the beginning of {len(found)} workers", "Give more characters.")
             if found:
                 return found[0]
-        raise NotFound(f"No such worker: {shown}", permission.hint("smart-fork active lists them."))
+        raise NotFound(
+            f"No such worker: {shown}",
+            permission.hint(advice("smart-fork active lists them.", tool="list_workers lists them.")),
+        )
 
     def _permitted(self, where: str, *values: str) -> list[Worker]:
         return [worker for worker in self._select(where, *values) if permission.permits(worker.cwd)]
@@ -345,7 +376,14 @@ class Registry:
         )
         return [StagedCopy(*row) for row in rows]
 
-    def _note_session(self, identity: str, session_id: str) -> None:
+    def _own(self, identity: str, session_id: str) -> None:
+        """Whoever had it before keeps it as its last one, so that its id still leads there."""
+        self._db.execute(
+            "UPDATE workers SET session_id = NULL WHERE session_id = ? AND id <> ?", (session_id, identity)
+        )
+        self._db.execute(
+            "UPDATE workers SET session_id = ?1, last_session_id = ?1 WHERE id = ?2", (session_id, identity)
+        )
         self._db.execute(
             "INSERT INTO worker_sessions (session_id, worker_id) SELECT ?, id FROM workers WHERE id = ?"
             " ON CONFLICT (session_id) DO UPDATE SET worker_id = excluded.worker_id",
@@ -367,7 +405,8 @@ class Registry:
 
     def _select(self, where: str, *values: Any) -> list[Worker]:
         names = [column.name for column in fields(Worker)]
-        rows: Iterable[Any] = self._db.execute(f"SELECT {', '.join(names)} FROM workers {where}", values)  # noqa: S608
+        columns = [_SESSION if name == "session_id" else name for name in names]
+        rows: Iterable[Any] = self._db.execute(f"SELECT {', '.join(columns)} FROM workers {where}", values)  # noqa: S608
         return [_worker(dict(zip(names, row, strict=True))) for row in rows]
 
 

@@ -11,6 +11,7 @@ import apsw
 
 from indexer.failures import next_step
 from indexer.paths import private_dir
+from indexer.store.connection import write_ahead
 from smart_fork.errors import RegistryUnavailable, SmartForkError
 
 
@@ -25,8 +26,7 @@ def opened(path: Path, patience: int) -> apsw.Connection:
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))  # its WAL gets the same mode
     try:
         db = apsw.Connection(str(path))
-        db.set_busy_timeout(patience)
-        db.execute("PRAGMA journal_mode = WAL").fetchall()
+        write_ahead(db, patience)
         db.execute("PRAGMA foreign_keys = ON")
         migrate(db)
     except apsw.Error as error:
@@ -112,11 +112,22 @@ def m003_sessions_of_workers(db: apsw.Connection) -> None:
     db.execute("INSERT INTO worker_sessions SELECT session_id, id FROM workers WHERE session_id IS NOT NULL")
 
 
+def m004_sessions_that_went_on(db: apsw.Connection) -> None:
+    """The session that a worker had last, which a later one may go on with: then that one has it in `session_id`."""
+    db.execute("ALTER TABLE workers ADD COLUMN last_session_id TEXT")
+    db.execute(
+        "UPDATE workers SET last_session_id = coalesce(session_id,"
+        " CASE WHEN kind IN ('resume', 'continue') AND source_session_id <> '' THEN source_session_id END)"
+        " WHERE state <> 'failed' OR session_id IS NOT NULL"
+    )
+
+
 #: Only ever appended to. Each is applied once, in its own transaction.
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (
     m001_workers,
     m002_ways_and_whereabouts,
     m003_sessions_of_workers,
+    m004_sessions_that_went_on,
 )
 
 

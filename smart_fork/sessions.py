@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from indexer import kept
 from indexer.markdown import export_path, parse_front_matter
+from indexer.masking import Masked, beginning, mask
 from indexer.paths import index_db, state_home
-from indexer.redact import redact
 from indexer.store.base import SessionRow
 from indexer.transcripts.agents import AGENTS, adapter
 from indexer.transcripts.model import Agent, Session, Turn
 from smart_fork import permission
+from smart_fork.advice import advice
+from smart_fork.agents.logs import logs_of, originals_first
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.registry import Registry
 from smart_fork.retrieval.opening import opened
-from smart_fork.retrieval.results import title
-from smart_fork.snippets import printable
+from smart_fork.retrieval.results import inferred, title
+from smart_fork.snippets import printable, quoted
+from smart_fork.whereabouts import permits, placed_here, remark
 
 MIN_PREFIX = 8
 #: Sessions named where a reference means several.
@@ -47,7 +51,7 @@ def locate(reference: str) -> Located:
         NotFound: there is none.
     """
     wanted = reference.strip().lower()
-    shown = printable(reference).strip()[:80]
+    shown = quoted(reference)
     wanted = _session_of_worker(wanted) or wanted
     if len(wanted) < MIN_PREFIX:
         raise Usage(f"Session id too short: {shown}", f"Give at least {MIN_PREFIX} characters of it.")
@@ -77,10 +81,13 @@ def read(located: Located) -> Session:
     if located.path is None:
         raise NotFound(
             f"The log of {located.session_id} has been deleted",
-            "`smart-fork show` reads what is left; where a copy was kept, `smart-fork fork` puts it back.",
+            advice(
+                "`smart-fork show` reads what is left; where a copy was kept, `smart-fork fork` puts it back.",
+                tool="read_session reads what is left; where a copy was kept, fork_session_id puts it back.",
+            ),
         )
     reader = adapter(located.agent)
-    others = [path for path in reader.locate(located.session_id) if path != located.path]
+    others = [path for path in logs_of(reader, located.session_id) if path != located.path]
     problem = ""
     for path in (located.path, *others):  # an empty or odd copy elsewhere must not hide the real one
         try:
@@ -144,6 +151,8 @@ def messages(
 def as_markdown(session: Session, chosen: list[dict[str, Any]]) -> str:
     """A conversation to read in a terminal or by a model."""
     where = printable(session.cwd) or "directory unknown"
+    if mark := inferred(remark(session)):
+        where = f"{where} ({mark})"
     lines = [
         f"# {title(session.title)}",
         "",
@@ -154,8 +163,8 @@ def as_markdown(session: Session, chosen: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def exported(located: Located) -> str:
-    """The Markdown export of a session whose log is gone; secrets were masked when it was written.
+def exported(located: Located) -> Masked:
+    """The Markdown export of a session whose log is gone, masked as it is masked today.
 
     Raises:
         NotFound: there is none either.
@@ -170,20 +179,23 @@ def exported(located: Located) -> str:
         raise NotFound(f"{path} is not the export of {located.session_id}")
     if not permission.permits(facts.get("working_directory", "")):
         raise _not_found(located.session_id)
-    return printable(text)
+    return printable(mask(text))
 
 
 def _not_found(reference: str) -> NotFound:
     return NotFound(
-        f"Session not found: {reference}", permission.hint("`smart-fork list --all-projects` shows what there is.")
+        f"Session not found: {reference}",
+        permission.hint(
+            advice("`smart-fork list --all-projects` shows what there is.", tool="list_sessions shows what there is.")
+        ),
     )
 
 
 def _told(session: Session) -> Session:
     """A session that was read, unless it is another project's: for whoever asks, it is not there then."""
-    if not permission.permits(session.cwd):
+    if not permits(session):
         raise _not_found(session.session_id)
-    return session
+    return placed_here(session)
 
 
 def _may_be_told(located: Located) -> bool:
@@ -191,7 +203,7 @@ def _may_be_told(located: Located) -> bool:
     if not permission.limited():
         return True
     if row := _indexed(located):
-        return permission.permits(row.cwd)
+        return permits(row)
     try:
         _ = look_into(located) if located.readable else exported(located)
     except NotFound:
@@ -211,9 +223,9 @@ def _indexed(located: Located) -> SessionRow | None:
 
 def message(number: int, turn: Turn, characters: int | None) -> dict[str, Any]:
     """One message as `messages` gives it, cut behind `characters`."""
-    text = printable(redact(turn.text))
-    if characters is not None and len(text) > characters:
-        text = f"{text[:characters]}\n… ({len(text) - characters} more characters)"
+    text = printable(mask(turn.text))
+    if characters is not None:
+        text = beginning(text, characters)
     return {"number": number, "message_id": turn.id, "role": turn.role, "timestamp": turn.timestamp, "text": text}
 
 
@@ -229,14 +241,16 @@ def _session_of_worker(reference: str) -> str | None:
 
 
 def _in_logs(wanted: str) -> list[Located]:
-    found: dict[str, Located] = {}
+    found = []
     for agent in AGENTS:
-        newest = sorted(agent.discover(), key=lambda file: -file.mtime_ns)
-        for file in newest:
+        of_session: defaultdict[str, list[Path]] = defaultdict(list)
+        for file in sorted(agent.discover(), key=lambda file: -file.mtime_ns):
             session_id = agent.id_of(file.path)
             if session_id.lower().startswith(wanted):
-                found.setdefault(session_id, Located(agent.name, session_id, file.path))
-    return list(found.values())
+                of_session[session_id].append(file.path)
+        for session_id, paths in of_session.items():
+            found.append(Located(agent.name, session_id, originals_first(agent, session_id, paths)[0]))
+    return found
 
 
 def _in_index(wanted: str) -> list[Located]:

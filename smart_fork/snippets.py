@@ -1,30 +1,60 @@
-"""The stretch of a chunk that shows why it matched."""
+"""What is quoted of others: the stretch of a chunk that shows why it matched, and texts for a terminal."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
+from typing import overload
+
+from indexer.masking import Masked, between, mask, shorten
+from indexer.masking.invisible import INVISIBLE
 
 SNIPPET_CHARACTERS = 500
-#: White space that moves a terminal's cursor, or ends a line for some programs.
-_BREAKS = "\r\x0b\x0c\x1c\x1d\x1e\x1f\x85\u2028\u2029"
+#: Of what somebody gave and was wrong, how much an error repeats.
+QUOTED_CHARACTERS = 80
+#: Characters that no font has: private ones, halves of others, and those that are not assigned.
+_UNKNOWN = "\ufffd"
 _WORD = re.compile(r"\w+", re.UNICODE)
+_HEADING = re.compile(r"^\s*#{2,6}(?:\s+|$)")
+#: A line of marks: of headings, rules, quotations, lists and tables, or the fence around a block of code.
+_MARKS = re.compile(r"[\s#>*+=_|:~`.-]*|\s*(?:`{3,}|~{3,})[\w+-]*\s*")
 
 
-def snippet(text: str, words: Iterable[str], limit: int = SNIPPET_CHARACTERS) -> str:
-    """At most `limit` characters of `text` around where most of `words` stand, cut between characters (F-042).
+def snippet(
+    text: Masked, words: Iterable[str], limit: int = SNIPPET_CHARACTERS, *, nearest: int | None = None
+) -> Masked:
+    """At most `limit` characters of `text` from the sentence on that matched, cut between characters (F-042).
 
-    Control characters are taken out: a snippet is shown in terminals.
+    That is the one with the best evidence for `words`; where none has any the `nearest` one, else the first. Control
+    characters are taken out: a snippet is shown in terminals.
     """
-    text = printable(text.strip())
-    if len(text) <= limit:
-        return text
-    start = _densest(text, frozenset(words), limit - 2)
-    end = min(len(text), start + limit - 2)
-    if start > 0:  # begin at a word
-        space = text.find(" ", start, start + 40)
+    from smart_fork.sentences import best, sentences  # its patterns are compiled where something is quoted
+
+    text, words = tidied(text), tuple(words)
+    spans = sentences(text)
+    if not spans:
+        return shorten(text, limit)
+    chosen = best(text, spans, words)
+    if chosen is None:
+        chosen = nearest if nearest is not None and nearest < len(spans) else 0
+    start, end = spans[chosen]
+    if end - start > limit:  # no sentence, or a very long one: around where most of the words stand
+        start += _densest(text[start:end], frozenset(words), limit - 2)
+        space = text.find(" ", start, start + 40) if start > spans[chosen][0] else start - 1
         start = space + 1 if space >= 0 else start
-    return ("…" if start > 0 else "") + text[start:end].rstrip() + ("…" if end < len(text) else "")
+        return between(text, start, min(end, start + limit - 2), cut=(start > spans[chosen][0], True))
+    for _, after in spans[chosen + 1 :]:
+        if after - start > limit:
+            break
+        end = after
+    return between(text, start, end)
+
+
+def tidied(text: str) -> Masked:
+    """What can be shown of `text`: without blank lines, and without lines that are marks of Markdown alone."""
+    lines = (_HEADING.sub("", line.rstrip()) for line in printable(text).strip().splitlines())
+    return mask("\n".join(line for line in lines if not _MARKS.fullmatch(line)))
 
 
 def matched_words(text: str, words: Iterable[str]) -> tuple[str, ...]:
@@ -36,9 +66,28 @@ def matched_words(text: str, words: Iterable[str]) -> tuple[str, ...]:
     )
 
 
+@overload
+def printable(text: Masked) -> Masked: ...
+@overload
+def printable(text: str) -> str: ...
 def printable(text: str) -> str:
-    """Without control characters (escape sequences of terminals among them), but with line breaks and tabs."""
-    return "".join(c for c in text if c in "\n\t" or c.isprintable() or (c.isspace() and c not in _BREAKS))
+    """Without what steers a terminal and what nobody sees, but with line breaks and tabs."""
+    seen = INVISIBLE.sub("", text)
+    return seen if seen.isprintable() else "".join(map(_visible, seen))
+
+
+def quoted(given: str, limit: int = QUOTED_CHARACTERS) -> Masked:
+    """What somebody gave, as an error repeats it: on one line, without secrets, shortened."""
+    return shorten(printable(mask(given)), limit)
+
+
+def _visible(character: str) -> str:
+    return character if character.isprintable() or character.isspace() else _UNKNOWN
+
+
+def shown(value: object) -> Masked:
+    """What was given, as a refusal repeats it: as JSON."""
+    return quoted(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def _densest(text: str, words: frozenset[str], width: int) -> int:

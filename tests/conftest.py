@@ -32,16 +32,6 @@ hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, max_
 hypothesis.settings.load_profile("ci")
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What was run once more tells why: otherwise nobody would learn what has to be mended."""
-    for report in terminalreporter.getreports("rerun"):
-        terminalreporter.section(f"run again: {report.nodeid}", "_")
-        report.toterminal(terminalreporter._tw)
-        for title, text in report.sections:
-            terminalreporter.section(title, "-")
-            terminalreporter.write_line(text)
-
-
 def move_into(home: Path, patch: pytest.MonkeyPatch) -> None:
     """Make `home` the only home that code and its child processes can see."""
     for name in os.environ:
@@ -49,6 +39,7 @@ def move_into(home: Path, patch: pytest.MonkeyPatch) -> None:
             patch.delenv(name)
     patch.setenv("HOME", str(home))
     patch.setenv("SMART_FORK_HOME", str(home / ".smart-fork"))
+    patch.setenv("TMUX_TMPDIR", str(home))  # no tmux server of whoever runs the suite, with workers of theirs
     patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     for who in ("AUTHOR", "COMMITTER"):

@@ -11,6 +11,9 @@ from types import ModuleType
 
 import pytest
 
+from indexer.store.sqlite import SqliteStore
+from tests.indexer.written import save, session_of, vector_of
+
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 
 RATES = {"queries": 4, "hit@1": 0.5, "hit@5": 0.75, "mrr": 0.6}
@@ -185,3 +188,27 @@ def test_a_tool_that_fails_says_its_last_word(benchmark, tmp_path):
         peers.run(
             [sys.executable, "-c", "import sys; print('no database', file=sys.stderr); exit(7)"], {}, tmp_path, 60
         )
+
+
+def test_processes_that_are_killed_while_they_cut_or_forget_leave_nothing_of_it(benchmark, tmp_path):
+    """A few of the two hundred of `benchmarks/erasing.py`."""
+    figures = benchmark("erasing").measure(tmp_path, kills=6)
+
+    assert (6, 0) == (figures["kills"], figures["with_bytes_left"])
+    assert figures["bytes_searched"] > 100_000
+
+
+@pytest.mark.parametrize(("which", "kept"), [("all", 6), ("first", 2), ("first-two", 4), ("ends", 4)])
+def test_only_the_passages_that_are_named_have_vectors_as_it_were(benchmark, tmp_path, which, kept):
+    store = SqliteStore(tmp_path / "index.db")
+    said = [f"asks {n}." if not n % 2 else f"says {n}. " + "more " * 300 for n in range(4)]
+    save(store, session_of(*said))  # two exchanges of three passages each
+    store.use_model("m", 16)
+    store.add_vectors([(row, vector_of(text).tobytes()) for row, text in store.waiting((), 99)])
+
+    partly, share = benchmark("_partly").partly(store, which)
+    similar = partly.similarities([vector_of("x").tobytes()], store.scope(None, ("claude",), automated=False))
+
+    assert (kept / 6, {1: kept}) == (share, partly.vector_counts([1, 9]))
+    assert (kept, kept) == (len(similar.best(9)), len(similar.of(range(99))))
+    store.close()

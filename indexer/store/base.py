@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
-from indexer.chunks import Chunk
+from indexer.chunks import Chunk, Voices
+from indexer.outcome import NO_EDITS, Edits, Outcome
 from indexer.project import Project
 from indexer.transcripts.base import Checkpoint, LogFile
-from indexer.transcripts.model import Agent, BrokenLine, Session
+from indexer.transcripts.model import Agent, BrokenLine, Inferred, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +26,22 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A session ready to be stored."""
+    """A session ready to be stored.
+
+    `until` is the time of the last that it can be found by, `acted` its last exchange in which something was done,
+    `export` the digest of the export that its chunks' lines count in.
+    """
 
     session: Session
     project: Project
     resolved_cwd: str
     chunks: tuple[Chunk, ...]
     words: Words
+    until: str = ""
+    acted: int = -1
+    export: bytes = b""
+    outcome: Outcome = Outcome.UNKNOWN
+    edits: Edits = NO_EDITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +69,7 @@ class SeenFile(NamedTuple):
 
 
 class SessionRow(NamedTuple):
-    """A stored session. `path` is empty when the agent has deleted the log."""
+    """A stored session. `path` is empty when the agent has deleted the log. The last three are as in `Document`."""
 
     row: int
     agent: Agent
@@ -81,6 +91,11 @@ class SessionRow(NamedTuple):
     prompts: int
     tokens: int
     compactions: int
+    until: str
+    acted: int
+    inferred_from: Inferred
+    head: str
+    outcome: Outcome
 
 
 class Placement(NamedTuple):
@@ -100,13 +115,25 @@ class Placement(NamedTuple):
     tokens: int
 
 
+class Lines(NamedTuple):
+    """The first and the last line on which a passage stands, from 1, in the export that has this digest."""
+
+    first: int
+    last: int
+    export: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which sessions may be found: those of these parts; where given, at or below `within`, or one `session` alone."""
+    """Which sessions may be found: those of these parts; where given, at or below `within`, or one `session` alone.
+
+    `project` is the one that is asked about.
+    """
 
     parts: tuple[int, ...] = ()
     within: str = ""
     session: int | None = None
+    project: Project | None = None
 
 
 class Scored(NamedTuple):
@@ -114,6 +141,18 @@ class Scored(NamedTuple):
 
     row: int
     score: float
+
+
+class Near(NamedTuple):
+    """A chunk, and its cosine (-1…1) to each question that was asked at once."""
+
+    row: int
+    cosines: tuple[float, ...]
+
+    @property
+    def score(self) -> float:
+        """To the question that it is nearest to."""
+        return max(self.cosines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +176,14 @@ HavingTable = Literal["chunks", "sessions", "titles"]
 
 
 class Similarities(Protocol):
-    """The cosines (-1…1) of the chunks in scope to one question."""
+    """The cosines (-1…1) of the chunks in scope to questions that are asked at once."""
 
-    def best(self, limit: int) -> list[Scored]:
-        """The nearest chunks, best first."""
+    def best(self, limit: int) -> list[Near]:
+        """So many of the nearest chunks to each question, the best to any first."""
         ...
 
-    def of(self, chunks: Collection[int]) -> dict[int, float]:
-        """Those of these chunks that are in scope and have a vector."""
+    def of(self, chunks: Collection[int]) -> dict[int, tuple[float, ...]]:
+        """Those of these chunks that are in scope and have a vector, with the cosine to each question."""
         ...
 
 
@@ -177,7 +216,34 @@ class Store(Protocol):
     def forget_session(self, agent: Agent, session_id: str) -> bool:
         """Remove a session with its vectors and what no other session has, and let its logs be passed over.
 
-        Nothing of it is left in the database's file. False where there was none.
+        Nothing of it is left in the database's file once that is erased. False where there was none.
+        """
+        ...
+
+    def without_log(self) -> list[SessionRow]:
+        """The sessions whose logs the agents have deleted."""
+        ...
+
+    def replace_texts(self, session: int, chunks: Sequence[tuple[bytes, str]], words: Words) -> None:
+        """Give a session other texts in the place of those of its chunks, with their hashes, and other words and title.
+
+        What was there is to be erased.
+        """
+        ...
+
+    def owe_erasing(self) -> None:
+        """Something is about to be taken out: what goes is to be erased. Noted before, a kill changes nothing."""
+        ...
+
+    def owes_erasing(self) -> bool:
+        """Whether something that was taken out may still be in the database's files."""
+        ...
+
+    def erase(self, seconds: float | None = None) -> bool:
+        """Have nothing of what was taken out in the files. For whoever holds the index's lock.
+
+        False where somebody still reads what was there before, or it would take longer than `seconds`: it is owed, and
+        done at the next occasion.
         """
         ...
 
@@ -194,10 +260,12 @@ class Store(Protocol):
         ...
 
     def waiting(self, first_parts: Sequence[int], limit: int) -> list[tuple[int, str]]:
-        """Chunks without a vector as (id, text), those of `first_parts` and the newest first."""
+        """Chunks without a vector as (id, text), one of those that share a text: first what exchanges begin with, then
+        what they end with, then the rest; among these, those of `first_parts` and the newest first.
+        """
         ...
 
-    def add_vectors(self, vectors: Sequence[tuple[int, bytes]]) -> int:
+    def add_vectors(self, given: Sequence[tuple[int, bytes]]) -> int:
         """Store float32 vectors by chunk id, for the same chunk in other projects as well; how many chunks that were.
 
         Chunks that are gone meanwhile are passed over.
@@ -212,8 +280,12 @@ class Store(Protocol):
         """The best rows for an FTS5 query, by BM25. Rows are chunk ids or session rows."""
         ...
 
-    def similarities(self, vector: bytes, scope: Scope) -> Similarities:
-        """How similar every chunk in scope is to a float32 vector."""
+    def similarities(self, questions: Sequence[bytes], scope: Scope) -> Similarities:
+        """How similar every chunk in scope is to each of these float32 vectors, in one pass over the chunks'."""
+        ...
+
+    def word_scores(self, table: WordTable, term: str, scope: Scope, rows: Collection[int]) -> dict[int, float]:
+        """What one quoted word or phrase adds to the BM25 of these rows in scope; those without it are left out."""
         ...
 
     def sessions_with(self, term: str) -> int:
@@ -224,8 +296,8 @@ class Store(Protocol):
         """Which of these rows (chunk ids, or sessions by their text or title) have this quoted word or phrase."""
         ...
 
-    def chunk_counts(self, sessions: Iterable[int]) -> dict[int, int]:
-        """How many chunks each session has."""
+    def vector_counts(self, sessions: Iterable[int]) -> dict[int, int]:
+        """How many chunks of each session have a vector."""
         ...
 
     def placements(self, chunks: Iterable[int]) -> list[Placement]:
@@ -236,8 +308,20 @@ class Store(Protocol):
         """The chunks of a session in order."""
         ...
 
+    def own_passages(self, session: int, other: int) -> list[Placement]:
+        """The chunks of a session in order that another one does not have."""
+        ...
+
+    def voices(self, place: Placement) -> Voices | None:
+        """Where in a passage others begin to speak than its own role; `None` where that is not known."""
+        ...
+
     def texts(self, chunks: Iterable[int]) -> dict[int, str]:
         """The text of each chunk."""
+        ...
+
+    def lines(self, place: Placement) -> Lines | None:
+        """Where in its session's export a passage stands; `None` where it is not there any more, or was never known."""
         ...
 
     def sessions(self, rows: Iterable[int]) -> dict[int, SessionRow]:
@@ -256,12 +340,24 @@ class Store(Protocol):
         """All sessions that share a beginning, oldest first."""
         ...
 
+    def edits(self, sessions: Iterable[int]) -> dict[int, Edits]:
+        """Which files these sessions have edited, of those that have edited any."""
+        ...
+
     def projects(self) -> list[str]:
         """The directories of all projects in which a person has worked, the latest first."""
         ...
 
+    def session_count(self) -> int:
+        """How many sessions there are: asked with every question, where the rest of `counts` takes too long."""
+        ...
+
     def counts(self, scope: Scope | None = None) -> Counts:
         """How much is in the index, or in a part of it."""
+        ...
+
+    def first_passages(self, scope: Scope | None = None) -> tuple[int, int]:
+        """Of the chunks that exchanges begin with, how many there are in scope, and how many have their vector."""
         ...
 
     def meta(self, key: str) -> str:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
+import logging
 import os
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import apsw
 
 from indexer.paths import private_dir
+from indexer.store import blocks, extension
 from indexer.store.schema import migrate
+
+log = logging.getLogger(__name__)
 
 BUSY_MILLISECONDS = 30_000
 #: Nobody holds an index so long that it cannot even be opened, but a program that is none of ours: a question goes on
@@ -20,7 +27,7 @@ MAPPED_BYTES = 1 << 30
 
 
 def connect(path: Path) -> apsw.Connection:
-    """Open `path` (created with mode 0600 where it is missing), migrated.
+    """Open `path` (created with mode 0600 where it is missing), migrated, with sqlite-vec where it can be loaded.
 
     Raises:
         NewerIndexError: a newer smart-fork has written it.
@@ -28,9 +35,7 @@ def connect(path: Path) -> apsw.Connection:
     """
     private_dir(path.parent)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-    db = apsw.Connection(str(path))
-    db.set_busy_timeout(OPEN_MILLISECONDS)
-    _write_ahead(db)
+    db = _in_wal_mode(path)
     db.set_busy_timeout(BUSY_MILLISECONDS)
     db.execute(
         "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA cache_size = -65536; "
@@ -38,12 +43,45 @@ def connect(path: Path) -> apsw.Connection:
     )
     db.execute(f"PRAGMA mmap_size = {MAPPED_BYTES}").fetchall()
     migrate(db)
+    try:
+        with_vectors(db)
+    except extension.VectorsUnavailableError as error:
+        log.warning("%s. %s", error, error.hint)
     return db
 
 
-def _write_ahead(db: apsw.Connection) -> None:
-    """Readers never wait for the writer. Changing the mode takes the lock, for which SQLite does not wait by itself."""
-    deadline = time.monotonic() + OPEN_MILLISECONDS / 1000
+def _in_wal_mode(path: Path) -> apsw.Connection:
+    db = apsw.Connection(str(path))
+    try:
+        write_ahead(db, OPEN_MILLISECONDS)
+    except (apsw.IOError, apsw.CantOpenError):
+        # A full disk has no room for the file that connections share. One that is alone needs none, and can read.
+        db.close()
+        db = apsw.Connection(str(path))
+        db.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
+        write_ahead(db, OPEN_MILLISECONDS)
+    return db
+
+
+def with_vectors(db: apsw.Connection) -> None:
+    """Let this connection search and keep vectors.
+
+    Raises:
+        VectorsUnavailableError: sqlite-vec cannot be loaded.
+    """
+    if not extension.is_loaded(db):
+        extension.load(db)
+        blocks.move(db)
+
+
+def write_ahead(db: apsw.Connection, milliseconds: int) -> None:
+    """Readers never wait for the writer. Changing the mode takes the lock, for which SQLite does not wait by itself.
+
+    Raises:
+        apsw.BusyError: another process has held it for so many milliseconds.
+    """
+    db.set_busy_timeout(milliseconds)
+    deadline = time.monotonic() + milliseconds / 1000
     while db.execute("PRAGMA journal_mode").get != "wal":
         db.execute("BEGIN IMMEDIATE; COMMIT")  # waits for whoever is doing the same just now
         try:
@@ -52,3 +90,24 @@ def _write_ahead(db: apsw.Connection) -> None:
         except apsw.BusyError:  # somebody was quicker
             if time.monotonic() > deadline:
                 raise
+
+
+def opening(path: Path) -> AbstractContextManager[None]:
+    """While somebody renames the database, whoever opens it waits; any number may open it at once."""
+    return _gate(path.parent, fcntl.LOCK_SH)
+
+
+def renaming(path: Path) -> AbstractContextManager[None]:
+    """Nobody opens the database meanwhile: it and what SQLite has beside it are several files."""
+    return _gate(path.parent, fcntl.LOCK_EX)
+
+
+@contextmanager
+def _gate(folder: Path, how: int) -> Iterator[None]:
+    """Hold the folder's own lock, which needs no file; where there is no folder, or it has no locks, go without."""
+    with ExitStack() as stack:
+        with suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, how)
+        yield

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import json
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import apsw
 
-from indexer.project import Project, is_within
-from indexer.store import blocks
-from indexer.store.base import Counts, HavingTable, Placement, Scope, Scored, SessionRow, WordTable
+from indexer.chunks import Voices
+from indexer.objects import known
+from indexer.outcome import Edits, Outcome
+from indexer.project import Project, head_of, is_within, places_of
+from indexer.store import pending, vectors
+from indexer.store.base import Counts, HavingTable, Lines, Placement, Scope, Scored, SessionRow, Similarities, WordTable
+from indexer.store.connection import with_vectors
 from indexer.transcripts.model import Agent
-
-if TYPE_CHECKING:
-    from indexer.store.scan import Similarities
 
 _SESSION = (
     "id, agent, session_id, part, path, cwd, resolved_cwd, repo_root, git_branch, title, version, started, "
-    "last_activity, origin, parent_id, root_id, turns, prompts, tokens, compactions"
+    "last_activity, origin, parent_id, root_id, turns, prompts, tokens, compactions, until, acted, "
+    "inferred_from, head, outcome"
 )
 _PLACEMENT = "session, position, chunk, turn, message_id, role, exchange, ends, tokens"
 #: Sessions at or below a resolved directory; `0` is the character after `/`.
@@ -55,14 +61,21 @@ class StoreReading:
         if project is None:
             return Scope(tuple(row[0] for row in rows))
         if project.git:
-            inside = {row[3] for row in rows if row[4] == project.key or (row[5] and is_within(row[5], project.root))}
-            return Scope(tuple(row[0] for row in rows if row[3] in inside))
+            places = places_of(project)
+            heads = {row[4]: head for row in rows if (head := head_of(row[4]))}
+            there = known(Path(project.key), heads.values())
+            inside = {
+                row[3]
+                for row in rows
+                if row[4] == project.key or heads.get(row[4]) in there or any(is_within(row[5], one) for one in places)
+            }
+            return Scope(tuple(row[0] for row in rows if row[3] in inside), project=project)
         below = self._all(
             f"SELECT DISTINCT project FROM sessions JOIN parts ON parts.id = part WHERE {_BELOW}",  # noqa: S608
             {"below": project.root.rstrip("/")},
         )
         inside = {row[0] for row in below}
-        return Scope(tuple(row[0] for row in rows if row[3] in inside), within=project.root)
+        return Scope(tuple(row[0] for row in rows if row[3] in inside), within=project.root, project=project)
 
     def match_words(self, table: WordTable, query: str, scope: Scope, limit: int) -> list[Scored]:
         if not scope.parts or not query:
@@ -73,7 +86,38 @@ class StoreReading:
             f"WHERE {name} MATCH :words {_only(table, scope)} ORDER BY score DESC, rowid LIMIT :limit",
             {"words": self._restricted(query, scope.parts), "limit": limit, **_named(scope)},
         )
+        if any(score is None for _, score in rows):
+            return self._match_rare_words(table, query, scope, limit)
         return [Scored(row, score) for row, score in rows]
+
+    def word_scores(self, table: WordTable, term: str, scope: Scope, rows: Collection[int]) -> dict[int, float]:
+        name, weights = _TABLES[table]
+        # As in `_only`: one walk through the term's rows. The numbers are bound, so that no query is parsed twice.
+        found = self._all(
+            f"SELECT rowid, -bm25({name}, {weights}) FROM {name} "  # noqa: S608
+            f"WHERE {name} MATCH ? AND +rowid IN (SELECT value FROM json_each(?))",
+            (self._restricted(term, scope.parts), json.dumps(list(rows))),
+        )
+        if any(score is None for _, score in found):
+            return {row: score for row, score in self._match_rare_words(table, term, scope, -1) if row in rows}
+        return dict(found)
+
+    def _match_rare_words(self, table: WordTable, query: str, scope: Scope, limit: int) -> list[Scored]:
+        """By how rare the words are that a row has: where BM25 is no number.
+
+        Without the rows' lengths FTS5 takes each column for -1 words long. Where rows have six words on average, which
+        happens in small indexes, it then divides nothing by nothing.
+        """
+        name, _ = _TABLES[table]
+        rows = int(self._all(f"SELECT count(*) FROM {'sessions' if table == 'sessions' else 'chunks'}")[0][0])  # noqa: S608
+        sql = f"SELECT rowid FROM {name} WHERE {name} MATCH :words {_only(table, scope)}"  # noqa: S608
+        scores: defaultdict[int, float] = defaultdict(float)
+        for term in query.split(" OR "):
+            having = self._all(sql, {"words": self._restricted(term, scope.parts), **_named(scope)})
+            for (row,) in having:
+                scores[row] += math.log1p((rows + 0.5) / (len(having) + 0.5))
+        best = sorted(scores, key=lambda row: (-scores[row], row))[: limit if limit >= 0 else None]
+        return [Scored(row, scores[row]) for row in best]
 
     def _restricted(self, query: str, parts: Sequence[int]) -> str:
         """The query within its parts, or without the others where those are fewer: a word of every row is slow."""
@@ -82,20 +126,20 @@ class StoreReading:
             return f"part: ({_tokens(parts)}) AND -part: ({query})"
         return f"(-part: ({query}))" + (f" NOT part: ({_tokens(others)})" if others else "")
 
-    def similarities(self, vector: bytes, scope: Scope) -> Similarities:
-        from indexer.store.scan import Similarities
+    def similarities(self, questions: Sequence[bytes], scope: Scope) -> Similarities:
+        from indexer.store import nearest
 
-        if not self.meta("model"):
-            return Similarities.none()
-        if len(vector) != 4 * int(self.meta("dimensions")):
-            raise ValueError(
-                f"the index has vectors of {self.meta('dimensions')} dimensions, not of {len(vector) // 4}"
-            )
+        if not (questions and self.meta("model")):
+            return nearest.NOTHING
+        size = vectors.length(self.db)
+        if wrong := next((len(one) for one in questions if len(one) != 4 * size), None):
+            raise ValueError(f"the index has vectors of {size} dimensions, not of {wrong // 4}")
+        with_vectors(self.db)
         among = None
         if within := _only("chunks", scope):
             rows = self._all(f"SELECT rowid FROM chunks WHERE 1 {within}", _named(scope))  # noqa: S608
             among = [chunk for (chunk,) in rows]
-        return Similarities.scanned(blocks.read_blocks(self.db, scope.parts), vector, among)
+        return nearest.similarities(self.db, questions, scope.parts, among)
 
     def sessions_with(self, term: str) -> int:
         return int(self._all("SELECT count(*) FROM session_words WHERE session_words MATCH ?", (term,))[0][0])
@@ -106,10 +150,15 @@ class StoreReading:
         sql = f"SELECT rowid FROM {name} WHERE {name} MATCH ? AND +rowid IN ({_numbers(rows)})"  # noqa: S608
         return {row for (row,) in self._all(sql, (column + term,))}
 
-    def chunk_counts(self, sessions: Iterable[int]) -> dict[int, int]:
+    def vector_counts(self, sessions: Iterable[int]) -> dict[int, int]:
+        rows = _numbers(sessions)
         last = "SELECT max(position) FROM placements WHERE session = id"  # positions are counted from 0 without gaps
-        counts = self._all(f"SELECT id, 1 + ({last}) AS chunks FROM sessions WHERE id IN ({_numbers(sessions)})")  # noqa: S608
-        return {session: chunks for session, chunks in counts if chunks}
+        counts = dict(self._all(f"SELECT id, 1 + ifnull(({last}), -1) FROM sessions WHERE id IN ({rows})"))  # noqa: S608
+        if self._all("SELECT 1 FROM chunks INDEXED BY chunks_waiting WHERE block = 0 LIMIT 1"):
+            waiting = "SELECT session, count(*) FROM placements JOIN chunks ON chunks.id = chunk"
+            for session, number in self._all(f"{waiting} WHERE session IN ({rows}) AND block = 0 GROUP BY session"):
+                counts[session] -= number
+        return {session: number for session, number in counts.items() if number}
 
     def placements(self, chunks: Iterable[int]) -> list[Placement]:
         sql = f"SELECT {_PLACEMENT} FROM placements WHERE chunk IN ({_numbers(chunks)}) ORDER BY session, position"  # noqa: S608
@@ -119,6 +168,28 @@ class StoreReading:
         sql = f"SELECT {_PLACEMENT} FROM placements WHERE session = ? ORDER BY position"  # noqa: S608
         return [Placement._make(row) for row in self._all(sql, (session,))]
 
+    def own_passages(self, session: int, other: int) -> list[Placement]:
+        hashes = "SELECT hash FROM placements JOIN chunks ON chunks.id = chunk WHERE session = ?"
+        own = f"SELECT {_PLACEMENT} FROM placements JOIN chunks ON chunks.id = chunk WHERE session = ?"  # noqa: S608
+        rows = self._all(f"{own} AND hash NOT IN ({hashes}) ORDER BY position", (session, other))
+        return [Placement._make(row) for row in rows]
+
+    def lines(self, place: Placement) -> Lines | None:
+        # One statement: the lines and the export in which they count are of the same moment.
+        rows = self._all(
+            "SELECT first_line, last_line, export FROM placements JOIN sessions ON sessions.id = session "
+            "WHERE session = ? AND position = ? AND chunk = ? AND first_line > 0",
+            (place.session, place.position, place.chunk),
+        )
+        return Lines._make(rows[0]) if rows else None
+
+    def voices(self, place: Placement) -> Voices | None:
+        rows = self._all(
+            "SELECT voices FROM placements WHERE session = ? AND position = ? AND chunk = ? AND voices NOT NULL",
+            (place.session, place.position, place.chunk),
+        )
+        return tuple((start, role) for start, role in json.loads(rows[0][0])) if rows else None
+
     def texts(self, chunks: Iterable[int]) -> dict[int, str]:
         return dict(self._all(f"SELECT id, text FROM chunks WHERE id IN ({_numbers(chunks)})"))  # noqa: S608
 
@@ -127,6 +198,9 @@ class StoreReading:
 
     def session(self, agent: Agent, session_id: str) -> SessionRow | None:
         return next(iter(self._sessions("agent = ? AND session_id = ?", (agent, session_id))), None)
+
+    def without_log(self) -> list[SessionRow]:
+        return self._sessions("path = ''", ())
 
     def find_sessions(self, prefix: str) -> list[SessionRow]:
         condition = "substr(lower(session_id), 1, length(?1)) = ?1 ORDER BY last_activity DESC, id"
@@ -150,16 +224,26 @@ class StoreReading:
 
     def _sessions(self, condition: str, values: Sequence[Any]) -> list[SessionRow]:
         rows = self._all(f"SELECT {_SESSION} FROM sessions WHERE {condition}", values)  # noqa: S608
-        return [SessionRow._make(row) for row in rows]
+        return [SessionRow._make((*row[:-1], Outcome(row[-1]))) for row in rows]
+
+    def edits(self, sessions: Iterable[int]) -> dict[int, Edits]:
+        rows = self._all(f"SELECT session, files, until FROM edits WHERE session IN ({_numbers(sessions)})")  # noqa: S608
+        return {session: Edits(tuple(json.loads(files)), until) for session, files, until in rows}
+
+    def session_count(self) -> int:
+        return int(self._all("SELECT count(*) FROM sessions")[0][0])
 
     def counts(self, scope: Scope | None = None) -> Counts:
         where = f" WHERE part IN ({_numbers(scope.parts)})" if scope is not None else ""
         sessions = self._all(f"SELECT count(*) FROM sessions{where}")[0][0]  # noqa: S608
-        embedded = blocks.count(self.db, scope.parts if scope is not None else None)
-        waiting = self._all(f"SELECT count(*) FROM chunks {where or ' WHERE 1'} AND block = 0")[0][0]  # noqa: S608
+        of_part = f"SELECT count(*) FROM chunks {where or ' WHERE 1'} AND block"  # noqa: S608 - both are indexed
+        embedded, waiting = (int(self._all(f"{of_part} {which} 0")[0][0]) for which in ("<>", "="))
         files, broken = self._all("SELECT count(*), coalesce(sum(broken), 0) FROM files")[0]
         skipped = self._all("SELECT skipped, count(*) FROM files WHERE skipped <> '' GROUP BY skipped ORDER BY 2 DESC")
         return Counts(sessions, embedded + waiting, embedded, files, dict(skipped), broken, self.meta("updated_at"))
+
+    def first_passages(self, scope: Scope | None = None) -> tuple[int, int]:
+        return pending.first_passages(self.db, scope.parts if scope is not None else None)
 
     def broken_logs(self) -> list[tuple[str, int, str]]:
         """Logs with lines that could not be decoded: path, how many, the first of them as JSON [[line, reason], …]."""

@@ -100,7 +100,73 @@ def m002_made_for_searching(db: apsw.Connection) -> None:
     )
 
 
-MIGRATIONS = (m001_sessions_and_chunks, m002_made_for_searching)
+def m003_what_a_session_knows(db: apsw.Connection) -> None:
+    """Until when it can be found by anything, and its last exchange in which it did something of its own."""
+    db.execute(
+        """
+        ALTER TABLE sessions ADD COLUMN until TEXT NOT NULL DEFAULT '';
+        ALTER TABLE sessions ADD COLUMN acted INTEGER NOT NULL DEFAULT -1;
+        UPDATE sessions SET until = last_activity;
+        """
+    )
+
+
+def m004_nothing_deleted_is_left(db: apsw.Connection) -> None:
+    """What was deleted before this was known to stay in the file is erased at the next occasion (`erasure.py`)."""
+    db.execute("INSERT OR REPLACE INTO meta SELECT 'erase', 'all' WHERE EXISTS (SELECT 1 FROM sessions)")
+
+
+def m005_passages_are_spans_of_the_export(db: apsw.Connection) -> None:
+    """On which lines of it each stands, and the digest of the export whose lines these are; 0 where it is not known.
+
+    What became of a session's work, and which files it edited until when.
+    """
+    db.execute(
+        """
+        ALTER TABLE placements ADD COLUMN first_line INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE placements ADD COLUMN last_line INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE sessions ADD COLUMN export BLOB NOT NULL DEFAULT x'';
+
+        ALTER TABLE sessions ADD COLUMN outcome TEXT NOT NULL DEFAULT 'unknown';
+        CREATE TABLE edits(
+            session INTEGER PRIMARY KEY REFERENCES sessions(id),
+            until TEXT NOT NULL,
+            files TEXT NOT NULL            -- a JSON list of absolute paths
+        );
+        """
+    )
+
+
+def m006_who_said_what_and_where(db: apsw.Connection) -> None:
+    """Who speaks from where on in a passage, and what tells the project of a session that no log says."""
+    db.execute(
+        """
+        -- Where in the chunk's text others than `role` begin, as JSON [[7, "assistant"], ...]; NULL where nobody knows.
+        ALTER TABLE placements ADD COLUMN voices TEXT;
+
+        -- What the directory was inferred from, and the commit that the session began at; empty where the log says it.
+        ALTER TABLE sessions ADD COLUMN inferred_from TEXT NOT NULL DEFAULT '';
+        ALTER TABLE sessions ADD COLUMN head TEXT NOT NULL DEFAULT '';
+        """
+    )
+
+
+def m007_sqlite_vec_keeps_the_vectors(db: apsw.Connection) -> None:
+    """Which chunks have one: their `block`, the place where it was, is not 0. `blocks.py` moves the vectors themselves,
+    for which sqlite-vec must be there.
+    """
+    db.execute("CREATE INDEX chunks_embedded ON chunks(part) WHERE block <> 0")
+
+
+MIGRATIONS = (
+    m001_sessions_and_chunks,
+    m002_made_for_searching,
+    m003_what_a_session_knows,
+    m004_nothing_deleted_is_left,
+    m005_passages_are_spans_of_the_export,
+    m006_who_said_what_and_where,
+    m007_sqlite_vec_keeps_the_vectors,
+)
 
 
 def migrate(db: apsw.Connection) -> None:

@@ -5,16 +5,17 @@ Each function yields what is wrong, in words.
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import apsw
 
-from indexer.store.blocks import BLOCK, record_size
-from indexer.store.connection import BUSY_MILLISECONDS
+from indexer.store import blocks
+from indexer.store.connection import BUSY_MILLISECONDS, opening
+from indexer.store.vectors import GROUP, NUMBER, length, slots_of
 
 #: So many faults of a kind are told one by one.
 SHOWN = 5
@@ -28,9 +29,11 @@ def read_only(path: Path) -> Iterator[apsw.Connection]:
     Raises:
         apsw.Error: it cannot be opened.
     """
-    with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as db:
-        db.set_busy_timeout(BUSY_MILLISECONDS)
-        db.execute("BEGIN; SELECT count(*) FROM sqlite_schema")  # it is that moment when something is first read
+    with ExitStack() as stack:
+        with opening(path):
+            db = stack.enter_context(closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)))
+            db.set_busy_timeout(BUSY_MILLISECONDS)
+            db.execute("BEGIN; SELECT count(*) FROM sqlite_schema")  # it is that moment when something is first read
         yield db
 
 
@@ -73,17 +76,34 @@ def words(db: apsw.Connection) -> Iterator[str]:
 
 
 def vectors(db: apsw.Connection) -> Iterator[str]:
-    """Blocks of another shape than they must have, and passages whose vector is not where they say."""
-    size = record_size(db)
-    home = {chunk: (block, part) for chunk, block, part in db.execute("SELECT id, block, part FROM chunks WHERE block")}
-    for block, part, records in db.execute("SELECT id, part, CAST(records AS BLOB) FROM vector_blocks"):
-        if not records or len(records) % size or len(records) > BLOCK * size:
-            yield f"block {block} of vectors has {len(records)} bytes: not 1 to {BLOCK} times {size}"
+    """Groups of vectors of another shape than they must have, and passages whose vector is not where it should be.
+
+    What sqlite-vec keeps is looked at without it.
+    """
+    size = length(db)
+    if not size or blocks.there_are(db):
+        return
+    home = {chunk: part for chunk, part in db.execute("SELECT id, part FROM chunks WHERE block <> 0")}  # noqa: C416 - typed
+    slots = {
+        chunk: (group, slot)
+        for chunk, group, slot in db.execute("SELECT rowid, chunk_id, chunk_offset FROM vectors_rowids")
+    }
+    groups: Any = db.execute(
+        "SELECT chunk_id, partition00, CAST(validity AS BLOB), CAST(rowids AS BLOB), CAST(vectors AS BLOB) "
+        "FROM vectors_chunks LEFT JOIN vectors_vector_chunks00 AS bytes ON bytes._rowid_ = chunk_id"
+    )
+    for group, part, used, rowids, stored in groups:
+        if (len(used), len(rowids), len(stored or b"")) != (GROUP // 8, GROUP * NUMBER, GROUP * size):
+            yield f"group {group} of vectors has {len(stored or b'')} bytes: not {GROUP} times {size}"
+            continue
         strange = 0
-        for start in range(0, len(records) - size + 1, size):
-            chunk, step = struct.unpack_from("<qf", records, start)
-            strange += home.pop(chunk, None) != (block, part) or not (math.isfinite(step) and 0 < step <= 1)
+        for slot in slots_of(used):
+            (chunk,) = struct.unpack_from("<q", rowids, slot * NUMBER)
+            there = slots.pop(chunk, None) == (group, slot) and any(stored[slot * size : (slot + 1) * size])
+            strange += home.pop(chunk, None) != part or not there
         if strange:
-            yield f"block {block} of vectors has {strange} that are no vectors of passages of its part"
+            yield f"group {group} of vectors has {strange} that are no vectors of passages of its part"
     if home:
-        yield f"{len(home)} passages have no vector in the block where it should be"
+        yield f"{len(home)} passages have no vector where it should be"
+    if slots:
+        yield f"{len(slots)} vectors are where there are none"

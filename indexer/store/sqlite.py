@@ -1,28 +1,34 @@
-"""The index in SQLite: apsw for a build with FTS5 everywhere, FTS5 for words, blocks of vectors for meaning."""
+"""The index in SQLite: apsw for a build with FTS5 everywhere, FTS5 for words, sqlite-vec for meaning."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from indexer.outcome import Edits, masked_again
 from indexer.project import Project
-from indexer.store import blocks
-from indexer.store.base import FORGOTTEN, Document, Reading, SeenFile
-from indexer.store.connection import connect
+from indexer.store import blocks, erasure, pending, vectors
+from indexer.store.base import FORGOTTEN, Document, Reading, SeenFile, Words
+from indexer.store.connection import connect, with_vectors
 from indexer.store.reading import StoreReading
 from indexer.store.schema import immediate
-from indexer.transcripts.base import Checkpoint
+from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import Agent, Session
 
 #: Broken lines kept a log, to be shown; the rest are only counted.
 BROKEN_LINES_KEPT = 20
+#: No file is of a later time, in nanoseconds.
+_LATEST = (1 << 63) - 1
+_WORD = re.compile(r"\w+")
 _SESSION_COLUMNS = (
     "part", "path", "cwd", "resolved_cwd", "repo_root", "git_branch", "title", "version", "started", "last_activity",
-    "origin", "parent_id", "root_id", "turns", "prompts", "tokens", "compactions",
+    "origin", "parent_id", "root_id", "turns", "prompts", "tokens", "compactions", "until", "acted", "export",
+    "outcome", "inferred_from", "head",
 )  # fmt: skip
 
 
@@ -63,7 +69,9 @@ class SqliteStore(StoreReading):
             if document is not None:
                 session, rank, wins = self._claim(reading, document)
                 if wins:
-                    self._write_session(session, document)
+                    rewritten = self._is_rewritten(reading)
+                    if self._write_session(session, document) or rewritten:
+                        erasure.owe(self.db)
             self._write_file(reading, session, rank)
             self.set_meta("updated_at", datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"))
             if wins and publish:
@@ -91,21 +99,45 @@ class SqliteStore(StoreReading):
         ).fetchone()
         if row is None:
             return False
-        self.db.execute("PRAGMA secure_delete = ON").fetchall()  # what is deleted is written over
         with immediate(self.db):
             self._remove_session(row[0])
-            # Deleted words are still in the word indexes until their parts are joined. A session that is not there any
-            # more is not looked for again: all goes at once, or nothing.
-            for table in ("chunk_words", "session_words"):
-                self.db.execute(f"INSERT INTO {table}({table}) VALUES('optimize')")
-        self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # pages are still in the write-ahead log
+            erasure.owe(self.db)
         return True
+
+    def replace_texts(self, session: int, chunks: Sequence[tuple[bytes, str]], words: Words) -> None:
+        with immediate(self.db):
+            erasure.owe(self.db)
+            (part,) = self.db.execute("SELECT part FROM sessions WHERE id = ?", (session,)).fetchone() or (0,)
+            had = {placement[2] for placement, _, _ in self._placed(session)}
+            has = [self._chunk_id(part, digest, text) for digest, text in chunks]
+            self.db.executemany(
+                "UPDATE placements SET chunk = ?, voices = NULL WHERE session = ? AND position = ?",
+                [(chunk, session, position) for position, chunk in enumerate(has)],
+            )
+            vectors.adopt(self.db, part, sorted(set(has) - had))
+            self._drop_orphans(had - set(has))
+            self.db.execute("UPDATE sessions SET title = ? WHERE id = ?", (words.title, session))
+            self._write_words(session, part, words)
+            if edits := self.edits([session]).get(session):
+                self._write_edits(session, masked_again(edits))
+
+    def owe_erasing(self) -> None:
+        erasure.owe(self.db)
+
+    def owes_erasing(self) -> bool:
+        return erasure.is_owed(self.db)
+
+    def erase(self, seconds: float | None = None) -> bool:
+        if seconds is not None and self.path.stat().st_size > seconds * erasure.BYTES_PER_SECOND:
+            return not erasure.is_owed(self.db)
+        return erasure.erase(self.db)
 
     def _remove_session(self, row: int) -> None:
         chunks = {chunk for (chunk,) in self.db.execute("SELECT chunk FROM placements WHERE session = ?", (row,))}
         self.db.execute("DELETE FROM placements WHERE session = ?", (row,))
         self._drop_orphans(chunks)
         self.db.execute("DELETE FROM session_words WHERE rowid = ?", (row,))
+        self.db.execute("DELETE FROM edits WHERE session = ?", (row,))
         self.db.execute(
             "UPDATE files SET session = NULL, rank = '', skipped = ?, broken = 0, broken_lines = '[]', "
             "offset = 0, lines = 0, probe = '', state = x'' WHERE session = ?",
@@ -135,7 +167,7 @@ class SqliteStore(StoreReading):
         row = self.db.execute(
             "SELECT id, path FROM sessions WHERE agent = ? AND session_id = ?", (session.agent, session.session_id)
         ).fetchone()
-        rank = f"{session.last_activity} {reading.file.size:015d}"
+        rank = _rank(session, reading.file)
         if row is None:
             return self._new_session(session, self._part(document.project, session)), rank, True
         path = str(reading.file.path)
@@ -159,19 +191,45 @@ class SqliteStore(StoreReading):
         )
         return self.db.last_insert_rowid()
 
-    def _write_session(self, row: int, document: Document) -> None:
+    def _is_rewritten(self, reading: Reading) -> bool:
+        """Whether the log has not only grown since it was read, or is read in another way: what was in the file's row,
+        and names of code that its outputs had, may be in it no more.
+        """
+        old = self.db.execute(
+            "SELECT size, inode, version FROM files WHERE path = ?", (str(reading.file.path),)
+        ).fetchone()
+        if old is None or reading.resumed:
+            return False
+        size, inode, version = old
+        return reading.file.size < size or (reading.file.inode, reading.version) != (inode, version)
+
+    def _write_session(self, row: int, document: Document) -> bool:
+        """Whether words have gone from it."""
         session = document.session
+        (title,) = self.db.execute("SELECT title FROM sessions WHERE id = ?", (row,)).fetchone() or ("",)
         part = self._part(document.project, session)
         values = (
             part, str(session.source_path), session.cwd, document.resolved_cwd,
             document.project.root if document.project.git else "", session.git_branch, session.title, session.version,
             session.started, session.last_activity, session.origin, session.parent_id, session.root_id,
             len(session.turns), sum(turn.prompt for turn in session.turns), session.token_estimate, session.compactions,
+            document.until, document.acted, document.export, document.outcome, session.inferred_from, session.head,
         )  # fmt: skip
         settings = ", ".join(f"{name} = ?" for name in _SESSION_COLUMNS)
         self.db.execute(f"UPDATE sessions SET {settings} WHERE id = ?", (*values, row))  # noqa: S608 - constant names
-        self._place_chunks(row, part, document)
-        words = document.words
+        gone = self._place_chunks(row, part, document)
+        self._write_words(row, part, document.words)
+        self._write_edits(row, document.edits)
+        return gone or not _has_words_of(title, document.words)
+
+    def _write_edits(self, row: int, edits: Edits) -> None:
+        if edits.files:
+            files = json.dumps(edits.files, ensure_ascii=False)
+            self.db.execute("INSERT OR REPLACE INTO edits VALUES(?, ?, ?)", (row, edits.until, files))
+        else:
+            self.db.execute("DELETE FROM edits WHERE session = ?", (row,))
+
+    def _write_words(self, row: int, part: int, words: Words) -> None:
         self.db.execute("DELETE FROM session_words WHERE rowid = ?", (row,))
         self.db.execute(
             "INSERT INTO session_words(rowid, part, title, asked, answered, actions, symbols) "
@@ -179,24 +237,29 @@ class SqliteStore(StoreReading):
             (row, f"p{part}", words.title, words.asked, words.answered, words.actions, words.symbols),
         )
 
-    def _place_chunks(self, row: int, part: int, document: Document) -> None:
-        """What has not changed is only looked at: of a session that grows nearly all is as it was."""
+    def _place_chunks(self, row: int, part: int, document: Document) -> bool:
+        """What has not changed is only looked at: of a session that grows nearly all is as it was. Whether a text has
+        gone that no other goes on from.
+        """
         before = self._placed(row)
         known = {(placed_in, digest): placement[2] for placement, placed_in, digest in before}
         places = [
             (row, position, known.get((part, chunk.hash)) or self._chunk_id(part, chunk.hash, chunk.text), chunk.turn,
-             chunk.message_id, chunk.role, chunk.exchange, *fork)
+             chunk.message_id, chunk.role, chunk.exchange, *fork, *chunk.lines, json.dumps(chunk.voices))
             for position, (chunk, fork) in enumerate(zip(document.chunks, _forks(document), strict=True))
         ]  # fmt: skip
         was = {placement for placement, _, _ in before}
         self.db.execute("DELETE FROM placements WHERE session = ? AND position >= ?", (row, len(places)))
         self.db.executemany(
-            "INSERT OR REPLACE INTO placements VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO placements VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [place for place in places if place not in was],
         )
         had, has = {placement[2] for placement in was}, {place[2] for place in places}
-        blocks.adopt(self.db, part, sorted(has - had))
+        vectors.adopt(self.db, part, sorted(has - had))
+        gone = self.texts(had - has).values()
         self._drop_orphans(had - has)
+        new = tuple(chunk.text for chunk in document.chunks)
+        return not all(_is_continued(text, new) for text in gone)
 
     def _placed(self, row: int) -> list[tuple[tuple[Any, ...], int, bytes]]:
         """The placements of a session as they are stored, each with its chunk's part and hash."""
@@ -219,7 +282,7 @@ class SqliteStore(StoreReading):
     def _drop_orphans(self, candidates: Iterable[int]) -> None:
         placed = "SELECT 1 FROM placements WHERE chunk = ? LIMIT 1"
         orphans = [id_ for id_ in candidates if not self.db.execute(placed, (id_,)).fetchone()]
-        blocks.remove(self.db, orphans)
+        (blocks if blocks.there_are(self.db) else vectors).remove(self.db, orphans)
         for id_ in orphans:
             self.db.execute(
                 "INSERT INTO chunk_words(chunk_words, rowid, part, text) "
@@ -265,40 +328,56 @@ class SqliteStore(StoreReading):
     # -- vectors ---------------------------------------------------------------------------------------------------
 
     def use_model(self, model: str, dimensions: int) -> bool:
+        with_vectors(self.db)
         if self.meta("model") == model:
             return False
         with immediate(self.db):
             before = self.meta("model")
             if before == model:
                 return False
-            self.db.execute("DELETE FROM vector_blocks")
+            vectors.create(self.db, dimensions)
             self.db.execute("UPDATE chunks SET block = 0 WHERE block <> 0")
             self.set_meta("model", model)
             self.set_meta("dimensions", str(dimensions))
         return bool(before)
 
     def waiting(self, first_parts: Sequence[int], limit: int) -> list[tuple[int, str]]:
-        marks = ", ".join(str(int(part)) for part in first_parts)
-        first = f"part IN ({marks}) DESC, " if marks else ""
-        # Ids alone are sorted; the texts are fetched for the few that are wanted.
-        return self._all(
-            "SELECT id, text FROM chunks WHERE id IN (SELECT id FROM chunks INDEXED BY chunks_waiting "  # noqa: S608
-            f"WHERE block = 0 ORDER BY {first}id DESC LIMIT ?)",
-            (limit,),
-        )
+        return pending.in_order(self.db, first_parts, limit)
 
-    def add_vectors(self, vectors: Sequence[tuple[int, bytes]]) -> int:
-        from indexer.store.scan import coded
+    def add_vectors(self, given: Sequence[tuple[int, bytes]]) -> int:
+        from indexer.store.nearest import coded
 
         of_part: defaultdict[int, dict[int, bytes]] = defaultdict(dict)
         waiting = "SELECT id, part FROM chunks WHERE hash = (SELECT hash FROM chunks WHERE id = ?) AND block = 0"
         with immediate(self.db):
-            for (id_, _), vector in zip(vectors, coded([vector for _, vector in vectors]), strict=True):
+            for (id_, _), vector in zip(given, coded([vector for _, vector in given]), strict=True):
                 for twin, part in self.db.execute(waiting, (id_,)):
                     of_part[part][twin] = vector
             for part, group in of_part.items():
-                blocks.append(self.db, part, group)
+                vectors.append(self.db, part, group)
         return sum(map(len, of_part.values()))
+
+
+def _rank(session: Session, file: LogFile) -> str:
+    """Of several logs of a session the greatest is read: the original, whatever has been done in a copy since.
+
+    Of several that may be it, the one that goes furthest, and of two that say the same the older one.
+    """
+    where = "copy" if session.copied else "original"
+    return f"{where} {session.last_activity} {file.size:015d} {_LATEST - file.mtime_ns:019d}"
+
+
+def _is_continued(text: str, texts: Sequence[str]) -> bool:
+    """Whether one of these begins with that text."""
+    return text in texts or any(one.startswith(text) for one in texts)
+
+
+def _has_words_of(title: str, words: Words) -> bool:
+    """Whether every word of a title that was is still in one of the texts."""
+    return title == words.title or all(
+        any(word in text for text in (words.title, words.asked, words.answered, words.actions))
+        for word in _WORD.findall(title)
+    )
 
 
 def _forks(document: Document) -> list[tuple[int | None, int]]:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
+from itertools import islice
 from typing import Any
+
+from indexer.masking import NOTHING, Masked, mask, shorten
+from indexer.transcripts.commands import command_of
+from indexer.transcripts.ours import is_ours, runs_ours, without_ours
 
 ACTION_CHARACTERS = 240
 NOTE_CHARACTERS = 200
@@ -16,12 +22,22 @@ _SILENT = {
     "write_stdin", "update_plan", "wait", "EnterPlanMode", "view_image",
 }  # fmt: skip
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
-#: Our command where a shell would run it: not a folder or a package of that name.
-_OUR_COMMAND = re.compile(
-    r"(?:^|[;&|\n(`]|\b(?:uvx|run|exec|time|env|sudo)\s)\s*(?:\w+=\S*\s+)*"
-    r"(?:(?:[^\s;&|]*/)?smart-fork|(?:[^\s;&|]*/)?python[\d.]*\s+-m\s+smart_fork[\w.]*)(?=\s|$)"
-)
+_MOVED = re.compile(r"^\*\*\* Move to: (.+)$", re.MULTILINE)
+#: More files of one patch are not remembered.
+_MOST_PATCHED = 1000
+#: How the answer of a call begins that was not carried out.
+_NOT_RUN = (
+    "The user doesn't want", "This command requires approval", "Permission ", "<tool_use_error>", "PreToolUse:",
+    "[Request interrupted", "Claude requested permissions", "failed in sandbox", "exec_command failed for",
+    "exec command rejected",
+)  # fmt: skip
+_STILL_RUNNING = re.compile(r"^Process running with session ID (\d{1,18})$", re.MULTILINE)
+#: The exit statuses of a shell that has not found a program, or may not run it.
+_NOT_FOUND = (126, 127)
+_IN_BACKGROUND = "Command running in background with ID"
 _STATUS = re.compile(r"^(?:Exit code:?|Process exited with code|exit_code:)\s*(-?\d{1,9})", re.MULTILINE)
+#: A line of an output is taken whole, and not more of them than there may be above what went wrong.
+_LINE, _MOST_LINES = re.compile(r"\S[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*"), 100
 _ERROR_TAG = re.compile(r"</?tool_use_error>")
 #: How Codex begins the answer of a call that it could not carry out.
 _REFUSED = ("exec_command failed for", "failed in sandbox", "error:", "apply_patch verification failed")
@@ -29,20 +45,10 @@ _REFUSED = ("exec_command failed for", "failed in sandbox", "error:", "apply_pat
 _HEADER_CHARACTERS = 8000
 
 
-def is_ours(name: str, namespace: str = "") -> bool:
-    """Whether a tool is smart-fork's own, whose calls and answers must never be found again."""
-    return _names_us(name) or _names_us(namespace)
-
-
-def runs_ours(arguments: object) -> bool:
-    """Whether these are the arguments of a shell call that runs smart-fork: its output is our own answer again."""
-    return isinstance(arguments, Mapping) and _is_our_command(_command(arguments))
-
-
-def describe(name: str, arguments: Mapping[str, Any]) -> str:
+def describe(name: str, arguments: Mapping[str, Any]) -> Masked:
     """The action line of a call, such as ``edit src/a.py`` or ``run pytest -q``; empty for calls that say nothing."""
     if name in _SILENT or is_ours(name):
-        return ""
+        return NOTHING
     path = _first(arguments, "file_path", "notebook_path", "path", "filePath")
     if name in _EDITS:
         return _line(f"read {path}" if arguments.get("command") == "view" else f"edit {path}")
@@ -57,31 +63,66 @@ def describe(name: str, arguments: Mapping[str, Any]) -> str:
     subject = (
         _first(arguments, "description", "query", "url", "skill", "subject", "message", "prompt", "pattern") or path
     )
-    return _line(f"{name} {subject}") if subject else ""
+    return _line(f"{name} {subject}") if subject else NOTHING
 
 
-def describe_raw(name: str, text: str) -> str:
+def describe_raw(name: str, text: str) -> Masked:
     """The action line of a call whose argument is one text: a patch or a script."""
-    if not text or is_ours(name) or name in _SILENT:
-        return ""
+    if not text or is_ours(name) or name in _SILENT or runs_ours(text):
+        return NOTHING
     return _patch(text) or _line(f"run {text}")
 
 
-def failure_of(output: str) -> str:
+def edited_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
+    """The paths of the files that a call edits, as it names them."""
+    if isinstance(arguments, str):
+        return _patched(arguments)
+    if name in _EDITS and arguments.get("command") != "view":
+        path = _first(arguments, "file_path", "notebook_path", "path", "filePath")
+        return (path,) if path else ()
+    patch = _first(arguments, "input", "patch") if name == "apply_patch" else command_of(arguments)
+    folder = _first(arguments, "workdir")
+    return tuple(f"{folder}/{path}" if folder and path[:1] != "/" else path for path in _patched(patch))
+
+
+def _patched(text: str) -> tuple[str, ...]:
+    if "*** Begin Patch" not in text:
+        return ()
+    paths = (path.strip() for path in (*_PATCHED.findall(text), *_MOVED.findall(text)))
+    return tuple(dict.fromkeys(paths))[:_MOST_PATCHED]
+
+
+def succeeded(output: str, *, said: bool | None = None) -> bool | None:
+    """Whether a command did: its exit status, else what the agent itself has `said`. `None` where it is not known."""
+    status, _ = _split(output)
+    if status is not None:
+        return None if status in _NOT_FOUND else status == 0
+    if output.startswith((*_NOT_RUN, _IN_BACKGROUND)):
+        return None
+    return said
+
+
+def still_running(output: str) -> str:
+    """The number under which Codex is asked later how a command has gone; empty where it has ended."""
+    found = _STILL_RUNNING.search(output[:_HEADER_CHARACTERS].partition("\nOutput:")[0])
+    return found[1] if found else ""
+
+
+def failure_of(output: str) -> Masked:
     """The note on what Codex gave back from a call, where that says that the call failed; else empty."""
     status, _ = _split(output)
     if status is None:
-        return error_note(output) if output.startswith(_REFUSED) else ""
-    return error_note(output) if status != 0 else ""
+        return error_note(output) if output.startswith(_REFUSED) else NOTHING
+    return error_note(output) if status != 0 else NOTHING
 
 
-def error_note(output: str) -> str:
+def error_note(output: str) -> Masked:
     """Exit status and first line of what went wrong, for a failed call."""
     status, body = _split(output)
-    lines = (line.strip() for line in _ERROR_TAG.sub("", body[:4000]).splitlines())
+    lines = (_ERROR_TAG.sub("", found[0]).strip() for found in islice(_LINE.finditer(body), _MOST_LINES))
     said = next((line for line in lines if line and not _is_header(line)), "")
     if status is None:
-        return _line(said, NOTE_CHARACTERS) or "failed"
+        return _line(said or "failed", NOTE_CHARACTERS)
     return _line(f"exit {status}: {said}" if said else f"exit {status}", NOTE_CHARACTERS)
 
 
@@ -108,33 +149,17 @@ def _is_header(line: str) -> bool:
     )
 
 
-def _shell(arguments: Mapping[str, Any]) -> str:
-    command = _command(arguments)
+def _shell(arguments: Mapping[str, Any]) -> Masked:
+    command = command_of(arguments)
     if "*** Begin Patch" in command:
         return _patch(command)
-    return "" if _is_our_command(command) else _line(f"run {command}")
+    command = without_ours(command)
+    return _line(f"run {command}") if command else NOTHING
 
 
-def _is_our_command(command: str) -> bool:
-    return _names_us(command) and _OUR_COMMAND.search(command) is not None
-
-
-def _names_us(text: str) -> bool:
-    return "smart-fork" in text or "smart_fork" in text
-
-
-def _command(arguments: Mapping[str, Any]) -> str:
-    command = arguments.get("command") or arguments.get("cmd") or ""
-    if isinstance(command, list):
-        words = [str(word) for word in command[:100]]
-        # ["bash", "-lc", "the command"]: the shell in front says nothing.
-        command = words[-1] if len(words) == 3 and words[1] in ("-c", "-lc") else " ".join(words)
-    return str(command)
-
-
-def _patch(text: str) -> str:
+def _patch(text: str) -> Masked:
     paths = dict.fromkeys(path.strip() for path in _PATCHED.findall(text))
-    return _line("edit " + ", ".join(paths)) if paths else ""
+    return _line("edit " + ", ".join(paths)) if paths else NOTHING
 
 
 def _first(arguments: Mapping[str, Any], *names: str) -> str:
@@ -143,6 +168,15 @@ def _first(arguments: Mapping[str, Any], *names: str) -> str:
     )
 
 
-def _line(text: str, limit: int = ACTION_CHARACTERS) -> str:
-    line = " ".join(text[: limit * 4].split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+def _line(text: str, limit: int = ACTION_CHARACTERS) -> Masked:
+    line = _known_line if len(text) <= _KNOWN_CHARACTERS else _new_line
+    return line(text, limit)
+
+
+def _new_line(text: str, limit: int) -> Masked:
+    return shorten(mask(text.replace("\0", "")), limit)
+
+
+#: The same files are read and the same commands run again and again: two lines of five, long ones excepted.
+_KNOWN_CHARACTERS = 512
+_known_line = lru_cache(maxsize=1024)(_new_line)

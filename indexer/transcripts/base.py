@@ -84,6 +84,14 @@ class AgentAdapter(Protocol):
         """The session id as the file's name says it."""
         ...
 
+    def is_copy(self, path: Path) -> bool:
+        """Whether a log lies elsewhere than where its session was begun, as far as its beginning tells.
+
+        Raises:
+            OSError: the file cannot be opened or is not a regular file.
+        """
+        ...
+
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
         """The session in `path`; from `checkpoint` on where the file has only grown since.
 

@@ -15,6 +15,7 @@ class Chain:
 
     def __init__(self, turns: Iterable[Turn] = (), links: Mapping[str, Sequence[str]] | None = None) -> None:
         self._turns: dict[str, Turn] = {}
+        self._mended: dict[str, str | None] = {}
         self._links: dict[str, str | None] = {one: end or None for end, many in (links or {}).items() for one in many}
         for turn in turns:
             self.add(turn)
@@ -44,6 +45,7 @@ class Chain:
         """The turns on the way from the first to the last, in file order, but none before its parent."""
         if not self._turns:
             return ()
+        self._mend()
         alive = self._walk()
         self._add_parallel(alive)
         return tuple(self.in_order(alive))
@@ -66,8 +68,32 @@ class Chain:
         first = next(self.in_order(), None)
         return first if first and self._parent(first) is None else None
 
+    @property
+    def circular(self) -> bool:
+        """Whether turns named each other as parents, so that only the file tells their order."""
+        return bool(self._mended)
+
+    def _mend(self) -> None:
+        """Put the turns of each circle one after the other, as they stand in the file."""
+        self._mended = {}
+        done: set[str] = set()
+        for identity in self._turns:
+            way: dict[str, None] = {}
+            current: str | None = identity
+            while current in self._turns and current not in done and current not in way:
+                way[current] = None
+                current = self._parent(self._turns[current])
+            if current in way:
+                steps = list(way)
+                circle = set(steps[steps.index(current) :])
+                in_file = [name for name in self._turns if name in circle]
+                self._mended |= dict(zip(in_file, [None, *in_file], strict=False))
+            done.update(way)
+
     def _parent(self, turn: Turn) -> str | None:
         """The record before `turn`, past one link."""
+        if turn.id in self._mended:
+            return self._mended[turn.id]
         return self._links.get(turn.parent_id, turn.parent_id) if turn.parent_id else None
 
     def _leaf(self) -> str:
@@ -92,7 +118,7 @@ class Chain:
             alive.add(current)
             earliest = min(earliest, order.get(current, earliest))
             turn = self._turns.get(current)
-            parent = turn.parent_id if turn else self._links.get(current)
+            parent = self._links.get(current) if turn is None else self._mended.get(current, turn.parent_id)
             if parent is not None and (parent in self._turns or parent in self._links):
                 current = parent
             elif parent is None and turn is not None and turn.prompt and linked:

@@ -6,28 +6,36 @@ import os
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from sys import intern
 from typing import Any, Literal
 
+from indexer.masking import NOTHING, Masked
 from indexer.paths import claude_home
-from indexer.transcripts.actions import describe, error_note, is_ours, runs_ours
+from indexer.transcripts.actions import describe, edited_by, error_note
 from indexer.transcripts.base import Checkpoint, LogFile, ReadResult
-from indexer.transcripts.boilerplate import strip_boilerplate
+from indexer.transcripts.boilerplate import INTERRUPTED, strip_boilerplate
 from indexer.transcripts.chain import Chain
+from indexer.transcripts.commands import command_of
+from indexer.transcripts.deeds import Deeds
 from indexer.transcripts.files import regular_file, regular_files
-from indexer.transcripts.lines import Line, changed_at, first_lines, probe, resume
-from indexer.transcripts.model import Agent, Origin, Session, ToolCall, ToolResult, Turn, estimate_tokens, shorten
+from indexer.transcripts.lines import Line, changed_at, first_lines, last_records, probe, resume
+from indexer.transcripts.model import Agent, Origin, Proof, Session, ToolCall, ToolResult, Turn, estimate_tokens
+from indexer.transcripts.ours import is_ours, opens_a_session, runs_ours
 from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.symbols import Symbols
+from indexer.transcripts.titles import title_of
 
-TITLE_CHARACTERS = 100
 #: Different working directories remembered a session.
 MAX_CWDS = 50
 _SLUG_CHARACTERS = 200
+#: A file whose name is shorter is not named after its session.
+_ID_CHARACTERS = 32
 _USAGE = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
 #: Records that name the session, and the field that has the name.
 _TITLES = {"custom-title": "customTitle", "agent-name": "agentName", "ai-title": "aiTitle"}
+_NAMING = (*(f'"{kind}"'.encode() for kind in _TITLES), b'"summary"')
 
 
 class ClaudeAdapter:
@@ -65,10 +73,20 @@ class ClaudeAdapter:
     def id_of(self, path: Path) -> str:
         return path.stem
 
+    def is_copy(self, path: Path) -> bool:
+        fold = _Fold(path, None, keep_raw=False)
+        for line in first_lines(path):
+            fold.feed(line)
+            if "cwds" in fold.facts:
+                break
+        return fold.is_copy()
+
     def glance(self, path: Path) -> Session | None:
         fold = _Fold(path, None, keep_raw=False)
         for line in first_lines(path):
             fold.feed(line)
+        for record in last_records(path, _NAMING):
+            fold.note_title(record)
         session, _ = fold.session()
         return replace(session, last_activity=changed_at(path)) if session else None
 
@@ -124,15 +142,17 @@ class _Fold:
         self.chain = Chain(turns, self.facts.pop("links", None))
         self.symbols = Symbols(self.facts.pop("symbols", ()))
         self.ours: set[str] = set(self.facts.pop("ours", ()))
+        self.deeds = Deeds(self.facts.pop("deeds", None))
 
     def pack(self) -> bytes:
         parts = {"links": self.chain.links, "symbols": list(self.symbols), "ours": sorted(self.ours)}
+        parts["deeds"] = self.deeds.kept()
         return pack(self.facts | parts, list(self.chain.turns))
 
     def feed(self, line: Line) -> None:
         record = line.record
         kind = record.get("type")
-        self._note_facts(kind, record)
+        self._note_facts(record)
         identity = record.get("uuid")
         if not isinstance(identity, str) or not identity:
             return
@@ -146,7 +166,7 @@ class _Fold:
         else:
             self.chain.add(turn)
 
-    def _note_facts(self, kind: object, record: dict[str, Any]) -> None:
+    def _note_facts(self, record: dict[str, Any]) -> None:
         facts = self.facts
         get = record.get
         place = (get("cwd"), get("sessionId"), get("gitBranch"), get("version"), get("teamName"))
@@ -162,12 +182,22 @@ class _Fold:
         forked = record.get("forkedFrom")
         if "parent" not in facts and isinstance(forked, dict) and isinstance(forked.get("sessionId"), str):
             facts["parent"] = forked["sessionId"]
+        self.note_title(record)
+
+    def note_title(self, record: dict[str, Any]) -> None:
+        """What a record says that the session is called, if it does."""
+        facts, kind = self.facts, record.get("type")
         title = _TITLES.get(kind) if isinstance(kind, str) else None
-        if title and isinstance(record.get(title), str):
+        if title and isinstance(record.get(title), str) and self._is_own(record):
             facts[title] = record[title].strip()
         elif kind == "summary" and isinstance(record.get("summary"), str):
             # Old versions put summaries of *other* sessions at the head of a file: the leaf tells whose it is.
             facts.setdefault("summaries", {})[str(record.get("leafUuid"))] = record["summary"]
+
+    def _is_own(self, record: dict[str, Any]) -> bool:
+        """Whether a title is this session's: a copy has those of the session that it was copied from as well."""
+        named, stem = record.get("sessionId"), self.path.stem
+        return not isinstance(named, str) or len(stem) < _ID_CHARACTERS or named == stem
 
     def _note_place(self, cwd: object, session_id: object, *named: object) -> None:
         facts = self.facts
@@ -189,7 +219,7 @@ class _Fold:
             return self._user(record, message, identity, line)
         if kind == "attachment" and isinstance(record.get("attachment"), dict):
             attachment = record["attachment"]
-            if attachment.get("type") == "queued_command":  # typed by the person while the agent worked
+            if attachment.get("type") == "queued_command" and not _is_of_a_machine(attachment):  # typed meanwhile
                 text = strip_boilerplate(_text(attachment.get("prompt")))
                 return self._make(record, identity, line, "user", text, prompt=bool(text))
         if kind == "system" and record.get("subtype") == "compact_boundary":
@@ -199,10 +229,13 @@ class _Fold:
     def _user(self, record: dict[str, Any], message: dict[str, Any], identity: str, line: Line) -> Turn:
         content = message.get("content")
         results = self._results(content)
-        if record.get("isMeta") is True or record.get("isCompactSummary") is True:
+        if record.get("isMeta") is True or record.get("isCompactSummary") is True or _is_of_a_machine(record):
             left = estimate_tokens(_text(content)) if record.get("isCompactSummary") is True else 0
             return self._make(record, identity, line, "system", "", results=results, loaded=left)
-        text = strip_boilerplate(_text(content))
+        said = _text(content)
+        if said.startswith(INTERRUPTED):
+            self.facts["interrupted"] = identity
+        text = strip_boilerplate(said)
         prompt = bool(text) and not results
         if prompt and (by := _typed_by(record)):
             self.facts[by] = True
@@ -232,12 +265,16 @@ class _Fold:
                 intern(str(block.get("name") or "")),
                 block.get("input"),
             )
-            action = describe(name, arguments) if isinstance(arguments, dict) else ""
-            if is_ours(name) or runs_ours(arguments):
+            action = describe(name, arguments) if isinstance(arguments, dict) else NOTHING
+            ours = is_ours(name) or runs_ours(arguments)
+            if ours or opens_a_session(action):
                 self.ours.add(identity)
             elif action:
                 self.symbols.add_all(arguments)
-            calls.append(ToolCall(identity, name, action))
+            edits = edited_by(name, arguments) if isinstance(arguments, dict) else ()
+            if name == "Bash" and not ours and isinstance(arguments, dict):
+                self.deeds.begin(identity, command_of(arguments))
+            calls.append(ToolCall(identity, name, action, ours, edits))
         text = "" if message.get("model") == "<synthetic>" else _text(content).strip()
         return text, tuple(calls)
 
@@ -246,12 +283,14 @@ class _Fold:
         for block in content if isinstance(content, list) else ():
             if not isinstance(block, dict) or block.get("type") != "tool_result":
                 continue
-            identity, failed, note = intern(str(block.get("tool_use_id") or "")), block.get("is_error") is True, ""
+            identity, failed = intern(str(block.get("tool_use_id") or "")), block.get("is_error") is True
+            note, proof = NOTHING, Proof.NOTHING
             if identity not in self.ours:
                 output = _text(block.get("content"))
                 self.symbols.add(output)
-                note = error_note(output) if failed else ""
-            results.append(ToolResult(identity, failed, note))
+                note = error_note(output) if failed else NOTHING
+                proof = self.deeds.end(identity, output, said=not failed)
+            results.append(ToolResult(identity, failed, note, proof))
         return tuple(results)
 
     def session(self) -> tuple[Session | None, str]:
@@ -261,13 +300,13 @@ class _Fold:
             return None, "only sub-agent records" if facts.get("sidechain") else "no conversation"
         if not any(turn.prompt for turn in turns):
             return None, "nobody asked anything"
-        stem = self.path.stem
+        cwd = self._cwd()
         return Session(
             agent="claude",
-            session_id=stem if len(stem) >= 32 or "first_session_id" not in facts else facts["first_session_id"],
+            session_id=self._session_id(),
             source_path=self.path,
             turns=turns,
-            cwd=self._cwd(),
+            cwd=cwd,
             git_branch=facts.get("gitBranch", ""),
             title=self._title(turns),
             version=facts.get("version", ""),
@@ -278,7 +317,25 @@ class _Fold:
             root_id=turns[0].id,
             compactions=facts.get("compactions", 0),
             symbols=tuple(self.symbols),
+            copied=self.is_copy(),
+            named=bool(facts.get("customTitle") or facts.get("agentName")),
+            circular=self.chain.circular,
+            interrupted=_is_last(self.facts.get("interrupted"), turns),
+            inferred_from="folder" if not facts.get("cwds") and cwd else "",
         ), ""
+
+    def is_copy(self) -> bool:
+        """Whether the directory of its first record has another folder, or the session another name than the file.
+
+        Claude Code goes on writing where a session began, however its directory drifts; its forks say of all that they
+        copy that it was in their own.
+        """
+        first: str = next(iter(self.facts.get("cwds", ())), "")
+        return self._session_id() != self.path.stem or (first != "" and slug(first) != self.path.parent.name)
+
+    def _session_id(self) -> str:
+        stem = self.path.stem
+        return stem if len(stem) >= _ID_CHARACTERS else str(self.facts.get("first_session_id", stem))
 
     def _cwd(self) -> str:
         """Where the session was started (F-150).
@@ -290,11 +347,21 @@ class _Fold:
         own = next((cwd for cwd in known if slug(cwd) == self.path.parent.name), None)
         return own or (known[0] if known else _unslugged(self.path.parent.name))
 
-    def _title(self, turns: tuple[Turn, ...]) -> str:
+    def _title(self, turns: tuple[Turn, ...]) -> Masked:
         facts = self.facts
-        own = next((facts["summaries"][t.id] for t in reversed(turns) if t.id in facts.get("summaries", {})), "")
-        given = facts.get("customTitle") or facts.get("agentName") or facts.get("aiTitle") or own
-        return shorten(given or next(turn.text for turn in turns if turn.prompt), TITLE_CHARACTERS)
+        by_agent = facts.get("aiTitle") or self._summary(turns)
+        named = facts.get("customTitle") or facts.get("agentName") or ""
+        return title_of(named, (turn.text for turn in turns if turn.prompt), by_agent=by_agent)
+
+    def _summary(self, turns: tuple[Turn, ...]) -> str:
+        """The summary of what is said last: one of an earlier leaf does not know what was asked since."""
+        summaries = self.facts.get("summaries", {})
+        for turn in reversed(turns) if summaries else ():
+            if turn.id in summaries:
+                return str(summaries[turn.id])
+            if turn.prompt:
+                break
+        return ""
 
     def _origin(self) -> Origin:
         """Several signs, since each alone has been wrong: a team's name, who typed the prompts, a name given to it."""
@@ -306,10 +373,27 @@ class _Fold:
         return "person"
 
 
+def _is_last(interruption: object, turns: tuple[Turn, ...]) -> bool:
+    """Whether the record of this id is there, and nothing was said or done after it."""
+    after = takewhile(lambda turn: not turn.speaks, reversed(turns))
+    return any(turn.id == interruption for turn in after)
+
+
 def parent_of(record: dict[str, Any]) -> str | None:
     """The record before this one: after a compaction only the logical parent leads on to what was before."""
     parent = record.get("parentUuid") or record.get("logicalParentUuid")
     return intern(parent) if isinstance(parent, str) else None
+
+
+def _is_of_a_machine(record: dict[str, Any]) -> bool:
+    """Whether nobody typed this: a schedule, a background task, a hook or another agent has asked it.
+
+    Claude Code itself takes for a person's what says so, or nothing, of its origin; a program's prompt is one as well.
+    """
+    origin = record.get("origin")
+    kind = origin.get("kind") if isinstance(origin, dict) else None
+    told = record.get("promptSource") == "system" or record.get("commandMode") == "task-notification"
+    return told or bool(record.get("subtype")) or kind not in (None, "human", "sdk")
 
 
 def _typed_by(record: dict[str, Any]) -> Literal["by_hand", "by_program", ""]:

@@ -12,24 +12,44 @@ from typing import Any
 
 import orjson
 
+from indexer.masking import NOTHING, Masked
+from indexer.objects import NAME
 from indexer.paths import codex_home
-from indexer.transcripts.actions import describe, describe_raw, failure_of, is_ours, runs_ours
+from indexer.transcripts.actions import describe, describe_raw, edited_by, failure_of, still_running
 from indexer.transcripts.base import Checkpoint, LogFile, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate
+from indexer.transcripts.commands import command_of
+from indexer.transcripts.deeds import Deeds
+from indexer.transcripts.directories import Directories
 from indexer.transcripts.files import regular_file, regular_files
-from indexer.transcripts.lines import Line, LineReader, changed_at, first_lines, probe, resume
-from indexer.transcripts.model import Agent, Origin, Role, Session, ToolCall, ToolResult, Turn, estimate_tokens, shorten
+from indexer.transcripts.lines import Line, LineReader, changed_at, first_lines, last_records, probe, resume
+from indexer.transcripts.model import (
+    Agent,
+    Inferred,
+    Origin,
+    Proof,
+    Role,
+    Session,
+    ToolCall,
+    ToolResult,
+    Turn,
+    estimate_tokens,
+)
+from indexer.transcripts.ours import is_ours, opens_a_session, runs_ours
 from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
+from indexer.transcripts.thread_names import thread_name
+from indexer.transcripts.titles import title_of
+from indexer.transcripts.twice import EVENT, ITEM, roll_back, told_once
 
-TITLE_CHARACTERS = 100
 #: Forks of forks are followed this far; deeper ones are read without their oldest part.
 MAX_FORK_DEPTH = 64
 
 _FILE_ID = re.compile(r"([0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12})$")
-_OLD_CWD = re.compile(r"(?:<cwd>|Current working directory: )([^<\n]+)")
-#: Where a turn's text came from: Codex writes what was said twice, as model input and as an event for the screen.
-_ITEM, _EVENT = "item", "event"
+_FILE_DAY = re.compile(r"rollout-(\d{4})-(\d\d)-(\d\d)T")
+_OLD_CWD = re.compile(
+    r"<environment_context>(?:(?!</environment_context>).)*?(?:<cwd>|Current working directory: )([^<\n]+)", re.DOTALL
+)
 #: A fork of an old version carries its parent's header second.
 _HEADER_LINES = 2
 
@@ -69,6 +89,9 @@ class CodexAdapter:
         session, skipped = fold.session()
         return ReadResult(session, skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None)
 
+    def is_copy(self, path: Path) -> bool:
+        return _is_copy(path)
+
     def id_of(self, path: Path) -> str:
         named = _FILE_ID.search(path.stem)
         return named[1] if named else path.stem
@@ -77,6 +100,8 @@ class CodexAdapter:
         fold = _Fold(path, None, keep_raw=False)
         for line in first_lines(path):
             fold.feed(line)
+        for record in last_records(path, (b'"thread_name_updated"',)):
+            fold.note_name(record.get("payload"))
         self._inherit(fold, (), turns=False)
         session, _ = fold.session()
         return replace(session, last_activity=changed_at(path)) if session else None
@@ -139,9 +164,13 @@ class _Fold:
         self.inherited, self.turns = turns[:own], turns[own:]
         self.symbols = Symbols(self.facts.pop("symbols", ()))
         self.ours: set[str] = set(self.facts.pop("ours", ()))
+        self.deeds = Deeds(self.facts.pop("deeds", None))
+        self.directories = Directories(self.facts.pop("directories", None))
 
     def pack(self) -> bytes:
         parts = {"inherited": len(self.inherited), "symbols": list(self.symbols), "ours": sorted(self.ours)}
+        parts["deeds"] = self.deeds.kept()
+        parts["directories"] = self.directories.packed
         return pack(self.facts | parts, self.all_turns())
 
     def own_id(self) -> str:
@@ -153,7 +182,7 @@ class _Fold:
         return str(self.facts.get("root") or self.facts.get("parent") or self.own_id())
 
     def inherit(self, turns: list[Turn], symbols: Symbols) -> None:
-        _roll_back(turns, self.facts.pop("rolled_back", 0))
+        roll_back(turns, self.facts.pop("rolled_back", 0))
         self.inherited = turns
         self.symbols = Symbols(islice(chain(symbols, self.symbols), MAX_SYMBOLS))
 
@@ -207,17 +236,21 @@ class _Fold:
         )
         self._cwd(meta.get("cwd"))
         git = meta.get("git")
-        if isinstance(git, dict) and isinstance(git.get("branch"), str):
-            facts["branch"] = git["branch"]
+        if isinstance(git, dict):
+            if isinstance(git.get("branch"), str):
+                facts["branch"] = git["branch"]
+            if isinstance(git.get("commit_hash"), str) and NAME.fullmatch(git["commit_hash"]):
+                facts["head"] = git["commit_hash"]
         if isinstance(meta.get("forked_from_id"), str):
             facts["parent"] = meta["forked_from_id"]
         base = meta.get("history_base")
         if isinstance(base, dict) and isinstance(base.get("thread_id"), str):
             facts["parent"], facts["base_end"] = base["thread_id"], count(base.get("end_ordinal_exclusive"))
 
-    def _cwd(self, cwd: object) -> None:
-        if "cwd" not in self.facts and is_path(cwd):
-            self.facts["cwd"] = cwd
+    def _cwd(self, cwd: object, inferred_from: Inferred = "") -> None:
+        facts = self.facts
+        if is_path(cwd) and ("cwd" not in facts or (facts["inferred_from"] and not inferred_from)):
+            facts["cwd"], facts["inferred_from"] = cwd, inferred_from
 
     def _item(self, item: dict[str, Any], identity: str, moment: str, raw: bytes) -> None:
         kind = item.get("type")
@@ -225,52 +258,82 @@ class _Fold:
         if kind == "message":
             self._message(item, identity, moment, raw)
         elif kind in ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call"):
-            name, arguments, action = intern(str(item.get("name") or kind)), _arguments(item), ""
-            if is_ours(name, str(item.get("namespace") or "")) or runs_ours(arguments):
+            name, arguments = intern(str(item.get("name") or kind)), _arguments(item)
+            if "cwd" not in self.facts:
+                self.directories.note(name, arguments)
+            namespace = str(item.get("namespace") or "")
+            action = NOTHING if is_ours(name, namespace) else _action(name, arguments)
+            ours = is_ours(name, namespace) or runs_ours(arguments)
+            if ours or opens_a_session(action):
                 self.ours.add(call_id)
             else:
-                action = describe(name, arguments) if isinstance(arguments, dict) else describe_raw(name, arguments)
                 self.symbols.add_all(arguments)
-            self._add(identity, "assistant", moment, raw, calls=(ToolCall(call_id, name, action),))
+            if not ours:
+                self._begin(call_id, name, arguments)
+            call = ToolCall(call_id, name, action, ours, edited_by(name, arguments))
+            self._add(identity, "assistant", moment, raw, calls=(call,))
         elif kind in ("function_call_output", "custom_tool_call_output", "tool_search_output"):
-            note = ""
+            note, proof = NOTHING, Proof.NOTHING
             if call_id not in self.ours:
                 text = _unwrapped(_text(item.get("output")))
                 self.symbols.add(text)
                 note = failure_of(text)
-            self._add(identity, "tool", moment, raw, results=(ToolResult(call_id, bool(note), note),))
+                proof = self._end(call_id, text)
+            self._add(identity, "tool", moment, raw, results=(ToolResult(call_id, bool(note), note, proof),))
+
+    def _begin(self, call_id: str, name: str, arguments: dict[str, Any] | str) -> None:
+        if isinstance(arguments, str):
+            return
+        if name == "write_stdin":  # asks how a command that still runs has gone
+            self.deeds.rename(f"session {arguments.get('session_id')}", call_id)
+        else:
+            self.deeds.begin(call_id, command_of(arguments))
+
+    def _end(self, call_id: str, output: str) -> Proof:
+        if call_id in self.deeds and (running := still_running(output)):
+            self.deeds.rename(call_id, f"session {running}")
+        return self.deeds.end(call_id, output)
 
     def _message(self, item: dict[str, Any], identity: str, moment: str, raw: bytes) -> None:
         text = _text(item.get("content"))
         role = item.get("role")
         if role == "user" and _typed(item):
-            if "cwd" not in self.facts and (found := _OLD_CWD.search(text)):
-                self._cwd(found[1].strip())
-            text = strip_boilerplate(text)
+            said, text = text, strip_boilerplate(text)
+            # What a person has pasted is none of it: what the agent says stands alone.
+            if not text and "cwd" not in self.facts and (found := _OLD_CWD.search(said)):
+                self._cwd(found[1].strip(), "environment_context")
             if text:
-                self._add(identity, "user", moment, raw, text, prompt=True, group=_ITEM)
+                self._add(identity, "user", moment, raw, text, prompt=True, group=ITEM)
         elif role == "assistant" and text.strip():
-            self._add(identity, "assistant", moment, raw, text.strip(), group=_ITEM)
+            self._add(identity, "assistant", moment, raw, text.strip(), group=ITEM)
 
     def _event(self, event: dict[str, Any], identity: str, moment: str, raw: bytes) -> None:
         kind = event.get("type")
+        if kind == "turn_aborted":
+            self.facts["interrupted"] = True
         if kind in ("user_message", "agent_message"):
             said = event.get("message") if isinstance(event.get("message"), str) else event.get("text")
             text = said if isinstance(said, str) else ""
             user = kind == "user_message"
             text = strip_boilerplate(text) if user else text.strip()
             if text:
-                self._add(identity, "user" if user else "assistant", moment, raw, text, prompt=user, group=_EVENT)
-        elif kind == "thread_name_updated" and isinstance(event.get("thread_name"), str):
-            self.facts["name"] = event["thread_name"]
+                self._add(identity, "user" if user else "assistant", moment, raw, text, prompt=user, group=EVENT)
+        elif kind == "thread_name_updated":
+            self.note_name(event)
         elif kind == "token_count":
             self._tokens(event.get("info"))
         elif kind == "thread_rolled_back":
-            missing = _roll_back(self.turns, count(event.get("num_turns")))
+            missing = roll_back(self.turns, count(event.get("num_turns")))
             if self.inherited:
-                _roll_back(self.inherited, missing)
+                roll_back(self.inherited, missing)
             elif missing:
                 self.facts["rolled_back"] = self.facts.get("rolled_back", 0) + missing
+
+    def note_name(self, event: object) -> None:
+        """What a record says that the thread is called, if it does."""
+        if isinstance(event, dict) and event.get("type") == "thread_name_updated":
+            name = event.get("thread_name")
+            self.facts["name"] = name if isinstance(name, str) else self.facts.get("name", "")
 
     def _tokens(self, info: object) -> None:
         usage = info.get("last_token_usage") if isinstance(info, dict) else None
@@ -284,6 +347,7 @@ class _Fold:
         self, identity: str, role: Role, moment: str, raw: bytes, text: str = "", *,
         calls: tuple[ToolCall, ...] = (), results: tuple[ToolResult, ...] = (), prompt: bool = False, group: str = "",
     ) -> None:  # fmt: skip
+        self.facts.pop("interrupted", None)
         last = self.turns[-1] if self.turns else None
         tokens = estimate_tokens(text, len(calls))
         # Some versions count between the two copies of what was said.
@@ -297,17 +361,19 @@ class _Fold:
         facts = self.facts
         if facts.get("source") == "subagent":
             return None, "a sub-agent's"
-        turns = _told_once(self.all_turns())
+        turns = told_once(self.all_turns())
         if not any(turn.prompt for turn in turns):
             return None, "nobody asked anything"
+        cwd, inferred_from = self._where()
+        name = thread_name(codex_home(), self.own_id()) or facts.get("name", "")
         return Session(
             agent="codex",
             session_id=self.own_id(),
             source_path=self.path,
             turns=turns,
-            cwd=facts.get("cwd", ""),
+            cwd=cwd,
             git_branch=facts.get("branch", ""),
-            title=shorten(facts.get("name") or next(turn.text for turn in turns if turn.prompt), TITLE_CHARACTERS),
+            title=title_of("", (turn.text for turn in turns if turn.prompt), by_agent=name),
             version=facts.get("version", ""),
             started=facts.get("started", ""),
             # Records of old versions have no times: the file's own is the best there is.
@@ -317,7 +383,18 @@ class _Fold:
             root_id=self.root_id(),
             compactions=facts.get("compactions", 0),
             symbols=tuple(self.symbols),
+            copied=_is_copy(self.path),
+            interrupted="interrupted" in facts,
+            inferred_from=inferred_from,
+            head=facts.get("head", "") if not cwd or inferred_from == "commands" else "",
         ), ""
+
+    def _where(self) -> tuple[str, Inferred]:
+        """The directory, and what it was taken from where the log does not state it."""
+        if "cwd" in self.facts:
+            return self.facts["cwd"], self.facts["inferred_from"]
+        agreed = self.directories.agreed()
+        return agreed, "commands" if agreed else ""
 
     def origin(self) -> Origin:
         """By how it was started, or how the session was that it was forked from: forks inherit the ``originator``."""
@@ -328,34 +405,10 @@ class _Fold:
         return "automated" if automated and not facts.get("name") and not facts.get("by_hand") else "person"
 
 
-def _told_once(turns: list[Turn]) -> tuple[Turn, ...]:
-    """The turns without the second copies of what was said.
-
-    The person's words are taken from the events, since these are free of injected text, and from the items after the
-    last event (newer versions write none); the agent's from the items, which are what the model remembers, where
-    there are any.
-    """
-    asked = max((i for i, turn in enumerate(turns) if turn.prompt and turn.group == _EVENT), default=-1)
-    items = any(turn.role == "assistant" and turn.group == _ITEM for turn in turns)
-    return tuple(
-        turn
-        for i, turn in enumerate(turns)
-        if not turn.group
-        or (turn.group == (_EVENT if i <= asked else _ITEM) if turn.prompt else turn.group == _ITEM or not items)
-    )
-
-
-def _roll_back(turns: list[Turn], prompts: int) -> int:
-    """Forget the last so many `prompts` and all that followed them; returns how many there were too few."""
-    asked = {id(turn) for turn in _told_once(turns) if turn.prompt}
-    while prompts and asked:
-        turn = turns.pop()
-        if id(turn) in asked:
-            asked.remove(id(turn))
-            prompts -= 1
-            while turns and turns[-1].prompt and turns[-1].text == turn.text:  # its other copy
-                turns.pop()
-    return prompts
+def _is_copy(path: Path) -> bool:
+    """Codex files each session under the day that its name says; what it archives it moves."""
+    day = _FILE_DAY.match(path.name)
+    return day is not None and path.parent.parts[-3:] != day.groups()
 
 
 def _typed(item: dict[str, Any]) -> bool:
@@ -380,6 +433,10 @@ def _arguments(item: dict[str, Any]) -> dict[str, Any] | str:
         except orjson.JSONDecodeError:
             return str(given)
     return given if isinstance(given, dict | str) else ""
+
+
+def _action(name: str, arguments: dict[str, Any] | str) -> Masked:
+    return describe(name, arguments) if isinstance(arguments, dict) else describe_raw(name, arguments)
 
 
 def _text(content: object) -> str:

@@ -8,12 +8,13 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import orjson
 
+from indexer.masking import mask, shorten
 from indexer.transcripts.base import Checkpoint
 from indexer.transcripts.model import BrokenLine, Turn
 from indexer.transcripts.state import unpack, utc
@@ -30,6 +31,8 @@ PROBE_BYTES = 4096
 RESUME_BYTES, RESUME_SECONDS = 2 << 20, 7 * 86_400
 #: How much of a log is read to list it.
 GLANCE_BYTES = 256 * 1024
+#: And how much of its end, where agents write a title again.
+_END_BYTES = 64 * 1024
 
 _SKIP_BYTES = 1 << 20
 #: What may stand around records: white space, a byte order mark, the NULs that a crash leaves in a file.
@@ -114,6 +117,16 @@ def first_lines(path: Path) -> Iterator[Line]:
             return
 
 
+def last_records(path: Path, kinds: Collection[bytes]) -> Iterator[dict[str, Any]]:
+    """The records of these kinds in the last 64 KB of a log, as far as `first_lines` does not come to them."""
+    with open_regular(path) as file:
+        file.seek(max(GLANCE_BYTES, file.seek(0, os.SEEK_END) - _END_BYTES))
+        _, *whole = file.read(_END_BYTES).split(b"\n")
+    for line in whole:
+        for _, record in decode_line(line)[0] if any(kind in line for kind in kinds) else ():
+            yield record
+
+
 def changed_at(path: Path) -> str:
     """When the file last changed, as a log would write it."""
     return utc(path.stat().st_mtime)
@@ -163,7 +176,7 @@ def decode_line(raw: bytes) -> tuple[_Objects, str]:
     try:
         record = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
-        return _repaired(raw, str(error)[:200])
+        return _repaired(raw, shorten(mask(str(error)), 200))
     if isinstance(record, dict):
         return [(raw, record)], ""
     return [], f"a JSON {type(record).__name__}, not an object"

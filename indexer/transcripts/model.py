@@ -8,25 +8,42 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
+
+from indexer.masking import NOTHING, Masked
 
 Agent = Literal["claude", "codex"]
 Role = Literal["user", "assistant", "tool", "system"]
 #: Who started a session: a person, a script (``claude -p``, an SDK, ``codex exec``), or another session.
 Origin = Literal["person", "automated", "subagent"]
+#: What a directory was taken from that no log states; empty where one does.
+Inferred = Literal["", "environment_context", "commands", "folder", "commit"]
 
-PREVIEW_CHARACTERS = 120
+
+class Proof(StrEnum):
+    """What the answer of a call proves of the work; of nearly all calls nothing. `FAILED` is a test run or a commit."""
+
+    NOTHING = ""
+    COMMITTED = "committed"
+    TESTS_PASSED = "tests_passed"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One action of the agent. `action` is one line ("edit src/a.py", "run pytest -q"), empty if it says nothing."""
+    """One action of the agent. `action` is one line ("edit src/a.py", "run pytest -q"), empty if it says nothing.
+
+    `ours` is whether it asks smart-fork something, `edits` are the files that it sets out to edit, as it names them.
+    """
 
     id: str
     name: str
-    action: str = ""
+    action: Masked = NOTHING
+    ours: bool = False
+    edits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +52,8 @@ class ToolResult:
 
     tool_use_id: str
     is_error: bool = False
-    note: str = ""
+    note: Masked = NOTHING
+    proof: Proof = Proof.NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +80,9 @@ class Turn:
     loaded: int = 0
 
     @property
-    def preview(self) -> str:
-        """About 120 characters on one line, cut between characters (E-003)."""
-        parts = [self.text]
-        parts += [f"[tool_use: {call.name}]" for call in self.tool_calls]
-        parts += [f"[tool_result] {result.note}" for result in self.tool_results]
-        return shorten(" ".join(parts), PREVIEW_CHARACTERS)
+    def speaks(self) -> bool:
+        """Whether it says or does anything: what a command of the agent's own leaves, for one, does not."""
+        return self.role != "system" and bool(self.text or self.tool_calls or self.tool_results)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +108,13 @@ class Session:
     """One conversation: its active chain of turns, oldest first, and what its records say about it.
 
     `root_id` names the family: sessions that share a beginning share it. `parent_id` is the session it was forked from,
-    where that is recorded. `symbols` are names of code that its tools were given or gave back.
+    where that is recorded. `symbols` are names of code that its tools were given or gave back. `copied` says that its
+    file lies elsewhere than where the session was begun: another file of the same session is the original. `named` is
+    whether a person has given it its title, as far as that can be told: Codex makes its own from the first prompt.
+    `circular` says that records name each other as parents, so that their order is that of the file. `interrupted` is
+    whether the person has stopped the agent in what it did last. `inferred_from` is what `cwd` was taken from where the
+    log does not state it; `head` the commit that it was begun at, where that matters: without a `cwd`, or with one that
+    the agent's commands tell.
     Times are ISO 8601 in UTC with ``Z``, or empty.
     """
 
@@ -103,7 +124,7 @@ class Session:
     turns: tuple[Turn, ...]
     cwd: str = ""
     git_branch: str = ""
-    title: str = ""
+    title: Masked = NOTHING
     version: str = ""
     started: str = ""
     last_activity: str = ""
@@ -112,6 +133,12 @@ class Session:
     root_id: str = ""
     compactions: int = 0
     symbols: tuple[str, ...] = ()
+    copied: bool = False
+    named: bool = False
+    circular: bool = False
+    interrupted: bool = False
+    inferred_from: Inferred = ""
+    head: str = ""
 
     def exchanges(self) -> tuple[Exchange, ...]:
         """The turns grouped by what the person asked; turns before the first prompt form an exchange of their own."""
@@ -134,6 +161,13 @@ class Session:
         total = 0
         return tuple(total := turn.loaded or total + turn.token_est for turn in self.turns)
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether it ends in the middle: with a prompt or an error without an answer, a call, or an interruption."""
+        spoken = next((turn for turn in reversed(self.turns) if turn.speaks), None)
+        done = spoken is not None and spoken.role == "assistant" and bool(spoken.text) and not spoken.tool_calls
+        return self.interrupted or not done
+
     def branch_points(self) -> tuple[int, ...]:
         """The turns after which the session can go on differently (B-074).
 
@@ -141,10 +175,7 @@ class Session:
         """
         points = []
         waiting: set[str] = set()
-        # A record that says and does nothing, such as what a command of the agent's own leaves, parts nothing.
-        spoken = [
-            i for i, t in enumerate(self.turns) if t.role != "system" and (t.text or t.tool_calls or t.tool_results)
-        ]
+        spoken = [i for i, turn in enumerate(self.turns) if turn.speaks]
         following = dict(pairwise(spoken))
         for index, turn in enumerate(self.turns):
             if turn.prompt:  # what was interrupted and gone on from is not waited for any more
@@ -168,12 +199,6 @@ class Session:
     def messages(self) -> tuple[tuple[int, Turn], ...]:
         """What a reader sees, as ``show`` and ``--at`` number it: (index into `turns`, turn) of each spoken turn."""
         return tuple((i, t) for i, t in enumerate(self.turns) if t.text and t.role in ("user", "assistant"))
-
-
-def shorten(text: str, limit: int) -> str:
-    """`text` on one line, white space collapsed, at most `limit` characters with an ellipsis at a cut."""
-    line = " ".join(text[: limit * 8].split())
-    return line if len(line) <= limit else line[: limit - 3].rstrip() + "..."
 
 
 def estimate_tokens(text: str, calls: int = 0) -> int:

@@ -12,11 +12,12 @@ from typing import Any, TypeGuard
 
 import orjson
 
-from indexer.transcripts.model import ToolCall, ToolResult, Turn
+from indexer.masking import Masked
+from indexer.transcripts.model import Proof, ToolCall, ToolResult, Turn
 from indexer.transcripts.warm import Batch, Warm
 
 #: A reader whose fold changes raises this, so that kept states of the old form are not used.
-READER_VERSION = 4
+READER_VERSION = 9
 
 #: Turns packed together: the state of a long log is never whole in memory as JSON, and what is new is the last ones.
 _BATCH = 256
@@ -65,19 +66,25 @@ def turn_to_row(turn: Turn) -> list[Any]:
     """A turn without its raw bytes as JSON values."""
     return [
         turn.id, turn.parent_id, turn.role, turn.timestamp, turn.text, turn.token_est,
-        [[call.id, call.name, call.action] for call in turn.tool_calls],
-        [[result.tool_use_id, result.is_error, result.note] for result in turn.tool_results],
+        [[call.id, call.name, call.action, call.ours, call.edits] for call in turn.tool_calls],
+        [[result.tool_use_id, result.is_error, result.note, result.proof] for result in turn.tool_results],
         turn.prompt, turn.group, turn.loaded,
     ]  # fmt: skip
 
 
 def turn_from_row(row: list[Any]) -> Turn:
-    """The reverse of `turn_to_row`. Ids and names come up again and again: one copy of each is kept."""
+    """The reverse of `turn_to_row`: what was masked when it was packed is so still.
+
+    Ids and names come up again and again: one copy of each is kept.
+    """
     id_, parent, role, timestamp, text, tokens, calls, results, prompt, group, loaded = row
     return Turn(
         intern(id_), None if parent is None else intern(parent), role, timestamp, text, tokens,
-        tuple(ToolCall(intern(call), intern(name), action) for call, name, action in calls),
-        tuple(ToolResult(intern(call), failed, note) for call, failed, note in results),
+        tuple(
+            ToolCall(intern(call), intern(name), action, asks, tuple(edits))
+            for call, name, action, asks, edits in calls
+        ),
+        tuple(ToolResult(intern(call), failed, Masked(note), Proof(proof)) for call, failed, note, proof in results),
         prompt, intern(group), loaded=loaded,
     )  # fmt: skip
 

@@ -1,15 +1,29 @@
 """Names of code in what tools were given and gave back: a session is found by a name that it only saw.
 
-Tool output itself is never indexed; a name such as ``getUserById`` or ``MAX_RETRY_COUNT`` is a few bytes.
+Tool output itself is never indexed; a name such as ``getUserById`` or ``MAX_RETRY_COUNT`` is a few bytes. A piece of a
+secret may look like a name: what is new is looked for a second time in the lines around it when they are masked.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from indexer.masking import mask
 
 #: Characters looked at in one input or output; longer ones are listings and dumps.
 HEAD_CHARACTERS = 16_384
+#: A longer text is cut between two lines, or masked so far beyond the cut that no secret is cut in two.
+_BEYOND = 4_096
+#: So much above a line may tell what stands in it.
+_ABOVE = 200
+#: Names of arguments that tell what their values are, and those of which the value does so.
+_TELLING = re.compile(r"(?i)pass|pw|secret|token(?!s)|key|auth|cookie|credential")
+_NAMES = ("name", "key", "id", "property", "header")
 #: Different names kept a session.
 MAX_SYMBOLS = 8_000
 #: Parts of one list looked at.
@@ -24,6 +38,9 @@ _MAX_DIGITS = 8
 #: Texts are searched so many characters together: calling NumPy for each would cost more than the search.
 _BATCH = 1 << 16
 _UPPER, _LOWER, _UNDERSCORE, _OTHER = b"Aa_ "
+#: Names that stood somewhere where nothing hides them: most of what a session sees, others of the same run have seen.
+_shown: dict[bytes, None] = {}
+_MOST_SHOWN = 200_000
 
 
 def _kind(byte: int) -> int:
@@ -51,8 +68,8 @@ class Symbols:
     def add(self, text: str) -> None:
         """The names at the beginning of `text`."""
         if len(self._known) < MAX_SYMBOLS:
-            self._waiting.append(text[:HEAD_CHARACTERS])
-            self._size += min(len(text), HEAD_CHARACTERS)
+            self._waiting.append(text := _head(text))
+            self._size += len(text)
             if self._size >= _BATCH:
                 self._search()
 
@@ -64,24 +81,99 @@ class Symbols:
             if isinstance(value, str):
                 self.add(value)
             elif isinstance(value, dict):
-                waiting += reversed(value.values())
+                waiting += reversed((_masked(value) if _tells(value) else value).values())
             elif isinstance(value, list):
-                waiting += reversed(value[:MAX_PARTS])
+                parts = value[:MAX_PARTS]
+                words = [part for part in parts if isinstance(part, str)]
+                if words == parts and sum(map(len, words)) < HEAD_CHARACTERS:
+                    self.add(" ".join(words))  # a command: one word tells what the next one is
+                else:
+                    waiting += reversed(parts)
 
     def _search(self) -> None:
-        if not self._waiting:
-            return
-        known = self._known
-        for name in dict.fromkeys(_candidates("\n".join(self._waiting))):
-            if len(known) >= MAX_SYMBOLS:
-                break
-            if name not in known and _SYMBOL.match(name) and len(_DIGITS.findall(name)) <= _MAX_DIGITS:
+        text, known = "\n".join(self._waiting), self._known
+        new: dict[bytes, int] = {}
+        for name, start in _candidates(text) if text else ():
+            if name not in known and name not in new and _is_name(name):
+                new[name] = start
+        shown = {name for name in new if name in _shown}
+        shown.update(_shown_in(text, {name: place for name, place in new.items() if name not in shown}))
+        for name in new:
+            if name in shown and len(known) < MAX_SYMBOLS:
                 known[name] = None
+        if len(_shown) > _MOST_SHOWN:
+            _shown.clear()
+        _shown.update(dict.fromkeys(shown))
         self._waiting, self._size = [], 0
 
 
-def _candidates(text: str) -> list[bytes]:
-    """The words of `text` that have an underscore, or a capital between a letter and a small one: every name does."""
+def forget_shown() -> None:
+    """To be called when logs have been read: what one of them shows may be taken out of it later."""
+    _shown.clear()
+
+
+def _head(text: str) -> str:
+    """The beginning of `text`, without half a secret."""
+    if len(text) > HEAD_CHARACTERS:
+        end = text.rfind("\n", HEAD_CHARACTERS - _BEYOND, HEAD_CHARACTERS)
+        text = text[:end] if end >= 0 else mask(text[: HEAD_CHARACTERS + _BEYOND])[:HEAD_CHARACTERS]
+    return mask(text) if "-----BEGIN" in text or "Private-Lines:" in text else text  # they go on for many lines
+
+
+def _tells(arguments: Mapping[str, Any]) -> bool:
+    """Whether one of these arguments may say of another that it is a secret."""
+    return any(map(_is_telling, arguments)) or any(
+        key in arguments and isinstance(name := arguments[key], str) and _TELLING.search(name) for key in _NAMES
+    )
+
+
+@lru_cache(maxsize=1024)
+def _is_telling(name: str) -> bool:
+    return _TELLING.search(name) is not None
+
+
+def _masked(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """`arguments` as they are where each stands beside its name; nothing of those that cannot be read so."""
+    try:
+        masked = orjson.loads(mask(orjson.dumps(arguments).decode()))
+    except (TypeError, ValueError):
+        return {}
+    return masked if isinstance(masked, dict) else {}
+
+
+def _is_name(word: bytes) -> bool:
+    return _SYMBOL.match(word) is not None and len(_DIGITS.findall(word)) <= _MAX_DIGITS
+
+
+def _shown_in(text: str, names: Mapping[bytes, int]) -> Iterator[bytes]:
+    """Those of `names`, which are given with their places in `text`, that are there when it is masked as well."""
+    for start, end, inside in _surroundings(text, names):
+        lines = text[start:end]
+        masked = mask(lines)
+        yield from inside if masked == lines else {name for name, _ in _candidates(masked)}.intersection(inside)
+
+
+def _surroundings(text: str, names: Mapping[bytes, int]) -> Iterator[tuple[int, int, list[bytes]]]:
+    """The lines of `names`, in order, and what is above them, as stretches that do not overlap."""
+    start, end, inside = 0, -1, list[bytes]()
+    for name, place in names.items():
+        if place > end:
+            above = text.rfind("\n", 0, max(0, place - _ABOVE)) + 1
+            if above > end:
+                if inside:
+                    yield start, end, inside
+                start, inside = above, []
+            end = text.find("\n", place)
+            end = len(text) if end < 0 else end
+        inside.append(name)
+    if inside:
+        yield start, end, inside
+
+
+def _candidates(text: str) -> list[tuple[bytes, int]]:
+    """The words of `text` that have an underscore, or a capital between a letter and a small one, as every name does,
+    and where they begin.
+    """
     import numpy as np
 
     plain = f" {text} ".encode("ascii", "replace")
@@ -94,4 +186,5 @@ def _candidates(text: str) -> list[bytes]:
     words = words[np.flatnonzero(np.diff(words, prepend=-1))]
     starts, ends = edges[0::2][words] + 1, edges[1::2][words] + 1
     fitting = (ends - starts >= _SHORTEST) & (ends - starts <= _LONGEST)
-    return [plain[start:end] for start, end in zip(starts[fitting].tolist(), ends[fitting].tolist(), strict=True)]
+    places = zip(starts[fitting].tolist(), ends[fitting].tolist(), strict=True)
+    return [(plain[start:end], start - 1) for start, end in places]

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from indexer.masking import mask
 from indexer.transcripts.agents import adapter
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.lines import LineReader
+from smart_fork.agents.logs import original_of
 from smart_fork.agents.own_part import own_part
 from smart_fork.agents.plan import plain_prompt
 from smart_fork.agents.staging import folder_of
@@ -42,7 +44,7 @@ class Birth:
 def worker_of_codex_session(registry: Registry, session_id: str, prompt: str) -> Worker | None:
     """The only living worker without a session whose this one can be. `prompt` is the one just given, if any."""
     waiting = [worker for worker in registry.workers() if worker.agent == "codex" and _waits_for_its_session(worker)]
-    log = next(iter(adapter("codex").locate(session_id)), None) if waiting else None
+    log = original_of(adapter("codex"), session_id) if waiting else None
     if log is None:
         return None
     fitting = [worker for worker in waiting if _fits(log, worker, prompt)]
@@ -104,7 +106,7 @@ def _began_so(log: Path, worker: Worker) -> bool:
         return False
     if worker.kind == "continue":
         return True
-    parent = worker.source_session_id if worker.kind == "fork" else None
+    parent = worker.source_session_id if worker.is_fork else None
     return birth.parent_id == parent and birth.born >= began - _RECORD_SECONDS
 
 
@@ -131,8 +133,10 @@ def _first_prompt(log: Path, worker: Worker) -> str:
 
 
 def _same(said: str, prompt: str) -> bool:
+    """Whether what a log says is the prompt of a worker, of which the register has everything but secrets."""
+    told = mask(said.strip())
     try:
-        return bool(said.strip()) and said.strip() in (prompt.strip(), plain_prompt(prompt).strip())
+        return bool(told) and told in (prompt.strip(), plain_prompt(prompt).strip())
     except Usage:
         return False
 

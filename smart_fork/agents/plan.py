@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from indexer.masking import Masked, mask, shorten
 from indexer.transcripts.model import Agent
 from smart_fork.errors import ForkRefused, Usage
 
@@ -206,10 +207,10 @@ def passable(text: str) -> str:
     return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 
-def plain_name(name: str | None) -> str:
-    """`name` on one line, without control characters or terminal sequences, at most 200 characters (B-027)."""
+def plain_name(name: str | None) -> Masked:
+    """`name` on one line, without secrets and what steers a terminal, at most 200 characters (B-027)."""
     text = _CONTROL.sub(" ", (name or "").encode("utf-8", "replace").decode())
-    return " ".join(text.split())[:MAX_NAME_CHARACTERS]
+    return shorten(mask(text), MAX_NAME_CHARACTERS)
 
 
 def environment(plan: ForkPlan, base: Mapping[str, str]) -> dict[str, str]:

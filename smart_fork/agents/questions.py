@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from indexer.masking import Masked, beginning, mask, mask_screen
 from smart_fork.snippets import printable
 
 MAX_CHARACTERS = 2000
@@ -37,7 +38,7 @@ class Question:
     `marked` is the one that Enter would choose.
     """
 
-    text: str
+    text: Masked
     options: tuple[str, ...] = ()
     marked: str = ""
 
@@ -46,7 +47,7 @@ class Question:
         return other is not None and _LEADING_MARK.sub("", self.text) == _LEADING_MARK.sub("", other.text)
 
 
-def question_on(screen: str) -> Question | None:
+def question_on(screen: Masked) -> Question | None:
     """What the screen asks, or `None`."""
     lines = [printable(line).rstrip() for line in screen.splitlines()]
     while lines and not lines[-1].strip():
@@ -61,7 +62,7 @@ def question_on(screen: str) -> Question | None:
     text = "\n".join(line.strip() for line in lines[above:] if line.strip())
     options = tuple(found[1] for line in lines[first:] if (found := _OPTION.match(line)))
     chosen = _MARKED.match(lines[marked])
-    return Question(text[:MAX_CHARACTERS], options, chosen[1] if chosen else "")
+    return Question(beginning(mask(text), MAX_CHARACTERS), options, chosen[1] if chosen else "")
 
 
 def works_on(screen: str) -> bool:
@@ -76,7 +77,7 @@ def hears_on(screen: str) -> bool:
 
 def holds(screen: str, text: str) -> bool:
     """Whether `text` stands in the line to type in, and waits for Enter. A long one may be shown as a note instead."""
-    asked = question_on(screen)
+    asked = question_on(mask_screen(screen))
     if asked and asked.options:
         return False
     lines = screen.splitlines()
@@ -108,4 +109,4 @@ def _above(lines: list[str], first: int) -> int:
 
 def _login(lines: list[str]) -> Question | None:
     found = next((match for line in lines if (match := _LOGIN.search(line))), None)
-    return Question(found[0].strip()) if found else None
+    return Question(mask(found[0].strip())) if found else None

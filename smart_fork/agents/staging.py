@@ -7,29 +7,20 @@ half a file (B-072), and a failure leaves nothing behind (B-073).
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
-import re
-import secrets
-import shutil
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from indexer.files import remove, staging_of, write_new
 from indexer.paths import claude_home, private_dir
 from indexer.transcripts.claude import slug
 from indexer.transcripts.lines import open_regular
 from smart_fork.errors import ForkRefused, NotFound
 
 _PIECE = 1 << 20
-#: A file or folder that was staged so long ago has lost its writer.
-STALE_SECONDS = 3600
-_STAGING = re.compile(r"\..+\.[0-9a-f]{16}\.tmp")
-#: What `link` answers where a file system has no hard links.
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EXDEV, errno.ENOSYS, errno.EMLINK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +94,7 @@ def copy_tree(source: Path, target: Path) -> bool:
         if target.is_symlink() or not target.is_dir() or not _same_tree(source, target):
             raise ForkRefused(f"Another version of this is already there: {target}", "Fork into another directory.")
         return False
-    staging = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    staging = staging_of(target)
     try:
         staging.mkdir(mode=0o700)
         for path in _regular_files(source):
@@ -120,76 +111,9 @@ def copy_tree(source: Path, target: Path) -> bool:
     return True
 
 
-def write_new(target: Path, pieces: Iterable[bytes]) -> None:
-    """Write a new private file: completely, or not at all.
-
-    Raises:
-        FileExistsError: it is there already, and untouched.
-    """
-    with new_file(target) as file:
-        file.writelines(pieces)
-
-
-@contextlib.contextmanager
-def new_file(target: Path) -> Iterator[IO[bytes]]:
-    """A new private file to write to, which appears under its name when all is done; an error leaves nothing.
-
-    Raises:
-        FileExistsError: it is there already, and untouched.
-    """
-    _sweep(target.parent)
-    staging = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with open(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:  # noqa: PTH123
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        _publish(staging, target)
-    finally:
-        remove(staging)
-    with contextlib.suppress(OSError):  # the name is as durable as the file system makes it
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def replace_file(target: Path, data: bytes) -> None:
-    """Write a private file of our own anew: whoever reads it sees the old or the new one."""
-    staging = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        write_new(staging, [data])
-        staging.replace(target)
-    finally:
-        remove(staging)
-
-
-def remove(path: Path) -> None:
-    """Remove one of our own files or folders, if it is there."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what writers that were killed have left in `folder`: nobody has written to it for long."""
-    for path in folder.glob(".*.tmp"):
-        with contextlib.suppress(OSError):
-            if _STAGING.fullmatch(path.name) and time.time() - path.lstat().st_mtime > STALE_SECONDS:
-                remove(path)
-
-
-def _publish(staging: Path, target: Path) -> None:
-    try:
-        target.hardlink_to(staging)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        # Whoever gets the name, has it.
-        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        staging.replace(target)
+def is_part_of(one: Path, other: Path) -> bool:
+    """Whether every regular file of the folder `one` is in the folder `other` as well, and the same there."""
+    return all(_same_file(path, other / path.relative_to(one)) for path in _regular_files(one))
 
 
 def _pieces(file: IO[bytes], size: int) -> Iterator[bytes]:
@@ -219,6 +143,4 @@ def _same_file(one: Path, other: Path) -> bool:
 
 
 def _same_tree(one: Path, other: Path) -> bool:
-    ours = {path.relative_to(one) for path in _regular_files(one)}
-    theirs = {path.relative_to(other) for path in _regular_files(other)}
-    return ours == theirs and all(_same_file(one / path, other / path) for path in ours)
+    return len(_regular_files(one)) == len(_regular_files(other)) and is_part_of(one, other)

@@ -72,6 +72,7 @@ def _files(one: Compared) -> str:
 
 
 def _answer(one: Compared) -> str:
-    more = len(one.answer) - ANSWER_CHARACTERS
-    text = one.answer[:ANSWER_CHARACTERS] + (f"… ({more} more characters)" if more > 0 else "")
+    from indexer.masking import beginning
+
+    text = beginning(one.answer, ANSWER_CHARACTERS)
     return "\n".join([*([text] if text else []), *(f"({note}.)" for note in one.notes)])

@@ -7,7 +7,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from smart_fork.cli.output import out, plain, print_json, progress_bar, say
+from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.progress import progress_bar
 
 
 def run_demo(*, keep: bool, as_json: bool) -> None:

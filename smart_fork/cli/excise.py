@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.output import NOT_ERASED, out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import Usage
 
@@ -38,7 +38,7 @@ ComposerOption = Annotated[str, typer.Option("--composer", help="Which of Cursor
 def list_turns(  # noqa: PLR0917 - typer's way
     session: SessionArgument = None,
     reference: SessionOption = None,
-    everything: Annotated[bool, typer.Option("--all", help="Lines of bookkeeping too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Lines without a number too.")] = False,
     composers: Annotated[bool, typer.Option("--composers", help="Cursor's conversations instead.")] = False,
     tool: ToolOption = ToolChoice.auto,
     composer: ComposerOption = "",
@@ -49,6 +49,7 @@ def list_turns(  # noqa: PLR0917 - typer's way
     from smart_fork.excise.cursor import default_cursor_path
     from smart_fork.excise.listing import listed
     from smart_fork.excise.loading import load_with_tool, located
+    from smart_fork.excise.numbering import numbered
 
     wanted = reference or session
     if tool is ToolChoice.cursor and not wanted:
@@ -62,15 +63,17 @@ def list_turns(  # noqa: PLR0917 - typer's way
             for name, count in found:
                 out.print(plain(f"{name}  {count} bubbles"))
         return
-    loaded = load_with_tool(tool.value, path, composer)
+    loaded = numbered(load_with_tool(tool.value, path, composer))
     if as_json:
         print_json(listed(loaded))
         return
     say(f"{loaded.tool} {loaded.session_id} · {len(loaded.turns)} turns, about {loaded.tokens} tokens")
-    for number, turn in enumerate(loaded.turns, start=1):
-        if everything or turn.role != "system":
-            mark = "^" if turn.inherited else " "
-            out.print(plain(f"{number:5}{mark} {turn.role:<9} {turn.token_est:>7}  {turn.preview}"))
+    pairs = list(zip(loaded.numbers, loaded.turns, strict=True))
+    spoken = {number for number, turn in pairs if turn.role != "system"}
+    for number, turn in pairs:
+        if everything or (number is not None and (turn.role != "system" or number not in spoken)):
+            mark, name = "^" if turn.inherited else " ", turn.id if number is None else str(number)
+            out.print(plain(f"{name:>5}{mark} {turn.role:<9} {turn.token_est:>7}  {turn.preview}"))
 
 
 @app.command("cut")
@@ -98,10 +101,11 @@ def cut(  # noqa: PLR0917 - typer's way
     from smart_fork.excise.cutting import Request
     from smart_fork.excise.cutting import cut as cut_out
 
-    if (ids or secrets) and turns is not None and session is None and reference is None and not _is_range(turns):
+    if (ids or secrets) and turns is not None and session is None and reference is None and not _means_turns(turns):
         turns, session = None, turns  # with --id or --secrets the only word is the session
     if branch and not dry_run:
-        branch_without(reference or session, turns or "", ids or (), force=force, as_json=as_json)
+        wanted_ids = tuple(ids or ())
+        branch_without(reference or session, turns or "", wanted_ids, secrets=secrets, force=force, as_json=as_json)
         return
     wanted = Request(
         reference or session, turns or "", tuple(ids or ()), secrets=secrets, force=force, dry_run=dry_run,
@@ -123,13 +127,20 @@ def cut(  # noqa: PLR0917 - typer's way
 def verify(
     session: SessionArgument = None,
     reference: SessionOption = None,
+    erase: Annotated[bool, typer.Option("--erase", help="Erase first what is found in our own files.")] = False,
     tool: ToolOption = ToolChoice.auto,
     as_json: JsonOption = False,
 ) -> None:
     """Look whether a transcript is whole and nothing of what was cut is found any more. Exit 1 where not."""
     from smart_fork.excise.checking import check
+    from smart_fork.excise.erasing import erase_again
+
+    if erase:
+        erase_again(reference or session, tool.value)
 
     found = check(reference or session, tool.value)
+    for one in (found, *found["copies"]):
+        one["words_found"] = [_hinted(word) for word in one["words_found"]]
     if as_json:
         print_json(found)
     else:
@@ -137,6 +148,16 @@ def verify(
             out.print(plain(f"{one['turn_id']}: {one['reason']}"))
         if found["words_found"]:
             out.print(plain(f"still found although cut: {', '.join(found['words_found'][:20])}"))
+        for one in found["copies"]:
+            out.print(plain(f"still in {one['path']} although cut: {', '.join(one['words_found'][:20])}"))
+        for one in found["remains"]:
+            out.print(plain(f"something of what was cut is in {one['path']} ({one['kind']})"))
+        if found["remains"]:
+            say(f"Erase it: smart-fork excise verify {found['session_id']} --erase")
+        for one in found["snapshots"]:
+            say(f"a snapshot has what was cut: {one}; delete it: smart-fork excise discard {one}")
+        if found["unknown"]:
+            say(f"{found['unknown']} cuts have no snapshot any more: what they cut is not known, and not looked for")
         out.print(plain("whole" if found["ok"] else "not whole"))
     if not found["ok"]:
         raise typer.Exit(1)
@@ -170,9 +191,40 @@ def rollback(
     if as_json:
         print_json(outcome)
     else:
-        out.print(plain(f"Restored {outcome['path']} from {outcome['restored']}"))
+        for one in (outcome, *outcome["followed"]):
+            out.print(plain(f"Restored {one['path']} from {one['restored']}"))
         if outcome["snapshot"]:
             out.print(plain(f"Undo: smart-fork excise rollback {outcome['snapshot']}"))
+        for one in outcome["left"]:
+            say(f"not restored: {one['path']}: {one['reason']}")
+    if outcome["left"]:
+        raise typer.Exit(1)
+
+
+@app.command("discard")
+def discard(
+    snapshots: Annotated[list[str] | None, typer.Argument(help="The ids of snapshots.")] = None,
+    session: Annotated[str | None, typer.Option("--session", help="All those of this session.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete snapshots, which have what was cut, for good. Those cuts cannot be undone any more."""
+    from smart_fork.excise import snapshots as kept
+
+    wanted = [kept.find(one).id for one in snapshots or ()]
+    wanted += [one.id for one in kept.snapshots(session)] if session else []
+    if not wanted:
+        raise Usage("Which snapshots?", "`smart-fork excise rollback --list` lists them.")
+    if not yes:
+        if as_json or not sys.stdin.isatty():
+            raise Usage("What is deleted cannot be undone", "Add --yes to do it without being asked.")
+        typer.confirm(f"Delete {len(wanted)} snapshot(s) for good?", abort=True, err=True)
+    gone = [one.id for one in kept.discard(wanted)]
+    if as_json:
+        print_json({"discarded": gone})
+        return
+    for one in gone:
+        out.print(plain(f"deleted {one}"))
 
 
 @app.command("suggest")
@@ -197,25 +249,40 @@ def suggest(
 
 
 def branch_without(
-    reference: str | None, turns: str, ids: Sequence[str] = (), *, force: bool = False, cwd: Path | None = None,
-    as_json: bool,
+    reference: str | None, turns: str, ids: Sequence[str] = (), *, secrets: bool = False, force: bool = False,
+    cwd: Path | None = None, as_json: bool,
 ) -> None:  # fmt: skip
     """Write a copy of a session without these turns, and say where it is."""
     from smart_fork.excise.branching import branch
-    from smart_fork.excise.cutting import report
 
     if not reference:
         raise Usage("Of which session?", "A branch is only made of a session that is named.")
-    made = branch(reference, turns, ids, force=force, target_cwd=cwd.resolve() if cwd else None)
+    target = cwd.resolve() if cwd else None
+    told = branch(reference, turns, ids, secrets=secrets, force=force, target_cwd=target).as_json()
     if as_json:
-        print_json(report(made.plan, dry_run=False) | {"new_session_id": made.session_id, "new_path": str(made.path)})
+        print_json(told)
         return
-    out.print(plain(f"{made.session_id} is {made.source_session_id} without {len(made.plan.removed)} turn(s)"))
-    out.print(plain(f"  {made.path}"))
+    for warning in told["warnings"]:
+        say(f"note: {warning['turn_id']} {warning['reason']}")
+    source = told["parent"]["session_id"]
+    out.print(plain(f"{told['session_id']} is {source} without {len(told['removed'])} turn(s)"))
+    out.print(plain(f"  its title: {told['title']}"))
+    out.print(plain(f"  {told['path']}"))
+    out.print(plain(f"To go on in the branch: {told['resume_command']}"))
+    out.print(plain(f"To resume the original: {told['resume_original']}"))
 
 
-def _is_range(text: str) -> bool:
-    return bool(text) and all(character.isdigit() or character in "-, " for character in text)
+def _hinted(word: str) -> str:
+    """A word that must not be repeated."""
+    return word[:1] + "*" * (len(word) - 1)
+
+
+def _means_turns(text: str) -> bool:
+    """Whether a word that stands alone is a range of turns. Ids may begin with nothing but digits as well."""
+    from smart_fork.forking.fan_out import is_session
+
+    digits = bool(text) and all(character.isdigit() or character in "-, " for character in text)
+    return digits and not is_session(text)
 
 
 def _agreed(planned: Any, *, as_json: bool) -> bool:
@@ -235,9 +302,9 @@ def _summarise(outcome: dict[str, Any]) -> None:
     pulled = len(outcome["dependents"])
     say(f"Will remove {len(outcome['removed'])} turn(s) (including {pulled} pulled in by tool-call dependency):")
     dependents, repeated = set(outcome["dependents"]), set(outcome["repeated"])
-    for number, identity in zip(outcome["numbers"], dict.fromkeys(outcome["removed"]), strict=True):
+    for number, identity in zip(outcome["numbers"], outcome["removed"], strict=True):
         note = " (dep)" if identity in dependents else " (repeats one)" if identity in repeated else ""
-        say(f"  {number} {identity}{note}")
+        say(f"  {'-' if number is None else number} {identity}{note}")
     for warning in outcome["warnings"]:
         say(f"  warning: {warning['turn_id']} {warning['reason']}")
     if outcome["masked"]:
@@ -256,6 +323,12 @@ def _print_cut(outcome: dict[str, Any], *, summarised: bool) -> None:
             out.print(plain(f"relinked: {', '.join(outcome['relinked'])}"))
         if outcome["snapshot"]:
             out.print(plain(f"Undo: smart-fork excise rollback {outcome['snapshot']}"))
+        if outcome.get("snapshots"):
+            out.print(
+                plain(f"What was cut is still in {len(outcome['snapshots'])} snapshot(s); delete: {outcome['discard']}")
+            )
+        if outcome.get("erased") is False:
+            say(NOT_ERASED)
         for one in outcome.get("followed", ()):
             out.print(plain(f"followed: {one['path']}"))
         for one in outcome.get("left", ()):

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from smart_fork.cli.forking import PlaceChoice, message_number
-from smart_fork.cli.output import out, plain, print_json, progress_bar, say
-from smart_fork.cli.search import JsonOption
+from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.progress import progress_bar
+from smart_fork.cli.search import AlsoOption, JsonOption
 from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def branch(  # noqa: PLR0917 - typer's way
         typer.Option("--at", help="Branch at the message of this number (see `show`), or at the `match` for --intent."),
     ] = None,
     intent: Annotated[str | None, typer.Option("--intent", help="What --at match looks for in the session.")] = None,
+    also: AlsoOption = None,
     title: Annotated[str | None, typer.Option("--title", help="What it is called; like its parent by default.")] = None,
     without: Annotated[
         str | None,
@@ -55,6 +57,8 @@ def branch(  # noqa: PLR0917 - typer's way
         raise Usage("A prompt and --in are only for --start", "Give --start to resume the branch at once.")
     if (at == MATCH) != (intent is not None):
         raise Usage("--at match and --intent belong together", 'Say what to look for: --at match --intent "…"')
+    if also and intent is None:
+        raise Usage("--also goes with --intent", "It says the intent in other words.")
     if without is not None:
         if start or title or at or project:
             raise Usage("--excise goes with --cwd alone", "`smart-fork resume` starts what it writes.")
@@ -65,7 +69,7 @@ def branch(  # noqa: PLR0917 - typer's way
     branched = branch_session(
         session,
         at=message_number(at) if at != MATCH else None,
-        through=_answering(session, intent, as_json=as_json) if intent is not None else None,
+        through=_answering(session, intent, also or (), as_json=as_json) if intent is not None else None,
         title=title,
         project=str(project) if project else None,
         cwd=str(cwd) if cwd else None,
@@ -80,13 +84,13 @@ def branch(  # noqa: PLR0917 - typer's way
         _print_branch(branched, named=bool(title and title.strip()))
 
 
-def _answering(session: str, intent: str, *, as_json: bool) -> str:
+def _answering(session: str, intent: str, also: Sequence[str], *, as_json: bool) -> str:
     from smart_fork import sessions
     from smart_fork.forking.matching import message_for
     from smart_fork.retrieval.background import engine
 
     with progress_bar(quiet=as_json) as progress:
-        return message_for(sessions.read(sessions.locate(session)), intent, engine(progress))
+        return message_for(sessions.read(sessions.locate(session)), intent, engine(progress), also)
 
 
 def _print_branch(branched: dict[str, Any], *, named: bool) -> None:

@@ -149,7 +149,7 @@ def _print_worker(number: int, one: dict[str, Any], *, with_directory: bool) -> 
     if one["worker_id"] is None:
         out.print(plain(f"{number:>2}. ?  {one['name']}", "dim"))
     else:
-        out.print(plain(f"{number:>2}. {one['worker_id']}", "bold cyan"), plain(_state(one)))
+        out.print(plain(f"{number:>2}. {one['worker_id']}", "bold cyan"), plain(f"{_state(one)} · {one['kind']}"))
         out.print(plain(f"    UUID: {one['session_id'] or '(not known yet)'}"))
         if one["prompt"]:
             out.print(plain(f"    {one['prompt']}"))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from smart_fork.cli.output import err, out, plain, print_json
+from smart_fork.cli.output import NOT_ERASED, err, out, plain, print_json
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import NotFound, Usage
 
@@ -33,6 +33,8 @@ def forget(
         out.print(plain(f"{what} is no longer forgotten; {there}."))
         return
     out.print(plain(f"{what} is forgotten."))
+    if not done["erased"]:
+        err.print(plain(NOT_ERASED))
     if done["jsonl_path"]:
         err.print(plain(f"The agent still has its log: {done['jsonl_path']}"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,8 +11,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from smart_fork.cli.output import out, plain, print_json, progress_bar, say
-from smart_fork.cli.search import JsonOption
+from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.progress import progress_bar
+from smart_fork.cli.search import AlsoOption, JsonOption
 from smart_fork.errors import Usage
 
 _PROTECTED = "smart_fork.protected"
@@ -55,8 +57,13 @@ def fork(  # noqa: PLR0917 - typer's way
         str | None,
         typer.Option("--intent", help="What --at match and --top look for; the prompt by default."),
     ] = None,
+    also: AlsoOption = None,
     top: Annotated[
         int | None, typer.Option("--top", help="Fork the so many best sessions of this project for --intent.")
+    ] = None,
+    min_score: Annotated[
+        float | None,
+        typer.Option("--min-score", help="What --top forks has at least this score; 0.3 by default, 0 takes all."),
     ] = None,
     worktree: Annotated[
         bool | None,
@@ -87,6 +94,8 @@ def fork(  # noqa: PLR0917 - typer's way
     """
     if worktree is False and (worktree_name or with_changes):
         raise Usage("--no-worktree goes with neither --worktree-name nor --with-changes")
+    if min_score is not None and top is None:
+        raise Usage("--min-score is only for --top", "A session that is named is forked, whatever its score.")
     how: dict[str, Any] = {
         "with_changes": with_changes,
         "place": place.value if place else None,
@@ -101,20 +110,23 @@ def fork(  # noqa: PLR0917 - typer's way
         from smart_fork.cli.fanning_out import Wanted, fork_several
 
         how["in_worktrees"] = worktree_name or worktree is not False
-        fork_several(Wanted(tuple(ids), prompt, at, intent, top), how, as_json=as_json)
+        fork_several(Wanted(tuple(ids), prompt, at, intent, top, min_score, tuple(also or ())), how, as_json=as_json)
         return
-    _fork_one(ids[0], prompt, at, intent, how | {"worktree": worktree_name or worktree or None}, as_json=as_json)
+    how["worktree"] = worktree_name or worktree or None
+    _fork_one(ids[0], prompt, at, intent, also or (), how, as_json=as_json)
 
 
-def _fork_one(
-    session: str, prompt: str | None, at: str | None, intent: str | None, how: dict[str, Any], *, as_json: bool
-) -> None:
+def _fork_one(  # noqa: PLR0917 - what the command was given
+    session: str, prompt: str | None, at: str | None, intent: str | None, also: Sequence[str], how: dict[str, Any],
+    *, as_json: bool,
+) -> None:  # fmt: skip
     from smart_fork.forking.launch import fork_session
 
     if at == "match":
-        forked = _fork_at_match(session, prompt, intent, as_json=as_json, how=how)
-    elif intent is not None:
-        raise Usage("--intent is only for --at match and --top", "Say what the fork is to do as its prompt.")
+        forked = _fork_at_match(session, prompt, intent, also, as_json=as_json, how=how)
+    elif intent is not None or also:
+        given = "--also" if intent is None else "--intent"
+        raise Usage(f"{given} is only for --at match and --top", "Say what the fork is to do as its prompt.")
     else:
         forked = fork_session(session, prompt, at=message_number(at), **how)
     if as_json:
@@ -141,7 +153,7 @@ def _prompt_alone(words: list[str]) -> str | None:
 
 
 def _fork_at_match(
-    session: str, prompt: str | None, intent: str | None, *, as_json: bool, how: dict[str, Any]
+    session: str, prompt: str | None, intent: str | None, also: Sequence[str], *, as_json: bool, how: dict[str, Any]
 ) -> dict[str, Any]:
     from smart_fork.forking.matching import fork_at_match
     from smart_fork.retrieval.background import engine
@@ -150,7 +162,7 @@ def _fork_at_match(
     if not (wanted and wanted.strip()):
         raise Usage("--at match needs an intent", 'Say what to look for in the session: --intent "…", or a prompt.')
     with progress_bar(quiet=as_json) as progress:
-        return fork_at_match(session, wanted, engine(progress), prompt, **how)
+        return fork_at_match(session, wanted, engine(progress), prompt, also=also, **how)
 
 
 def message_number(at: str | None) -> int | None:

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smart_fork.cli.output import out, plain, print_json, progress_bar, say
+from smart_fork.cli.output import NOT_ERASED, out, plain, print_json, say
+from smart_fork.cli.progress import ProgressBar, progress_bar
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import SmartForkError
 
+if TYPE_CHECKING:
+    from indexer.pipeline import Progress
+    from indexer.project import Project
+    from indexer.store.base import Store
+
 #: How long a run waits for another process that is indexing.
 PATIENCE = 600.0
+#: Between two lines about how far that is.
+SAY_SECONDS = 10.0
 #: Logs that failed, named one by one.
 MAX_SHOWN = 5
 
@@ -24,25 +33,42 @@ app = typer.Typer(help="The search index: bring it up to date, look at it.", no_
 def run(
     if_idle: Annotated[bool, typer.Option("--if-idle", help="Do nothing where another process is indexing.")] = False,
     no_vectors: Annotated[bool, typer.Option("--no-vectors", help="Only words; the meaning is indexed later.")] = False,
+    project: Annotated[
+        Path | None, typer.Option("--project", "-p", help="A directory of the project that comes first; else this one.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Read what is new or has changed, and index it. Logs are only read."""
+    from indexer import absent_model
     from indexer.embedding import ModelUnavailableError
     from indexer.freshness import IndexBusyError, complete
     from indexer.models import configured_embedder
+    from indexer.store.extension import VectorsUnavailableError
     from indexer.transcripts.agents import AGENTS
+    from smart_fork.engines.configured import OWN, configured_engine
+    from smart_fork.retrieval.covered import covered
     from smart_fork.retrieval.opening import opened
+    from smart_fork.retrieval.renewal import renewed
     from smart_fork.retrieval.status import broken_logs
 
     started = time.monotonic()
+    engine = configured_engine()  # one that there is not is said before anything is read
+    if not if_idle:
+        absent_model.forget()
     embedder = None if no_vectors else configured_embedder()
     try:
-        with opened() as store, progress_bar(quiet=as_json) as progress:
+        with opened() as store, progress_bar(quiet=as_json or if_idle) as progress:
             before = store.seen()
-            report = complete(store, AGENTS, embedder, patience=0.0 if if_idle else PATIENCE, progress=progress)
+            waiting = None if if_idle else _Following(store, progress)
+            patience = 0.0 if if_idle else PATIENCE
+            first = _project(project)
+            with renewed(store, patience, progress, vectors=not no_vectors):
+                report = complete(store, AGENTS, embedder, first, patience=patience, progress=progress, waiting=waiting)
             counts = store.counts()
+            shares = covered(store, counts)
             read = {path for path, file in store.seen().items() if before.get(path) != file}
             broken = [row for row in store.broken_logs() if row[0] in read] if report.broken_lines else []
+        _settle()
     except IndexBusyError as error:
         if not if_idle:
             step = "`smart-fork index status` shows how far it is."
@@ -50,27 +76,65 @@ def run(
         if as_json:
             print_json({"busy": True})
         return
-    except ModelUnavailableError as error:
-        step = "`smart-fork doctor` checks the model."
+    except (ModelUnavailableError, VectorsUnavailableError) as error:
+        step = "`smart-fork doctor` checks the model, and what keeps the vectors."
         raise SmartForkError(f"Words are indexed, meaning is not: {error}", step) from error
-    figures = asdict(report) | {"total_seconds": round(time.monotonic() - started, 2), "index": asdict(counts)}
+    index = asdict(counts) | {"covered": shares}
+    figures = asdict(report) | {"total_seconds": round(time.monotonic() - started, 2), "index": index}
+    figures |= {"engine": engine.name if engine else OWN}
     if as_json:
         print_json(figures | {"broken_logs": broken_logs(broken)})
     else:
         _print_report(figures, len(broken))
 
 
+def _project(folder: Path | None) -> Project | None:
+    from indexer.project import project_of
+
+    try:
+        return project_of(folder or Path.cwd())
+    except OSError:  # the directory that this was started in is gone
+        return None
+
+
+class _Following:
+    """Says that another process is indexing, and how far it is, as the index itself tells."""
+
+    def __init__(self, store: Store, progress: Progress | None) -> None:
+        self._store, self._progress = store, progress
+        self._said, self._said_at = "", 0.0
+
+    def __call__(self) -> None:
+        counts = self._store.counts()
+        held = f"{counts.sessions} sessions, {counts.embedded} of {counts.chunks} passages with their meaning"
+        if not self._said:
+            say("Another process is indexing. This run follows it, and then does what is left.")
+        if isinstance(self._progress, ProgressBar):  # lines are said below
+            self._progress("another process, embedding", counts.embedded, counts.chunks)
+        if held != self._said and (not self._said_at or time.monotonic() >= self._said_at + SAY_SECONDS):
+            say(f"It has {held}.")
+            self._said, self._said_at = held, time.monotonic()
+
+
 @app.command("status")
 def status(as_json: JsonOption = False) -> None:
     """What is indexed and how complete it is."""
-    from smart_fork.retrieval.status import index_status
+    from smart_fork.retrieval import covered
+    from smart_fork.retrieval.status import in_words, index_status, when_next
 
     state = index_status()
     if as_json:
         print_json(state)
         return
-    for key, value in state.items():
+    words = {
+        "covered": covered.in_words(state["covered"]),
+        "last_run": in_words(state["last_run"]),
+        "next_run": when_next(state["next_run"]),
+    }
+    for key, value in (state | words).items():
         out.print(plain(f"{key.replace('_', ' '):<18} {_in_words(value)}"))
+    for failed in (state["last_run"] or {}).get("failed", ())[:MAX_SHOWN]:
+        out.print(plain(f"{'':<18} could not be read: {failed['path']}: {failed['reason']}"))
 
 
 @app.command("path")
@@ -85,7 +149,19 @@ def path(as_json: JsonOption = False) -> None:
     out.print(plain(str(index_root())))
 
 
+def _settle() -> None:
+    """Erase what a cut that was killed has left beside the index."""
+    from indexer.paths import state_home
+
+    if (state_home() / "owed").is_dir():
+        from smart_fork.excise.erasing import settle
+
+        settle()
+
+
 def _print_report(figures: dict[str, Any], broken: int) -> None:
+    from smart_fork.retrieval.covered import in_words
+
     counts = figures["index"]
     out.print(
         plain(
@@ -95,13 +171,16 @@ def _print_report(figures: dict[str, Any], broken: int) -> None:
         )
     )
     held = f"{counts['sessions']} sessions, {counts['chunks']} passages, {counts['embedded']} with their meaning"
-    out.print(plain(f"The index holds {held}."))
+    missing = f" ({in_words(counts['covered'])})" if counts["embedded"] < counts["chunks"] else ""
+    out.print(plain(f"The index holds {held}{missing}."))
     for reason, number in counts["skipped"].items():
         out.print(plain(f"  skipped {number}: {reason}"))
     for name, reason in list(figures["failed"].items())[:MAX_SHOWN]:
         say(f"could not be read: {name}: {reason}")
     if len(figures["failed"]) > MAX_SHOWN:
         say(f"… and {len(figures['failed']) - MAX_SHOWN} more; --json has all")
+    if not figures["erased"]:
+        say(NOT_ERASED)
     if figures["broken_lines"]:
         say(f"{figures['broken_lines']} broken lines in {broken} logs; `smart-fork index status --json` says which")
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +15,13 @@ from smart_fork.snippets import printable
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
+
+
+#: Said where another process keeps what was taken out in the index's files for now.
+NOT_ERASED = (
+    "It is not found any more, but its bytes are still in the index's files: another process reads them, or the disk "
+    "is full. The next indexing erases them; `smart-fork index run` does it now."
+)
 
 
 class _Stream:
@@ -59,10 +63,15 @@ def say(message: str) -> None:
     err.print(plain(message))
 
 
+def as_values(error: SmartForkError) -> dict[str, str]:
+    """What went wrong, as JSON values."""
+    return {"error": error.message, **({"hint": error.hint} if error.hint else {})}
+
+
 def complain(error: SmartForkError, *, as_json: bool) -> None:
     """What went wrong and what to do next."""
     if as_json:
-        print_json({"error": error.message, **({"hint": error.hint} if error.hint else {})})
+        print_json(as_values(error))
     err.print(plain("error: ", "bold red") + plain(error.message))
     if error.hint:
         say(f"  {error.hint}")
@@ -77,57 +86,3 @@ def log_to_stderr(*, verbose: bool) -> None:
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.setLevel(level)
-
-
-class ProgressBar:
-    """One bar a stage of long work, on stderr and only where a person looks; shown when there is something to do."""
-
-    def __init__(self) -> None:
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            SpinnerColumn,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-
-        self._bars = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=err.console,
-            transient=True,
-        )
-        self._tasks: dict[str, Any] = {}
-        self._started = False
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        if total == 0:
-            return
-        if not self._started:
-            self._bars.start()
-            self._started = True
-        if stage not in self._tasks:
-            self._tasks[stage] = self._bars.add_task(stage, total=total)
-        self._bars.update(self._tasks[stage], completed=done, total=total)
-
-    def close(self) -> None:
-        """Take the bars away."""
-        if self._started:
-            self._bars.stop()
-
-
-@contextmanager
-def progress_bar(*, quiet: bool = False) -> Iterator[ProgressBar | None]:
-    """A progress bar where stderr is a terminal; `None` elsewhere."""
-    if quiet or not err.console.is_terminal or os.environ.get("TERM") == "dumb":
-        yield None
-        return
-    bar = ProgressBar()
-    try:
-        yield bar
-    finally:
-        bar.close()

@@ -23,9 +23,12 @@ def status(as_json: JsonOption = False) -> None:
 
 
 def _index(index: dict[str, Any]) -> list[tuple[str, str]]:
+    from smart_fork.retrieval import covered
+    from smart_fork.retrieval.status import in_words, when_next
+
     if "error" in index:
         return [("index", f"{index['error']} {index['hint']}")]
-    done = f"{index['embedded']:,} of {index['chunks']:,} passages by meaning"
+    done = f"{index['embedded']:,} of {index['chunks']:,} passages by meaning ({covered.in_words(index['covered'])})"
     unread = f", {index['unread_logs']:,} logs to be read" if index["unread_logs"] else ""
     broken = f", {index['broken_lines']:,} broken lines (smart-fork index status)" if index["broken_lines"] else ""
     aside = [
@@ -34,6 +37,7 @@ def _index(index: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("index", f"{index['sessions']:,} sessions of {index['logs']:,} logs, {done}{unread}{broken}"),
         ("", f"{index['bytes'] / 1e6:.1f} MB, last changed {index['updated_at'] or 'never'}"),
+        ("", f"last run {in_words(index['last_run'])}; next {when_next(index['next_run'])}"),
         *aside,
     ]
 

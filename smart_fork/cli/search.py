@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from smart_fork.cli.output import out, plain, print_json, progress_bar, say
+from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.progress import progress_bar
+from smart_fork.snippets import quoted
 
 #: What a fork at the answer has to save, in tokens and as a share of the session, to be the one that is suggested.
 SAVED_TOKENS, SAVED_SHARE = 10_000, 0.3
-#: The score from which a session is more likely the one that is meant than not.
-LIKELY = 0.5
 
 
 class AgentChoice(StrEnum):
@@ -31,6 +31,10 @@ ProjectOption = Annotated[
 ]
 EverywhereOption = Annotated[bool, typer.Option("--all-projects", "-A", help="Look at the sessions of all projects.")]
 AutomatedOption = Annotated[bool, typer.Option("--include-automated", help="Also sessions that no person started.")]
+AlsoOption = Annotated[
+    list[str] | None,
+    typer.Option("--also", metavar="TEXT", help="The same in other words; repeat it for each of up to 8 phrasings."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -46,6 +50,7 @@ def find(  # noqa: PLR0917 - typer's way
     no_snippets: Annotated[bool, typer.Option("--no-snippets", help="Leave out the quotations.")] = False,
     automated: AutomatedOption = False,
     explain: Annotated[bool, typer.Option("--explain", help="Say how each score came about.")] = False,
+    also: AlsoOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Find the past sessions that already know how.
@@ -66,6 +71,7 @@ def find(  # noqa: PLR0917 - typer's way
             snippets=not no_snippets,
             automated=automated,
             explain=explain,
+            also=also or (),
             progress=progress,
             embedder=embedder(),
         )
@@ -87,23 +93,26 @@ def list_sessions(  # noqa: PLR0917 - typer's way
 ) -> None:
     """Recent sessions, straight from the logs: no index needed."""
     from smart_fork.retrieval.listing import list_recent
-    from smart_fork.retrieval.results import short_id
+    from smart_fork.retrieval.results import inferred, short_id
 
     found = list_recent(
         agent.value, str(project) if project else None, limit, everywhere=everywhere, automated=automated
     )
     if as_json:
-        print_json({"count": len(found), "sessions": found})
+        print_json({"count": len(found.sessions), "sessions": found.sessions, "hidden_automated": found.hidden})
         return
-    if not found:
+    if not found.sessions:
         say("No sessions here." + ("" if everywhere else " --all-projects looks everywhere."))
-    for one in found:
+    if found.hidden and len(found.sessions) < limit:
+        say(f"{found.hidden} that no person started: hidden; --include-automated shows them.")
+    for one in found.sessions:
         out.print(
             plain(f"{short_id(one['agent_type'], one['session_id']):<13}", "bold cyan"),
             plain(f"{one['agent_type']:<6}"),
             plain((one["last_modified"] or "")[:16].replace("T", " ")),
             plain(one["title"]),
             *([plain(one["project_path"], "dim")] if everywhere else []),
+            *([plain(f"({mark})", "dim")] if (mark := inferred(one)) else []),
         )
 
 
@@ -118,6 +127,7 @@ def show(
     """The conversation as Markdown, its messages numbered as `fork --at` takes them."""
     from smart_fork import sessions
     from smart_fork.retrieval.results import title
+    from smart_fork.whereabouts import remark
 
     located = sessions.locate(session)
     if not located.readable:
@@ -136,6 +146,7 @@ def show(
                 "agent_type": conversation.agent,
                 "title": title(conversation.title),
                 "working_directory": conversation.cwd,
+                **remark(conversation),
                 "last_activity": conversation.last_activity,
                 "messages": chosen,
             }
@@ -151,7 +162,7 @@ def print_found(answer: dict[str, Any]) -> None:
         for number, step in enumerate(answer["next_steps"], start=1):
             say(f"  {number}. {step}")
     for hit in answer.get("results", ()):
-        _print_hit(hit)
+        print_hit(hit)
     _print_fallback(answer)
     if "index" in answer:
         _print_state(answer)
@@ -165,8 +176,9 @@ def _exit_code(answer: dict[str, Any]) -> int:
     return 0 if state and (state["sessions"] or state["unread_logs"]) else 3
 
 
-def _print_hit(hit: dict[str, Any]) -> None:
-    from smart_fork.retrieval.results import short_id
+def print_hit(hit: dict[str, Any]) -> None:
+    """One result, for a person."""
+    from smart_fork.retrieval.results import inferred, passage_place, short_id, spoken, worth_in_words
 
     out.print(
         plain(f"{hit['rank']:>2}. "), plain(f"{hit['score']:.2f} ", "bold green"), plain(hit["title"], "bold"), sep=""
@@ -175,20 +187,23 @@ def _print_hit(hit: dict[str, Any]) -> None:
         hit["agent_type"],
         hit["session_id"],
         (hit["last_activity"] or "")[:10],
-        f"{hit['token_estimate']:,} tokens",
     ]
     match = hit["match"]
     if match["turn_index"] is not None:
         about.append(f"message {match['turn_index']}")
-    if match["ends_at_message"] is not None:
-        about.append(f"{match['token_estimate']:,} tokens up to the end of that exchange")
     if hit["lineage"]["family_size"] > 1:
         about.append(f"{hit['lineage']['family_size']} in its family")
+    about.append(inferred(hit))
     out.print(plain("    " + " · ".join(part for part in about if part), "cyan"))
+    out.print(plain("    " + " · ".join(worth_in_words(hit)), "cyan"))
     if why := hit.get("explain"):
         out.print(plain(f"    {_in_words(why)}", "magenta"))
-    for line in (hit.get("snippet") or "").splitlines()[:4]:
-        out.print(plain(f"    │ {line[:160]}", "dim"))
+        for one in why.get("phrasings", ()):
+            out.print(plain(f"      {_given(one['points'])} of it from: {quoted(one['text'], 120)}", "magenta"))
+    for line in spoken(hit).splitlines()[:4]:
+        out.print(plain(f"    │ {quoted(line, 160)}", "dim"))
+    if place := passage_place(hit):
+        out.print(plain(f"    {place}", "dim"))
     if hit.get("warning"):
         out.print(plain(f"    cannot be forked: {hit['warning']}", "yellow"))
     else:
@@ -200,9 +215,12 @@ def _print_hit(hit: dict[str, Any]) -> None:
 
 
 def _in_words(why: dict[str, Any]) -> str:
-    given = " + ".join(f"{points:.1f} {part.replace('_', ' ')}" for part, points in why["points"].items() if points)
     reranked = f"; the reranker makes it {why['reranked']:.2f}" if "reranked" in why else ""
-    return f"{given or 'nothing'} for it, {why['against']:.1f} against it: {why['score']:.2f}{reranked}"
+    return f"{_given(why['points'])} for it, {why['against']:.1f} against it: {why['score']:.2f}{reranked}"
+
+
+def _given(points: dict[str, float]) -> str:
+    return " + ".join(f"{value:.1f} {part.replace('_', ' ')}" for part, value in points.items() if value) or "nothing"
 
 
 def _saves(whole: int, match: dict[str, Any]) -> bool:
@@ -222,6 +240,8 @@ def _print_fallback(answer: dict[str, Any]) -> None:
 
 
 def _print_state(answer: dict[str, Any]) -> None:
+    from smart_fork.retrieval.ranking import LIKELY
+
     state = answer["index"]
     if not answer["results"]:
         everywhere = answer["project_path"] is None
@@ -229,11 +249,16 @@ def _print_state(answer: dict[str, Any]) -> None:
             f"Nothing found in {state['sessions']} sessions."
             + ("" if everywhere else " --all-projects looks everywhere.")
         )
-    elif answer["results"][0]["score"] < LIKELY and answer["search_mode"] != "recent":
-        best = answer["results"][0]["score"]
+    elif (best := max(hit["score"] for hit in answer["results"])) < LIKELY and answer["engine"] == "builtin":
         say(f"None of these fits for sure: the best one's score, the chance that it is what you mean, is {best:.2f}.")
+        if "also" not in answer:
+            say("Say it in other words as well: --also TEXT, once for each phrasing.")
     if answer.get("search_error"):
         say(f"Searched by {answer['search_mode']} only: {answer['search_error']}")
+    if answer.get("project_notice"):
+        say(answer["project_notice"])
+    if answer.get("order_notice"):
+        say(answer["order_notice"])
     if answer.get("language_notice"):
         say(answer["language_notice"])
     if answer.get("rerank_error"):
@@ -245,9 +270,12 @@ def _print_state(answer: dict[str, Any]) -> None:
 
 
 def _missing(state: dict[str, Any]) -> str:
+    from smart_fork.retrieval.covered import in_words
+
     parts = []
     if state["embedded"] < state["chunks"]:
-        parts.append(f"{state['embedded']} of {state['chunks']} passages have their meaning indexed")
+        done = f"{state['embedded']} of {state['chunks']} passages have their meaning indexed"
+        parts.append(f"{done} ({in_words(state['covered'])})")
     if state["unread_logs"]:
         parts.append(f"{state['unread_logs']} logs are still to be read")
     return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""``service install``, ``uninstall``, ``stop``, ``status`` and ``print``."""
+"""``service install``, ``uninstall``, ``stop``, ``rotate``, ``status`` and ``print``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
-from smart_fork.errors import NotFound
+from smart_fork.errors import NotFound, ProgramFailed
 
 app = typer.Typer(help="The service that keeps the index fresh: install it once and forget it.", no_args_is_help=True)
 
@@ -84,6 +84,25 @@ def stop(as_json: JsonOption = False) -> None:
         print_json({"stopped": stopped})
     else:
         out.print(plain("The service was stopped." if stopped else "No service runs."))
+
+
+@app.command("rotate")
+def rotate(as_json: JsonOption = False) -> None:
+    """Change the token: browsers that were let in, and whoever has the old one, are so no more. The service goes on."""
+    from indexer.failures import next_step
+    from smart_fork.service.rotating import rotate as change
+
+    try:
+        done = change()
+    except OSError as error:
+        raise ProgramFailed(f"The token stays as it is: {error}", next_step(error)) from error
+    if as_json:
+        print_json(done)
+        return
+    runs = f"the service at {done['service']} has taken it" if done["service"] else "no service runs"
+    out.print(plain(f"The token is another one; {runs}. Browsers come in again with: smart-fork open"))
+    for holder in done["holders"]:
+        say(f"{holder} has the old one: put the new one there.")
 
 
 @app.command("status")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from indexer.embedding import Embedder
 from indexer.paths import state_home
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import NotFound, ProgramFailed
+
+if TYPE_CHECKING:
+    from indexer.embedding import Embedder
 
 
 def embedder() -> Embedder | None:
@@ -29,7 +31,9 @@ def serve(
     port: Annotated[
         int | None, typer.Option("--port", min=1, max=65535, help="The port; chosen once, then kept.")
     ] = None,
-    host: Annotated[str, typer.Option("--host", help="The address to listen at.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option("--host", help="The address to listen at, or a name of this machine.")
+    ] = "localhost",
     allow_remote: Annotated[
         bool, typer.Option("--allow-remote", help="Listen at an address that other machines reach.")
     ] = False,
@@ -72,8 +76,9 @@ def open_page(
     print_only: Annotated[bool, typer.Option("--print", help="Print the address, open nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Open the service's page in the browser. The address works once, for a minute."""
+    """Open the service's page in the browser: a private file lets it in, once, within a minute."""
     import webbrowser
+    from pathlib import Path
 
     from smart_fork.service.client import ServiceGoneError
     from smart_fork.service.running import running
@@ -82,10 +87,13 @@ def open_page(
     if service is None:
         raise NotFound("The service does not run", "Start it: smart-fork serve")
     try:
-        address = f"{service.address.url}/open?code={service.code()}"
+        way_in = service.way_in()
     except ServiceGoneError as error:
         raise ProgramFailed(f"The service does not answer: {error}", "`smart-fork logs` says more.") from error
+    # The code itself would be in the browser's command line, where every user of this machine can read it.
+    address = Path(way_in["file"]).as_uri()
     if as_json:
-        print_json({"url": address})
+        print_json({"url": address} | way_in)
     elif print_only or not webbrowser.open(address):
         out.print(plain(address))
+        say(f"It works once, within a minute. A browser that cannot read the file takes a code: {way_in['page']}open")

@@ -14,7 +14,7 @@ import typer
 from smart_fork.cli.forking import PlaceChoice
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
-from smart_fork.errors import NotFound, Usage
+from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 
 if TYPE_CHECKING:
     from smart_fork.forking.admission import AlreadyRuns
@@ -81,7 +81,7 @@ def resume(  # noqa: PLR0917 - typer's way
         how = _how(place, name, skip_permissions=skip_permissions)
         _start(Wanted("resume", source.agent, source, prompt=prompt, **how), as_json=as_json)
     except AlreadyRuns as there:
-        _attach(there, as_json=as_json)
+        _attach(there, prompt, as_json=as_json)
 
 
 def continue_newest(  # noqa: PLR0917 - typer's way
@@ -110,7 +110,7 @@ def continue_newest(  # noqa: PLR0917 - typer's way
         check_free(source, force=force)
         _start(Wanted("continue", source.agent, source, prompt=prompt, **how), as_json=as_json)
     except AlreadyRuns as there:
-        _attach(there, as_json=as_json)
+        _attach(there, prompt, as_json=as_json)
 
 
 def spawn(  # noqa: PLR0917 - typer's way
@@ -199,21 +199,41 @@ def _start(wanted: Wanted, *, as_json: bool) -> None:
         _print_worker(worker)
 
 
-def _attach(there: AlreadyRuns, *, as_json: bool) -> None:
-    """Go to where the session is open already; where nobody sits at a terminal, say how."""
+def _attach(there: AlreadyRuns, prompt: str | None, *, as_json: bool) -> None:
+    """Say the prompt there, and go to where the session is open; where nobody sits at a terminal, say how."""
     from smart_fork.forking.report import describe
 
     worker = there.worker
+    told = _deliver(there, prompt) if prompt and prompt.strip() else {}
     if as_json:
-        print_json(describe(worker, shlex.join(worker.command), []).as_json() | {"already_running": True})
+        known = describe(worker, shlex.join(worker.command), told.get("warnings", []), confirmed=True).as_json()
+        print_json(known | {"already_running": True, "how": told.get("how")})
         return
     say(f"{there.message}.")
+    for warning in told.get("warnings", ()):
+        say(f"note: {warning}")
+    if told:
+        say(f"It was told the prompt: {told['how']}.")
     inside = "TMUX" in os.environ  # tmux refuses to be opened in itself
     if worker.place == "tmux" and worker.attach and not inside and sys.stdin.isatty() and sys.stdout.isatty():
         from smart_fork.processes import SystemProcesses
 
         SystemProcesses().replace(shlex.split(worker.attach), cwd=Path.cwd(), env=os.environ)
     out.print(plain(worker.attach or worker.id))
+
+
+def _deliver(there: AlreadyRuns, prompt: str) -> dict[str, Any]:
+    """Say it to the worker that is in the session already.
+
+    Raises:
+        SmartForkError: it cannot be told now, and was not.
+    """
+    from smart_fork.workers.messaging import message_worker
+
+    try:
+        return message_worker(there.worker.id, prompt)
+    except SmartForkError as error:
+        raise ForkRefused(f"{there.message}, and was not told the prompt: {error.message}", error.hint) from error
 
 
 def _print_result(result: dict[str, Any]) -> None:

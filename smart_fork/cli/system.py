@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from smart_fork.cli.output import print_json, progress_bar, say
+from smart_fork.cli.output import print_json, say
+from smart_fork.cli.progress import progress_bar
 from smart_fork.cli.search import JsonOption
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,16 +32,23 @@ def worktrees(
         raise Usage("Either --project or --all")
     within = None if everywhere else current_project(str(project) if project else None)
     gone: list[WorkersTree] = []
+    copies: list[Path] = []
+    kept: list[str] = []
     if pruning:
         gone, left = trees.prune(SystemProcesses(), within)
+        copies, kept = trees.remove_copies_of_gone(within)
     else:
         left = trees.worktrees(SystemProcesses(), within)
     if as_json:
-        removed = {"removed": [one.worktree for one in gone]} if pruning else {}
-        print_json({"worktrees": [one.as_json() for one in left], **removed})
+        removed = {"removed": [one.worktree for one in gone], "copies": list(map(str, copies)), "notes": kept}
+        print_json({"worktrees": [one.as_json() for one in left], **(removed if pruning else {})})
         return
     for one in gone:
         out.print(plain(f"Removed {one.worktree} and {one.branch}"))
+    for path in copies:
+        out.print(plain(f"Removed {path}, a copy that was made for it"))
+    for note in kept:
+        say(f"note: {note}")
     for one in left:
         _print(one, everywhere=everywhere)
     if not left and not gone:

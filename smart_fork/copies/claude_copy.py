@@ -7,17 +7,22 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from indexer.paths import claude_home
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.state import utc
+from smart_fork.copies.spelling import respelled
 from smart_fork.errors import ForkRefused
 
 Record = dict[str, Any]
+#: A record, and how it is spelled in the log.
+Entry = tuple[bytes, Record]
 
 
 class ClaudeCopy:
-    """Turns 0 to `end` of a session for a new one. Only one record at a time is in memory (B-061).
+    """Turns 0 to `end` of a session for a new one, as lines. Only one record at a time is in memory (B-061).
 
     Not inherited is what a compaction has forgotten, sub-agents, attachments, and records about the session itself
     (B-050, B-060, B-070). `copied` and `backups`, the names of the file versions that are referred to, are complete
@@ -36,14 +41,14 @@ class ClaudeCopy:
         self.copied = 0
         self.backups: set[str] = set()
 
-    def __iter__(self) -> Iterator[Record]:
-        """The records (B-001…B-004, B-071), and last the title as ``/rename`` writes it: outside of the chain (B-038).
+    def __iter__(self) -> Iterator[bytes]:
+        """The records (B-001…B-004, B-071), and last the title.
 
         Raises:
             ForkRefused: the log was rewritten meanwhile.
         """
         parent: str | None = None
-        for record in self._ordered(self._kept()):
+        for source, record in self._ordered(self._kept()):
             if record["type"] in ("user", "assistant"):
                 identity = record["uuid"]
                 record["parentUuid"] = parent
@@ -53,13 +58,11 @@ class ClaudeCopy:
                     record["cwd"] = self._cwd
                 parent = identity
                 self.copied += 1
-            yield record
+            yield respelled(source, record)
         if self._title:
-            named = {"sessionId": self._new, "timestamp": self._moment}  # no other record says when the copy was made
-            yield {"type": "custom-title", "customTitle": self._title, **named}
-            yield {"type": "agent-name", "agentName": self._title, **named}
+            yield from titled(self._new, self._title, self._moment)
 
-    def _kept(self) -> Iterator[tuple[str, Record]]:
+    def _kept(self) -> Iterator[tuple[str, Entry]]:
         """Each record that is wanted, in file order; its id, where it has a place. The first of an id counts."""
         missing = set(self._order)
         messages = frozenset(self._order)
@@ -70,26 +73,26 @@ class ClaudeCopy:
                 said = isinstance(record.get("message"), dict) or kind == "attachment"
                 if said and isinstance(identity, str) and identity in missing and record.get("isSidechain") is not True:
                     missing.discard(identity)
-                    yield identity, record
+                    yield identity, (line.source, record)
             elif kind == "file-history-snapshot" and _in(record.get("messageId"), messages):
-                self.backups.update(_backups(record))
-                yield "", record
+                self.backups.update(backups(record))
+                yield "", (line.source, record)
             elif kind == "content-replacement" and (own := self._replacements(record)):
-                yield "", own
+                yield "", (line.source, own)
 
-    def _ordered(self, records: Iterable[tuple[str, Record]]) -> Iterator[Record]:
+    def _ordered(self, records: Iterable[tuple[str, Entry]]) -> Iterator[Entry]:
         """In the order of the conversation: Claude Code sometimes writes a record before its parent."""
-        early: dict[str, Record] = {}
+        early: dict[str, Entry] = {}
         wanted = iter(self._order)
         following = next(wanted, None)
-        for identity, record in records:
+        for identity, entry in records:
             if not identity:
-                yield record
+                yield entry
                 continue
-            early[identity] = record
+            early[identity] = entry
             while following in early:
                 found = early.pop(following)
-                if found["type"] != "attachment":
+                if found[1]["type"] != "attachment":
                     yield found
                 following = next(wanted, None)
         if following is not None:
@@ -107,6 +110,15 @@ class ClaudeCopy:
         return record | {"sessionId": self._new, "replacements": own} if own else None
 
 
+def titled(session_id: str, title: str, moment: str) -> list[bytes]:
+    """A copy's title as ``/rename`` writes it: outside of the chain (B-038). No other record says when it was made."""
+    named = {"sessionId": session_id, "timestamp": moment}
+    return [
+        orjson.dumps({"type": "custom-title", "customTitle": title, **named}),
+        orjson.dumps({"type": "agent-name", "agentName": title, **named}),
+    ]
+
+
 def file_history(session_id: str) -> Path:
     """Where Claude Code keeps the versions of files from before a session changed them."""
     return claude_home() / "file-history" / session_id
@@ -117,7 +129,8 @@ def _compacted_at(turns: Sequence[Turn]) -> int:
     return max((i for i, turn in enumerate(turns) if turn.role == "system" and turn.loaded), default=0)
 
 
-def _backups(record: Record) -> Iterator[str]:
+def backups(record: Record) -> Iterator[str]:
+    """The names of the file versions that a record refers to."""
     snapshot = record.get("snapshot")
     tracked = snapshot.get("trackedFileBackups") if isinstance(snapshot, dict) else None
     for backup in tracked.values() if isinstance(tracked, dict) else ():

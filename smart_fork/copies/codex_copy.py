@@ -8,12 +8,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
+from smart_fork.copies.spelling import respelled
 from smart_fork.errors import NotFound
 
 Record = dict[str, Any]
+#: A record, and how it is spelled in the log.
+Entry = tuple[bytes, Record]
 #: Forks of forks are followed this far.
 MAX_FORK_DEPTH = 64
 #: What a header says of how its own file is kept and where it is from (B-070).
@@ -37,10 +42,18 @@ class CodexForm:
         moment = self.now.astimezone().isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return {"timestamp": moment, "type": kind, "payload": payload}
 
-    def header(self, source: Path) -> Record:
+    def titled(self, title: str) -> bytes:
+        """The copy's name."""
+        named = {"type": "thread_name_updated", "thread_id": self.new, "thread_name": title}
+        return orjson.dumps(self.record("event_msg", named))
+
+    def header(self, source: Path) -> bytes:
         """The copy's first record: what that of `source` says, as far as it is true of the copy (B-070, B-091)."""
-        lines = (enveloped(line.record) for line in LineReader(source))
-        meta: Record = next((record["payload"] for record in lines if record and record["type"] == "session_meta"), {})
+        entries = filter(None, (enveloped(line.source, line.record) for line in LineReader(source)))
+        spelled, first = next(
+            (entry for entry in entries if entry[1]["type"] == "session_meta"), (b"", {"payload": {}})
+        )
+        meta: Record = first["payload"]
         header = {name: value for name, value in meta.items() if name not in OF_ITS_FILE}
         made = self.record("session_meta", header)
         header |= {"id": self.new, "forked_from_id": self.source_id, "timestamp": made["timestamp"]}
@@ -52,10 +65,11 @@ class CodexForm:
             header["cwd"] = str(self.cwd)
             if "runtime_workspace_roots" in header:
                 header["runtime_workspace_roots"] = [str(self.cwd)]
-        return made
+        return respelled(spelled, made)
 
-    def carried_over(self, record: Record) -> Record | None:
+    def carried_over(self, entry: Entry) -> bytes | None:
         """A record in today's form as it stands in the copy; nothing for headers, which are other files'."""
+        source, record = entry
         payload = record["payload"]
         if record["type"] == "session_meta":
             return None
@@ -63,11 +77,11 @@ class CodexForm:
         _to_legacy(payload)
         if self.cwd is not None and record["type"] == "turn_context" and "cwd" in payload:
             payload["cwd"] = str(self.cwd)
-        return record
+        return respelled(source, record)
 
 
 class CodexCopy:
-    """Turns 0 to `end` of a session for a new one (B-091).
+    """Turns 0 to `end` of a session for a new one, as lines (B-091).
 
     Only one record at a time is in memory (B-061). `copied` is complete after the last record.
     """
@@ -83,36 +97,36 @@ class CodexCopy:
         self.copied = 0
         self.backups: frozenset[str] = frozenset()
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[bytes]:
         """The records, and last the session's name where it gets one.
 
         Raises:
             NotFound: a session that this one was forked from is gone.
         """
         yield self._form.header(self._path)
-        for record in filter(None, map(self._form.carried_over, self._kept())):
+        for line in filter(None, map(self._form.carried_over, self._kept())):
             self.copied += 1
-            yield record
+            yield line
         if self._title:
-            named = {"type": "thread_name_updated", "thread_id": self._form.new, "thread_name": self._title}
-            yield self._form.record("event_msg", named)
+            yield self._form.titled(self._title)
 
-    def _kept(self) -> Iterator[Record]:
+    def _kept(self) -> Iterator[Entry]:
         """Up to the last turn and what closes it."""
         past = False
-        for key, record in through_parents(self._adapter, self._path):
+        for key, entry in through_parents(self._adapter, self._path):
+            record = entry[1]
             payload = record["payload"]
             if past and key != self._last and _begins_a_turn(record["type"], payload):
                 return
             past = past or key == self._last
-            yield record
+            yield entry
             if past and payload.get("type") == "task_complete":
                 return
 
 
 def through_parents(
     adapter: AgentAdapter, path: Path, end: int | None = None, seen: tuple[Path, ...] = ()
-) -> Iterator[tuple[str, Record]]:
+) -> Iterator[tuple[str, Entry]]:
     """The records of a rollout after those of its parents, with the ids that the reader gives their turns.
 
     Raises:
@@ -120,9 +134,10 @@ def through_parents(
     """
     first = True
     for line in LineReader(path):
-        record = enveloped(line.record)
-        if record is None:
+        entry = enveloped(line.source, line.record)
+        if entry is None:
             continue
+        record = entry[1]
         number = record.get("ordinal", line.number)
         if end is not None and isinstance(number, int) and number >= end:
             return
@@ -133,7 +148,7 @@ def through_parents(
                 raise NotFound(f"The session that this one was forked from is gone: {base.get('thread_id')}")
             yield from through_parents(adapter, above, base.get("end_ordinal_exclusive"), (*seen, path))
         first = False
-        yield str(number), record
+        yield str(number), entry
 
 
 def _begins_a_turn(kind: str, payload: Record) -> bool:
@@ -156,12 +171,18 @@ def _to_legacy(payload: Record) -> None:
         payload |= {"type": kind, "message": "".join(texts)}
 
 
-def enveloped(record: Record) -> Record | None:
+def enveloped(source: bytes, record: Record) -> Entry | None:
     """A record in today's form; the oldest rollouts have bare items. `None` where it is nothing of the conversation."""
     if isinstance(record.get("payload"), dict) and isinstance(record.get("type"), str):
-        return record
+        return source, record
     if isinstance(record.get("type"), str):
-        return {"timestamp": record.get("timestamp", ""), "type": "response_item", "payload": record}
+        return _enveloped(source, record, "response_item")
     if "record_type" not in record and isinstance(record.get("id"), str):
-        return {"timestamp": record.get("timestamp", ""), "type": "session_meta", "payload": record}
+        return _enveloped(source, record, "session_meta")
     return None
+
+
+def _enveloped(source: bytes, record: Record, kind: str) -> Entry:
+    envelope = {"timestamp": record.get("timestamp", ""), "type": kind}
+    spelled = orjson.dumps(envelope).removesuffix(b"}") + b',"payload":' + source.strip() + b"}"
+    return spelled, envelope | {"payload": record}

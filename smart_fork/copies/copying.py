@@ -7,18 +7,18 @@ last word on what it was asked (B-074). A point inside an exchange moves forward
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-import orjson
-
+from indexer.files import new_file, remove
 from indexer.paths import codex_home, private_dir
 from indexer.transcripts.base import AgentAdapter
-from indexer.transcripts.model import Agent, Session
+from indexer.transcripts.model import Agent, Session, Turn
+from smart_fork.advice import advice
 from smart_fork.agents.plan import check_id
-from smart_fork.agents.staging import folder_of, new_file, remove
+from smart_fork.agents.staging import folder_of
 from smart_fork.copies.claude_copy import ClaudeCopy
 from smart_fork.copies.codex_copy import CodexCopy
 from smart_fork.copies.side_files import copy_backups, copy_beside
@@ -49,32 +49,53 @@ class Branch:
 
 
 def message_at(session: Session, number: int) -> str:
-    """The id of message `number`, as ``show`` numbers them; where something was done, of the next that was said.
+    """The id of message `number`, as ``show`` numbers them, or of what was done there.
 
     Raises:
         NotFound: there is no such message.
     """
-    said = next((turn for index, turn in session.messages if 0 <= number <= index), None)
-    if said is None:
-        raise NotFound(f"No message {number} in this session", f"smart-fork show {session.session_id} numbers them.")
-    return said.id
+    if not 0 <= number <= max((index for index, _ in session.messages), default=-1):
+        raise NotFound(
+            f"No message {number} in this session",
+            advice(f"smart-fork show {session.session_id} numbers them.", tool="read_session numbers them."),
+        )
+    return session.turns[number].id
 
 
 def branch_point(session: Session, at: str) -> int:
     """The index of the first turn, from message `at` on, after which the session can go on differently.
+
+    It is never in a later exchange: what was never finished ends, where it can, with that message itself.
 
     Raises:
         ForkRefused: `at` is not in what the agent remembers, or what it belongs to was never finished.
     """
     start = next((index for index, turn in enumerate(session.turns) if turn.id == at), None)
     if start is None:
-        raise ForkRefused(f"Invalid or inactive branch point: {at}", "Take a message that smart-fork show lists.")
-    points = session.branch_points()
-    for point in points:
-        if point >= start:
-            return point
-    hint = f"The last message that can be forked at is {session.turns[points[-1]].id}." if points else ""
-    raise ForkRefused(f"Invalid or inactive branch point: {at}: the agent has not finished its answer", hint)
+        raise ForkRefused(
+            f"Invalid or inactive branch point: {at}",
+            advice("Take a message that smart-fork show lists.", tool="Take a message of read_session."),
+        )
+    exchange = [one for one in session.exchanges() if one.start <= start][-1]
+    end, points = exchange.start + len(exchange.turns), session.branch_points()
+    if (point := next((point for point in points if start <= point < end), None)) is not None:
+        return point
+    if end < len(session.turns) and _waits_for_nothing(exchange.turns[: start - exchange.start + 1]):
+        return start
+    around = [max((p for p in points if p < start), default=None), next((p for p in points if p >= end), None)]
+    hint = " or ".join(str(p) for p in around if p is not None)
+    raise ForkRefused(
+        f"Invalid or inactive branch point: {at}: the agent has not finished its answer",
+        f"The nearest messages that it can be forked at: {hint}." if hint else "",
+    )
+
+
+def _waits_for_nothing(turns: Sequence[Turn]) -> bool:
+    """Whether the last of these was said, and no call before it is without its result."""
+    calls = {call.id for turn in turns for call in turn.tool_calls}
+    answered = {result.tool_use_id for turn in turns for result in turn.tool_results}
+    last = turns[-1]
+    return last.role == "assistant" and bool(last.text) and not last.tool_calls and calls <= answered
 
 
 def write_branch(
@@ -127,10 +148,10 @@ def write_copy(
         target = codex_home() / "sessions" / f"{now:%Y/%m/%d}" / f"rollout-{now:%Y-%m-%dT%H-%M-%S}-{new}.jsonl"
         copy = CodexCopy(adapter, session, end, new=new, cwd=target_cwd, title=title, now=now)
     created: list[Path] = []
-    warnings: list[str] = []
+    warnings = ["Records name each other as parents: they are in the order of the file"] if session.circular else []
     private_dir(target.parent)
-    with _undone_on_failure(created), new_file(target) as file:
-        file.writelines(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for record in copy)
+    with undone_on_failure(created), new_file(target) as file:
+        file.writelines(line + b"\n" for line in copy)
         if adapter.name == "claude":
             copy_beside(session.source_path, target, created)
             warnings += copy_backups(copy.backups, session.session_id, new, created)
@@ -149,7 +170,12 @@ def write_copy(
 
 
 @contextlib.contextmanager
-def _undone_on_failure(created: list[Path]) -> Iterator[None]:
+def undone_on_failure(created: list[Path]) -> Iterator[None]:
+    """Take away what was `created` where something fails.
+
+    Raises:
+        ForkRefused: in place of `FileExistsError`.
+    """
     try:
         yield
     except BaseException as error:

@@ -9,93 +9,180 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain, starmap
 from pathlib import Path
 from typing import Any
 
-import orjson
-
+from indexer.files import new_file, remove
 from indexer.paths import codex_home, private_dir
+from indexer.transcripts.agents import adapter
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Agent
+from indexer.transcripts.model import Session as Conversation
+from indexer.transcripts.state import utc
+from smart_fork.advice import advice
 from smart_fork.agents.plan import check_id
-from smart_fork.agents.staging import folder_of, write_new
+from smart_fork.agents.staging import folder_of
+from smart_fork.copies.claude_copy import backups, titled
 from smart_fork.copies.codex_copy import CodexForm, enveloped
+from smart_fork.copies.copying import undone_on_failure
+from smart_fork.copies.side_files import copy_backups, copy_beside
+from smart_fork.copies.spelling import respelled
 from smart_fork.errors import ForkRefused, Usage
+from smart_fork.excise import snapshots
+from smart_fork.excise.cutting import beside, report
 from smart_fork.excise.loading import load_with_tool, located
+from smart_fork.excise.masking import masked
+from smart_fork.excise.model import Session
+from smart_fork.excise.numbering import numbered
 from smart_fork.excise.plan import Plan, plan, refuse
 from smart_fork.excise.ranges import chosen
+from smart_fork.families.branching import command_to_resume, new_title
+from smart_fork.families.working import refuse_while_tasks_run, refuse_while_working
+from smart_fork.retrieval.results import title as shown_title
 
 
 @dataclass(frozen=True, slots=True)
 class Branched:
-    """A session file that we wrote."""
+    """A session file that we wrote. `cwd` is where it works."""
 
     agent: Agent
     session_id: str
     source_session_id: str
     path: Path
     plan: Plan
+    title: str
+    cwd: str
+    parent: Conversation
+    notes: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """What was left out, in words and figures, and the new session: its id and path, not its parent's."""
+        told = report(self.plan, dry_run=False)
+        return told | {
+            "session_id": self.session_id,
+            "path": str(self.path),
+            "agent_type": self.agent,
+            "title": shown_title(self.title),
+            "parent": {"session_id": self.source_session_id, "title": shown_title(self.parent.title)},
+            "working_directory": self.cwd,
+            "warnings": [*told["warnings"], *({"turn_id": "", "reason": note} for note in self.notes)],
+            "resume_command": command_to_resume(self.agent, self.session_id, self.cwd),
+            "resume_original": command_to_resume(self.agent, self.source_session_id, self.parent.cwd),
+            "new_session_id": self.session_id,
+            "new_path": str(self.path),
+        }
 
 
 def branch(
-    reference: str, turns: str = "", ids: Sequence[str] = (), *, new_session_id: str = "",
+    reference: str, turns: str = "", ids: Sequence[str] = (), *, secrets: bool = False, new_session_id: str = "",
     target_cwd: Path | None = None, force: bool = False, now: datetime | None = None,
 ) -> Branched:  # fmt: skip
     """Write a copy of a session without these turns, under an id of its own, where its agent finds it.
 
+    With `secrets` they are masked there, in all turns or in those that are named.
+
     Raises:
         Usage, NotFound: something in the request is not acceptable.
         Refused: a warning or a problem, and it was not insisted on.
-        ForkRefused: a session of that id exists.
+        ForkRefused: the agent is answering, nobody has asked anything, or a session of that id exists.
     """
-    session = load_with_tool("auto", located(reference))
+    session = numbered(load_with_tool("auto", located(reference)))
     if session.tool not in ("claude", "codex"):
         raise Usage(f"There are no branches of {session.tool} sessions")
-    planned = plan(session, chosen(session.turns, turns, ids) if turns or ids else ())
-    if not planned.changes:
-        raise Usage("nothing to cut was named", "Give a range such as 5-7,9, or --id.")
+    planned = _planned(session, turns, ids, secrets=secrets)
     if not force:
         refuse(planned)
-    new = check_id(new_session_id or str(uuid.uuid4()), "new")
+    agent: Agent = "claude" if session.tool == "claude" else "codex"
     moment = now or datetime.now()  # noqa: DTZ005 - Codex names its files by local time
-    if session.tool == "claude":
+    parent = _conversation(agent, session, moment)
+    new = check_id(new_session_id or str(uuid.uuid4()), "new")
+    if agent == "claude":
         folder = folder_of(target_cwd) if target_cwd else session.source_path.resolve().parent
-        target, lines = folder / f"{new}.jsonl", _claude_lines(planned, new, target_cwd)
+        target = folder / f"{new}.jsonl"
     else:
         name = f"rollout-{moment:%Y-%m-%dT%H-%M-%S}-{new}.jsonl"
         target = codex_home() / "sessions" / f"{moment:%Y/%m/%d}" / name
-        lines = _codex_lines(planned, CodexForm(session.session_id, new, moment, target_cwd))
+    cwd = str(target_cwd) if target_cwd else parent.cwd
+    with new_title(parent.title, Path(cwd or target.parent), moment.timestamp()) as title:
+        notes = _write(planned, target, new, title, target_cwd, moment)
+    made = Session(session.tool, target, new, ())
+    snapshots.note(
+        made, "branch", None, target, moment.astimezone(), size_after=target.stat().st_size,
+        removed_ids=[turn.id for turn in planned.removed], seed_ids=sorted(planned.seeds),
+        orphaned=sorted(planned.orphaned),
+    )  # fmt: skip
+    return Branched(agent, new, session.session_id, target, planned, title, cwd, parent, tuple(notes))
+
+
+def _planned(session: Session, turns: str, ids: Sequence[str], *, secrets: bool) -> Plan:
+    named = chosen(session, turns, ids) if turns or ids else set[str]()
+    planned = masked(session, (), named or None) if secrets else plan(session, named)
+    if not planned.changes:
+        raise Usage(
+            "there are no secrets to be masked" if secrets else "nothing to cut was named",
+            advice("Give a range such as 5-7,9, or --id.", tool="Give turns, such as 5-7,9, or ids."),
+        )
+    return planned
+
+
+def _conversation(agent: Agent, session: Session, now: datetime) -> Conversation:
+    """What is copied, unless it is just being written."""
+    conversation = adapter(agent).read(session.source_path).session
+    if conversation is None:
+        raise ForkRefused("No conversation to branch.", "Nobody has asked anything in it.")
+    refuse_while_working(conversation, now.timestamp(), "Try again when the agent has answered.")
+    refuse_while_tasks_run(conversation, "Try again when they have ended.")
+    return conversation
+
+
+def _write(  # noqa: PLR0917 - what a copy is made of
+    planned: Plan, target: Path, new: str, title: str, cwd: Path | None, now: datetime
+) -> list[str]:
+    """The file and what belongs beside it; what is missing there, in words. After an error nothing is left."""
+    session = planned.session
+    created: list[Path] = []
+    names: set[str] = set()
     private_dir(target.parent)
-    try:
-        write_new(target, (orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for record in lines))
-    except FileExistsError:
-        raise ForkRefused(f"A session of this id already exists: {target}") from None
-    agent: Agent = "claude" if session.tool == "claude" else "codex"
-    return Branched(agent, new, session.session_id, target, planned)
+    with undone_on_failure(created), new_file(target) as file:
+        if session.tool == "claude":
+            lines = _claude_lines(planned, new, cwd, names)
+            last = titled(new, title, utc(now.astimezone().isoformat()))
+        else:
+            form = CodexForm(session.session_id, new, now, cwd)
+            lines, last = _codex_lines(planned, form), [form.titled(title)]
+        file.writelines(line + b"\n" for line in chain(lines, last))
+        if session.tool != "claude":
+            return []
+        copy_beside(session.source_path, target, created)
+        for path in beside(planned):
+            remove(target.with_suffix("") / path.relative_to(session.source_path.with_suffix("")))
+        return copy_backups(names, session.session_id, new, created)
 
 
-def _claude_lines(planned: Plan, new: str, cwd: Path | None) -> Iterator[dict[str, Any]]:
+def _claude_lines(planned: Plan, new: str, cwd: Path | None, names: set[str]) -> Iterator[bytes]:
+    """What stays; `names` gets those of the file versions that it refers to."""
     source = planned.session.session_id
-    for record in _records(planned):
+    for spelled, record in _records(planned):
         if "sessionId" in record:
             record["sessionId"] = new
         if isinstance(record.get("uuid"), str):
             record["forkedFrom"] = {"sessionId": source, "messageUuid": record["uuid"]}
         if cwd is not None and "cwd" in record:
             record["cwd"] = str(cwd)
-        yield record
+        names.update(backups(record))
+        yield respelled(spelled, record)
 
 
-def _codex_lines(planned: Plan, form: CodexForm) -> Iterator[dict[str, Any]]:
+def _codex_lines(planned: Plan, form: CodexForm) -> Iterator[bytes]:
     yield form.header(planned.session.source_path)
-    for record in filter(None, map(enveloped, _records(planned))):
-        if kept := form.carried_over(record):
+    for entry in filter(None, starmap(enveloped, _records(planned))):
+        if kept := form.carried_over(entry):
             yield kept
 
 
-def _records(planned: Plan) -> Iterator[dict[str, Any]]:
-    """What stays, as it would be written."""
+def _records(planned: Plan) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """What stays, as it would be written, and how it is spelled."""
     for position, turn in enumerate(planned.session.turns):
         if turn.id not in planned.gone:
-            for _, record in decode_line(planned.edits.get(position, turn.raw))[0]:
-                yield record
+            yield from decode_line(planned.edits.get(position, turn.raw))[0]

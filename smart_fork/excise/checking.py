@@ -15,11 +15,12 @@ from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.agents import adapter
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Agent
-from smart_fork.excise import snapshots
+from smart_fork.excise import following, snapshots
 from smart_fork.excise.closure import dangling, unanswered
 from smart_fork.excise.loading import load_with_tool, located
 from smart_fork.excise.model import CutWarning, Session
 from smart_fork.excise.strings import texts
+from smart_fork.excise.traces import agent_of, traces
 from smart_fork.excise.writing import written_path
 from smart_fork.retrieval.opening import opened
 
@@ -28,25 +29,76 @@ _WORD = re.compile(r"\w{3,64}")
 
 
 def check(reference: str | None, tool: str = "auto") -> dict[str, Any]:
-    """What is broken in a transcript, and which words of its cuts are still found in the index.
+    """What is broken in a transcript, and where anything of its cuts is still found: in the index, in its copies, or in
+    any byte of ours (`remains`).
+
+    What was cut is known from the snapshots that are there: `unknown` is how many cuts have none any more.
 
     Raises:
         NotFound, Usage: there is no such transcript.
     """
     session = load_with_tool(tool, located(reference))
-    loose = dangling(session.turns)
+    loose = [*dangling(session.turns), *orphaned(session), *without_header(session)]
     gaps = broken_links(session)
-    words = words_found(session)
+    gone = cut_words(session)
+    words = words_found(session, gone)
+    behind = copies_behind(session, gone)
+    remains = traces(agent_of(session.tool), {session.session_id}, gone)
+    held, unknown = still_kept(session)
     return {
         "session_id": session.session_id,
         "tool": session.tool,
         "path": str(session.source_path),
-        "ok": not loose and not gaps and not words,
+        "ok": not loose and not gaps and not words and not behind and not remains,
         "dangling": [{"turn_id": one.turn_id, "reason": one.reason} for one in loose],
         "broken_links": [{"turn_id": one.turn_id, "reason": one.reason} for one in gaps],
         "unanswered": sorted(unanswered(session.turns)),
         "words_found": words,
+        "copies": behind,
+        "remains": [{"path": str(one.path), "kind": one.kind} for one in remains],
+        "snapshots": held,
+        "unknown": unknown,
     }
+
+
+def still_kept(session: Session) -> tuple[list[str], int]:
+    """The snapshots that have what was cut, and of how many cuts there is none any more."""
+    cuts = [str(one["snapshot"]) for one in snapshots.cuts(written_path(session)) if one.get("snapshot")]
+    there = [one.id for one in snapshots.snapshots(session.session_id)]
+    return there if cuts else [], len(set(cuts) - set(there))
+
+
+def orphaned(session: Session) -> list[CutWarning]:
+    """The calls that have no result since a cut has taken it. Agents themselves leave calls without one as well."""
+    cut = {call for entry in snapshots.cuts(written_path(session)) for call in entry.get("orphaned", ())}
+    left = cut & unanswered(session.turns)
+    return sorted(
+        CutWarning(turn.id, f"calls {call.id}, whose result was cut")
+        for turn in session.turns
+        for call in turn.tool_calls
+        if call.id in left
+    )
+
+
+def without_header(session: Session) -> list[CutWarning]:
+    """Whether the first record is gone that its agent needs."""
+    own = session.own
+    if session.tool != "codex" or not own or "needed" in own[0].meta:
+        return []
+    return [CutWarning(own[0].id, "is the first record, and no session_meta: Codex cannot load it")]
+
+
+def copies_behind(session: Session, gone: set[str]) -> list[dict[str, Any]]:
+    """The other logs of the session that still have words which were cut, or are broken by the cut."""
+    found = []
+    for path in following.copies(session) if gone else ():
+        copy = following.load_copy(session, path)
+        if copy is None or copy.session_id != session.session_id:
+            continue
+        said = (text for turn in copy.own for _, record in decode_line(turn.raw)[0] for text in texts(record))
+        if words := sorted(gone & _words(said)):
+            found.append({"path": str(path), "words_found": words})
+    return found
 
 
 def broken_links(session: Session) -> list[CutWarning]:
@@ -59,13 +111,12 @@ def broken_links(session: Session) -> list[CutWarning]:
     ]
 
 
-def words_found(session: Session) -> list[str]:
-    """The words that were cut, are nowhere in the transcript any more, and still in its index, export or kept copy.
+def words_found(session: Session, gone: set[str]) -> list[str]:
+    """Those of the words that were cut which are still in the session's index, export or kept copy.
 
     Raises:
         IndexUnavailable: the index cannot be looked into.
     """
-    gone = cut_words(session)
     if not gone or session.tool not in ("claude", "codex"):
         return []
     agent: Agent = "claude" if session.tool == "claude" else "codex"
@@ -81,7 +132,7 @@ def words_found(session: Session) -> list[str]:
 def cut_words(session: Session) -> set[str]:
     """The words of all cuts so far, as the snapshots have them, that no line which stays has."""
     lines: set[bytes] = set()
-    cuts = [entry for entry in snapshots.logged(written_path(session)) if entry.get("command") != "rollback"]
+    cuts = snapshots.cuts(written_path(session))
     if not cuts:
         return set()
     staying = {turn.raw for turn in session.turns}
@@ -91,7 +142,7 @@ def cut_words(session: Session) -> set[str]:
         if snapshot is not None:
             whole = b"".join(snapshots.content(snapshot))
             lines.update(line for line in whole.split(b"\n") if line.strip() and line not in staying)
-    return _words_of(lines) - _words(line.decode("utf-8", "replace") for line in staying)
+    return _words_of(lines) - _words_of(staying) - _words(line.decode("utf-8", "replace") for line in staying)
 
 
 def _indexed(store: SqliteStore, row: SessionRow, words: set[str]) -> set[str]:

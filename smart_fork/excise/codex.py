@@ -29,6 +29,9 @@ _KINDS: dict[str, dict[str, Any]] = {
     "task_complete": {"repeating": True},
     "compacted": {"repeating": True, "compacts": True},
 }
+_ENVELOPED = ("session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state")
+#: The first record, without which Codex does not load a file.
+_HEADER = {"needed": "Codex"}
 _NOTHING: dict[str, Any] = {}
 _FILE_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
 
@@ -38,11 +41,11 @@ class CodexLoader:
 
     @staticmethod
     def detect(path: Path) -> bool:
-        """Whether the first record is a header of Codex, in an envelope or without."""
+        """Whether the first record is one of Codex, its header in an envelope or without."""
         if path.suffix.lower() != ".jsonl":
             return False
         record = first_record(path)
-        enveloped = record.get("type") == "session_meta" and isinstance(record.get("payload"), dict)
+        enveloped = record.get("type") in _ENVELOPED and isinstance(record.get("payload"), dict)
         return enveloped or ("type" not in record and {"id", "timestamp"} <= record.keys())
 
     @staticmethod
@@ -90,7 +93,7 @@ class _Reading:
             if not below:
                 self.first_id = self.first_id or str(_payload(record)[1].get("id") or "")
                 self.numbered = self.numbered or isinstance(number, int)
-            self._add(line, record, inherited=bool(below))
+            self._add(line, record, below=bool(below), header=first)
         return base
 
     def _inherit(self, record: dict[str, Any], path: Path, below: tuple[Path, ...]) -> str:
@@ -107,9 +110,11 @@ class _Reading:
             self.read(file, above, end if isinstance(end, int) else 0, (*below, path))
         return parent
 
-    def _add(self, line: RawLine, record: dict[str, Any], *, inherited: bool) -> None:
+    def _add(self, line: RawLine, record: dict[str, Any], *, below: bool, header: bool) -> None:
         kind, payload = _payload(record)
-        turn = _turn(line, record, kind, payload, inherited=inherited)
+        turn = _turn(line, record, kind, payload, inherited=below)
+        if header and kind == "session_meta":
+            turn = replace(turn, meta=_HEADER)
         self.turns.append(turn)
         if payload.get("type") == "reasoning":
             self._thoughts.append(len(self.turns) - 1)
@@ -178,7 +183,11 @@ def _turn(line: RawLine, record: dict[str, Any], kind: str, payload: dict[str, A
         id=turn_id,
         role=role,
         timestamp=str(record.get("timestamp") or ""),
-        preview=preview(said or _note(kind, payload, item), [call.name for call in calls], [output] if output else []),
+        preview=preview(
+            said or _repeated(kind, payload) or _note(kind, payload, item),
+            [call.name for call in calls],
+            [output] if output else [],
+        ),
         token_est=tokens(size, len(calls)),
         tool_calls=calls,
         tool_results=(Result(call_id),) if item in OUTPUTS else (),

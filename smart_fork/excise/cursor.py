@@ -6,17 +6,21 @@ import os
 import platform
 import sqlite3
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from indexer.paths import config_home
 from indexer.transcripts.model import Role, estimate_tokens
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise.claude import first_record
-from smart_fork.excise.lines import opened, preview, raw_lines, stamp_of
-from smart_fork.excise.model import Call, Result, Session, Turn
+from smart_fork.excise.lines import opened, preview, raw_lines
+from smart_fork.excise.model import Call, Result, Session, Stamp, Turn
+from smart_fork.excise.snapshots import cuts
 
 DATABASES = (".vscdb", ".sqlite")
 SIDE_CAR = ".excised.jsonl"
@@ -37,12 +41,14 @@ class CursorLoader:
     def load(path: Path, composer: str = "") -> Session:
         """The conversation `composer`; the one with most bubbles, where none is named (E-017).
 
+        Of a database what earlier cuts have left of it, and what Cursor has added since.
+
         Raises:
             NotFound: the file or that conversation is not there.
             SmartForkError: the database cannot be read.
         """
         if path.suffix.lower() not in DATABASES:
-            return _load_side_car(path)
+            return _load_side_car(path, composer)
         found = composers(path)
         if not found or (composer and composer not in dict(found)):
             known = ", ".join(name for name, _ in found)
@@ -56,7 +62,10 @@ class CursorLoader:
             bubble = _decoded(value)
             if bubble is not None:
                 turns.append(_turn(parts[2], bubble, _envelope(chosen, bubble)))
-        return Session("cursor", path, chosen, tuple(turns), composer_id=chosen, stamp=stamp_of(path.stat()))
+        left, stamp = _left_by_cuts(side_car(path.resolve()), chosen)
+        if stamp is not None:
+            turns = [*left, *_added(turns, left, side_car(path.resolve()), chosen)]
+        return Session("cursor", path, chosen, tuple(turns), composer_id=chosen, stamp=stamp)
 
 
 def composers(path: Path) -> list[tuple[str, int]]:
@@ -72,12 +81,33 @@ def default_cursor_path() -> Path:
         return Path.home() / "Library/Application Support" / below
     if platform.system() == "Windows":
         return Path(os.environ.get("APPDATA") or Path.home() / "AppData/Roaming") / below
-    return Path.home() / ".config" / below
+    return config_home() / below
+
+
+def conversation_of(record: dict[str, Any]) -> str:
+    """Whose line of a side-car it is."""
+    return str(record.get("composerId") or "")
 
 
 def side_car(path: Path) -> Path:
     """The file that is really written for a source (E-051, E-053)."""
     return path.with_name(path.name + SIDE_CAR) if path.suffix.lower() in DATABASES else path
+
+
+def _left_by_cuts(side: Path, composer: str) -> tuple[list[Turn], Stamp | None]:
+    """What stands of a conversation in the side-car, and what the side-car was then; no stamp where there is none."""
+    if not side.is_file():
+        return [], None
+    session = _load_side_car(side, composer)
+    return [replace(turn, kept=turn.raw) for turn in session.turns], session.stamp
+
+
+def _added(bubbles: Sequence[Turn], left: Sequence[Turn], side: Path, composer: str) -> list[Turn]:
+    """The bubbles of the database that no cut has taken: behind the last that is left, and in no note of a cut."""
+    known = {turn.id for turn in left}
+    cut = {one for entry in cuts(side) if entry.get("session_id") == composer for one in entry.get("removed_ids", ())}
+    last = max((at for at, turn in enumerate(bubbles) if turn.id in known), default=-1)
+    return [turn for turn in bubbles[last + 1 :] if turn.id not in cut]
 
 
 def _rows(path: Path) -> list[tuple[str, bytes]]:
@@ -109,18 +139,20 @@ def _envelope(composer: str, bubble: dict[str, Any]) -> bytes:
     return orjson.dumps({"composerId": composer, "bubble": bubble})  # no escaping of <>& (E-054)
 
 
-def _load_side_car(path: Path) -> Session:
+def _load_side_car(path: Path, composer: str) -> Session:
+    """The conversation `composer`, else the first; the lines of others are none of its turns."""
     try:
         file, stamp = opened(path)
     except FileNotFoundError as error:
         raise NotFound(f"No such transcript: {path}") from error
     turns = []
-    composer = ""
     with file:
         for line in raw_lines(file, path):
             record = line.objects[0] if line.objects else {}
             bubble = record.get("bubble")
-            composer = composer or str(record.get("composerId") or "")
+            composer = composer or conversation_of(record)
+            if conversation_of(record) not in ("", composer):
+                continue
             if isinstance(bubble, dict):
                 turns.append(_turn(str(bubble.get("bubbleId") or f"line-{line.number}"), bubble, line.place))
             else:

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+import shlex
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from indexer.disk import DISK, Disk
+from indexer.paths import index_db
+from indexer.transcripts.lines import decode_line
 from smart_fork import permission
+from smart_fork.advice import advice
 from smart_fork.errors import ForkRefused, SmartForkError, Usage
-from smart_fork.excise import following, snapshots
-from smart_fork.excise.disk import DISK, Disk
+from smart_fork.excise import erasing, following, snapshots
 from smart_fork.excise.loading import load_with_tool, located
 from smart_fork.excise.masking import masked
-from smart_fork.excise.model import Session
+from smart_fork.excise.model import Session, Turn
+from smart_fork.excise.numbering import numbered
 from smart_fork.excise.plan import Plan, plan, refuse
 from smart_fork.excise.ranges import chosen
 from smart_fork.excise.running import nobody_writing, writer_of
-from smart_fork.excise.writing import write_lines, written_path
+from smart_fork.excise.writing import write_lines, written_path, written_size
 
+#: A name from a log that cannot lead out of a folder.
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")
+#: Writes what was planned, as the command says.
+_Write = Callable[[Plan, str], str | None]
 #: Asked between what would be done and doing it; whoever answers no has nothing written.
 Agree = Callable[[Plan], bool]
 
@@ -55,7 +67,7 @@ def cut(
         OSError: nothing was written.
     """
     path = located(request.reference)
-    session = load_with_tool(request.tool, path, request.composer)
+    session = numbered(load_with_tool(request.tool, path, request.composer))
     planned = _planned(session, request)
     outcome = report(planned, dry_run=request.dry_run)
     if request.dry_run:
@@ -69,25 +81,33 @@ def cut(
         return outcome | {"aborted": True}
     moment = now or datetime.now(UTC)
     followers = following.copies(session) if request.follow else []
-    outcome["snapshot"] = _write(planned, request.command, disk, moment)
+    ids = {session.session_id, *following.ids_of(session, followers)}
+    if request.follow:
+        erasing.owe(session, ids)
+    change = uuid.uuid4().hex
+    outcome["snapshot"] = _write(planned, request.command, disk, moment, change)
     written = [written_path(session)]
     outcome["followed"] = []
     outcome["left"] = []
     keys = {turn.key for turn in planned.removed if turn.key}
     for copy in followers:
-        _follow(session, copy, keys, request, outcome, disk, moment)
+        _follow(session, copy, keys, request, outcome, partial(_write, disk=disk, now=moment, change=change))
     if request.follow:
         written += [Path(one["path"]) for one in outcome["followed"]]
         outcome["index"] = following.refresh([*written, session.source_path, *following.heirs(session)])
+        indexed = outcome["index"]["updated"] or not index_db().exists()  # else it is owed until it is
+        outcome["erased"] = indexed and erasing.settle() and outcome["index"].get("erased", True)
     outcome["remains"] = remains(planned)
+    outcome["snapshots"] = [one.id for name in sorted(ids) for one in snapshots.snapshots(name)]
+    outcome["discard"] = shlex.join(["smart-fork", "excise", "discard", *outcome["snapshots"]])
     return outcome
 
 
 def report(planned: Plan, *, dry_run: bool) -> dict[str, Any]:
     """A cut in words and figures (E-074)."""
     session = planned.session
-    order = {turn.id: number for number, turn in reversed(list(enumerate(session.turns, start=1)))}
     gone = [turn.id for turn in planned.removed]
+    turns = zip(session.numbers, session.turns, strict=True)
     return {
         "session_id": session.session_id,
         "tool": session.tool,
@@ -97,7 +117,7 @@ def report(planned: Plan, *, dry_run: bool) -> dict[str, Any]:
         "seeds": [one for one in gone if one in planned.seeds],
         "dependents": [one for one in gone if one in planned.dependents],
         "repeated": [one for one in gone if one in planned.repeated],
-        "numbers": [order[one] for one in dict.fromkeys(gone)],
+        "numbers": [number for number, turn in turns if turn.id in planned.gone],
         "warnings": [
             *({"turn_id": one.turn_id, "reason": one.reason} for one in planned.warnings),
             *({"turn_id": "", "reason": reason} for reason in planned.problems),
@@ -113,9 +133,7 @@ def report(planned: Plan, *, dry_run: bool) -> dict[str, Any]:
 def remains(planned: Plan) -> list[str]:
     """Where what was cut can still be, that is not ours to change."""
     session = planned.session
-    beside = session.source_path.with_suffix("") / "tool-results"
-    calls = [call.id for turn in planned.removed for call in turn.tool_calls if call.id.isidentifier()]
-    found = [str(path) for call in calls if (path := beside / f"{call}.txt").is_file()]
+    found = list(map(str, beside(planned)))
     home = following.home_of(session.tool)
     if home is not None:
         names = ["history.jsonl"] if any(turn.prompt for turn in planned.removed) or planned.masked else []
@@ -130,11 +148,39 @@ def remains(planned: Plan) -> list[str]:
     return found
 
 
+def beside(planned: Plan) -> list[Path]:
+    """The files beside a log of Claude Code's that hold what goes: long results, and the sub-agents of calls."""
+    folder = planned.session.source_path.with_suffix("")
+    if planned.session.tool != "claude" or not folder.is_dir():
+        return []
+    calls = {call.id for turn in planned.removed for call in turn.tool_calls}
+    calls |= {result.tool_use_id for turn in planned.removed for result in turn.tool_results}
+    found = [folder / "tool-results" / f"{call}.txt" for call in sorted(calls) if _PLAIN.fullmatch(call)]
+    for agent in sorted({agent for turn in planned.removed if turn.tool_results for agent in _agents_of(turn)}):
+        found += [folder / "subagents" / f"agent-{agent}{ending}" for ending in (".jsonl", ".meta.json")]
+    return [path for path in found if path.is_file()]
+
+
+def _agents_of(turn: Turn) -> Iterator[str]:
+    """The sub-agents whose answers these are."""
+    for _, record in decode_line(turn.raw)[0]:
+        result = record.get("toolUseResult")
+        name = result.get("agentId") if isinstance(result, dict) else None
+        if isinstance(name, str) and _PLAIN.fullmatch(name):
+            yield name
+
+
 def _planned(session: Session, request: Request) -> Plan:
     named = bool(request.turns or request.ids)
     if not named and not request.secrets:
-        raise Usage("nothing to cut was named", "Give a range such as 5-7,9, or --id, or --secrets.")
-    ids = chosen(session.turns, request.turns, request.ids) if named else set()
+        raise Usage(
+            "nothing to cut was named",
+            advice(
+                "Give a range such as 5-7,9, or --id, or --secrets.",
+                tool="Give turns, such as 5-7,9, or ids, or secrets.",
+            ),
+        )
+    ids = chosen(session, request.turns, request.ids) if named else set()
     if not request.secrets:
         planned = plan(session, ids, relink=request.relink)
         first = min((int(turn.id) for turn in planned.removed if turn.id.isdigit()), default=0)
@@ -155,27 +201,37 @@ def _refuse_inherited(planned: Plan) -> None:
     if inherited:
         raise ForkRefused(
             f"{len(inherited)} of these turns stand in the session that it was forked from: {planned.session.base}",
-            "Cut a copy instead: --branch writes one with a session id of its own; or cut them there.",
+            advice(
+                "Cut a copy instead: --branch writes one with a session id of its own; or cut them there.",
+                tool="Cut them there, or use branch_session first and cut the copy.",
+            ),
         )
 
 
-def _write(planned: Plan, command: str, disk: Disk, now: datetime) -> str | None:
+def _write(planned: Plan, command: str, disk: Disk, now: datetime, change: str = "") -> str | None:
     session = planned.session
     target = written_path(session)
     gone = {position for position, turn in enumerate(session.turns) if turn.id in planned.gone}
-    with nobody_writing(session):
-        snapshot = snapshots.take(target, session.session_id, now, disk=disk)
-        write_lines(session, gone, planned.edits, disk=disk)
     seeds = [turn.id for turn in planned.removed if turn.id in planned.seeds]
     removed = [turn.id for turn in planned.removed]
-    snapshots.note(session, command, snapshot, target, now, removed=removed, seeds=seeds)
+    with nobody_writing(session):
+        snapshot = snapshots.take(target, session.session_id, now, disk=disk)
+        note = partial(snapshots.note, session, snapshot=snapshot, target=target, now=now, change=change)
+        size = written_size(session, gone, planned.edits)
+        try:
+            note(command, size_after=size, removed_ids=removed, seed_ids=seeds, orphaned=sorted(planned.orphaned))
+            write_lines(session, gone, planned.edits, disk=disk)
+        except BaseException:
+            with suppress(OSError):
+                note(snapshots.FAILED, size_after=target.stat().st_size)
+            raise
     with suppress(OSError):
         snapshots.prune(now)
     return snapshot.id if snapshot else None
 
 
 def _follow(  # noqa: PLR0917 - what a cut is made of
-    session: Session, copy: Path, keys: set[str], request: Request, outcome: dict[str, Any], disk: Disk, now: datetime
+    session: Session, copy: Path, keys: set[str], request: Request, outcome: dict[str, Any], write: _Write
 ) -> None:
     """The same cut in a copy or branch: what it cannot be made in is named."""
     other = following.load_copy(session, copy)
@@ -190,7 +246,7 @@ def _follow(  # noqa: PLR0917 - what a cut is made of
         outcome["left"].append({"path": str(copy), "reason": f"it is running: {who}"})
         return
     try:
-        snapshot = _write(planned, f"{request.command} (followed {session.session_id})", disk, now)
+        snapshot = write(planned, f"{request.command} (followed {session.session_id})")
     except (SmartForkError, OSError) as error:
         outcome["left"].append({"path": str(copy), "reason": str(error)})
         return

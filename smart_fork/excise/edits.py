@@ -11,6 +11,7 @@ import orjson
 
 from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.lines import decode_line
+from smart_fork.copies.spelling import respelled
 from smart_fork.excise import codex
 from smart_fork.excise.claude import LINKS
 from smart_fork.excise.lines import head
@@ -121,31 +122,11 @@ def _link(record: dict[str, Any], *, tree: _Tree, position: int) -> bool:
 
 
 def _with(raw: bytes, change: Callable[[dict[str, Any]], bool]) -> bytes:
-    """The line with its objects changed: by exchanging the one value where that says the same, else written anew."""
+    """The line with its objects changed, and all that is not changed as it is spelled there."""
     done = []
     touched = False
     for source, record in decode_line(raw)[0]:
-        before = dict(record)
-        if not change(record):
-            done.append(source)
-            continue
-        touched = True
-        done.append(_exchanged(source.rstrip(b"\r\n"), before, record) or orjson.dumps(record))
-    return b" ".join(piece.rstrip(b"\r\n") for piece in done) if touched else raw
-
-
-def _exchanged(raw: bytes, before: Mapping[str, Any], after: Mapping[str, Any]) -> bytes | None:
-    """`raw` with the values of its changed fields exchanged in place; `None` where that is not the same."""
-    for field in LINKS:
-        if before.get(field) == after.get(field):
-            continue
-        new = orjson.dumps(after.get(field))
-        for gap in (b"", b" "):
-            old = orjson.dumps(field) + b":" + gap + orjson.dumps(before[field])
-            if old in raw:
-                raw = raw.replace(old, orjson.dumps(field) + b":" + gap + new, 1)
-                break
-    try:
-        return raw if orjson.loads(raw) == after else None
-    except orjson.JSONDecodeError:
-        return None
+        changed = change(record)
+        touched = touched or changed
+        done.append(respelled(source, record) if changed else source.rstrip(b"\r\n"))
+    return b" ".join(done) if touched else raw

@@ -6,19 +6,19 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from indexer import kept
-from indexer.damage import remove_older
 from indexer.embedding import ModelUnavailableError
 from indexer.freshness import IndexBusyError, only_writer
 from indexer.markdown import export_path
 from indexer.paths import index_db, state_home
 from indexer.pipeline import VERSION, Report, embed_waiting, read_logs
 from indexer.project import Project, project_of
+from indexer.remembering import erase_owed
 from indexer.store.base import Document, Reading, SessionRow, Words
+from indexer.store.extension import VectorsUnavailableError
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.agents import adapter
 from indexer.transcripts.base import Checkpoint, LogFile
@@ -26,6 +26,8 @@ from indexer.transcripts.model import Agent
 from indexer.transcripts.model import Session as Conversation
 from indexer.transcripts.state import count
 from smart_fork import permission
+from smart_fork.advice import advice
+from smart_fork.agents.logs import logs_of
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.excise.claude import first_record
 from smart_fork.excise.codex import MAX_FORK_DEPTH
@@ -33,6 +35,7 @@ from smart_fork.excise.loading import load_with_tool
 from smart_fork.excise.model import Session
 from smart_fork.registry import Registry
 from smart_fork.retrieval.opening import opened
+from smart_fork.whereabouts import permits
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +48,7 @@ def copies(session: Session) -> list[Path]:
     if session.tool not in ("claude", "codex"):
         return []
     agent: Agent = "claude" if session.tool == "claude" else "codex"
-    found = [*adapter(agent).locate(session.session_id)]
+    found = logs_of(adapter(agent), session.session_id)
     if (state_home() / "workers.db").exists():
         with Registry() as registry:
             found += [Path(copy.path) for copy in registry.staged_copies(session.session_id)]
@@ -57,13 +60,19 @@ def copies(session: Session) -> list[Path]:
     return [path for path in others if not permission.limited() or _is_permitted(agent, path)]
 
 
+def ids_of(session: Session, paths: Iterable[Path]) -> set[str]:
+    """The ids of the sessions in these logs of the same agent."""
+    agent: Agent = "codex" if session.tool == "codex" else "claude"
+    return {adapter(agent).id_of(path) for path in paths}
+
+
 def _is_permitted(agent: Agent, path: Path) -> bool:
     """Whether the client may ask about the project that it is a copy in: then it may be cut as well."""
     try:
         copy = adapter(agent).read(path).session
     except OSError:
         return False
-    return copy is not None and permission.permits(copy.cwd)
+    return copy is not None and permits(copy)
 
 
 def matching(session: Session, keys: set[str]) -> set[str]:
@@ -105,15 +114,27 @@ def refresh(paths: Iterable[Path]) -> dict[str, Any]:
     wanted = list(paths)
     for path in wanted:
         _keep_again(path)
+        _export_again(path)
     if not index_db().exists():
         return {"updated": False, "note": "there is no index"}
     try:
         with only_writer(PATIENCE), opened() as store:
+            store.owe_erasing()
             read = _read_again(store, wanted)
-            remove_older(index_db(), datetime.now(UTC).isoformat())  # a damaged index may have what was cut
-        return {"updated": True, "read": read, "note": _embed()}
+            erased = erase_owed(store)
+        return {"updated": True, "read": read, "erased": erased, "note": _embed()}
     except (IndexBusyError, IndexUnavailable, OSError) as error:
-        return {"updated": False, "note": f"{error}: run `smart-fork index run`, it reads them again"}
+        return {
+            "updated": False,
+            "note": f"{error}: "
+            + advice("run `smart-fork index run`, it reads them again", tool="the next smart_fork reads them again"),
+        }
+
+
+def _export_again(path: Path) -> None:
+    """What was exported goes in any case: where the index does not know the log, nobody writes it anew just now."""
+    if (file := _log_file(str(path))) is not None:
+        export_path(file.agent, adapter(file.agent).id_of(path)).unlink(missing_ok=True)
 
 
 def _keep_again(path: Path) -> None:
@@ -185,7 +206,7 @@ def _embed() -> str:
         with only_writer(PATIENCE, "embedding"), opened() as store:
             if store.meta("model"):
                 embed_waiting(store, configured_embedder(), Report(), deadline=time.monotonic() + EMBED_SECONDS)
-    except (ModelUnavailableError, IndexBusyError) as error:
+    except (ModelUnavailableError, VectorsUnavailableError, IndexBusyError) as error:
         return f"vectors of what stays are made later: {error}"
     return ""
 

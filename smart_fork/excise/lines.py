@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from indexer.masking import Masked, mask, shorten
 from indexer.transcripts.lines import decode_line, open_regular
-from indexer.transcripts.model import PREVIEW_CHARACTERS, shorten
 from smart_fork.excise.model import Place, Stamp, Turn
 
+PREVIEW_CHARACTERS = 120
 #: How much of a text stands for it where something is looked for that repeats it.
 HEAD_CHARACTERS = 80
 
@@ -48,10 +49,10 @@ def stamp_of(info: os.stat_result) -> Stamp:
     return Stamp(info.st_size, info.st_mtime_ns, info.st_ino)
 
 
-def preview(text: str, calls: Sequence[str] = (), results: Sequence[str] = ()) -> str:
+def preview(text: str, calls: Sequence[str] = (), results: Sequence[str] = ()) -> Masked:
     """About 120 characters on one line, cut between characters (E-003)."""
     parts = [text, *(f"[tool_use: {name}]" for name in calls), *(f"[tool_result] {said}" for said in results)]
-    return shorten(" ".join(part[: PREVIEW_CHARACTERS * 8] for part in parts), PREVIEW_CHARACTERS)
+    return shorten(mask(" ".join(parts)), PREVIEW_CHARACTERS)
 
 
 def tokens(size: int, calls: int = 0) -> int:

@@ -8,7 +8,7 @@ from smart_fork.excise.model import Session
 
 
 def listed(session: Session) -> dict[str, Any]:
-    """A transcript's turns, numbered from 1 in the order of the file."""
+    """A transcript's turns in the order of the file, with the numbers that they have everywhere."""
     return {
         "session_id": session.session_id,
         "tool": session.tool,
@@ -26,6 +26,6 @@ def listed(session: Session) -> dict[str, Any]:
                 "results": [result.tool_use_id for result in turn.tool_results],
                 "preview": turn.preview,
             }
-            for number, turn in enumerate(session.turns, start=1)
+            for number, turn in zip(session.numbers, session.turns, strict=True)
         ],
     }

@@ -8,6 +8,7 @@ from typing import Any
 
 from indexer.paths import claude_home
 from smart_fork import sessions
+from smart_fork.advice import advice
 from smart_fork.errors import NotFound, Usage
 from smart_fork.excise.claude import ClaudeLoader
 from smart_fork.excise.codex import CodexLoader
@@ -29,7 +30,11 @@ def auto(path: Path) -> Tool:
             tool: Tool = name  # type: ignore[assignment]
             return tool
     raise Usage(
-        f"could not detect tool format for {path}", f"Name it: --tool {'|'.join(_LOADERS)}; or it is no transcript."
+        f"could not detect tool format for {path}",
+        advice(
+            f"Name it: --tool {'|'.join(_LOADERS)}; or it is no transcript.",
+            tool=f"It is no transcript of {', '.join(_LOADERS)}.",
+        ),
     )
 
 

@@ -8,10 +8,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import orjson
-
-from indexer.redact import redact
+from indexer.masking import mask
 from indexer.transcripts.lines import decode_line
+from smart_fork.copies.spelling import respelled
 from smart_fork.excise.model import Session
 from smart_fork.excise.plan import Plan, plan
 from smart_fork.excise.strings import mapped
@@ -82,10 +81,10 @@ def _masked(raw: bytes, *, padded: bool) -> tuple[bytes, list[str], bool]:
             continue
         if not _without_signed(record, new):
             return raw, found, True
-        pieces.append(orjson.dumps(new))
+        pieces.append(respelled(source, new))
     line = b" ".join(pieces) if found else raw
     if padded and len(line) > len(raw):
-        line = _MASK.sub("***", line.decode()).encode()
+        line = _MASK.sub("***", line.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
     return line, found, False
 
 
@@ -108,7 +107,7 @@ def _signed(block: object) -> bool:
 
 def _collecting(found: list[str]) -> Callable[[str], str]:
     def change(text: str) -> str:
-        new = redact(text)
+        new = mask(text)
         if new != text:
             already = len(_MASK.findall(text))
             found.extend(_MASK.findall(new)[already:] or ["secret"])

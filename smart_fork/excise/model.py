@@ -82,7 +82,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A transcript that can be cut. `composer_id` is Cursor's. `padded` says that cut lines leave blanks behind."""
+    """A transcript that can be cut. `composer_id` is Cursor's. `padded` says that cut lines leave blanks behind.
+
+    `numbers` are those of its turns, where they are known: several lines may be one message, and some are none.
+    """
 
     tool: Tool
     source_path: Path
@@ -92,6 +95,7 @@ class Session:
     stamp: Stamp | None = None
     padded: bool = False
     base: str = ""
+    numbers: tuple[int | None, ...] = ()
 
     @property
     def own(self) -> tuple[Turn, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from smart_fork.advice import advice
 from smart_fork.errors import SmartForkError
-from smart_fork.excise.closure import closure, excise, repeats, verify
+from smart_fork.excise.closure import closure, excise, repeats, unanswered, verify
 from smart_fork.excise.edits import relinked, without_repetitions
 from smart_fork.excise.model import CutWarning, Session, Turn
 
@@ -36,6 +37,12 @@ class Plan:
     def dependents(self) -> frozenset[str]:
         """What goes with what was named."""
         return self.gone - self.seeds - self.repeated
+
+    @property
+    def orphaned(self) -> frozenset[str]:
+        """The calls that stay while what came back from them goes."""
+        results = {result.tool_use_id for turn in self.removed for result in turn.tool_results}
+        return frozenset(unanswered(self.survivors) & results)
 
     @property
     def survivors(self) -> tuple[Turn, ...]:
@@ -85,24 +92,38 @@ def refuse(plan: Plan) -> None:
         Refused: there are warnings or problems; nothing was written.
     """
     if plan.problems:
-        raise Refused("; ".join(plan.problems), "If that is what you want: --force.")
+        raise Refused(
+            "; ".join(plan.problems),
+            advice("If that is what you want: --force.", tool="If the person wants that: force."),
+        )
     if plan.warnings:
         found = "\n".join(f"  {warning.turn_id}: {warning.reason}" for warning in plan.warnings)
+        insist = advice("re-run with --force to override", tool="force overrides them, if the person wants that")
         raise Refused(
-            f"dependency warnings (re-run with --force to override)\n{found}\naborted by dependency-aware check",
+            f"dependency warnings ({insist})\n{found}\naborted by dependency-aware check",
             "Name the turns of the calls as well, and nothing is left without its other half.",
         )
 
 
 def _problems(session: Session, gone: Collection[str]) -> list[str]:
-    own = session.own
-    left = [turn for turn in own if turn.id not in gone]
-    spoken = [turn for turn in left if turn.role in ("user", "assistant")]
     if not gone:
         return []
-    if not spoken:
-        return ["that would cut everything"]
-    inherits = len(own) < len(session.turns)
-    if not inherits and not any(turn.prompt for turn in left) and any(turn.prompt for turn in own):
-        return ["no prompt of a person would be left"]
-    return []
+    found = [
+        f"without turn {turn.id}, its header, {turn.meta['needed']} cannot load the session any more"
+        for turn in session.own
+        if turn.id in gone and "needed" in turn.meta
+    ]
+    own = [turn for turn in _told(session) if not turn.inherited]
+    left = [turn for turn in own if turn.id not in gone]
+    inherits = len(session.own) < len(session.turns)
+    if not any(turn.role in ("user", "assistant") for turn in left):
+        found.append("that would cut everything")
+    elif not inherits and not any(turn.prompt for turn in left) and any(turn.prompt for turn in own):
+        found.append("no prompt of a person would be left")
+    return found
+
+
+def _told(session: Session) -> Sequence[Turn]:
+    """The turns of the conversation: what was rewound is none of it."""
+    numbered = [turn for turn, number in zip(session.turns, session.numbers, strict=False) if number is not None]
+    return numbered or session.turns

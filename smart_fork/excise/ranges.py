@@ -1,57 +1,85 @@
-"""Which turns are meant: ``5-7,9``, counted from 1 (E-070)."""
+"""Which turns are meant: ``5-7,9``, as every listing numbers messages (E-070)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from smart_fork.advice import advice
 from smart_fork.errors import Usage
-from smart_fork.excise.model import Turn
+from smart_fork.excise.model import Session, Turn
+from smart_fork.excise.numbering import told_again
+from smart_fork.snippets import quoted
 
 #: Of a turn's number; Python reads no number of thousands.
 MAX_DIGITS = 9
-_HINT = "Ranges look like 5-7,9; `smart-fork excise list` numbers the turns."
-#: Of what is no range, how much is repeated.
-MAX_SHOWN = 80
 
 
-def numbers(text: str, count: int) -> list[int]:
-    """The numbers of a range, each once, in order. Blanks are allowed, reversed ranges are swapped.
+def pieces(text: str, count: int) -> list[tuple[int, int]]:
+    """The first and last number of each piece of a range. Blanks are allowed, reversed ranges are swapped.
 
     Raises:
-        Usage: it is no range, or beyond `count`.
+        Usage: it is no range, or a number is not below `count`.
     """
-    found: set[int] = set()
+    found: list[tuple[int, int]] = []
     for piece in text.split(","):
         if not (part := piece.strip()):
             continue
         low, dash, high = (side.strip() for side in part.partition("-"))
         if dash and not (_is_number(low) and _is_number(high)):
-            raise Usage(f'bad range "{part[:MAX_SHOWN]}"', _HINT)
+            raise Usage(f'bad range "{quoted(part)}"', _hint())
         if not _is_number(low):
-            raise Usage(f'bad turn "{part[:MAX_SHOWN]}"', _HINT)
+            raise Usage(f'bad turn "{quoted(part)}"', _hint())
         first, last = sorted((int(low), int(high) if dash else int(low)))
-        for number in (first, last):
-            if not 1 <= number <= count:
-                raise Usage(f"turn {number} out of range (have {count} turns)")
-        found.update(range(first, last + 1))
+        if last >= count:
+            raise Usage(f"turn {last} out of range (the last one is {count - 1})", _hint())
+        found.append((first, last))
     if not found:
-        raise Usage(f'bad range "{text[:MAX_SHOWN]}"', "Ranges look like 5-7,9.")
-    return sorted(found)
+        raise Usage(f'bad range "{quoted(text)}"', "Ranges look like 5-7,9.")
+    return found
 
 
-def chosen(turns: Sequence[Turn], text: str = "", ids: Sequence[str] = ()) -> set[str]:
+def chosen(session: Session, text: str = "", ids: Sequence[str] = ()) -> set[str]:
     """The ids of the turns that a range or a list of ids means (E-073).
+
+    A range takes the lines of the conversation along that stand between two of its messages and have no number.
 
     Raises:
         Usage: a turn is not there (E-034).
     """
-    found = {turns[number - 1].id for number in numbers(text, len(turns))} if text else set()
-    names = {name: turn.id for turn in turns for name in (turn.id, *turn.aliases)}
+    turns = session.turns
+    last = max((number for number in session.numbers if number is not None), default=-1)
+    ranges = pieces(text, last + 1) if text else []
+    found = {turns[position].id for low, high in ranges for position in _positions(session, low, high)}
+    names = {name: turn for turn in turns for name in (turn.id, *turn.aliases)}
     for identity in ids:
         if identity not in names:
-            raise Usage(f"no turn with id {identity[:MAX_SHOWN]}", "`smart-fork excise list --json` gives the ids.")
-        found.add(names[identity])
+            raise Usage(
+                f"no turn with id {quoted(identity)}",
+                advice(
+                    "`smart-fork excise list --json` gives the ids.", tool="read_session gives the ids, as message_id."
+                ),
+            )
+        found.update(filter(None, (names[identity].id, told_again(names[identity]))))
     return found
+
+
+def _hint() -> str:
+    looks = "Ranges look like 5-7,9"
+    return advice(f"{looks}; `smart-fork excise list` numbers the turns.", tool=f"{looks}; read_session numbers them.")
+
+
+def _positions(session: Session, low: int, high: int) -> Iterator[int]:
+    named = [at for at, number in enumerate(session.numbers) if number is not None and low <= number <= high]
+    yield from named
+    if low < high and named:
+        for at in range(named[0], named[-1]):
+            if session.numbers[at] is None and _is_said(session, session.turns[at]):
+                yield at
+
+
+def _is_said(session: Session, turn: Turn) -> bool:
+    """Whether a line is part of what went on in the conversation, and not of how the session is kept."""
+    return bool(turn.key) if session.tool == "claude" else turn.role != "system"
 
 
 def _is_number(text: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ import orjson
 from indexer.paths import claude_home, codex_home, state_home
 from smart_fork.errors import ForkRefused
 from smart_fork.excise.model import Session
+from smart_fork.places.liveness import lives
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry
 
@@ -74,8 +76,7 @@ def _worker(session: Session) -> str:
         return ""
     with Registry() as registry:
         for worker in registry.workers(states=("starting", "running")):
-            alive = worker.pid is not None and SystemProcesses().alive(worker.pid)
-            if worker.session_id == session.session_id and alive:
+            if worker.session_id == session.session_id and lives(worker, SystemProcesses(), os.environ, time.time()):
                 return f"worker {worker.id}"
     return ""
 

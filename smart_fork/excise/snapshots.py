@@ -5,9 +5,8 @@ from __future__ import annotations
 import gzip
 import os
 import re
-import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,12 +15,15 @@ from typing import Any
 
 import orjson
 
+from indexer.disk import DISK, Disk
+from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
 from smart_fork.errors import NotFound, Usage
-from smart_fork.excise.disk import DISK, Disk
 from smart_fork.excise.model import Session
 
 KEPT = timedelta(days=30)
+#: What is noted of an undone cut, and of one that could not be made.
+ROLLBACK, FAILED = "rollback", "failed"
 _PIECE = 1 << 20
 _NAME = re.compile(r"\d{8}T\d{6}\.\d{6}Z(?:-\d{1,4})?")
 _SUFFIX = ".jsonl.gz"
@@ -47,6 +49,11 @@ def root() -> Path:
     return state_home() / "snapshots"
 
 
+def folder_of(session_id: str) -> Path:
+    """The folder of a session's snapshots."""
+    return root() / _plain(session_id)
+
+
 def take(source: Path, session_id: str, now: datetime, *, disk: Disk = DISK) -> Snapshot | None:
     """Keep what is in `source`, byte for byte; nothing where there is no such file yet (E-053).
 
@@ -55,21 +62,9 @@ def take(source: Path, session_id: str, now: datetime, *, disk: Disk = DISK) -> 
     """
     if not source.is_file():
         return None
-    folder = private_dir(root() / _plain(session_id))
-    target, staging = _free(folder, now), folder / f".{secrets.token_hex(8)}.tmp"
-    try:
-        descriptor = disk.create(staging)
-        try:
-            for piece in _compressed(source):
-                disk.write(descriptor, piece)
-            disk.sync(descriptor)
-        finally:
-            disk.close(descriptor)
-        disk.replace(staging, target)
-    except BaseException:
-        staging.unlink(missing_ok=True)
-        raise
-    disk.sync_folder(folder)
+    folder = private_dir(folder_of(session_id))
+    target = _free(folder, now)
+    replace_file(target, _compressed(source), disk=disk)
     return _snapshot(target)
 
 
@@ -94,7 +89,22 @@ def forget(session_id: str) -> None:
         OSError: something of it is left.
     """
     with suppress(FileNotFoundError):
-        shutil.rmtree(root() / _plain(session_id))
+        shutil.rmtree(folder_of(session_id))
+
+
+def discard(identities: Sequence[str]) -> list[Snapshot]:
+    """Take these snapshots away for good: what they were kept for cannot be undone any more. All are there, or none
+    goes.
+
+    Raises:
+        NotFound, Usage: one of them is none (see `find`).
+    """
+    found = list({one.path: one for one in map(find, identities)}.values())
+    for one in found:
+        one.path.unlink(missing_ok=True)
+        with suppress(OSError):  # others are in it
+            one.path.parent.rmdir()
+    return found
 
 
 def snapshots(session_id: str = "") -> list[Snapshot]:
@@ -132,19 +142,26 @@ def content(snapshot: Snapshot) -> Iterator[bytes]:
 
 def note(
     session: Session, command: str, snapshot: Snapshot | None, target: Path, now: datetime, *,
-    removed: list[str], seeds: list[str],
+    size_after: int, change: str = "", **more: list[str] | str,
 ) -> None:  # fmt: skip
-    """Note one change of a transcript in the log (E-061)."""
+    """Note one change of a transcript in the log (E-061), before it is made: a snapshot without a note is of no use.
+
+    What is changed together has the same `change`. Of a cut `more` has the ids of what was named and of all that went
+    (`seed_ids`, `removed_ids`) and of calls that stay while their results go (`orphaned`); of a rollback, what it
+    `restored`.
+    """
     entry = {
         "ts": now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "session_id": session.session_id,
         "source_path": str(target),
         "snapshot": snapshot.id if snapshot else None,
-        "removed_ids": removed,
-        "seed_ids": seeds,
+        "removed_ids": [],
+        "seed_ids": [],
         "command": command,
         "tool": session.tool,
-        "size_after": target.stat().st_size,
+        "size_after": size_after,
+        "change": change,
+        **more,
     }
     path = private_dir(state_home()) / "excise.jsonl"
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -166,6 +183,23 @@ def logged(source: Path | None = None) -> list[dict[str, Any]]:
         if isinstance(entry, dict) and (source is None or entry.get("source_path") == str(source)):
             entries.append(entry)
     return entries
+
+
+def cuts(source: Path) -> list[dict[str, Any]]:
+    """The cuts of one file that were made and not undone, oldest first."""
+    entries = logged(source)
+    failed = {one.get("change") for one in entries if one.get("command") == FAILED}
+    standing: list[dict[str, Any]] = []
+    before: dict[str, list[dict[str, Any]]] = {}
+    for entry in entries:
+        if entry.get("change") and entry["change"] in failed:
+            continue
+        before[str(entry.get("snapshot"))] = standing
+        if entry.get("command") == ROLLBACK:
+            standing = before.get(str(entry.get("restored")), standing)
+        else:
+            standing = [*standing, entry]
+    return standing
 
 
 def _plain(session_id: str) -> str:

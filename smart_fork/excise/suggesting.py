@@ -14,6 +14,7 @@ from smart_fork.excise.closure import closure
 from smart_fork.excise.loading import load_with_tool, located
 from smart_fork.excise.masking import secrets_in
 from smart_fork.excise.model import Session, Turn
+from smart_fork.excise.numbering import numbered
 from smart_fork.excise.strings import texts
 
 #: Outputs shorter than this are not worth a cut.
@@ -46,7 +47,7 @@ def suggest(reference: str | None, tool: str = "auto") -> dict[str, Any]:
     Raises:
         NotFound, Usage: there is no such transcript.
     """
-    session = load_with_tool(tool, located(reference))
+    session = numbered(load_with_tool(tool, located(reference)))
     found = suggestions(session)
     return {
         "session_id": session.session_id,
@@ -128,7 +129,9 @@ def _suggestion(session: Session, kind: str, ids: Collection[str], reason: str) 
     turns = [turn for turn in session.turns if turn.id in gone]
     numbers = _range(session, gone)
     saved = sum(turn.token_est for turn in turns)
-    command = f"smart-fork excise cut {numbers} {quote(session.session_id)}"
+    known = {turn.id for turn, number in zip(session.turns, session.numbers, strict=True) if number is not None}
+    others = [word for turn in turns if turn.id not in known for word in ("--id", quote(turn.id))]
+    command = " ".join(filter(None, ("smart-fork excise cut", numbers, *others, quote(session.session_id))))
     return Suggestion(kind, numbers, tuple(turn.id for turn in turns), reason, saved, command)
 
 
@@ -140,9 +143,9 @@ def _with_calls(session: Session, turn: Turn) -> list[str]:
 
 
 def _range(session: Session, ids: Collection[str]) -> str:
-    numbers = [number for number, turn in enumerate(session.turns, start=1) if turn.id in ids]
+    named = {number for number, turn in zip(session.numbers, session.turns, strict=True) if turn.id in ids}
     parts: list[list[int]] = []
-    for number in numbers:
+    for number in sorted(number for number in named if number is not None):
         if parts and parts[-1][-1] == number - 1:
             parts[-1].append(number)
         else:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import IO, Self
 
+from indexer.disk import DISK, Disk
+from indexer.files import replace_file
+from indexer.transcripts.lines import decode_line
 from smart_fork.errors import ForkRefused, Usage
-from smart_fork.excise.cursor import side_car
-from smart_fork.excise.disk import DISK, Disk
+from smart_fork.excise.cursor import conversation_of, side_car
 from smart_fork.excise.edits import relinked
+from smart_fork.excise.lines import stamp_of
 from smart_fork.excise.model import Place, Session, Stamp, Tool, Turn
-
-_PIECE = 1 << 20
 
 
 class _Writer:
@@ -81,9 +81,34 @@ def write_lines(session: Session, gone: Collection[int], edits: Mapping[int, byt
         raise Usage("It is not known whose transcript this is")
     target = written_path(session)
     lines = _padded(session, gone, edits) if session.padded else _lines(session, gone, edits)
-    expected = session.stamp if target == session.source_path.resolve() else None
-    replace_file(target, lines, expected=expected, disk=disk)
+    lines = chain(_of_other_conversations(session), lines)
+    replace_transcript(target, lines, expected=session.stamp, disk=disk)
     return target
+
+
+def _of_other_conversations(session: Session) -> list[bytes]:
+    """What else stands in a side-car of Cursor's: it is one file for all of a database's conversations."""
+    side = written_path(session)
+    if session.tool != "cursor" or not side.is_file():
+        return []
+    return [
+        raw.rstrip(b"\n") + b"\n"
+        for raw in side.read_bytes().split(b"\n")
+        if any(conversation_of(record) not in ("", session.composer_id) for _, record in decode_line(raw)[0])
+    ]
+
+
+def written_size(session: Session, gone: Collection[int], edits: Mapping[int, bytes]) -> int:
+    """How long the file is when `write_lines` has written it."""
+    if session.padded and session.stamp:
+        return session.stamp.size
+    own = (at for at, turn in enumerate(session.turns) if at not in gone and not turn.inherited)
+    size = sum(1 + (len(edits[at]) if at in edits else _length(session.turns[at])) for at in own)
+    return size + sum(map(len, _of_other_conversations(session)))
+
+
+def _length(turn: Turn) -> int:
+    return len(turn.kept) if isinstance(turn.kept, bytes) else turn.kept.end - turn.kept.start
 
 
 def written_path(session: Session) -> Path:
@@ -91,34 +116,22 @@ def written_path(session: Session) -> Path:
     return side_car(session.source_path.resolve())
 
 
-def replace_file(target: Path, pieces: Iterable[bytes], *, expected: Stamp | None, disk: Disk = DISK) -> None:
-    """Write a file anew, completely or not at all. `expected` is what it must still be.
+def replace_transcript(target: Path, pieces: Iterable[bytes], *, expected: Stamp | None, disk: Disk = DISK) -> None:
+    """Write a transcript again, completely or not at all. `expected` is what it must still be.
 
     Raises:
         ForkRefused: it has changed.
         OSError: it is as it was.
     """
-    staging = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        descriptor = disk.create(staging)
-        try:
-            for piece in _gathered(pieces):
-                disk.write(descriptor, piece)
-            with contextlib.suppress(FileNotFoundError):
-                disk.like(descriptor, target.stat())
-            disk.sync(descriptor)
-        finally:
-            disk.close(descriptor)
-        if expected is not None and disk.stamp(target) != expected:
+
+    def unchanged() -> None:
+        now = disk.look(target) if expected is not None else None
+        if expected is not None and (now is None or stamp_of(now) != expected):
             raise ForkRefused(
                 f"The transcript has changed since it was read: {target}", "Its agent is at work; end it and try again."
             )
-        disk.replace(staging, target)
-    finally:
-        with contextlib.suppress(OSError):  # the first error is the one to tell
-            disk.remove(staging)
-    with contextlib.suppress(OSError):
-        disk.sync_folder(target.parent)
+
+    replace_file(target, pieces, like_before=True, ready=unchanged, disk=disk)
 
 
 def _lines(session: Session, gone: Collection[int], edits: Mapping[int, bytes]) -> Iterator[bytes]:
@@ -175,15 +188,3 @@ class _Source:
             return turn.kept
         self._file.seek(turn.kept.start)
         return self._file.read(turn.kept.end - turn.kept.start)
-
-
-def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Fewer and larger pieces."""
-    waiting = bytearray()
-    for piece in pieces:
-        waiting += piece
-        if len(waiting) >= _PIECE:
-            yield bytes(waiting)
-            waiting.clear()
-    if waiting:
-        yield bytes(waiting)

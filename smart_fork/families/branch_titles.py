@@ -12,7 +12,7 @@ from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.claude import slug
 from indexer.transcripts.lines import decode_line, open_regular
 from smart_fork.agents.plan import MAX_NAME_CHARACTERS, plain_name
-from smart_fork.retrieval.recent import in_project
+from smart_fork.whereabouts import belongs
 
 FALLBACK = "Branched conversation"
 #: Further ones have the time in their name.
@@ -64,7 +64,7 @@ def _titles(adapter: AgentAdapter, file: LogFile, project: Project) -> Iterator[
         session = adapter.glance(file.path)
     except OSError:
         return
-    if session is not None and in_project(session.cwd, project):
+    if session is not None and belongs(session, project):
         yield session.title
         yield from _given(ends)
 

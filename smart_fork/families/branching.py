@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,14 +18,22 @@ from indexer.project import project_of
 from indexer.transcripts.agents import AGENTS, adapter
 from indexer.transcripts.model import Agent, Session
 from smart_fork import sessions
-from smart_fork.agents.plan import check_id, plain_name
+from smart_fork.advice import advice
+from smart_fork.agents.plan import check_id
 from smart_fork.copies.copying import Branch, branch_point, message_at, write_copy
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.families.branch_titles import branch_title, titles_like_ours
-from smart_fork.families.working import IN_PROGRESS, is_unfinished, refuse_while_working
+from smart_fork.families.working import (
+    IN_PROGRESS,
+    earlier_message,
+    is_unfinished,
+    refuse_while_tasks_run,
+    refuse_while_working,
+)
 from smart_fork.forking.confirmation import Clock, SystemClock
-from smart_fork.retrieval.recent import in_project
 from smart_fork.retrieval.results import title as shown_title
+from smart_fork.snippets import quoted
+from smart_fork.whereabouts import belongs
 
 #: How long a caller's own session is waited for that is not there yet.
 WRITTEN_SECONDS, LOOK_SECONDS = 3.0, 0.2
@@ -66,10 +76,8 @@ def branch(
         raise ForkRefused(
             f"Source session does not belong to current project: {session.session_id}", f"It worked in {session.cwd}."
         )
-    end, warnings = _end(session, at, through, moment)
-    with _titles_lock():
-        taken = titles_like_ours(AGENTS, project_of(target))
-        final = branch_title(title, session.title, taken, int(moment * 1000))
+    end, warnings = _end(session, at, through, moment, caller_session_id)
+    with new_title(session.title, target, moment, name=title) as final:
         written = _write(session, end, target, title=final, now=moment)
     warnings += written.warnings
     report = _report(session, written, end=end, title=final, target=target, warnings=warnings)
@@ -82,7 +90,10 @@ def branch(
 def _source(reference: str, own: str, clock: Clock) -> Session:
     """The session that is meant. What its agent is asked first it writes down a moment later: `own` is waited for."""
     if not _REFERENCE.fullmatch(reference):
-        raise Usage(f"Invalid source sessionId: {plain_name(reference)[:80]}", "`smart-fork list` shows ids.")
+        raise Usage(
+            f"Invalid source sessionId: {quoted(reference)}",
+            advice("`smart-fork list` shows ids.", tool="list_sessions shows ids."),
+        )
     deadline = clock.now() + WRITTEN_SECONDS
     while True:
         try:
@@ -100,33 +111,42 @@ def _source(reference: str, own: str, clock: Clock) -> Session:
 
 def _belongs(session: Session, project: str) -> bool:
     try:
-        return in_project(session.cwd, project_of(project))
+        return belongs(session, project_of(project))
     except ValueError:  # a NUL
         return False
 
 
-def _titles_lock() -> FileLock:
-    """Two branches that are made at once must not get the same title."""
-    return FileLock(private_dir(state_home()) / "branch.lock", mode=0o600)
+@contextmanager
+def new_title(parent_title: str, target: Path, moment: float, *, name: str | None = None) -> Iterator[str]:
+    """What a branch is called that is written meanwhile: no other that is made at once gets the same title.
 
-
-def _write(session: Session, end: int, target: Path, *, title: str, now: float) -> Branch:
+    Raises:
+        SmartForkError: in place of an `OSError`, also one that is met meanwhile.
+    """
     try:
-        return write_copy(
-            adapter(session.agent),
-            session,
-            end,
-            new_session_id=str(uuid.uuid4()),
-            target_cwd=target,
-            now=datetime.fromtimestamp(now),  # noqa: DTZ006 - Codex names its files by local time
-            title=title,
-        )
+        with FileLock(private_dir(state_home()) / "branch.lock", mode=0o600):
+            taken = titles_like_ours(AGENTS, project_of(target))
+            yield branch_title(name, parent_title, taken, int(moment * 1000))
     except OSError as error:
         hint = "Nothing of it was left behind; try again."
         raise SmartForkError(f"Failed to branch conversation: {error}", hint) from error
 
 
-def _end(session: Session, at: int | None, through: str | None, now: float) -> tuple[int, list[str]]:
+def _write(session: Session, end: int, target: Path, *, title: str, now: float) -> Branch:
+    return write_copy(
+        adapter(session.agent),
+        session,
+        end,
+        new_session_id=str(uuid.uuid4()),
+        target_cwd=target,
+        now=datetime.fromtimestamp(now),  # noqa: DTZ006 - Codex names its files by local time
+        title=title,
+    )
+
+
+def _end(
+    session: Session, at: int | None, through: str | None, now: float, caller: str | None
+) -> tuple[int, list[str]]:
     """The last turn of the copy, and what is to be said about it."""
     if through is not None:
         end = branch_point(session, through)
@@ -135,7 +155,8 @@ def _end(session: Session, at: int | None, through: str | None, now: float) -> t
         end = branch_point(session, message_at(session, at))
         moved = f"Branched after message {end}, where the agent had finished what message {at} is part of"
         return end, [moved] if end != at else []
-    refuse_while_working(session, now)
+    refuse_while_working(session, now, earlier_message())
+    refuse_while_tasks_run(session, earlier_message(), caller=caller)
     points = session.branch_points()
     if not points:
         raise ForkRefused("No conversation to branch.", "The agent has not finished an answer in it yet.")
@@ -144,7 +165,10 @@ def _end(session: Session, at: int | None, through: str | None, now: float) -> t
 
 def _target(session: Session, cwd: str | None) -> Path:
     if cwd is None and not session.cwd:
-        raise ForkRefused("It is not known where this session worked", "Say where the branch is to work: --cwd DIR.")
+        raise ForkRefused(
+            "It is not known where this session worked",
+            advice("Say where the branch is to work: --cwd DIR.", tool="Say where the branch is to work: cwd."),
+        )
     from smart_fork.forking.starting import directory
 
     return directory(cwd if cwd is not None else session.cwd)

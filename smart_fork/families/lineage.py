@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -9,20 +11,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from indexer.masking import shorten
 from indexer.paths import index_db, state_home
 from indexer.project import project_of
-from indexer.store.base import SeenFile
+from indexer.store.base import SeenFile, SessionRow
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.agents import adapter
-from indexer.transcripts.model import Agent, Session, shorten
+from indexer.transcripts.model import Agent, Session
 from smart_fork import permission, sessions
+from smart_fork.agents.logs import originals_first
 from smart_fork.errors import IndexUnavailable
 from smart_fork.families.branching import command_to_resume
 from smart_fork.families.kin import Kin, family_of, left_after, parents
+from smart_fork.places.liveness import note_ends
+from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry, Worker
 from smart_fork.retrieval.opening import opened
 from smart_fork.retrieval.results import UNTRUSTED
 from smart_fork.retrieval.results import title as shown_title
+from smart_fork.whereabouts import permits, placed_here
 
 #: How much of the message is quoted after which a fork left its parent.
 WORDS = 80
@@ -38,6 +45,8 @@ class Facts:
     last_activity: str = ""
     turns: int = 0
     tokens: int = 0
+    may_be_told: bool = False
+    inferred_from: str = ""
 
 
 def lineage(reference: str) -> dict[str, Any]:
@@ -54,7 +63,7 @@ def lineage(reference: str) -> dict[str, Any]:
     with ExitStack() as stack:
         telling = _Telling(_index(stack))
         if permission.limited():  # a fork may work elsewhere; there it is as if its log were gone
-            family = [kin for kin in family if permission.permits(telling.facts(kin).cwd)]
+            family = [kin for kin in family if telling.facts(kin).may_be_told]
         return _told(asked, family, forks, workers, telling)
 
 
@@ -93,24 +102,29 @@ def _index(stack: ExitStack) -> SqliteStore | None:
 
 
 def _workers(agent: Agent) -> list[Worker]:
-    """All of an agent's, newest first."""
+    """All of an agent's as they are now, newest first."""
     if not (state_home() / "workers.db").exists():
         return []
     with Registry() as registry:
+        note_ends(registry, SystemProcesses(), os.environ, time.time())
         known = registry.workers()
     return [worker for worker in known if worker.agent == agent and permission.permits(worker.cwd)]
 
 
 def _is_fork(worker: Worker) -> bool:
-    return worker.kind == "fork" and worker.source_session_id not in ("", worker.session_id)
+    return worker.is_fork and worker.source_session_id not in ("", worker.session_id)
 
 
 def _logs(family: Sequence[Kin]) -> dict[str, list[Kin]]:
-    """The logs of each session, the newest first: others are copies that were staged or archived."""
-    logs: dict[str, list[Kin]] = defaultdict(list)
+    """The logs of each session, the original first: others are copies that were staged or archived."""
+    logs: dict[str, dict[Path, Kin]] = defaultdict(dict)
     for kin in sorted(family, key=lambda kin: (-kin.mtime_ns, str(kin.path))):
-        logs[kin.session_id].append(kin)
-    return dict(logs)
+        logs[kin.session_id][kin.path] = kin
+    return {
+        session_id: [own[path] for path in originals_first(adapter(agent), session_id, list(own))]
+        for session_id, own in logs.items()
+        for agent in {kin.agent for kin in own.values()}
+    }
 
 
 def _in_order(above: Mapping[str, str], logs: Mapping[str, Sequence[Kin]], asked: str) -> Iterator[tuple[str, int]]:
@@ -149,10 +163,15 @@ def _member(
         "turns": facts.turns,
         "token_estimate": facts.tokens,
         "working_directory": facts.cwd,
+        **({"project_inferred_from": facts.inferred_from} if facts.inferred_from else {}),
         "jsonl_path": str(own[0].path) if own else None,
         "copies": [str(kin.path) for kin in own[1:]],
         "resume_command": command_to_resume(agent, session_id, facts.cwd) if own else None,
     }
+
+
+def _facts(one: SessionRow | Session, may_be_told: bool, turns: int, tokens: int) -> Facts:  # noqa: FBT001 - as it is
+    return Facts(one.title, one.cwd, one.started, one.last_activity, turns, tokens, may_be_told, one.inferred_from)
 
 
 def _ours(session_id: str, running: Worker | None, workers: Sequence[Worker]) -> dict[str, Any]:
@@ -162,6 +181,7 @@ def _ours(session_id: str, running: Worker | None, workers: Sequence[Worker]) ->
         "started_by": worker.caller_session_id if worker else None,
         "running": {
             "worker_id": running.id,
+            "kind": running.kind,
             "name": running.name,
             "place": running.place,
             "status": running.status or running.state,
@@ -184,18 +204,11 @@ class _Telling:
         """What is told of the session in a log."""
         row = self._store.session(kin.agent, kin.session_id) if self._store and self._unchanged(kin) else None
         if row is not None and row.path == str(kin.path):
-            return Facts(row.title, row.cwd, row.started, row.last_activity, row.turns, row.tokens)
+            return _facts(placed_here(row), permits(row), row.turns, row.tokens)
         session = self._session(kin)
         if session is None:
             return Facts()
-        return Facts(
-            session.title,
-            session.cwd,
-            session.started,
-            session.last_activity,
-            len(session.turns),
-            session.token_estimate,
-        )
+        return _facts(placed_here(session), permits(session), len(session.turns), session.token_estimate)
 
     def left(self, kin: Kin, parent: Kin) -> dict[str, Any] | None:
         """The last message of `parent` that the fork knows, as ``show`` numbers them; `None` where it was rewound."""
@@ -214,7 +227,7 @@ class _Telling:
         return {
             "message": message[0],
             "role": message[1].role,
-            "text": shown_title(shorten(message[1].text, WORDS)),
+            "text": shorten(shown_title(message[1].text), WORDS),
         }
 
     def _codex_end(self, kin: Kin, above: Session) -> int:

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 
+from smart_fork.advice import advice
 from smart_fork.agents.plan import ForkRequest
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.forking.confirmation import World
-from smart_fork.places import PLACES
-from smart_fork.places.base import runs, whereabouts
+from smart_fork.places.liveness import lives
 from smart_fork.registry import Worker
+from smart_fork.snippets import quoted
 
 #: How many workers may run at once.
 LIMIT = "SMART_FORK_MAX_WORKERS"
 MAX_WORKERS = 8
-#: What has no process or window by then was never started: whoever was about to was killed.
-START_SECONDS = 300.0
 
 
 class WorkerLimit(ForkRefused):
     """As many workers as may run are running."""
+
+    http_status = 429
 
 
 class AlreadyRuns(ForkRefused):
     """The session is being gone on with by a worker, which is where to go."""
 
     def __init__(self, worker: Worker, session_id: str) -> None:
-        see = f"Go there: {worker.attach}" if worker.attach else "`smart-fork active` shows it."
+        see = advice(
+            f"Go there: {worker.attach}" if worker.attach else "`smart-fork active` shows it.",
+            tool=f"Say it there: message_worker, with worker {worker.id}.",
+        )
         super().__init__(f"{session_id} is running already, as worker {worker.id}", see)
         self.worker = worker
 
@@ -42,7 +45,7 @@ def limit(env: Mapping[str, str]) -> int:
     if not text:
         return MAX_WORKERS
     if not (text.isascii() and text.isdigit()):
-        raise Usage(f"{LIMIT} is not a number: {text[:20]}")
+        raise Usage(f"{LIMIT} is not a number: {quoted(text)}")
     return int(text)
 
 
@@ -58,10 +61,13 @@ def admission(request: ForkRequest, world: World, *, counts: bool) -> Callable[[
         if request.form == "resume" and (worker := occupant(request.session_id, running, world)):
             raise AlreadyRuns(worker, request.session_id)
         others = [worker for worker in running if worker.place != "here"]
-        if counts and len(others) >= most and sum(lives(worker, world) for worker in others) >= most:
+        if counts and len(others) >= most and sum(_lives(worker, world) for worker in others) >= most:
             raise WorkerLimit(
                 f"{most} workers are running, and {LIMIT} allows no more",
-                "Wait until one has ended, or end one: `smart-fork active` or list_workers lists them.",
+                advice(
+                    "Wait until one has ended, or end one: `smart-fork active` lists them.",
+                    tool="Wait until one has ended, or end one with close_workers: list_workers lists them.",
+                ),
             )
 
     return admit
@@ -69,17 +75,11 @@ def admission(request: ForkRequest, world: World, *, counts: bool) -> Callable[[
 
 def occupant(session_id: str, running: Sequence[Worker], world: World) -> Worker | None:
     """The living worker that goes on in that session."""
-    return next((worker for worker in running if session_id in _sessions(worker) and lives(worker, world)), None)
+    return next((worker for worker in running if session_id in _sessions(worker) and _lives(worker, world)), None)
 
 
-def lives(worker: Worker, world: World) -> bool:
-    """Whether there is still something of a worker that was said to run."""
-    if worker.pid is not None:
-        return runs(whereabouts(worker), world.processes)
-    place = next((place for place in PLACES if place.name == worker.place), None)
-    if worker.terminal_id is not None and place is not None:
-        return place.ended(whereabouts(worker), world.processes, world.env) is None
-    return world.clock.now() - datetime.fromisoformat(worker.started_at).timestamp() < START_SECONDS
+def _lives(worker: Worker, world: World) -> bool:
+    return lives(worker, world.processes, world.env, world.clock.now())
 
 
 def _sessions(worker: Worker) -> tuple[str | None, ...]:

@@ -1,4 +1,4 @@
-"""What is made for a worker before it starts, and taken away again unless it does."""
+"""What is made for a worker before it starts, and taken away again unless it takes up what it is for."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import apsw
 from smart_fork.agents.plan import ForkPlan, ForkRequest
 from smart_fork.agents.staging import stage_transcript
 from smart_fork.copies.copying import write_branch
-from smart_fork.errors import SmartForkError
+from smart_fork.errors import ForkRefused, SmartForkError
 from smart_fork.forking.confirmation import World
 from smart_fork.registry import Registry
-from smart_fork.repository.worktree import Worktree, create_worktree, remove_worktree
+from smart_fork.repository.worktree import Worktree, create_worktree, remove_if_saved, remove_worktree
 
 log = logging.getLogger(__name__)
 
@@ -36,12 +36,13 @@ class Attempt:
         self.world = world
         self.registry = registry
         self._made: list[Callable[[], object]] = []
+        self._began = self._kept = False
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        for undo in reversed(self._made):
+        for undo in () if self._kept else reversed(self._made):
             undone(undo)
 
     def otherwise(self, undo: Callable[[], object]) -> None:
@@ -49,14 +50,25 @@ class Attempt:
         self._made.append(undo)
 
     def succeeded(self) -> None:
-        """Keep everything."""
-        self._made.clear()
+        """Keep everything: it runs, and what goes wrong from now on does not take that back."""
+        self._began = self._kept = True
+
+    def failed(self) -> None:
+        """Keep nothing, since the worker has ended without having done anything."""
+        self._kept = False
 
     def worktree(self, repository: Path, name: str | None, *, with_changes: bool = False) -> Worktree:
         """Make a worktree for the worker."""
         made = create_worktree(repository, name, self.world.processes, with_changes=with_changes)
-        self.otherwise(lambda: remove_worktree(made, self.world.processes))
+        self.otherwise(lambda: self._without(made))
         return made
+
+    def _without(self, made: Worktree) -> None:
+        """What an agent that did run may have left there is nobody's to throw away."""
+        if not self._began:
+            remove_worktree(made, self.world.processes)
+        elif problem := remove_if_saved(made.path, made.branch, made.base, self.world.processes):
+            raise ForkRefused(problem)
 
     def stage(self, plan: ForkPlan, request: ForkRequest) -> list[str]:
         """Put on disk what the plan needs there. Returns what the person should know about it."""

@@ -14,10 +14,11 @@ from typing import Any
 
 from indexer import kept
 from indexer.compressed import Compressed, pieces
+from indexer.files import remove, write_new
 from indexer.paths import private_dir
 from indexer.transcripts.agents import adapter
 from indexer.transcripts.lines import first_lines
-from smart_fork.agents.staging import remove, write_new
+from smart_fork.advice import advice
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.sessions import Located
 
@@ -118,5 +119,6 @@ def _reading(copy: kept.Copy) -> Iterator[None]:
         yield
     except OSError as error:
         raise NotFound(
-            f"The kept copy of {copy.session_id} cannot be used: {error}", "`smart-fork show` reads the export."
+            f"The kept copy of {copy.session_id} cannot be used: {error}",
+            advice("`smart-fork show` reads the export.", tool="read_session reads the export."),
         ) from error

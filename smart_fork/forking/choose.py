@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
-from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
+from smart_fork.advice import advice
+from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
+from smart_fork.forking.floor import fitting, none_can_be_forked
 from smart_fork.forking.matching import MATCH, message_for
 from smart_fork.retrieval.finding import Engine, Request, check, find
+from smart_fork.snippets import shown
 
 log = logging.getLogger(__name__)
 
@@ -30,26 +34,36 @@ def find_and_fork(
 ) -> dict[str, Any]:
     """`find`, and the fork that was asked for as ``forked_session``; with `at` ``"match"`` where its passage ends.
 
-    A fork that fails leaves the results in the answer, with ``error`` and ``hint`` beside them (F-092).
+    With `auto_fork` alone the best result is forked if it fits: it scores the request's `min_score`, else `FLOOR`. A
+    fork that fails leaves the results in the answer, with ``error`` and ``hint`` beside them (F-092); so does one that
+    is not tried because nothing fits, and the results then are all that were found.
 
     Raises:
         Usage: something in the request is not acceptable; nothing was read or started.
     """
     check(request)
     if fork_index is not None and fork_index < 0:
-        raise Usage("fork_index must be non-negative", "It counts from 0 into results.")
+        raise Usage(f"fork_index must be non-negative, not {fork_index}", "It counts from 0 into results.")
     if isinstance(at, str) and at != MATCH:
-        raise Usage("at must be a number or 'match'", "It is the number of a message, as match.turn_index says it.")
+        raise Usage(
+            f"at must be a number or 'match', not {shown(at)}",
+            "It is the number of a message, as match.turn_index says it.",
+        )
     if isinstance(at, int) and at < 0:
-        raise Usage("at must be non-negative", "It is the number of a message, as match.turn_index says it.")
+        raise Usage(f"at must be non-negative, not {at}", "It is the number of a message, as match.turn_index says it.")
     if run_in is not None and run_in not in PLACES:
-        raise Usage("run_in must be 'tmux', 'process', or 'iterm2'")
-    answer = find(request, engine)
+        raise Usage(f"run_in must be 'tmux', 'process', or 'iterm2', not {shown(run_in)}")
+    unchosen = auto_fork and fork_index is None and not fork_session_id
+    least = None if unchosen else request.min_score
+    answer = find(replace(request, min_score=least, works_in=request.project_path), engine)
     if not fork_session_id and ("results" not in answer or not (auto_fork or fork_index is not None)):
         return answer
     try:
         from smart_fork.forking.launch import fork_session
 
+        if unchosen:
+            fork_index = fitting(answer, most=1, min_score=request.min_score).hits[0][0]
+            answer = _at_least(request.min_score, answer)
         index, session_id = _chosen(answer.get("results", []), fork_index, fork_session_id)
         place = {"at": at} if at != MATCH else {"through": _through(answer, index, session_id, request, engine)}
         forked = fork_session(
@@ -66,34 +80,43 @@ def find_and_fork(
         return answer | {"error": error.message, **({"hint": error.hint} if error.hint else {})}
     except Exception as error:  # the results must not be lost with the fork
         log.exception("the fork failed")
-        return answer | {"error": f"The fork failed: {error}", "hint": "`smart-fork doctor` checks what forks need."}
+        return answer | {
+            "error": f"The fork failed: {error}",
+            "hint": advice(
+                "`smart-fork doctor` checks what forks need.", tool="Fork it yourself with the result's fork_command."
+            ),
+        }
     return answer | {"forked_session": forked | {"forked_index": index}}
 
 
 def _through(answer: dict[str, Any], index: int | None, session_id: str, request: Request, engine: Engine) -> str:
-    """The message that answers: the result's, or the one that is looked for in a session which is no result."""
+    """The message by which all is known; where that cannot be told, the one of the result's passage."""
     from smart_fork import sessions
 
     found = answer["results"][index]["match"]["message_id"] if index is not None else None
-    return str(found or message_for(sessions.look_into(sessions.locate(session_id)), request.intent, engine))
+    try:
+        return message_for(sessions.look_into(sessions.locate(session_id)), request.intent, engine, request.also)
+    except (NotFound, IndexUnavailable):
+        if found is None:
+            raise
+        return str(found)
+
+
+def _at_least(min_score: float | None, answer: dict[str, Any]) -> dict[str, Any]:
+    """`answer` as it would be had the search left out what is below `min_score`."""
+    kept = [hit for hit in answer["results"] if min_score is None or hit["score"] >= min_score]
+    return answer | {"results": kept, "count": len(kept)}
 
 
 def _chosen(results: list[dict[str, Any]], fork_index: int | None, session_id: str | None) -> tuple[int | None, str]:
-    """Which session to fork. An id wins over an index, an index over the best (F-090); indexes count from 0 (F-091)."""
+    """Which session was chosen. An id wins over an index, that over the best (F-090); indexes count from 0 (F-091)."""
     if session_id:
         return next((i for i, hit in enumerate(results) if hit["session_id"] == session_id), None), session_id
-    if fork_index is not None and results:
-        if fork_index >= len(results):
-            raise Usage("fork_index is out of range", f"There are {len(results)} results, counted from 0.")
-        hit = results[fork_index]
-        if not hit["can_fork"]:
-            raise ForkRefused(f"Result {fork_index} cannot be forked: {hit['warning']}", "Choose one with can_fork.")
-        return fork_index, hit["session_id"]
-    for index, hit in enumerate(results):
-        if hit["can_fork"]:
-            return index, hit["session_id"]
-    reason = results[0]["warning"] if results else "nothing was found"
-    raise NotFound(
-        "No forkable sessions found",
-        f"The reason: {reason}. Widen the search with another intent, agent_type 'both', or no min_score.",
-    )
+    if fork_index is None or not results:
+        raise none_can_be_forked(results)
+    if fork_index >= len(results):
+        raise Usage("fork_index is out of range", f"There are {len(results)} results, counted from 0.")
+    hit = results[fork_index]
+    if not hit["can_fork"]:
+        raise ForkRefused(f"Result {fork_index} cannot be forked: {hit['warning']}", "Choose one with can_fork.")
+    return fork_index, hit["session_id"]

@@ -1,6 +1,7 @@
-"""Whether a worker has come to life: known from its transcript, not from its window (F-098, F-105).
+"""Whether a worker has taken up what it is for: its own log says so, not that a process or a window is there.
 
-Nothing depends on it: whoever does not want to wait is told the rest later (R-024).
+One without a prompt, which writes nothing yet, shows a line to type in. Whoever does not want to wait for either is
+told the rest later (R-024).
 """
 
 from __future__ import annotations
@@ -11,26 +12,28 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Protocol
 
 from filelock import FileLock, Timeout
 
+from indexer.masking import Masked, mask_screen
 from indexer.paths import private_dir, state_home
 from indexer.transcripts.agents import adapter as adapter_of
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Agent
+from indexer.transcripts.state import utc
+from smart_fork.agents.activity import activity
 from smart_fork.agents.plan import ForkPlan, plain_prompt
-from smart_fork.agents.questions import question_on
+from smart_fork.agents.questions import hears_on, question_on
 from smart_fork.places.base import Place, Started
 from smart_fork.processes import Processes, SystemProcesses
 
-#: How long a start waits for the worker's own log to appear, and how often it looks.
-CONFIRM_SECONDS = 20.0
+#: How long a start waits for the worker to take its prompt, or without one to be ready, and how often it looks.
+CONFIRM_SECONDS, READY_SECONDS = 20.0, 10.0
 LOOK_SECONDS = 0.1
 #: Seconds between two looks at its screen.
-SCREEN_SECONDS = 1.0
+SCREEN_SECONDS = 0.5
 #: File systems round their times, up to two seconds; agents write theirs in milliseconds.
 _FILE_SECONDS = 2.0
 _RECORD_SECONDS = 0.002
@@ -88,14 +91,16 @@ def world_of(
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """`found` is whether the worker's log was seen; `last_words` is what a worker said that has ended, else `None`.
+    """`taken` is whether the worker was seen to have taken its prompt, or to be ready for one.
 
-    `asks` is the question that it has stopped at instead.
+    `last_words` is what a worker said that has ended, else `None`; `status` then how it ended, negative for a signal,
+    where that is known. `asks` is the question that it has stopped at instead.
     """
 
     session_id: str | None
-    found: bool
-    last_words: str | None = None
+    taken: bool
+    last_words: Masked | None = None
+    status: int | None = None
     asks: str = ""
 
 
@@ -117,24 +122,24 @@ def one_at_a_time(plan: ForkPlan) -> Iterator[None]:
 def confirm(
     plan: ForkPlan, place: Place, started: Started, world: World, began: float, *, patience: float = CONFIRM_SECONDS
 ) -> Confirmation:
-    """Wait until the worker has a log of its own, has ended, or asks something, or for `patience` seconds."""
-    if not _writes_at_once(plan):
-        return Confirmation(
-            plan.new_session_id, found=True, last_words=place.ended(started, world.processes, world.env)
-        )
+    """Wait until the worker has taken its prompt, has ended, or asks something, or for `patience` seconds."""
     now = world.clock.now()
-    deadline, look_again, before = now + patience, now + SCREEN_SECONDS, ""
+    deadline = now + (patience if _writes_at_once(plan) else min(patience, READY_SECONDS))
+    look_again, before = now, ""
     while True:
         last_words = place.ended(started, world.processes, world.env)
-        session_id = _written(plan, world.adapter, began)
-        now = world.clock.now()
-        if session_id or last_words is not None or now >= deadline:
-            return Confirmation(session_id or plan.new_session_id, session_id is not None, last_words)
-        if now >= look_again:
-            asks = question_on(place.screen(started, world.processes, world.env) or "")
+        session_id = _written(plan, world.adapter, began) if _writes_at_once(plan) else None
+        taken = session_id is not None and _took(plan, session_id, world.adapter, began)
+        if last_words is None and not taken and world.clock.now() >= look_again:
+            screen = mask_screen(place.screen(started, world.processes, world.env) or "")
+            taken = not _writes_at_once(plan) and hears_on(screen)
+            asks = question_on(screen)
             if asks and asks.text == before:  # twice the same: not just drawn over
-                return Confirmation(plan.new_session_id, found=False, asks=asks.text)
-            look_again, before = now + SCREEN_SECONDS, asks.text if asks else ""
+                return Confirmation(session_id or plan.new_session_id, taken=False, asks=asks.text)
+            look_again, before = world.clock.now() + SCREEN_SECONDS, asks.text if asks else ""
+        if taken or last_words is not None or world.clock.now() >= deadline:
+            status = None if last_words is None else place.exit_status(started, world.processes, world.env)
+            return Confirmation(session_id or plan.new_session_id, taken, last_words, status)
         world.clock.sleep(LOOK_SECONDS)
 
 
@@ -148,15 +153,23 @@ def _writes_at_once(plan: ForkPlan) -> bool:
 
     Agents write with the first prompt; a fork of Codex's does so at once. A shortened copy is there beforehand.
     """
-    if plan.staging == "branch":
-        return False
-    return bool(plan.prompt) or (plan.agent == "codex" and plan.form == "fork")
+    return bool(plan.prompt) or (plan.agent == "codex" and plan.form == "fork" and plan.new_session_id is None)
+
+
+def _took(plan: ForkPlan, session_id: str, adapter: AgentAdapter, began: float) -> bool:
+    """Whether its log says that it works on the prompt, or has done so; a log that begins says neither."""
+    if not plan.prompt:
+        return True
+    for path in adapter.locate(session_id):
+        with contextlib.suppress(OSError):
+            wrote = activity(plan.agent, path, utc(began - _RECORD_SECONDS))
+            if wrote.status and not wrote.problem:
+                return True
+    return False
 
 
 def _written(plan: ForkPlan, adapter: AgentAdapter, began: float) -> str | None:
-    if plan.form == "resume" and plan.new_session_id:  # the log was there, and goes on
-        paths = adapter.locate(plan.new_session_id)
-        return plan.new_session_id if any(_changed_since(path, began) for path in paths) else None
+    """The id of the worker's session, once there is a log of it; one that is gone on with has had one before."""
     if plan.new_session_id:
         return plan.new_session_id if adapter.locate(plan.new_session_id) else None
     new = (file for file in adapter.discover() if file.mtime_ns >= (began - _FILE_SECONDS) * 1e9)
@@ -189,13 +202,6 @@ def _asks(payload: object, prompt: str) -> bool:
     if not isinstance(parts, list):
         return False
     return any(isinstance(part, dict) and str(part.get("text")).strip() == prompt.strip() for part in parts)
-
-
-def _changed_since(path: Path, moment: float) -> bool:
-    try:
-        return path.stat().st_mtime >= moment
-    except OSError:
-        return False
 
 
 def _since(timestamp: object, began: float) -> bool:

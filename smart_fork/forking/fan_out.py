@@ -9,8 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from indexer.masking import mask
 from smart_fork import sessions
-from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
+from smart_fork.advice import advice
+from smart_fork.errors import NotFound, SmartForkError, Usage
+from smart_fork.forking.floor import fitting
 from smart_fork.repository import worktree
 
 log = logging.getLogger(__name__)
@@ -83,27 +86,26 @@ def is_session(word: str) -> bool:
     return True
 
 
-def best_of(answer: dict[str, Any], most: int, *, at_match: bool = False) -> list[Source]:
-    """The best results of a search that can be forked, `most` of them at most.
+def best_of(
+    answer: dict[str, Any], most: int, *, min_score: float | None = None, at_match: bool = False
+) -> tuple[list[Source], int]:
+    """The best results of a search that can be forked and fit, `most` of them at most; and how many fit too little.
 
     Raises:
         Usage: so many are never forked at once.
         IndexUnavailable: nothing could be searched.
-        NotFound: nothing that can be forked was found.
+        NotFound: nothing that can be forked was found, or nothing that fits.
     """
     if not 1 <= most <= MOST:
         raise Usage(f"Between 1 and {MOST} sessions are forked at once, not {most}")
-    if "results" not in answer:
-        raise IndexUnavailable(answer["message"], answer["next_steps"][0])
-    hits = [hit for hit in answer["results"] if hit["can_fork"]][:most]
-    if not hits:
-        raise NotFound("No forkable sessions found", "`smart-fork find` says what there is, and why not.")
-    return [Source(hit["session_id"], hit["match"]["message_id"] if at_match else None) for hit in hits]
+    fit = fitting(answer, most, min_score)
+    sources = [Source(hit["session_id"], hit["match"]["message_id"] if at_match else None) for _, hit in fit.hits]
+    return sources, fit.left_out
 
 
 def name_of(prompt: str | None) -> str:
     """A name for workers that were given none: the first words of what they are to do."""
-    words = (prompt or "").split(maxsplit=NAME_WORDS)[:NAME_WORDS]
+    words = mask(prompt or "").split(maxsplit=NAME_WORDS)[:NAME_WORDS]
     return worktree.plain_name(" ".join(words).lower())[:NAME_CHARACTERS].strip("-._") or "fork"
 
 
@@ -115,7 +117,12 @@ def _started_or_not(source: Source, prompt: str | None, how: dict[str, Any]) -> 
         return failed | {"error": error.message, "hint": error.hint}
     except Exception as error:  # the others must not be lost with it
         log.exception("a fork failed")
-        return failed | {"error": f"The fork failed: {error}", "hint": "`smart-fork doctor` checks what forks need."}
+        return failed | {
+            "error": f"The fork failed: {error}",
+            "hint": advice(
+                "`smart-fork doctor` checks what forks need.", tool="Fork it yourself with the result's fork_command."
+            ),
+        }
 
 
 def _fork(source: Source, prompt: str | None, how: dict[str, Any]) -> dict[str, Any]:

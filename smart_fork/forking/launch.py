@@ -21,6 +21,7 @@ from smart_fork.forking.report import ForkedSession, Launched, as_fork
 from smart_fork.forking.starting import ForkSource, Prepared, Wanted, launch, prepare
 from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.repository.worktree import plan_worktree
+from smart_fork.retrieval.obstacles import Forkable, obstacles
 
 
 def fork_session(
@@ -47,6 +48,7 @@ def fork_session(
     """
     with brought_back(sessions.locate(reference), dry_run=dry_run) as located:
         session = sessions.read(located)
+        check_forkable(session, cwd)
         source = ForkSource(session.agent, session.session_id, session.source_path, session.cwd)
         if through is not None:
             end, note = _end_of(session, through)
@@ -68,6 +70,19 @@ def fork_session(
         if through is not None or end != at:
             forked.warnings.insert(0, note)
         return forked.as_json()
+
+
+def check_forkable(session: Session, cwd: str | None) -> None:
+    """Refuse what results say cannot be forked to work in `cwd`, or where it worked.
+
+    Raises:
+        ForkRefused: it cannot.
+    """
+    asked = any(turn.prompt for turn in session.turns)
+    log = str(session.source_path)
+    whys = obstacles(Forkable(session.agent, session.session_id, log, session.cwd, session.origin, asked, cwd))
+    if whys:
+        raise ForkRefused(f"{session.session_id} cannot be forked: {'; '.join(whys)}")
 
 
 def _end_of(session: Session, message_id: str) -> tuple[int | None, str]:
@@ -141,7 +156,7 @@ def resume_written(
         SmartForkError: nothing was started, and nothing is left of the copy.
     """
     wanted = Wanted(
-        "fork",
+        "branch",
         source.agent,
         source,
         prompt=prompt,

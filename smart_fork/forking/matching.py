@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.model import Session
 from smart_fork import sessions
+from smart_fork.advice import advice
 from smart_fork.errors import IndexUnavailable, NotFound
 from smart_fork.retrieval.finding import Engine, Request, find
 
@@ -14,8 +16,12 @@ from smart_fork.retrieval.finding import Engine, Request, find
 MATCH = "match"
 
 
-def fork_at_match(reference: str, intent: str, engine: Engine, prompt: str | None = None, **how: Any) -> dict[str, Any]:
+def fork_at_match(
+    reference: str, intent: str, engine: Engine, prompt: str | None = None, *, also: Sequence[str] = (), **how: Any
+) -> dict[str, Any]:
     """Fork the session that `reference` means at the end of the exchange that answers `intent`; see `fork_session`.
+
+    `also` says the intent in other words.
 
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
@@ -23,14 +29,14 @@ def fork_at_match(reference: str, intent: str, engine: Engine, prompt: str | Non
     from smart_fork.forking.launch import fork_session
 
     session = sessions.look_into(sessions.locate(reference))
-    return fork_session(session.session_id, prompt, through=message_for(session, intent, engine), **how)
+    return fork_session(session.session_id, prompt, through=message_for(session, intent, engine, also), **how)
 
 
-def message_for(session: Session, intent: str, engine: Engine) -> str:
-    """The id of the message of `session` that answers `intent` best.
+def message_for(session: Session, intent: str, engine: Engine, also: Sequence[str] | None = None) -> str:
+    """The id of the message of `session` that answers `intent` best, as all its phrasings together say it.
 
     Raises:
-        Usage: the intent is blank.
+        Usage: the intent is blank, or `also` is not what it may be.
         IndexUnavailable: nothing can be searched.
         NotFound: nothing in the session has to do with it, or the session has not been indexed.
     """
@@ -43,6 +49,7 @@ def message_for(session: Session, intent: str, engine: Engine) -> str:
         all_projects=not there,
         include_automated=True,
         include_snippets=False,
+        also=also,
     )
     answer = find(request, engine)
     if "results" not in answer:
@@ -52,6 +59,9 @@ def message_for(session: Session, intent: str, engine: Engine) -> str:
         why = answer.get("search_error") or answer["index"].get("problem")
         raise NotFound(
             f"No passage of {session.session_id} answers that" + (f": {why}" if why else ""),
-            "Say --intent in other words, run `smart-fork index run`, or take a number from `smart-fork show`.",
+            advice(
+                "Say it in other words (--also), run `smart-fork index run`, or take a number from `smart-fork show`.",
+                tool="Say it in other words as well (also), or give at a number of read_session.",
+            ),
         )
     return str(messages[0])

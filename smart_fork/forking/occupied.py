@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from smart_fork.errors import SmartForkError
@@ -11,13 +12,15 @@ from smart_fork.forking.confirmation import World
 FRESH_SECONDS = 5.0
 PS_SECONDS = 10.0
 _AGENTS = {"claude", "codex"}
+#: Names the session to whatever Claude Code starts in it.
+_SESSION = "CLAUDE_CODE_SESSION_ID"
 
 
 def looks_occupied(session_id: str, log: Path, world: World, *, just_ended: bool = False) -> str | None:
     """Why it seems so; `None` where nothing speaks for it. `just_ended`: a worker of ours may have written last."""
     if not just_ended and _written_to_just_now(log, world):
         return "its log was written to just now"
-    number = _process_in(session_id, world)
+    number = process_in(session_id, world)
     return f"process {number} was started with its id" if number else None
 
 
@@ -28,7 +31,7 @@ def _written_to_just_now(log: Path, world: World) -> bool:
         return False
 
 
-def _process_in(session_id: str, world: World) -> str | None:
+def process_in(session_id: str, world: World) -> str | None:
     """The number of an agent's process that was told to go on in that session."""
     try:
         listed = world.processes.run(["ps", "-A", "-ww", "-o", "pid=,args="], timeout=PS_SECONDS)
@@ -42,3 +45,21 @@ def _process_in(session_id: str, world: World) -> str | None:
         if set(agent) & _AGENTS and session_id in options and not {"fork", "--fork-session"} & set(options):
             return number
     return None
+
+
+def parents_in(session_id: str) -> set[int]:
+    """The numbers of agents' processes that have started something in that session, which still runs.
+
+    Their own words need not name the session: a fork's servers may be told its parent's, too. What is no child of an
+    agent has only inherited the variable.
+    """
+    import psutil  # takes a while
+
+    found = set()
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(_SESSION) == session_id:
+                parent = psutil.Process(process.ppid())
+                if parent.name() in _AGENTS:
+                    found.add(int(parent.pid))
+    return found

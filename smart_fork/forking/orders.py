@@ -11,10 +11,12 @@ from smart_fork import sessions
 from smart_fork.copies.copying import branch_point, message_at
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.forking.confirmation import World
+from smart_fork.forking.launch import check_forkable
 from smart_fork.forking.resuming import check_free, newest_session, source_of
 from smart_fork.forking.starting import ForkSource, Wanted, agent_named, directory
 from smart_fork.places import choose_place
 from smart_fork.registry import Kind
+from smart_fork.snippets import quoted, shown
 
 #: What may be said of a worker, and of which type it is.
 KEYS: Mapping[str, tuple[type, ...]] = {
@@ -46,13 +48,13 @@ def checked(said: Any) -> dict[str, Any]:
         Usage: something is.
     """
     if not isinstance(said, Mapping):
-        raise Usage("must be an object", f"Its keys: {', '.join(KEYS)}.")
-    if unknown := [repr(str(key)[:40]) for key in said if key not in KEYS]:
+        raise Usage(f"must be an object, not {shown(said)}", f"Its keys: {', '.join(KEYS)}.")
+    if unknown := [repr(quoted(str(key))) for key in said if key not in KEYS]:
         raise Usage(f"unknown key {', '.join(unknown)}", f"Known: {', '.join(KEYS)}.")
     given = {key: value for key, value in said.items() if value is not None}
     for key, value in given.items():
         if type(value) not in KEYS[key]:  # exactly: true is a number to Python
-            raise Usage(f"'{key}' must be {' or '.join(_WORDS[kind] for kind in KEYS[key])}")
+            raise Usage(f"'{key}' must be {' or '.join(_WORDS[kind] for kind in KEYS[key])}, not {shown(value)}")
     if not given.get("project_path"):
         raise Usage("missing required 'project_path'", "The directory that it is to work in.")
     for one, other in _EXCLUSIVE:
@@ -87,6 +89,8 @@ class Order:
         """
         source = source_of(self.session) if self.session else self._newest(world)
         goes_on = self.kind in ("resume", "continue")
+        if self.session and self.kind == "fork":
+            check_forkable(self.session, str(self.target))
         if source and goes_on:
             self._check_going_on(source, world)
         worktree = self.said.get("worktree")

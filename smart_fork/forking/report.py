@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from indexer.masking import NOTHING, ending
 from indexer.transcripts.model import Agent
 from smart_fork.agents.plan import ForkPlan, shell_command
+from smart_fork.errors import ProgramFailed
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation
 from smart_fork.places.base import Started
 from smart_fork.registry import Kind, Worker
+from smart_fork.snippets import printable
+
+#: How much is repeated of the last words of a worker that has ended.
+LAST_CHARACTERS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A worker that was started; of a dry run, only its plan. `session_id` is `None` where it is not known yet."""
+    """A worker that was started; of a dry run, only its plan. `session_id` is `None` where it is not known yet.
+
+    `confirmed` says that it was seen to take its prompt, or to be ready for one.
+    """
 
     plan: ForkPlan
     place: str
@@ -22,6 +32,7 @@ class Launched:
     started: Started = field(default_factory=Started)
     session_id: str | None = None
     warnings: list[str] = field(default_factory=list)
+    confirmed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +41,7 @@ class ForkedSession:
 
     `session_name` is the worker's name, `resume_session_id` the session that was forked, `new_session_id` the
     fork's own (`None` where the agent had not told it in time), `command` one line for display, `attach` what shows
-    the worker.
+    the worker. `confirmed` says that it was seen to take its prompt, or to be ready for one.
     """
 
     session_name: str
@@ -44,6 +55,8 @@ class ForkedSession:
     log: str | None = None
     attach: str = ""
     warnings: list[str] = field(default_factory=list)
+    confirmed: bool = False
+    kind: Kind = "fork"
 
     def as_json(self) -> dict[str, Any]:
         """The fork as JSON values."""
@@ -54,7 +67,8 @@ class ForkedSession:
 class StartedWorker:
     """A worker that was started. `session_id` is its own, `source_session_id` that of what it forked or goes on with.
 
-    `worktree` and `branch` are those that were made for it.
+    `worktree` and `branch` are those that were made for it. `confirmed` says that it was seen to take its prompt, or to
+    be ready for one.
     """
 
     worker_id: str
@@ -72,6 +86,7 @@ class StartedWorker:
     attach: str
     command: str
     warnings: list[str]
+    confirmed: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """The worker as JSON values."""
@@ -93,6 +108,8 @@ def as_fork(launched: Launched) -> ForkedSession:
         log=str(started.log) if started.log else None,
         attach=started.attach,
         warnings=launched.warnings,
+        confirmed=launched.confirmed,
+        kind=worker.kind if worker else "fork",
     )
 
 
@@ -100,10 +117,10 @@ def as_worker(launched: Launched) -> StartedWorker:
     """Any worker that was started."""
     if launched.worker is None:
         raise TypeError("A dry run has no worker")
-    return describe(launched.worker, shell_command(launched.plan), launched.warnings)
+    return describe(launched.worker, shell_command(launched.plan), launched.warnings, confirmed=launched.confirmed)
 
 
-def describe(worker: Worker, command: str, warnings: list[str]) -> StartedWorker:
+def describe(worker: Worker, command: str, warnings: list[str], *, confirmed: bool) -> StartedWorker:
     """A worker as the registry knows it."""
     return StartedWorker(
         worker_id=worker.id,
@@ -121,17 +138,48 @@ def describe(worker: Worker, command: str, warnings: list[str]) -> StartedWorker
         attach=worker.attach,
         command=command,
         warnings=warnings,
+        confirmed=confirmed,
     )
 
 
-def unconfirmed(plan: ForkPlan, started: Started, seen: Confirmation) -> str:
-    """Why nothing of the worker has been seen yet."""
+def ended_at_once(plan: ForkPlan, started: Started, seen: Confirmation) -> ProgramFailed:
+    """What is raised of a worker that has ended before it had taken its prompt, with what it said last."""
+    before = "it had taken its prompt" if plan.prompt else "it was ready"
+    how = _how_it_ended(seen.status)
+    said = ending(printable(seen.last_words or NOTHING), LAST_CHARACTERS)
+    if started.log:
+        where = f"All that it said: {started.log}"
+    else:
+        where = f"Its window is still there: {started.attach}" if started.attach else ""
+    return ProgramFailed(f"{plan.agent} ended before {before}{how and f' ({how})'}: {said or 'it said nothing'}", where)
+
+
+def remark(plan: ForkPlan, started: Started, seen: Confirmation) -> str:
+    """What should be known of a worker that was started; empty where all is as it should be."""
     if seen.last_words is not None:
-        return f"The worker ended without a session of its own: {seen.last_words or 'it said nothing'}"
+        how = _how_it_ended(seen.status)
+        return (
+            f"It has ended already ({how}): {ending(printable(seen.last_words), LAST_CHARACTERS)}"
+            if how and seen.status
+            else ""
+        )
+    if seen.taken:
+        return ""
     see = f" See: {started.attach}" if started.attach else ""
     if seen.asks:
-        return f"The worker waits for an answer: {seen.asks}{see}"
-    what = "fork's" if plan.form == "fork" else "worker's"
-    return (
-        f"{plan.agent} has not written the {what} log in {CONFIRM_SECONDS:g} seconds; it may be asking something.{see}"
-    )
+        return f"Not confirmed: the worker waits for an answer: {seen.asks}{see}"
+    if not plan.prompt:
+        return f"Not confirmed: {plan.agent} does not show a line to type in yet; it may be asking something.{see}"
+    what = f"has not taken the prompt in {CONFIRM_SECONDS:g} seconds"
+    return f"Not confirmed: {plan.agent} {what}; it may be asking something.{see}"
+
+
+def _how_it_ended(status: int | None) -> str:
+    if status is None:
+        return ""
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"killed by signal {-status}"

@@ -9,13 +9,14 @@ from indexer.project import project_of, resolve
 from indexer.transcripts.agents import adapter as adapter_of
 from indexer.transcripts.model import Agent, Session
 from smart_fork import sessions
+from smart_fork.advice import advice
 from smart_fork.agents.plan import check_id
-from smart_fork.agents.staging import folder_of
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError
-from smart_fork.forking.admission import AlreadyRuns, lives, occupant
+from smart_fork.forking.admission import AlreadyRuns, occupant
 from smart_fork.forking.confirmation import World, world_of
 from smart_fork.forking.occupied import looks_occupied
 from smart_fork.forking.starting import ForkSource, directory
+from smart_fork.places.liveness import lives
 from smart_fork.registry import Registry, Worker
 from smart_fork.retrieval.recent import recent_sessions
 
@@ -66,12 +67,16 @@ def newest_session(
     Raises:
         NotFound: there is none.
     """
-    found = recent_sessions([adapter_of(agent)], project_of(target), LOOKED_AT, automated=automated)
+    found = recent_sessions([adapter_of(agent)], project_of(target), LOOKED_AT, automated=automated).sessions
     here = (one for one in found if one.session_id != apart_from and one.cwd and resolve(one.cwd) == target)
     session = next(here, None)
     if session is None:
         raise NotFound(
-            f"No {agent} session to continue in {target}", "`smart-fork list` shows those of the whole project."
+            f"No {agent} session to continue in {target}",
+            advice(
+                "`smart-fork list` shows those of the whole project.",
+                tool="list_sessions shows those of the whole project.",
+            ),
         )
     return source_of(session)
 
@@ -95,18 +100,16 @@ def check_free(source: ForkSource, *, force: bool = False, world: World | None =
     if reason := looks_occupied(source.session_id, source.source_path, world, just_ended=ours):
         raise ForkRefused(
             f"{source.session_id} seems to be open elsewhere: {reason}",
-            "Leave it there first, or fork it instead; on the command line --force insists.",
+            advice(
+                "Leave it there first, or fork it instead; --force insists.",
+                tool="Leave it there first, or fork it instead: fork_session.",
+            ),
         )
 
 
 def source_of(session: Session) -> ForkSource:
-    """A session as what is forked or gone on with: by the log in its own directory's folder, not by a copy of it."""
-    path = session.source_path
-    if session.agent == "claude" and session.cwd:
-        own = folder_of(resolve(session.cwd))
-        paths = adapter_of("claude").locate(session.session_id)
-        path = next((one for one in paths if one.parent == own), path)
-    return ForkSource(session.agent, session.session_id, path, session.cwd)
+    """A session as what is forked or gone on with."""
+    return ForkSource(session.agent, session.session_id, session.source_path, session.cwd)
 
 
 def _running_worker(reference: str, world: World | None) -> Worker | None:
@@ -118,5 +121,5 @@ def _running_worker(reference: str, world: World | None) -> Worker | None:
             worker = registry.get(reference.strip())
     except SmartForkError:
         return None
-    running = worker.state in RUNNING and lives(worker, world or world_of(worker.agent))
-    return worker if running else None
+    world = world or world_of(worker.agent)
+    return worker if lives(worker, world.processes, world.env, world.clock.now()) else None

@@ -9,6 +9,7 @@ from typing import Any
 import apsw
 
 from indexer.transcripts.model import Agent
+from smart_fork.advice import advice
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Clock, SystemClock, World, world_of
 from smart_fork.forking.orders import Order
@@ -17,6 +18,8 @@ from smart_fork.forking.starting import Prepared, launch, prepare
 from smart_fork.processes import Processes
 
 MAX_WORKERS = 4
+#: How long each is looked at, however long the ones before it took: one that dies at once is to be noticed.
+LEAST_SECONDS = 5.0
 #: These read on behind the number: "Worker 0 missing required 'project_path'".
 _READ_ON = ("missing required", "must be")
 
@@ -33,7 +36,7 @@ def spawn(
     """Start 1 to 4 workers, each described by the keys of `orders.KEYS`.
 
     The result of each is its ``index`` with either what `StartedWorker` says, or ``error``, ``message`` and ``hint``.
-    All together wait no longer for signs of life than one fork does.
+    All together are waited for hardly longer than one fork is.
 
     Raises:
         SmartForkError: one of them cannot be had; then none was started (F-116).
@@ -50,9 +53,8 @@ def spawn(
             world = world_of(order.agent, processes, env, time)
             ready.append((prepare(order.wanted(world), world), world, order.notes))
         except SmartForkError as error:
-            error.message = f"Worker {index}{'' if error.message.startswith(_READ_ON) else ':'} {error.message}"
-            error.args = (error.message,)
-            raise
+            colon = "" if error.message.startswith(_READ_ON) else ":"
+            raise type(error)(f"Worker {index}{colon} {error.message}", error.hint) from error
     deadline = time.now() + CONFIRM_SECONDS
     return [{"index": index, **_result(*one, deadline)} for index, one in enumerate(ready)]
 
@@ -66,12 +68,16 @@ def summary(results: list[dict[str, Any]]) -> dict[str, Any]:
 def _result(prepared: Prepared, world: World, notes: Sequence[str], deadline: float) -> dict[str, Any]:
     """One that fails does not keep the others from starting."""
     try:
-        launched = launch(prepared, world, patience=max(0.0, deadline - world.clock.now()))
+        launched = launch(prepared, world, patience=max(LEAST_SECONDS, deadline - world.clock.now()))
     except SmartForkError as error:
         return {"error": _code(error), "message": error.message, "hint": error.hint}
     except (OSError, apsw.Error) as error:
         text = f"{type(error).__name__}: {error}"
-        return {"error": "unexpected", "message": text, "hint": "`smart-fork doctor` checks every part."}
+        return {
+            "error": "unexpected",
+            "message": text,
+            "hint": advice("`smart-fork doctor` checks every part.", tool="Start the others without it."),
+        }
     answer = as_worker(launched).as_json()
     return answer | {"warnings": [*notes, *answer["warnings"]]}
 

@@ -17,6 +17,8 @@ from indexer.transcripts.agents import AGENTS
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import Agent
 from smart_fork import permission
+from smart_fork.advice import advice
+from smart_fork.agents.logs import original_of
 from smart_fork.agents.plan import DEPTH, ForkPlan, ForkRequest, Form, environment, passable, plain_name, plan_fork
 from smart_fork.agents.programs import find_program, require_fork
 from smart_fork.agents.staging import folder_of
@@ -25,11 +27,11 @@ from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.forking.admission import admission
 from smart_fork.forking.attempt import Attempt
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation, World, confirm, one_at_a_time, world_of
-from smart_fork.forking.report import Launched, StartedWorker, as_worker, unconfirmed
+from smart_fork.forking.report import Launched, StartedWorker, as_worker, ended_at_once, remark
 from smart_fork.places import choose_place
 from smart_fork.places.base import Place, Started, note_started
 from smart_fork.registry import UNASKED, Kind, Registry, Worker
-from smart_fork.repository.worktree import Worktree, plan_worktree
+from smart_fork.repository.worktree import Worktree, left_unfiltered, plan_worktree
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +74,13 @@ class Wanted:
     @property
     def form(self) -> Form:
         """Which of the agent's commands that is."""
-        return "resume" if self.kind == "continue" else self.kind
+        match self.kind:
+            case "continue":
+                return "resume"
+            case "branch":
+                return "fork"
+            case kind:
+                return kind
 
     @property
     def worktree_name(self) -> str | None:
@@ -124,10 +132,11 @@ def prepare(wanted: Wanted, world: World) -> Prepared:
 
 
 def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECONDS) -> Launched:
-    """Start it, and wait up to `patience` seconds for a sign of life.
+    """Start it, and wait up to `patience` seconds until it is seen to take its prompt.
 
     Raises:
-        SmartForkError: it was not started, and nothing is left of the attempt but a note in the registry.
+        SmartForkError: it was not started, or ended before it had taken its prompt; nothing is left of the attempt but
+            a note in the registry and what it said.
     """
     wanted, place = prepared.wanted, prepared.place
     with Registry() as registry, Attempt(world, registry) as attempt:
@@ -153,13 +162,18 @@ def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECOND
             )
             if plan.new_session_id and wanted.form != "resume":
                 registry.set_session_id(worker.id, plan.new_session_id)
+            _give_back(attempt, plan, worker)
             if place.replaces:  # nothing of ours is left to say so afterwards
                 _note_running(registry, worker, plan, Started(pid=os.getpid()))
             started = place.start(plan, worker, world.processes, environment(plan, world.env))
             attempt.succeeded()  # the first step that cannot be taken back (B-065)
             launched = Launched(plan, place.name, worker, started, plan.new_session_id, warnings)
             look = partial(confirm, plan, place, started, world, began, patience=patience)
-            return _noted(registry, worker, launched, look)
+            launched, ended = _noted(registry, worker, launched, look)
+            if ended:
+                attempt.failed()
+                raise ended_at_once(plan, started, ended)
+            return launched
 
 
 def start(wanted: Wanted, world: World | None = None) -> StartedWorker:
@@ -217,7 +231,8 @@ def _worktree(prepared: Prepared, attempt: Attempt) -> tuple[Worktree | None, li
         if not wanted.or_without:
             raise
         return None, [f"It works in the directory itself: {error.message}"]
-    return made, []
+    note = left_unfiltered(made, attempt.world.processes)
+    return made, [note] if note else []
 
 
 def _note_running(registry: Registry, worker: Worker, plan: ForkPlan, started: Started) -> None:
@@ -226,8 +241,20 @@ def _note_running(registry: Registry, worker: Worker, plan: ForkPlan, started: S
         registry.set_session_id(worker.id, plan.new_session_id)
 
 
-def _noted(registry: Registry, worker: Worker, launched: Launched, look: Callable[[], Confirmation]) -> Launched:
-    """What is seen of it, written down. It was started: nothing that fails now takes it back (B-055)."""
+def _give_back(attempt: Attempt, plan: ForkPlan, worker: Worker) -> None:
+    """A session that is gone on with stays its earlier worker's where nothing comes of this one."""
+    owner = attempt.registry.of_session(plan.new_session_id) if plan.new_session_id else None
+    if owner and owner.id != worker.id and owner.session_id and owner.session_id == plan.new_session_id:
+        attempt.otherwise(partial(attempt.registry.set_session_id, owner.id, owner.session_id))
+
+
+def _noted(
+    registry: Registry, worker: Worker, launched: Launched, look: Callable[[], Confirmation]
+) -> tuple[Launched, Confirmation | None]:
+    """What is seen of it, written down; and how it ended, if that was before it had taken its prompt.
+
+    It was started: nothing that fails now takes it back (B-055).
+    """
     plan, started = launched.plan, launched.started
     try:
         _note_running(registry, worker, plan, started)
@@ -236,20 +263,28 @@ def _noted(registry: Registry, worker: Worker, launched: Launched, look: Callabl
             registry.set_session_id(worker.id, seen.session_id)
         if seen.last_words is not None:
             registry.set_state(worker.id, "ended")
-        if not seen.found:
-            launched.warnings.append(unconfirmed(plan, started, seen))
-        return replace(launched, worker=registry.get(worker.id), session_id=seen.session_id)
+        if note := remark(plan, started, seen):
+            launched.warnings.append(note)
+        known = registry.get(worker.id)
+        ended = seen if seen.last_words is not None and not seen.taken else None
+        return replace(launched, worker=known, session_id=seen.session_id, confirmed=seen.taken), ended
     except (OSError, SmartForkError, apsw.Error) as error:
         log.warning("%s was started, but that could not be noted: %s", worker.id, error)
         launched.warnings.append(f"It was started, but that could not be noted: {error}")
-        return launched
+        return launched, None
 
 
 def _target(wanted: Wanted) -> Path:
     cwd: Path | str | None = wanted.cwd
     if cwd is None and wanted.source is not None:
         if not wanted.source.cwd:
-            raise ForkRefused("It is not known where this session worked", "Say where the fork is to work: --cwd DIR.")
+            raise ForkRefused(
+                "It is not known where this session worked",
+                advice(
+                    "Say where the fork is to work: --cwd DIR.",
+                    tool="Start it with spawn_workers: fork_from, with the project_path where it is to work.",
+                ),
+            )
         cwd = wanted.source.cwd
     return directory(cwd if cwd is not None else Path.cwd())
 
@@ -279,7 +314,10 @@ def _check_resumable(wanted: Wanted, request: ForkRequest) -> None:
     if wanted.agent == "claude" and request.source_path and request.source_path.parent != folder_of(request.target_cwd):
         raise ForkRefused(
             f"Claude Code cannot find this session in {request.target_cwd}",
-            f"Fork it instead: smart-fork fork {request.session_id}",
+            advice(
+                f"Fork it instead: smart-fork fork {request.session_id}",
+                tool="Fork it instead: fork_from.",
+            ),
         )
 
 
@@ -297,10 +335,10 @@ def _source_path(source: ForkSource, adapter: AgentAdapter) -> Path | None:
     """Where the log is now: it may have moved to another folder, or to the archive, since it was read (F-100)."""
     if source.source_path is None or source.source_path.is_file():
         return source.source_path
-    found = adapter.locate(source.session_id)
-    if not found:
+    found = original_of(adapter, source.session_id)
+    if found is None:
         raise NotFound(f"The session's log is gone: {source.source_path}", "The agent may have deleted it.")
-    return found[0]
+    return found
 
 
 def _program(wanted: Wanted, place: Place, world: World) -> str:

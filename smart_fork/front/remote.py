@@ -17,6 +17,7 @@ SILENT_SECONDS = 60.0
 INITIALIZED = made({"jsonrpc": "2.0", "method": "notifications/initialized"})
 _LIST = made({"jsonrpc": "2.0", "id": "smart-fork: tools", "method": "tools/list", "params": {}})
 _OK, _ACCEPTED, _NOT_FOUND = http.HTTPStatus.OK, http.HTTPStatus.ACCEPTED, http.HTTPStatus.NOT_FOUND
+_UNAUTHORIZED = http.HTTPStatus.UNAUTHORIZED
 
 
 class Remote:
@@ -45,6 +46,8 @@ class Remote:
             with self._said(request, session) as answer:
                 if answer.status == _NOT_FOUND and not again:  # it forgets who has asked nothing for half an hour
                     session = self._greeted(forgotten=session)
+                    continue
+                if answer.status == _UNAUTHORIZED and not again:  # the token was changed just then
                     continue
                 for message in _streamed(answer):
                     heard(message)

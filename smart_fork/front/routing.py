@@ -14,7 +14,7 @@ from smart_fork.front.messages import Message
 FINDS = "smart_fork"
 #: What it may be told without acting; what a fork would be like, if there was one, does not matter.
 FINDING = frozenset(
-    {"intent", "agent_type", "limit", "project_path", "collection", "min_score", "include_snippets", "explain"}
+    {"intent", "also", "agent_type", "limit", "project_path", "collection", "min_score", "include_snippets", "explain"}
     | {"prompt", "run_in", "at", "worktree", "with_changes"}
 )
 #: What asks for a fork, unless it is said to be nothing.

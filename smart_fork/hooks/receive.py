@@ -114,7 +114,7 @@ def _runner(ancestry: Sequence[Ancestor] | None) -> Sequence[Ancestor] | None:
 
 def _is_the_sources_own(worker: Worker, event: str, session_id: str) -> bool:
     """Claude Code begins a fork in the name of the session that it forks, and has its own id only from then on."""
-    return event == "SessionStart" and worker.kind == "fork" and session_id == worker.source_session_id
+    return event == "SessionStart" and worker.is_fork and session_id == worker.source_session_id
 
 
 def _note(registry: Registry, worker: Worker, event: str, body: Mapping[str, Any]) -> Worker:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shlex
-import stat
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -20,6 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from indexer.files import replace_file
 from indexer.paths import claude_home, codex_home, private_dir, state_home
 from indexer.transcripts.model import Agent
 from smart_fork.errors import SmartForkError
@@ -253,7 +252,7 @@ class _Spaces:
         """Keep it until our hooks are taken out."""
         self.created = self.created or created
         private_dir(self._file.parent)
-        self._file.write_bytes(json.dumps({"created": self.created, "empty": self._seen}).encode())
+        replace_file(self._file, [json.dumps({"created": self.created, "empty": self._seen}).encode()])
 
     def forget(self) -> None:
         """None of ours are in it: whatever is empty from now on was made so by others."""
@@ -291,16 +290,6 @@ def _write(path: Path, before: str | None, text: str | None) -> None:
             target.unlink()
             return
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o600
-        staging = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
-        try:
-            with open(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:  # noqa: PTH123
-                file.write(text.encode())
-                file.flush()
-                os.fsync(file.fileno())
-            staging.chmod(mode)
-            staging.replace(target)
-        finally:
-            staging.unlink(missing_ok=True)
+        replace_file(target, [text.encode()], like_before=True)
     except OSError as error:
         raise SmartForkError(f"{path} cannot be written: {error.strerror}", "See whose file it is.") from error

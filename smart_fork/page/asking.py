@@ -49,7 +49,7 @@ def _search(intent: str, project: str, agent: str, limit: int, engine: Engine) -
 def _recent(project: str, agent: str) -> list[dict[str, Any]]:
     from smart_fork.retrieval.listing import list_recent
 
-    return list_recent(agent or "both", project or None, RECENT, everywhere=not project)
+    return list_recent(agent or "both", project or None, RECENT, everywhere=not project).sessions
 
 
 def projects() -> list[str]:
@@ -63,6 +63,20 @@ def projects() -> list[str]:
         return []
 
 
+def indexing() -> dict[str, Any] | None:
+    """What became of the last run of the indexer and when the next is; `None` where the index cannot be used."""
+    from datetime import UTC, datetime
+
+    from indexer.runs import last_run, next_run
+    from smart_fork.retrieval.opening import opened
+
+    try:
+        with opened() as store:
+            return {"last": last_run(store), "next": next_run(store, datetime.now(UTC))}
+    except IndexUnavailable:
+        return None
+
+
 def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, Any]:
     """A session to read, from its log, a kept copy, or where both are gone its export.
 
@@ -70,6 +84,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> dict[str
         SmartForkError: there is none, or no such message in it.
     """
     from smart_fork import sessions
+    from smart_fork.excise.standing import last_cut
     from smart_fork.page.blocks import blocks
     from smart_fork.page.conversation import reading
     from smart_fork.retrieval.results import fork_command, title
@@ -90,6 +105,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> dict[str
         "fork": number(asked.get("fork")),
         "tokens": session.token_estimate,
         "log_gone": located.path is None,
+        "cut": last_cut(session.session_id) if located.path is not None else None,
         "command": fork_command(session.agent, session.session_id, session.cwd),
     }
 
@@ -126,6 +142,31 @@ def forked(form: Mapping[str, str]) -> dict[str, Any]:
         worktree=given["worktree"] == "yes" or None,
         place=given["place"] or None,
     )
+
+
+def outcome(fork: Mapping[str, Any]) -> dict[str, Any]:
+    """A fork that was started, and whether it still runs: the page may be looked at long afterwards."""
+    from smart_fork.registry import Registry
+    from smart_fork.workers.watching import Watcher
+
+    with Registry() as registry:
+        seen = Watcher().look(registry.get(fork["worker_id"]), registry)
+    return {"fork": fork, "state": seen.state}
+
+
+def undone(form: Mapping[str, str]) -> dict[str, Any]:
+    """Undo the last cut of a session, in all files that it has changed.
+
+    Raises:
+        SmartForkError: nothing was undone.
+    """
+    from smart_fork.excise import rollback
+    from smart_fork.excise.standing import last_cut
+
+    cut = last_cut(form.get("session", ""))
+    if cut is None or cut.snapshot != form.get("snapshot"):
+        raise NotFound("That cut has been undone, or is not the last one any more", "Open the session again.")
+    return rollback(cut.snapshot)
 
 
 def number(text: str | None) -> int | None:

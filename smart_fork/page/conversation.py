@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from indexer.transcripts.model import Session, Turn, shorten
+from indexer.masking import shorten
+from indexer.transcripts.model import Session, Turn
 from smart_fork import sessions
 from smart_fork.errors import NotFound
 from smart_fork.page.blocks import Block, blocks
@@ -127,7 +128,7 @@ def _messages(
         )
 
 
-def _actions(session: Session, index: int, notes: dict[str, str]) -> Iterator[Action]:
+def _actions(session: Session, index: int, notes: Mapping[str, str]) -> Iterator[Action]:
     for call in session.turns[index].tool_calls:
         if call.action:
             yield Action(index, title(inside(call.action, session.cwd)), title(notes.get(call.id, "")))
@@ -139,5 +140,5 @@ def _places(session: Session, numbers: Sequence[int], points: set[int]) -> list[
     for number in numbers:
         question = bisect_right(prompts, number, key=lambda prompt: prompt[0]) - 1
         if number in points and question >= 0:
-            found.append(Place(number, title(shorten(prompts[question][1], PLACE_CHARACTERS))))
+            found.append(Place(number, shorten(title(prompts[question][1]), PLACE_CHARACTERS)))
     return found

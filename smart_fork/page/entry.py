@@ -1,37 +1,90 @@
-"""How a browser gets in: a code that works once and soon expires, exchanged for a cookie.
+"""How a browser gets in: a file that only its owner can read, which sends a code that works once and soon expires.
 
-The token itself never stands in an address, where the browser's history would keep it.
+The code stands in no command line, which every user of the machine can read, and in no address, where the browser's
+history would keep it.
 """
 
 from __future__ import annotations
 
+import os
 import secrets
+import stat
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from indexer.files import replace_file
+from indexer.paths import private_dir
+from smart_fork.page.rendering import way_in
 
 CODE_SECONDS = 60.0
 MAX_CODES = 16
 
 
-class Codes:
-    """Codes that were given out and not used."""
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """`file` is opened in a browser, and sends the `code`; `until` then."""
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    code: str
+    file: Path
+    until: float
+
+
+class Entries:
+    """Those that were made and not used. Their files are in `folder`, where nothing else is."""
+
+    def __init__(self, folder: Path, now: Callable[[], float] = time.monotonic) -> None:
+        self._folder = folder
         self._now = now
-        self._until: dict[str, float] = {}
+        self._open: dict[str, Entry] = {}
         self._lock = threading.Lock()
 
-    def new(self) -> str:
-        """A code for one entry."""
+    def new(self, address: str) -> Entry:
+        """One more way to the page at `address`.
+
+        Raises:
+            OSError: the file cannot be written, or could be read by others.
+        """
+        self.sweep()
+        _own(self._folder)
         code = secrets.token_urlsafe(24)
+        entry = Entry(code, self._folder / f"open-{secrets.token_hex(8)}.html", self._now() + CODE_SECONDS)
         with self._lock:
-            while len(self._until) >= MAX_CODES:
-                self._until.pop(next(iter(self._until)))
-            self._until[code] = self._now() + CODE_SECONDS
-        return code
+            self._open[code] = entry
+            first = next(iter(self._open)) if len(self._open) > MAX_CODES else ""
+        self.use(first)
+        replace_file(entry.file, [way_in(address, code)], durable=False)
+        return entry
 
     def use(self, code: str) -> bool:
         """Whether `code` opens now; it never does again."""
         with self._lock:
-            return self._until.pop(code, 0.0) > self._now()
+            entry = self._open.pop(code, None)
+        if entry is None:
+            return False
+        entry.file.unlink(missing_ok=True)
+        return self._now() < entry.until
+
+    def sweep(self) -> None:
+        """Take away those whose time is over."""
+        with self._lock:
+            late = [code for code, entry in self._open.items() if entry.until <= self._now()]
+        for code in late:
+            self.use(code)
+
+    def end(self) -> None:
+        """Take away all, those of a service too that was killed."""
+        with self._lock:
+            self._open.clear()
+        for file in () if self._folder.is_symlink() else self._folder.glob("*open-*.html*"):
+            file.unlink(missing_ok=True)
+
+
+def _own(folder: Path) -> None:
+    about = private_dir(folder).lstat()
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
+        raise PermissionError(f"{folder} is not a folder of your own")
+    if about.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        folder.chmod(0o700)

@@ -20,10 +20,10 @@ MAX_KEPT = 200
 
 
 class Forms(Generic[T]):
-    """`new` names a form that is shown; nobody who does not know `secret` can make such a name up."""
+    """`new` names a form that is shown; nobody who does not know what `secret` gives can make such a name up."""
 
-    def __init__(self, secret: str) -> None:
-        self._secret = secret.encode()
+    def __init__(self, secret: Callable[[], str]) -> None:
+        self._secret = secret
         self._lock = threading.Lock()
         self._sent: OrderedDict[str, Future[T]] = OrderedDict()
 
@@ -75,4 +75,4 @@ class Forms(Generic[T]):
                 del self._sent[name]
 
     def _signature(self, nonce: str) -> str:
-        return hmac.new(self._secret, f"form {nonce}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+        return hmac.new(self._secret().encode(), f"form {nonce}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()

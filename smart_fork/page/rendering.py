@@ -9,9 +9,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
-from smart_fork.errors import NotFound, SmartForkError
+from smart_fork.errors import SmartForkError
 from smart_fork.page import blocks, showing
-from smart_fork.retrieval.results import title
+from smart_fork.retrieval.results import became_of, inferred, passage_place, title
 from smart_fork.snippets import printable
 
 #: Nothing from elsewhere, and no script or style that stands in the text of a page.
@@ -36,12 +36,17 @@ def rendered(template: str, values: Mapping[str, Any], status: int = 200) -> Res
 
 def problem(error: SmartForkError, status: int | None = None) -> Response:
     """A page that says what is wrong, and what to do."""
-    return rendered("problem.html", {"problem": error}, status or (404 if isinstance(error, NotFound) else 400))
+    return rendered("problem.html", {"problem": error}, status or error.http_status)
 
 
-def stranger() -> Response:
-    """What a browser is shown that has not been let in."""
-    return rendered("stranger.html", {}, 401)
+def stranger(status: int = 401) -> Response:
+    """What a browser is shown that has not been let in: how it is, and where a code is entered."""
+    return rendered("enter.html", {}, status)
+
+
+def way_in(address: str, code: str) -> bytes:
+    """A file that sends `code` to the page at `address` as soon as a browser opens it."""
+    return _environment.get_template("way_in.html").render(address=address, code=code).encode()
 
 
 _environment = Environment(
@@ -54,14 +59,17 @@ _environment.globals |= {
     "session_link": showing.session_link,
 }
 _environment.filters |= {
+    "became_of": became_of,
     "ago": showing.ago,
     "chance": showing.chance,
     "clock": showing.clock,
     "day": showing.day,
     "exact": showing.exact,
     "homely": showing.homely,
+    "inferred": inferred,
     "inside": showing.inside,
     "marked": blocks.marked,
+    "passage_place": passage_place,
     "percent": showing.percent,
     "place": showing.place,
     "printable": printable,

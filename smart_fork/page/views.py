@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -11,35 +13,41 @@ from urllib.parse import parse_qsl
 
 import anyio.to_thread
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from smart_fork.errors import SmartForkError, Usage
+from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.page import asking
-from smart_fork.page.entry import Codes
+from smart_fork.page.entry import CODE_SECONDS, Entries
 from smart_fork.page.forms import Forms
-from smart_fork.page.rendering import HEADERS, problem, rendered
+from smart_fork.page.rendering import HEADERS, problem, rendered, stranger
+from smart_fork.page.visits import Visits
 
 if TYPE_CHECKING:
     from smart_fork.retrieval.finding import Engine
 
-#: Addresses that need no token: the way in, and what the page looks like.
-PUBLIC = ("/open", "/static/page.css", "/static/page.js")
+#: Addresses that need no token: where a browser sends its code, and what the page looks like.
+WAY_IN = "/open"
+PUBLIC = ("/static/page.css", "/static/page.js")
 _TYPES = {"page.css": "text/css", "page.js": "text/javascript"}
+
+#: What a form that was sent has done.
+_Work = Callable[[Mapping[str, str]], dict[str, Any]]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The page: `engine` answers questions, `codes` let browsers in, `secret` is what their cookie holds."""
+    """The page: `engine` answers questions, `entries` let browsers in, which then have the cookies of `visits`."""
 
     engine: Callable[[], Engine]
-    codes: Codes
     forms: Forms[dict[str, Any]]
-    secret: str
-    cookie: str
+    entries: Entries
+    visits: Visits
 
     def routes(self) -> list[Route]:
-        """All of its addresses."""
+        """All addresses that browsers ask for."""
         return [
             Route("/", self._search),
             Route("/results", self._results),
@@ -47,13 +55,21 @@ class Page:
             Route("/family/{agent}/{session_id}", self._family),
             Route("/fork", self._fork, methods=["POST"]),
             Route("/forked/{form}", self._forked),
-            Route("/code", self._code, methods=["POST"]),
-            Route("/open", self._open),
+            Route("/undo", self._undo, methods=["POST"]),
+            Route("/undone/{form}", self._undone),
+            Route(WAY_IN, _enter),
+            Route(WAY_IN, self._open, methods=["POST"]),
             Route("/static/{name}", _static),
         ]
 
+    def for_programs(self) -> list[Route]:
+        """The address where ``smart-fork open`` asks for a way in: a browser that is in does not let in others."""
+        return [Route("/code", self._code, methods=["POST"])]
+
     async def _search(self, request: Request) -> Response:
-        return await _searched("search.html", lambda: self._found(request) | {"projects": asking.projects()})
+        return await _searched(
+            "search.html", lambda: self._found(request) | {"projects": asking.projects(), "indexing": asking.indexing()}
+        )
 
     async def _results(self, request: Request) -> Response:
         return await _searched("results.html", lambda: self._found(request))
@@ -63,36 +79,60 @@ class Page:
 
     async def _session(self, request: Request) -> Response:
         work = partial(asking.conversation, request.path_params, request.query_params)
-        return await _shown("session.html", lambda: {"form": self.forms.new(), **work()})
+        return await _shown("session.html", lambda: {"form": self.forms.new(), "undo": self.forms.new(), **work()})
 
     async def _family(self, request: Request) -> Response:
         return await _shown("family.html", partial(asking.related, request.path_params["session_id"]))
 
     async def _fork(self, request: Request) -> Response:
+        return await self._sent(request, asking.forked, "/forked")
+
+    async def _forked(self, request: Request) -> Response:
+        return await _shown("forked.html", lambda: asking.outcome(self._answered(request, "worker_id")))
+
+    async def _undo(self, request: Request) -> Response:
+        return await self._sent(request, asking.undone, "/undone")
+
+    async def _undone(self, request: Request) -> Response:
+        return await _shown("undone.html", lambda: {"undone": self._answered(request, "restored")})
+
+    async def _sent(self, request: Request, work: _Work, shown: str) -> Response:
         given = dict(parse_qsl((await request.body()).decode("utf-8", "replace")))
         form = given.get("form", "")
         try:
-            await anyio.to_thread.run_sync(
-                partial(self.forms.send, form, partial(asking.forked, given)), abandon_on_cancel=True
-            )
+            await anyio.to_thread.run_sync(partial(self.forms.send, form, partial(work, given)), abandon_on_cancel=True)
         except SmartForkError as error:
             return problem(error)
-        return RedirectResponse(f"/forked/{form}", 303, HEADERS)  # reloading what comes starts nothing
+        return RedirectResponse(f"{shown}/{form}", 303, HEADERS)  # reloading what comes does nothing again
 
-    async def _forked(self, request: Request) -> Response:
-        return await _shown("forked.html", lambda: {"fork": self.forms.answer(request.path_params["form"])})
+    def _answered(self, request: Request, key: str) -> dict[str, Any]:
+        answer = self.forms.answer(request.path_params["form"])
+        if key not in answer:
+            raise NotFound("That form asked for something else")
+        return answer
 
-    async def _code(self, _: Request) -> Response:
-        return PlainTextResponse(self.codes.new())
+    async def _code(self, request: Request) -> Response:
+        address = str(request.base_url)
+        try:
+            entry = await anyio.to_thread.run_sync(self.entries.new, address)
+        except OSError as error:
+            log.warning("no way in can be made: %s", error)
+            return JSONResponse({"error": str(error)}, 503)
+        asyncio.get_running_loop().call_later(CODE_SECONDS + 1, self.entries.sweep)
+        return JSONResponse({"file": str(entry.file), "page": address, "code": entry.code, "seconds": CODE_SECONDS})
 
     async def _open(self, request: Request) -> Response:
-        if not self.codes.use(request.query_params.get("code", "")):
-            return problem(
-                Usage("This address has been used, or is too old", "Open the page again: smart-fork open"), 401
-            )
-        answer = RedirectResponse("/", 303, HEADERS)
-        answer.set_cookie(self.cookie, self.secret, httponly=True, samesite="strict", path="/")
+        given = dict(parse_qsl((await request.body()).decode("utf-8", "replace")))
+        if not self.entries.use(given.get("code", "").strip()):
+            why = Usage("This code has been used, or is too old, or never was one", "Get another: smart-fork open")
+            return problem(why, 401)
+        answer = rendered("entered.html", {})
+        answer.set_cookie(self.visits.name, self.visits.begin(), httponly=True, samesite="strict", path="/")
         return answer
+
+
+async def _enter(_: Request) -> Response:
+    return stranger(200)
 
 
 async def _searched(template: str, work: Callable[[], Mapping[str, Any]]) -> Response:

@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 import orjson
 
+from indexer.files import write_new
+from indexer.masking import Masked
 from indexer.paths import private_dir, state_home
 from smart_fork.agents.plan import WORKER_ID, ForkPlan
-from smart_fork.agents.staging import write_new
 from smart_fork.errors import ForkRefused
 from smart_fork.places import handoff
 from smart_fork.processes import Processes
@@ -61,8 +62,12 @@ class Place(Protocol):
         """
         ...
 
-    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
+    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:
         """`None` while it runs; then what it said last."""
+        ...
+
+    def exit_status(self, started: Started, processes: Processes, env: Mapping[str, str]) -> int | None:
+        """How one that has ended did so, negative for a signal; `None` where nobody tells."""
         ...
 
     def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
@@ -126,6 +131,17 @@ def runs(started: Started, processes: Processes) -> bool:
         return False
     env = processes.environment(started.pid)
     return env is not None and started.worker_id in ("", env.get(WORKER_ID))
+
+
+def seems_gone(started: Started, processes: Processes) -> bool:
+    """Whether that process has ended, or its number is another worker's by now.
+
+    A program that is just becoming the agent does not bear the worker's mark yet.
+    """
+    if started.pid is None:
+        return False
+    env = processes.environment(started.pid)
+    return env is None or env.get(WORKER_ID, started.worker_id) != started.worker_id
 
 
 def require_ours(started: Started, processes: Processes) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
+from indexer.masking import Masked, mask
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.errors import ForkRefused
 from smart_fork.places.base import Started, runs
@@ -29,9 +30,13 @@ class HerePlace:
         sys.stderr.flush()
         processes.replace(plan.argv, cwd=plan.cwd, env=env)
 
-    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:  # noqa: ARG002
+    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:  # noqa: ARG002
         """See `Place.ended`."""
-        return None if started.pid is None or runs(started, processes) else "It ended."
+        return None if started.pid is None or runs(started, processes) else mask("It ended.")
+
+    def exit_status(self, started: Started, processes: Processes, env: Mapping[str, str]) -> int | None:  # noqa: ARG002
+        """See `Place.exit_status`."""
+        return None
 
     def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:  # noqa: ARG002
         """See `Place.screen`."""

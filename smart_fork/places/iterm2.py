@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
+from indexer.masking import Masked, mask
 from smart_fork.agents.plan import ForkPlan, plain_name
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
-from smart_fork.places.base import KEYS, Started, hand_over, require_ours, runs
+from smart_fork.places.base import KEYS, Started, hand_over, require_ours, seems_gone
 from smart_fork.processes import Processes
 from smart_fork.registry import Worker
 
@@ -57,7 +58,7 @@ class ITerm2Place:
         tab = plan_tab(plan, worker, env)
         command = shlex.join(hand_over(worker, tab.hands_over))
 
-        async def open_tab(app: Any, connection: Any) -> tuple[str, int]:
+        async def open_tab(app: Any, connection: Any) -> tuple[str, int | None]:
             import iterm2
 
             window = app.current_terminal_window
@@ -67,14 +68,18 @@ class ITerm2Place:
             else:
                 session = (await window.async_create_tab(command=command)).current_session
             await session.async_set_name(tab.title)
-            return session.session_id, int(await session.async_get_variable("pid") or 0)
+            return session.session_id, int(await session.async_get_variable("pid") or 0) or None
 
         session_id, pid = _in_iterm2(open_tab)
         return Started(terminal_id=session_id, pid=pid, attach=f"iTerm2, tab “{tab.title}”", worker_id=worker.id)
 
-    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:  # noqa: ARG002
+    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:  # noqa: ARG002
         """See `Place.ended`. The tab closes with what runs in it."""
-        return None if runs(started, processes) else "Its tab was closed."
+        return mask("Its tab was closed.") if seems_gone(started, processes) else None
+
+    def exit_status(self, started: Started, processes: Processes, env: Mapping[str, str]) -> int | None:  # noqa: ARG002
+        """See `Place.exit_status`."""
+        return None
 
     def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:  # noqa: ARG002
         """See `Place.screen`."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 
+from indexer.masking import NOTHING, Masked, ending, mask
 from indexer.transcripts.lines import open_regular
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.errors import ForkRefused
@@ -12,7 +14,9 @@ from smart_fork.places.base import Started, require_ours, runs, worker_file
 from smart_fork.processes import Processes
 from smart_fork.registry import Worker
 
-_LAST_BYTES = 2000
+#: So much is read of what it wrote, and so much of that is shown.
+_READ_BYTES, _LAST_CHARACTERS = 64_000, 2_000
+_FIRST_WORD = re.compile(r"\A\S*")
 
 
 class ProcessPlace:
@@ -32,16 +36,23 @@ class ProcessPlace:
         pid = processes.start(plan.argv, cwd=plan.cwd, env=env, log=log)
         return Started(pid=pid, log=log, attach=f"tail -f {log}", worker_id=worker.id)
 
-    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:  # noqa: ARG002
+    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:  # noqa: ARG002
         """See `Place.ended`."""
         if started.pid is None or started.log is None or runs(started, processes):
             return None
         try:
             with open_regular(started.log) as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST_BYTES))
-                return file.read().decode("utf-8", "replace").strip()
+                start = max(0, os.fstat(file.fileno()).st_size - _READ_BYTES)
+                file.seek(start)
+                words = file.read().decode("utf-8", "replace")
         except OSError:
-            return ""
+            return NOTHING
+        # What the first word was cut from is not known: it may be a secret's end.
+        return ending(mask((_FIRST_WORD.sub("", words) if start else words).strip()), _LAST_CHARACTERS)
+
+    def exit_status(self, started: Started, processes: Processes, env: Mapping[str, str]) -> int | None:  # noqa: ARG002
+        """See `Place.exit_status`."""
+        return None if started.pid is None else processes.exit_status(started.pid)
 
     def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:  # noqa: ARG002
         """See `Place.screen`."""

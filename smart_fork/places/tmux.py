@@ -9,22 +9,27 @@ for bracketed paste, take newlines in it as text.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
 import shlex
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from indexer.masking import Masked, mask, mask_screen
+from indexer.paths import state_home
 from indexer.project import project_of
 from smart_fork.agents.plan import CALLERS_OWN, ForkPlan
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, SmartForkError
 from smart_fork.places.base import KEYS, Started, hand_over, require_ours, runs
 from smart_fork.processes import Completed, Processes
 from smart_fork.registry import Worker
+from smart_fork.snippets import quoted
 
 #: Uses a server of its own (``tmux -L``).
 SOCKET = "SMART_FORK_TMUX_SOCKET"
@@ -34,14 +39,23 @@ MAX_NAME_CHARACTERS = 40
 MAX_COMMAND_BYTES = 8_000
 #: Given to the window, since a server that runs already has the environment of whoever started it. No secrets: they
 #: would stand in the list of processes.
-PASSED_ON = ("PATH", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "SMART_FORK_HOME", "SMART_FORK_CLAUDE", "SMART_FORK_CODEX")
+PASSED_ON = (
+    "PATH", "HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "SMART_FORK_HOME", "SMART_FORK_CLAUDE", "SMART_FORK_CODEX",
+)  # fmt: skip
+#: Not kept by a server that we start: every later window would have it, also one of somebody with another home.
+NOT_KEPT = (*CALLERS_OWN, *(name for name in PASSED_ON if name not in ("PATH", "HOME")))
+#: How often, and after how long, a window is asked again how what ran in it has ended.
+_LOOKS, _LOOK_SECONDS = 20, 0.02
 #: Our sessions are named after projects, with this in front.
 OURS = "smart-fork-"
+#: The option that says to which state home a session or window belongs: several may share a tmux server. A window that
+#: a person opens has that of its session.
+OWNER = "@smart_fork_home"
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window in one of our sessions, whoever opened it."""
+    """A window in one of our sessions, whoever opened it, or one of ours in a session of another home."""
 
     terminal_id: str
     pid: int
@@ -68,29 +82,39 @@ class TmuxPlace:
         session = session_name(plan.cwd)
         window = ["-n", worker.name.replace("#", "##"), "-c", str(plan.cwd).replace("#", "##")]
         window += ["-P", "-F", "#{pane_id} #{pane_pid}"]
-        for name in (*(name for name in PASSED_ON if name in env), *plan.env):
+        passed_on = [*(name for name in PASSED_ON if name in env), *plan.env]
+        for name in passed_on:
             window += ["-e", f"{name}={env[name]}"]
         window += ["--", *self._command(plan.argv, worker)]
-        done = self._open(session, _escaped(window), processes, env)
+        done = self._open(session, _escaped(window), passed_on, processes, env)
         pane, _, pid = done.text.partition(" ")
         if not pane.startswith("%") or not pid.isdigit():
-            raise ProgramFailed(f"tmux did not say which window it opened: {done.text[:200]}")
+            raise ProgramFailed(f"tmux did not say which window it opened: {quoted(done.text)}")
         attach = self.attach_command(session, env)
         return Started(terminal_id=pane, pid=int(pid), attach=attach, worker_id=worker.id)
 
-    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
+    def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:
         """See `Place.ended`."""
         dead, status = self._pane(started, processes, env)
         if dead is None:  # or it is a window of another tmux server, which this one does not know
-            return None if runs(started, processes) else "Its window was closed."
+            return None if runs(started, processes) else mask("Its window was closed.")
         if not dead:
             return None
         # tmux moves everything up by a line for its own "Pane is dead".
         screen = _run(processes, env, "capture-pane", "-p", "-S", "-20", "-t", started.terminal_id or "")
-        lines = [line.rstrip() for line in screen.text.splitlines() if line.strip()]
+        lines = [line.rstrip() for line in mask_screen(screen.text).splitlines() if line.strip()]
         words = "\n".join(line for line in lines[-20:] if not line.startswith("Pane is dead"))
         # tmux drops what a program wrote if it sees the program's end before it reads the terminal.
-        return words or (f"It ended with status {status}." if status else "It ended.")
+        return mask(words or (f"It ended with status {status}." if status.isdigit() else "It ended."))
+
+    def exit_status(self, started: Started, processes: Processes, env: Mapping[str, str]) -> int | None:
+        """See `Place.exit_status`. tmux may learn of it later than of the end, and of some it never does (3.3)."""
+        for _ in range(_LOOKS):
+            dead, status = self._pane(started, processes, env)
+            if not dead or status:
+                break
+            time.sleep(_LOOK_SECONDS)
+        return int(status) if dead and status.lstrip("-").isdigit() else None
 
     def screen(self, started: Started, processes: Processes, env: Mapping[str, str]) -> str | None:
         """See `Place.screen`."""
@@ -131,22 +155,26 @@ class TmuxPlace:
         return shlex.join([*_tmux(env), "attach", "-t", f"={session}"])
 
     def windows(self, processes: Processes, env: Mapping[str, str]) -> list[Window]:
-        """All windows in our sessions; none where no tmux runs."""
-        form = "#{pane_id}\t#{pane_pid}\t#{session_name}\t#{pane_current_path}\t#{window_name}"
+        """All windows in our sessions; none where no tmux runs. Those of another home are not ours."""
+        # Of a program that is just being started nobody knows yet where it works.
+        cwd = "#{?pane_current_path,#{pane_current_path},#{pane_start_path}}"
+        form = f"#{{{OWNER}}}\t#{{pane_id}}\t#{{pane_pid}}\t#{{session_name}}\t{cwd}\t#{{window_name}}"
         listed = _run(processes, env, "list-panes", "-a", "-F", form)
-        rows = (line.split("\t", 4) for line in listed.text.splitlines() if listed.ok)
+        rows = (line.split("\t", 5) for line in listed.text.splitlines() if listed.ok)
         return [
-            Window(row[0], int(row[1]), *row[2:])
+            Window(row[1], int(row[2]), *row[3:])
             for row in rows
-            if len(row) == 5 and row[1].isdigit() and row[2].startswith(OURS)
+            if len(row) == 6 and row[0] in ("", _owner()) and row[2].isdigit() and row[3].startswith(OURS)
         ]
 
     def _pane(self, started: Started, processes: Processes, env: Mapping[str, str]) -> tuple[bool | None, str]:
-        """Whether the process in its window has ended, and with which status; `None` where the window is gone.
+        """Whether the process in its window has ended, and with which status, or with minus which signal.
+
+        `None` where the window is gone.
 
         A tmux that was started anew gives the same names again, so the process has to be the same too.
         """
-        form = "#{pane_id} #{pane_pid} #{pane_dead} #{pane_dead_status}"
+        form = "#{pane_id} #{pane_pid} #{pane_dead} #{?#{pane_dead_signal},-#{pane_dead_signal},#{pane_dead_status}}"
         state = _run(processes, env, "display-message", "-p", "-t", started.terminal_id or "%", form)
         pane, pid, dead, status = [*state.text.split(), "", "", "", ""][:4]
         if not state.ok or pane != started.terminal_id or started.pid not in (None, int(pid)):
@@ -162,15 +190,26 @@ class TmuxPlace:
         _run(processes, env, "copy-mode", "-q", "-t", started.terminal_id)
         return started.terminal_id
 
-    def _open(self, session: str, window: Sequence[str], processes: Processes, env: Mapping[str, str]) -> Completed:
+    def _open(
+        self,
+        session: str,
+        window: Sequence[str],
+        passed_on: Sequence[str],
+        processes: Processes,
+        env: Mapping[str, str],
+    ) -> Completed:
         # In one message, so that the window is told to stay before the command in it can have ended.
-        stay = (";", "set-option", "-w", "-t", f"={session}:{{end}}", "remain-on-exit", "on")
+        last = ("-t", f"={session}:{{end}}")
+        stay = (";", "set-option", "-w", *last, "remain-on-exit", "on", ";", "set-option", "-w", *last, OWNER, _owner())
+        ours = [";", "set-option", *last, OWNER, _owner()]
+        for name in passed_on:  # what a new session's first window is given, all its later ones would have
+            ours += [";", "set-environment", "-u", "-t", f"={session}", name]
         for _ in range(3):  # another process may open or close the session meanwhile
             if _run(processes, env, "has-session", "-t", f"={session}").ok:
-                done = _run(processes, env, "new-window", "-d", "-a", "-t", f"={session}:{{end}}", *window, *stay)
+                done = _run(processes, env, "new-window", "-d", "-a", *last, *window, *stay)
             else:
                 size = ("-x", "200", "-y", "50")
-                done = _run(processes, env, "new-session", "-d", "-s", session, *size, *window, *stay)
+                done = _run(processes, env, "new-session", "-d", "-s", session, *size, *window, *stay, *ours)
             if done.ok:
                 return done
         raise ProgramFailed(f"tmux could not open a window: {done.complaint}", "Run the fork as a process.")
@@ -212,6 +251,11 @@ def session_name(directory: Path) -> str:
     return f"{OURS}{name[:MAX_NAME_CHARACTERS].strip('-') or 'fork'}"
 
 
+def _owner() -> str:
+    """Our state home, as `OWNER` has it: without anything that tmux, or a line of its output, could take for more."""
+    return hashlib.sha256(os.fsencode(state_home().resolve())).hexdigest()[:16]
+
+
 def _escaped(words: Sequence[str]) -> list[str]:
     return [f"{word[:-1]}\\;" if word.endswith(";") else word for word in words]
 
@@ -223,7 +267,7 @@ def _tmux(env: Mapping[str, str]) -> list[str]:
 
 def _run(processes: Processes, env: Mapping[str, str], *words: str, said: bytes = b"") -> Completed:
     # A server that this starts keeps the environment for every later window.
-    clean = {name: value for name, value in env.items() if name not in CALLERS_OWN}
+    clean = {name: value for name, value in env.items() if name not in NOT_KEPT}
     try:
         return processes.run([*_tmux(env), *words], env=clean, timeout=TMUX_SECONDS, input=said)
     except SmartForkError as error:

@@ -13,13 +13,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from smart_fork.advice import advice
 from smart_fork.errors import ForkRefused
 from smart_fork.processes import Processes
-from smart_fork.repository.git import asked, git, paths
+from smart_fork.repository.git import Repository, opened, opened_worktree, paths
+from smart_fork.repository.submodules import Submodule, submodules
 
 #: Keeps what was carried into a worktree from being collected as garbage. Git forgets those of the worktree's own.
 BASES = "refs/smart-fork-base/"
-_US = ("-c", "user.name=smart-fork", "-c", "user.email=smart-fork@localhost")
+_US = {
+    f"GIT_{who}_{what}": value
+    for who in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "smart-fork"), ("EMAIL", "smart-fork@localhost"))
+}
+
+
+def _without() -> str:
+    return advice("fork without --with-changes.", tool="leave with_changes out.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +61,9 @@ def check(folder: Path, processes: Processes) -> None:
         ForkRefused: it cannot.
         ProgramFailed: git failed.
     """
-    top = _top(folder, processes)
-    with _index_of_our_own(top, processes) as env:
-        _refuse_the_impossible(top, processes, env)
+    there = opened(folder, processes)
+    with _index_of_our_own(there) as env:
+        _refuse_the_impossible(there, env)
 
 
 def take(folder: Path, commit: str, processes: Processes) -> Changes:
@@ -63,12 +73,7 @@ def take(folder: Path, commit: str, processes: Processes) -> Changes:
         ForkRefused: it cannot be carried over as it is.
         ProgramFailed: git failed.
     """
-    top = _top(folder, processes)
-    with _index_of_our_own(top, processes) as env:
-        _refuse_the_impossible(top, processes, env)
-        announced = asked(top, processes, "diff-files", "-z", "--name-only", "--diff-filter=A", env=env)
-        staged = asked(top, processes, "write-tree", env=env).text
-        return Changes(commit, staged, _all_files(top, processes, env), tuple(paths(announced)))
+    return _taken(opened(folder, processes), commit)
 
 
 def put(changes: Changes, worktree: Path, processes: Processes) -> str:
@@ -78,27 +83,28 @@ def put(changes: Changes, worktree: Path, processes: Processes) -> str:
         ForkRefused: something could not be carried over.
         ProgramFailed: git failed.
     """
-    asked(worktree, processes, "read-tree", "-m", "-u", changes.commit, changes.files)
-    asked(worktree, processes, "read-tree", "--reset", changes.staged)
+    there = opened_worktree(worktree, processes)
+    there.asked("read-tree", "-m", "-u", changes.commit, changes.files)
+    there.asked("read-tree", "--reset", changes.staged)
     if changes.announced:
         names = b"\0".join(map(os.fsencode, changes.announced))
         where = ("--pathspec-from-file=-", "--pathspec-file-nul")
-        asked(worktree, processes, "--literal-pathspecs", "add", "--force", "--intent-to-add", *where, given=names)
-    git(worktree, processes, "update-index", "-q", "--refresh")  # it fails where something differs, as it may here
-    if take(worktree, changes.commit, processes) != changes:
+        there.asked("--literal-pathspecs", "add", "--force", "--intent-to-add", *where, given=names)
+    there.git("update-index", "-q", "--refresh")  # it fails where something differs, as it may here
+    if _taken(there, changes.commit) != changes:
         raise ForkRefused(
             "Not all uncommitted changes could be carried over, such as those outside of a sparse checkout",
-            "Commit them, or fork without --with-changes.",
+            f"Commit them, or {_without()}",
         )
     words = ("commit-tree", changes.files, "-p", changes.commit, "-m", "Uncommitted changes that were carried over")
-    base = asked(worktree, processes, *_US, *words).text
-    asked(worktree, processes, "update-ref", BASES + worktree.name, base)
+    base = there.asked(*words, env=_US).text
+    there.asked("update-ref", BASES + worktree.name, base)
     return base
 
 
-def forget_base(repository: Path, worktree: Path, processes: Processes) -> None:
+def forget_base(repository: Repository, worktree: Path) -> None:
     """Let go of what was carried into a worktree that is no longer there."""
-    git(repository, processes, "update-ref", "-d", BASES + worktree.name)
+    repository.git("update-ref", "-d", BASES + worktree.name)
 
 
 def difference(
@@ -111,42 +117,41 @@ def difference(
     Raises:
         ProgramFailed: git failed, or there is no such commit.
     """
-    top = _top(worktree, processes)
-    with _index_of_our_own(top, processes) as index, _objects_of_our_own(top, processes) as objects:
+    there = opened_worktree(worktree, processes)
+    with _index_of_our_own(there) as index, _objects_of_our_own(there) as objects:
         env = dict(index) | dict(objects)
-        files = _all_files(top, processes, env)
+        files = _all_files(there, env)
         how = ("diff-tree", "-r", "-M", "--no-ext-diff", "--no-textconv", "--end-of-options", base, files)
-        counted = asked(top, processes, how[0], "-z", "--numstat", *how[1:], env=env).stdout
-        text = asked(top, processes, how[0], "-p", *how[1:], env=env).stdout if patch else b""
+        counted = there.asked(how[0], "-z", "--numstat", *how[1:], env=env).stdout
+        text = there.asked(how[0], "-p", *how[1:], env=env).stdout if patch else b""
     return tuple(_counted(counted)), text
 
 
-def _top(folder: Path, processes: Processes) -> Path:
-    # git ends what it says with one newline; the name itself may end with another.
-    return Path(os.fsdecode(asked(folder, processes, "rev-parse", "--show-toplevel").stdout[:-1]))
-
-
-def _git_path(top: Path, name: str, processes: Processes) -> Path:
-    # Relative to where it was asked, except for what is shared or in a linked worktree.
-    return top / os.fsdecode(asked(top, processes, "rev-parse", "--git-path", name).stdout[:-1])
+def _taken(there: Repository, commit: str) -> Changes:
+    with _index_of_our_own(there) as env:
+        _refuse_the_impossible(there, env)
+        how = ("diff-files", "-z", "--name-only", "--diff-filter=A", "--ignore-submodules=all")
+        announced = there.asked(*how, env=env)
+        staged = there.asked("write-tree", env=env).text
+        return Changes(commit, staged, _all_files(there, env), tuple(paths(announced)))
 
 
 @contextmanager
-def _index_of_our_own(top: Path, processes: Processes) -> Iterator[Mapping[str, str]]:
+def _index_of_our_own(there: Repository) -> Iterator[Mapping[str, str]]:
     """A copy of the index, for as long as it is needed."""
-    index = _git_path(top, "index", processes)
+    index = there.place.own / "index"
     with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
         copy = Path(folder) / "index"
-        if index.exists():
+        if index.is_file():
             # With its time: files that are as young as the index are looked at again, however alike they seem.
             shutil.copy2(index, copy)
         yield {"GIT_INDEX_FILE": str(copy)}
 
 
 @contextmanager
-def _objects_of_our_own(top: Path, processes: Processes) -> Iterator[Mapping[str, str]]:
+def _objects_of_our_own(there: Repository) -> Iterator[Mapping[str, str]]:
     """A place for new objects, so that looking leaves nothing behind."""
-    objects = _git_path(top, "objects", processes).resolve()
+    objects = (there.place.common / "objects").resolve()
     with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
         yield {"GIT_OBJECT_DIRECTORY": folder, "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(str(objects))}
 
@@ -157,28 +162,38 @@ def _quoted(path: str) -> str:
     return f'"{escaped}"'
 
 
-def _all_files(top: Path, processes: Processes, env: Mapping[str, str]) -> str:
-    sparse = git(top, processes, "config", "--type=bool", "core.sparseCheckout").text == "true"
-    asked(top, processes, "add", "--all", *(["--sparse"] if sparse else []), env=env)
-    return asked(top, processes, "write-tree", env=env).text
+def _all_files(there: Repository, env: Mapping[str, str]) -> str:
+    """Everything as a tree. Submodules apart, or git would look into each by itself, as its own configuration says."""
+    sparse = there.git("config", "--type=bool", "core.sparseCheckout").text == "true"
+    inner = submodules(there, env)
+    if inner:
+        there.asked("update-index", "-z", "--index-info", env=env, given=b"".join(map(_entry, inner)))
+    where = (":/", *(f":(top,exclude,literal){one.name}" for one in inner if one.folder))
+    how = ("add", "--all", *(["--sparse"] if sparse else []), "--pathspec-from-file=-", "--pathspec-file-nul")
+    there.asked(*how, env=env, given=b"\0".join(map(os.fsencode, where)))
+    return there.asked("write-tree", env=env).text
 
 
-def _refuse_the_impossible(top: Path, processes: Processes, env: Mapping[str, str]) -> None:
-    hint = "Commit or put away those changes, or fork without --with-changes."
-    if git(top, processes, "ls-files", "--unmerged", env=env).stdout:
-        raise ForkRefused(f"A merge with conflicts is going on in {top}", hint)
-    others = paths(asked(top, processes, "ls-files", "-z", "--others", "--exclude-standard", env=env))
+def _entry(one: Submodule) -> bytes:
+    """What the index is told of a submodule: the commit that is checked out in it, or that it is gone."""
+    mode, commit = ("160000", one.commit) if one.folder else ("0", "0" * len(one.commit))
+    return f"{mode} {commit}\t".encode() + os.fsencode(one.name) + b"\0"
+
+
+def _refuse_the_impossible(there: Repository, env: Mapping[str, str]) -> None:
+    hint = f"Commit or put away those changes, or {_without()}"
+    if there.git("ls-files", "--unmerged", env=env).stdout:
+        raise ForkRefused(f"A merge with conflicts is going on in {there.top}", hint)
+    others = paths(there.asked("ls-files", "-z", "--others", "--exclude-standard", env=env))
     inner = next((name for name in others if name.endswith("/")), None)
     if inner:
         raise ForkRefused(
-            f"{top / inner} is a repository of its own, whose files cannot be carried over",
-            "Name it in .gitignore or .git/info/exclude, or fork without --with-changes.",
+            f"{there.top / inner} is a repository of its own, whose files cannot be carried over",
+            f"Name it in .gitignore or .git/info/exclude, or {_without()}",
         )
-    status = ("status", "--porcelain=v2", "-z", "--untracked-files=no", "--no-renames", "--ignore-submodules=none")
-    for line in asked(top, processes, *status, env=env).stdout.split(b"\0"):
-        fields = line.split(b" ", 8)
-        if len(fields) == 9 and fields[2].startswith(b"S") and fields[2] != b"S...":
-            raise ForkRefused(f"There are changes in the submodule {os.fsdecode(fields[8])}", hint)
+    changed = next((one.name for one in submodules(there, env) if one.changed), None)
+    if changed:
+        raise ForkRefused(f"There are changes in the submodule {changed}", hint)
 
 
 def _counted(numstat: bytes) -> Iterator[FileChange]:

@@ -1,68 +1,190 @@
-"""Git, run so that nothing of a repository's own is run by it: no hooks, no program that watches files, no prompts.
+"""Git, run so that nothing of a repository's own is run by it, whoever has written what is in the repository.
 
-Filters of the repository (such as large files kept elsewhere) do run, as they do for anybody who works in it.
+It is told where the repository is, as it was proven (`indexer.checkout`), and looks for none itself. Hooks, watchers,
+filters, external comparisons, helpers, editors, transports and submodules are switched off; what has a name of its own
+is looked up in the configuration first, as git itself reads it there.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from indexer.checkout import Checkout, Unproven, checkout, top_of
+from indexer.project import resolve
 from smart_fork.errors import ProgramFailed
 from smart_fork.processes import Completed, Processes
+from smart_fork.snippets import printable
 
 GIT_SECONDS = 120.0
-#: Set by git for its hooks: it would take them for the repository that is meant.
-_GITS_OWN = (
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_COMMON_DIR",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_NAMESPACE",
-    "GIT_PREFIX",
+#: The directory, in a repository, of the worktrees that were made for workers: beside the files of the main working
+#: directory, so that agents which trust that directory trust its worktrees.
+FOLDER = ".worktrees"
+#: Of what a person sets for git, what is let through: the rest could run programs, or name another repository.
+_LET_THROUGH = re.compile(r"GIT_(?:CONFIG_(?:GLOBAL|SYSTEM|NOSYSTEM)|EXEC_PATH|(?:AUTHOR|COMMITTER)_\w+)")
+_ENVIRONMENT = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_EDITOR": ":",
+    "GIT_SEQUENCE_EDITOR": ":",
+    "GIT_PAGER": "cat",
+    "GIT_ASKPASS": "",
+    "SSH_ASKPASS": "",
+}
+_SETTINGS = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "core.splitIndex": "false",
+    "core.safecrlf": "false",
+    "core.quotePath": "false",
+    "core.sshCommand": "false",
+    "core.gitProxy": "",
+    "core.askPass": "",
+    "core.alternateRefsCommand": "false",
+    "advice.addEmbeddedRepo": "false",
+    "credential.helper": "",
+    "protocol.allow": "never",
+    "commit.gpgSign": "false",
+    "log.showSignature": "false",
+    "gpg.program": "false",
+    "diff.external": "",
+    "diff.orderFile": os.devnull,
+    "diff.submodule": "short",
+    "diff.ignoreSubmodules": "dirty",
+    "status.submoduleSummary": "false",
+    "submodule.recurse": "false",
+    "safe.bareRepository": "explicit",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+}
+#: Programs that a repository's configuration names itself, and what git takes for none.
+_NAMED = (
+    (re.compile(r"filter\..*\.(?:clean|smudge|process)", re.DOTALL), ""),
+    (re.compile(r"filter\..*\.required", re.DOTALL), "false"),
+    (re.compile(r"(?:diff\..*\.(?:command|textconv)|merge\..*\.driver)", re.DOTALL), ""),
+    (re.compile(r"hook\..*\.command", re.DOTALL), ""),
 )
-_SETTINGS = (
-    "core.hooksPath=/dev/null",
-    "core.fsmonitor=false",
-    "core.splitIndex=false",
-    "core.safecrlf=false",
-    "core.quotePath=false",
-    "advice.addEmbeddedRepo=false",
-)
-_COMMAND = ("git", *(word for setting in _SETTINGS for word in ("-c", setting)))
 
 
-def git(
-    folder: Path, processes: Processes, *arguments: str, env: Mapping[str, str] | None = None, given: bytes = b""
-) -> Completed:
-    """Run git in `folder`, with `env` on top of the environment and `given` on its standard input.
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A checkout that was proven, and how git is run in it."""
+
+    place: Checkout
+    environment: Mapping[str, str]
+    processes: Processes
+
+    @property
+    def has_filters(self) -> bool:
+        """Whether some were configured, and are switched off."""
+        return any(name.startswith("filter.") for name in self.environment.values())
+
+    @property
+    def top(self) -> Path:
+        """Its working directory."""
+        return self.place.top
+
+    def git(
+        self, *arguments: str, env: Mapping[str, str] | None = None, given: bytes = b"", within: Path | None = None,
+        seconds: float = GIT_SECONDS,
+    ) -> Completed:  # fmt: skip
+        """Run git, with `env` on top of the environment, `given` on its standard input, in `within` or at the top.
+
+        Raises:
+            ProgramMissing: git is not installed.
+            ProgramFailed: it did not answer in time.
+        """
+        command = ["git", "-C", str(within or self.top), *arguments]
+        return self.processes.run(command, env={**self.environment, **(env or {})}, timeout=seconds, input=given)
+
+    def asked(self, *arguments: str, env: Mapping[str, str] | None = None, given: bytes = b"") -> Completed:
+        """The same, where git has to succeed.
+
+        Raises:
+            ProgramFailed: it did not.
+        """
+        done = self.git(*arguments, env=env, given=given)
+        if not done.ok:
+            raise ProgramFailed(f"git {arguments[0]} failed: {done.complaint}", f"Look at the repository: {self.top}")
+        return done
+
+
+def opened(folder: Path, processes: Processes) -> Repository:
+    """The repository that `folder` is in.
 
     Raises:
         ProgramMissing: git is not installed.
-        ProgramFailed: it did not answer in time.
+        ProgramFailed: there is none, its `.git` is not believed, or git does not read its configuration.
     """
-    clean = {key: value for key, value in os.environ.items() if key not in _GITS_OWN}
-    clean |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"} | dict(env or {})
-    return processes.run([*_COMMAND, "-C", str(folder), *arguments], env=clean, timeout=GIT_SECONDS, input=given)
+    top = top_of(resolve(folder))
+    if top is None:
+        raise ProgramFailed(f"git is not run in {folder}: it is in no repository")
+    try:
+        return _described(checkout(top), processes)
+    except Unproven as error:
+        raise ProgramFailed(f"git is not run in {folder}: {printable(str(error))}") from error
 
 
-def asked(
-    folder: Path, processes: Processes, *arguments: str, env: Mapping[str, str] | None = None, given: bytes = b""
-) -> Completed:
-    """The same, where git has to succeed.
+def opened_worktree(worktree: Path, processes: Processes) -> Repository:
+    """One that was made for a worker: still of the repository that it was made in, whatever is in it now.
 
     Raises:
-        ProgramFailed: it did not.
+        ProgramMissing, ProgramFailed: as `opened`, or it is not.
     """
-    done = git(folder, processes, *arguments, env=env, given=given)
-    if not done.ok:
-        raise ProgramFailed(f"git {arguments[0]} failed: {done.complaint}", f"Look at the repository: {folder}")
-    return done
+    found = opened(worktree, processes)
+    if worktree.parent.name != FOLDER:
+        return found
+    made_in = opened(worktree.parent.parent, processes)
+    if found.top != resolve(worktree) or found.place.common != made_in.place.common:
+        raise ProgramFailed(f"git is not run in {worktree}: it is no longer a worktree of {made_in.top}")
+    return found
 
 
 def paths(done: Completed) -> list[str]:
     """What git listed with ``-z``."""
     return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
+
+
+def _described(place: Checkout, processes: Processes) -> Repository:
+    clean = {name: value for name, value in os.environ.items() if not _of_git(name)} | _ENVIRONMENT
+    clean |= {"GIT_DIR": str(place.own), "GIT_WORK_TREE": str(place.top)}
+    if place.common != place.own:
+        clean["GIT_COMMON_DIR"] = str(place.common)
+    said = Repository(place, clean, processes).git("config", "--list", "-z")
+    if not said.ok:
+        raise ProgramFailed(f"git cannot read {place.top}: {said.complaint}", "Look at its configuration.")
+    values = dict(_values(said.stdout))
+    if place.common == place.own and values.get("core.bare", "false").lower() in ("", "true", "yes", "on", "1"):
+        del clean["GIT_WORK_TREE"]  # there is no working directory, only others' beside it
+    return Repository(place, clean | _configured(_SETTINGS | dict(_silenced(values))), processes)
+
+
+def _of_git(name: str) -> bool:
+    return name.startswith("GIT_") and not _LET_THROUGH.fullmatch(name)
+
+
+def _values(listed: bytes) -> Iterator[tuple[str, str]]:
+    for entry in os.fsdecode(listed).split("\0"):
+        name, _, value = entry.partition("\n")
+        if name:
+            yield name, value
+
+
+def _silenced(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name in values:
+        for pattern, nothing in _NAMED:
+            if pattern.fullmatch(name):
+                yield name, nothing
+
+
+def _configured(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings as git takes them from the environment, whatever their names are, and hands them on to what it runs."""
+    found = {"GIT_CONFIG_COUNT": str(len(settings))}
+    for number, (name, value) in enumerate(settings.items()):
+        found |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+    return found

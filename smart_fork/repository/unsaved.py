@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from indexer.project import is_within, resolve
-from smart_fork.errors import SmartForkError
+from smart_fork.errors import ProgramFailed, SmartForkError
 from smart_fork.processes import Processes
 from smart_fork.repository.changes import difference
-from smart_fork.repository.git import git
+from smart_fork.repository.git import FOLDER, Repository, opened, opened_worktree
+from smart_fork.repository.submodules import submodules
 
 #: Where Linux says what runs.
 PROC = Path("/proc")
@@ -31,10 +32,10 @@ class Listed:
     locked: str | None
 
 
-def listed(repository: Path, processes: Processes) -> list[Listed]:
-    """The linked worktrees of a repository, without the main working directory; nothing where there is none."""
+def listed(repository: Repository) -> list[Listed]:
+    """The linked worktrees of a repository, without the main working directory."""
     found = []
-    for block in os.fsdecode(git(repository, processes, "worktree", "list", "--porcelain").stdout).split("\n\n")[1:]:
+    for block in os.fsdecode(repository.git("worktree", "list", "--porcelain").stdout).split("\n\n")[1:]:
         lines = [line.partition(" ")[::2] for line in block.splitlines()]
         said = dict(lines)
         if lines and lines[0][0] == "worktree":
@@ -47,76 +48,85 @@ def what_would_be_lost(worktree: Path, branch: str, base: str, processes: Proces
 
     `None` where everything in it is also elsewhere. `base` is the commit that its worker began with.
     """
-    if worktree.parent.name != ".worktrees" or ".." in worktree.parts or not _OURS.fullmatch(branch):
+    if worktree.parent.name != FOLDER or ".." in worktree.parts or not _OURS.fullmatch(branch):
         return f"{worktree} was not made by smart-fork and is left alone."
-    repository = worktree.parent.parent
-    known = listed(repository, processes)
+    try:
+        repository = opened(worktree.parent.parent, processes)
+    except ProgramFailed as error:
+        return f"{worktree} is left alone: {error.message}"
+    known = listed(repository)
     mine = next((one for one in known if one.path == worktree), None)
     elsewhere = next((one.path for one in known if one.branch == f"refs/heads/{branch}" and one != mine), None)
     if elsewhere:
-        return f"The branch {branch} is checked out in {elsewhere}; {_by_hand(repository, elsewhere, branch)}"
+        return f"The branch {branch} is checked out in {elsewhere}; {_by_hand(repository.top, elsewhere, branch)}"
     if mine is None and os.path.lexists(worktree):
         return f"{worktree} is not a worktree that git knows of, and is left alone."
     if mine and not worktree.is_dir():
-        prune = f"git -C {shlex.quote(str(repository))} worktree prune"
+        prune = f"git -C {shlex.quote(str(repository.top))} worktree prune"
         return f"{worktree} is missing; if it was deleted: {prune}, and if it was moved: git worktree repair, there."
-    reasons = _in_it(mine, branch, base, known, processes) if mine else iter(())
-    reason = next(reasons, None) or _commits(repository, worktree if mine else None, branch, processes)
-    return f"{worktree} {reason}; {_by_hand(repository, worktree, branch)}" if reason else None
+    try:
+        there = opened_worktree(worktree, processes) if mine else None
+    except ProgramFailed as error:
+        return f"{worktree} cannot be looked at ({error.message}); {_by_hand(repository.top, worktree, branch)}"
+    reasons = _in_it(mine, there, branch, base, known) if mine and there else iter(())
+    reason = next(reasons, None) or _commits(repository, there, branch)
+    return f"{worktree} {reason}; {_by_hand(repository.top, worktree, branch)}" if reason else None
 
 
-def _in_it(mine: Listed, branch: str, base: str, known: list[Listed], processes: Processes) -> Iterator[str]:
+def _in_it(mine: Listed, there: Repository, branch: str, base: str, known: list[Listed]) -> Iterator[str]:
     worktree = mine.path
     if mine.locked is not None:
         yield f"is locked{f' ({mine.locked})' if mine.locked else ''}"
     for other in known:
         if other != mine and is_within(other.path, worktree):
             yield f"has another worktree in it, {other.path}"
-    if somebody := _somebody_in(worktree, processes):
+    if somebody := _somebody_in(worktree, there.processes):
         yield f"is the working directory of process {somebody}"
-    how = ("status", "--porcelain", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=none")
-    status = git(worktree, processes, *how)
+    how = ("status", "--porcelain", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty")
+    status = there.git(*how)
     if not status.ok:
         yield f"cannot be looked at ({status.complaint})"
     if number := status.stdout.count(b"\0"):
-        carried = ", as they were carried over" if _as_it_began(worktree, base, processes) else ""
+        carried = ", as they were carried over" if _as_it_began(there, base) else ""
         yield f"has {_counted(number, 'uncommitted or new file')}{carried}"
-    if hidden := _hidden_from_status(worktree, processes):
+    if changed := next((one.name for one in submodules(there) if one.changed), None):
+        yield f"has changes in the submodule {changed}"
+    if hidden := _hidden_from_status(there):
         yield f"has files that git was told not to look at, such as {hidden}"
-    stashes = git(worktree, processes, "stash", "list", "--format=%gs").text.splitlines()
+    stashes = there.git("stash", "list", "--format=%gs").text.splitlines()
     made_there = [line for line in stashes if line.startswith((f"WIP on {branch}:", f"On {branch}:"))]
     if made_there:
         yield f"has {_counted(len(made_there), 'stash', 'stashes')}"
 
 
-def _commits(repository: Path, worktree: Path | None, branch: str, processes: Processes) -> str | None:
+def _commits(repository: Repository, there: Repository | None, branch: str) -> str | None:
     """Of what is checked out there and of its branch: those that no other branch has, here or elsewhere."""
     tips = []
-    if git(repository, processes, "show-ref", "--verify", "--quiet", f"refs/heads/{branch}").ok:
+    if repository.git("show-ref", "--verify", "--quiet", f"refs/heads/{branch}").ok:
         tips.append(f"refs/heads/{branch}")
-    if worktree:
-        tips.append(git(worktree, processes, "rev-parse", "HEAD").text)
+    if there:
+        tips.append(there.git("rev-parse", "HEAD").text)
     if not tips:
         return None
     others = ("--not", f"--exclude={branch}", "--branches", "--remotes")
-    done = git(repository, processes, "rev-list", "--count", *tips, *others)
+    done = repository.git("rev-list", "--count", *tips, *others)
     if not done.ok:
         return f"cannot be looked at ({done.complaint})"
     return f"has {_counted(int(done.text), 'commit')} that no other branch has" if done.text != "0" else None
 
 
-def _as_it_began(worktree: Path, base: str, processes: Processes) -> bool:
+def _as_it_began(there: Repository, base: str) -> bool:
     try:
-        return bool(base) and not difference(worktree, base, processes)[0]
+        return bool(base) and not difference(there.top, base, there.processes)[0]
     except SmartForkError:
         return False
 
 
-def _hidden_from_status(worktree: Path, processes: Processes) -> str | None:
+def _hidden_from_status(there: Repository) -> str | None:
     """A file that is there and that ``git status`` passes over: it was marked with ``git update-index``."""
-    for line in git(worktree, processes, "ls-files", "-z", "-v").stdout.split(b"\0"):
+    for line in there.git("ls-files", "-z", "-v").stdout.split(b"\0"):
         flag, name = line[:1], os.fsdecode(line[2:])
-        if (flag == b"S" or flag.islower()) and os.path.lexists(worktree / name):
+        if (flag == b"S" or flag.islower()) and os.path.lexists(there.top / name):
             return name
     return None
 

@@ -7,20 +7,25 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from indexer.git_settings import content
 from indexer.project import project_of
+from smart_fork.advice import advice
 from smart_fork.errors import ForkRefused, ProgramFailed
 from smart_fork.processes import Completed, Processes
 from smart_fork.repository import changes
-from smart_fork.repository.git import git
+from smart_fork.repository.git import FOLDER, opened, opened_worktree
 from smart_fork.repository.unsaved import what_would_be_lost
+from smart_fork.snippets import printable
 
-#: Beside the files of the main working directory, so that agents which trust that directory trust its worktrees.
-FOLDER = ".worktrees"
 BRANCHES = "smart-fork/"
 MAX_NAME_CHARACTERS = 30
 _MOST = 99
 #: git fails while another one makes a worktree in the same repository: what that has half written cannot be read.
 _TRIES = 5
+
+
+def _without() -> str:
+    return advice("fork without --worktree.", tool="leave worktree out.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +61,18 @@ def plan_worktree(repository: Path, name: str | None, processes: Processes, *, w
     """
     project = project_of(repository)
     if not project.git:
-        raise ForkRefused(f"Not in a git repository: {repository}", "A worktree needs one; fork without --worktree.")
+        why = f" ({printable(project.doubt)})" if project.doubt else ""
+        hint = f"A worktree needs one; {_without()}"
+        raise ForkRefused(f"Not in a git repository: {repository}{why}", hint)
     folder = Path(project.root) / FOLDER
     if folder.is_symlink():
-        raise ForkRefused(f"{folder} is a symbolic link", "Remove it, or fork without --worktree.")
-    head = git(repository, processes, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        raise ForkRefused(f"{folder} is a symbolic link", f"Remove it, or {_without()}")
+    there = opened(repository, processes)
+    head = there.git("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     if not head.ok and head.complaint:
-        raise ProgramFailed(f"git cannot read {repository}: {head.complaint}", "Fork without --worktree.")
+        raise ProgramFailed(f"git cannot read {repository}: {head.complaint}", _without().capitalize())
     if not head.ok:
-        raise ForkRefused(f"There is no commit yet in {repository}", "Make the first one, or fork without --worktree.")
+        raise ForkRefused(f"There is no commit yet in {repository}", f"Make the first one, or {_without()}")
     if with_changes:
         changes.check(repository, processes)
     for number in range(_MOST + 1):
@@ -72,9 +80,12 @@ def plan_worktree(repository: Path, name: str | None, processes: Processes, *, w
         branch = BRANCHES + free
         if os.path.lexists(folder / free):
             continue
-        if not git(repository, processes, "show-ref", "--verify", "--quiet", f"refs/heads/{branch}").ok:
+        if not there.git("show-ref", "--verify", "--quiet", f"refs/heads/{branch}").ok:
             return Worktree(folder / free, branch, repository, head.text)
-    raise ForkRefused(f"{_MOST} worktrees are named {plain_name(name)}", "Remove some: smart-fork worktrees --prune")
+    raise ForkRefused(
+        f"{_MOST} worktrees are named {plain_name(name)}",
+        advice("Remove some: smart-fork worktrees --prune", tool="Give worktree another name."),
+    )
 
 
 def create_worktree(
@@ -90,7 +101,7 @@ def create_worktree(
         ProgramFailed: git could not.
     """
     planned = plan_worktree(repository, name, processes)
-    _exclude(Path(project_of(repository).key))
+    _exclude(opened(repository, processes).place.common)
     carried = changes.take(repository, planned.base, processes) if with_changes else None
     made = _add(planned, name, processes)
     if carried is None:
@@ -102,11 +113,28 @@ def create_worktree(
         raise
 
 
+def left_unfiltered(worktree: Worktree, processes: Processes) -> str:
+    """What a person should know of the files that a filter makes, such as large ones kept elsewhere; empty if none."""
+    there = opened_worktree(worktree.path, processes)
+    if not there.has_filters:
+        return ""
+    files = there.git("ls-files", "-z").stdout
+    said = iter(there.git("check-attr", "-z", "--cached", "--stdin", "filter", given=files).stdout.split(b"\0"))
+    made = [(os.fsdecode(name), os.fsdecode(value)) for name, _, value in zip(said, said, said, strict=False)]
+    made = [one for one in made if one[1] not in ("unspecified", "unset")]
+    if not made:
+        return ""
+    name, driver = map(printable, made[0])
+    pull = " (git lfs pull, there, fetches them)" if driver == "lfs" else ""
+    return f"Filters are not run: {len(made)} files, such as {name}, are in the worktree as git stores them{pull}"
+
+
 def remove_worktree(worktree: Worktree, processes: Processes) -> None:
     """Take away a worktree that was just made, for a fork that was not started after all."""
-    git(worktree.repository, processes, "worktree", "remove", "--force", str(worktree.path))
-    git(worktree.repository, processes, "branch", "--quiet", "-D", worktree.branch)
-    changes.forget_base(worktree.repository, worktree.path, processes)
+    there = opened(worktree.repository, processes)
+    there.git("worktree", "remove", "--force", str(worktree.path))
+    there.git("branch", "--quiet", "-D", worktree.branch)
+    changes.forget_base(there, worktree.path)
 
 
 def remove_if_saved(worktree: Path, branch: str, base: str, processes: Processes) -> str | None:
@@ -114,21 +142,24 @@ def remove_if_saved(worktree: Path, branch: str, base: str, processes: Processes
 
     Nothing is forced: git looks once more, and the branch goes only if it is still where it was looked at.
     """
-    repository, ref = worktree.parent.parent, f"refs/heads/{branch}"
-    tip = git(repository, processes, "rev-parse", "--verify", "--quiet", "--end-of-options", ref).text
-    loss = what_would_be_lost(worktree, branch, base, processes)
-    if loss:
+    try:
+        there, ref = opened(worktree.parent.parent, processes), f"refs/heads/{branch}"
+    except ProgramFailed as error:
+        return f"{worktree} is left alone: {error.message}"
+    tip = there.git("rev-parse", "--verify", "--quiet", "--end-of-options", ref).text
+    if loss := what_would_be_lost(worktree, branch, base, processes):
         return loss
     if worktree.exists():
-        removed = git(repository, processes, "worktree", "remove", str(worktree))
+        # As the worktree itself is configured: git looks into it once more.
+        removed = opened_worktree(worktree, processes).git("worktree", "remove", str(worktree), within=there.top)
         if not removed.ok:
             return f"git does not remove {worktree}: {removed.complaint}"
     if tip:
-        removed = git(repository, processes, "update-ref", "-d", ref, tip)
+        removed = there.git("update-ref", "-d", ref, tip)
         if not removed.ok:
             return f"{worktree} is removed, but not its branch {branch}: {removed.complaint}"
-        git(repository, processes, "config", "--remove-section", f"branch.{branch}")
-    changes.forget_base(repository, worktree, processes)
+        there.git("config", "--remove-section", f"branch.{branch}")
+    changes.forget_base(there, worktree)
     return None
 
 
@@ -138,20 +169,31 @@ def _add(planned: Worktree, name: str | None, processes: Processes) -> Worktree:
         again = replace(plan_worktree(planned.repository, name, processes), base=planned.base)
         failed += again == planned  # else somebody else took the name meanwhile
         if failed == _TRIES:
-            raise ProgramFailed(f"git worktree add failed: {done.complaint}", "Fork without --worktree.")
+            raise ProgramFailed(f"git worktree add failed: {done.complaint}", _without().capitalize())
         planned = again
     return planned
 
 
 def _made(planned: Worktree, processes: Processes) -> Completed:
     """Its branch first, so that it is known whose it is: git, when it fails, leaves behind the one that it made."""
+    there = opened(planned.repository, processes)
     ref = f"refs/heads/{planned.branch}"
-    branch = git(planned.repository, processes, "update-ref", ref, planned.base, "")
+    branch = there.git("update-ref", ref, planned.base, "")
     if not branch.ok:
         return branch
-    done = git(planned.repository, processes, "worktree", "add", "--quiet", str(planned.path), planned.branch)
+    done = there.git("worktree", "add", "--quiet", "--no-checkout", str(planned.path), planned.branch)
     if not done.ok:
-        git(planned.repository, processes, "update-ref", "-d", ref, planned.base)
+        there.git("update-ref", "-d", ref, planned.base)
+        return done
+    try:
+        # Filled as the worktree itself is configured, which may be otherwise than where it is made from.
+        done = opened_worktree(planned.path, processes).git("read-tree", "--reset", "-u", planned.base)
+        if done.ok:
+            return done
+    except BaseException:
+        remove_worktree(planned, processes)
+        raise
+    remove_worktree(planned, processes)
     return done
 
 
@@ -167,7 +209,12 @@ def _exclude(common: Path) -> None:
     line = f"/{FOLDER}/"
     path = common / "info" / "exclude"
     path.parent.mkdir(exist_ok=True)
-    known = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-    if line not in known.splitlines():
-        with path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n" if not known or known.endswith("\n") else f"\n{line}\n")
+    try:
+        known = content(path) if os.path.lexists(path) else ""
+        # Neither through a symbolic link, to a file that is not git's, nor into a pipe, which would never end.
+        if line in known.splitlines() or path.is_symlink():
+            return
+    except OSError:
+        return
+    with path.open("a", encoding="utf-8") as file:
+        file.write(line + "\n" if not known or known.endswith("\n") else f"\n{line}\n")

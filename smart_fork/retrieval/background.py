@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from indexer.embedding import Embedder
@@ -12,12 +13,14 @@ from indexer.freshness import IndexBusyError, complete
 from indexer.models import configured_embedder
 from indexer.paths import private_dir, state_home
 from indexer.pipeline import Progress
+from indexer.project import Project
 from indexer.switches import is_off
 from indexer.transcripts.agents import AGENTS
 from smart_fork.errors import SmartForkError
 from smart_fork.processes import SystemProcesses
 from smart_fork.retrieval.finding import Engine, Request, find
 from smart_fork.retrieval.opening import opened
+from smart_fork.retrieval.renewal import renew_quietly
 from smart_fork.retrieval.rerank import configured_reranker
 
 log = logging.getLogger(__name__)
@@ -36,6 +39,8 @@ def ask(
     explain: bool,
     progress: Progress | None,
     embedder: Embedder | None = None,
+    works_in: str | None = None,
+    also: Sequence[str] = (),
 ) -> dict[str, Any]:
     """`find` for the command line. The session that the command is run in is not among the results.
 
@@ -52,6 +57,8 @@ def ask(
         include_automated=automated,
         all_projects=everywhere,
         explain=explain,
+        works_in=works_in,
+        also=also,
         caller_session_id=os.environ.get("CLAUDE_CODE_SESSION_ID"),
     )
     return find(request, engine(progress, embedder))
@@ -62,7 +69,7 @@ def engine(progress: Progress | None = None, embedder: Embedder | None = None) -
     return Engine(
         embedder or configured_embedder(),
         progress=progress,
-        unfinished=index_in_background,
+        unfinished=index_in_background if allowed() else None,
         rerank=configured_reranker(),
     )
 
@@ -72,11 +79,12 @@ def allowed() -> bool:
     return not is_off("SMART_FORK_BACKGROUND")
 
 
-def index_in_background() -> None:
-    """Start ``smart-fork index run`` detached. One at a time: it ends at once where another process is indexing."""
-    if not allowed():
-        return
+def index_in_background(project: Project | None) -> None:
+    """Start ``smart-fork index run`` detached, this project first. One at a time: it ends at once where another process
+    is indexing.
+    """
     argv = [sys.executable, "-m", "smart_fork", "index", "run", "--if-idle"]
+    argv += [f"--project={project.root}"] if project else []
     try:
         output = private_dir(state_home() / "logs") / "index.log"
         SystemProcesses().start(argv, cwd=state_home(), env=dict(os.environ), log=output)
@@ -84,12 +92,16 @@ def index_in_background() -> None:
         log.warning("indexing does not go on in the background: %s", error)
 
 
-def complete_quietly(embedder: Embedder) -> None:
-    """Index everything that is left, for a process that stays; ends at once where another one is doing it."""
+def complete_quietly(embedder: Embedder, project: Project | None) -> None:
+    """Index everything that is left, this project first, for a process that stays.
+
+    It ends at once where another one is doing it.
+    """
     try:
         with opened() as store:
-            complete(store, AGENTS, embedder, patience=0.0)
+            complete(store, AGENTS, embedder, project, patience=0.0)
     except IndexBusyError:
         log.info("another process is indexing")
     except Exception:  # the next question tries again
         log.exception("indexing in the background failed")
+    renew_quietly()

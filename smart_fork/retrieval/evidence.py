@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import heapq
-import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from indexer.project import is_within
-from indexer.store.base import Placement, Scored, SessionRow, Similarities, Store
+from indexer.store.base import Placement, SessionRow, Similarities, Store
+from smart_fork.retrieval.fork_point import fork_point
 from smart_fork.retrieval.found import Query
-from smart_fork.retrieval.query import terms_of
-from smart_fork.retrieval.ranking import Coverage, Evidence
+from smart_fork.retrieval.ranking import Coverage, Evidence, Phrased
+from smart_fork.retrieval.standing import without_askers
+from smart_fork.retrieval.words import Matches, Words
+from smart_fork.whereabouts import belongs, is_in_doubt, placed, placed_here
 
 NEAREST_CHUNKS = 400
 WORD_CHUNKS = 400
@@ -22,13 +24,14 @@ COVERED = 20
 #: Sessions of which every chunk is compared with the intent.
 COMPARED = 60
 NO_COVERAGE = Coverage()
-#: An intent of more terms is a sentence, and none of them the beginning of a name; nor is one of fewer letters.
-MOST_NAMES, SHORTEST_BEGINNING = 2, 3
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A chunk that speaks for a session: how much, where it stands, and its cosine where that is known."""
+    """A chunk that speaks for a session: how much, where it stands, and its cosine to the phrasing nearest to it.
+
+    The cosine is `None` where it is not known.
+    """
 
     strength: float
     place: Placement
@@ -40,52 +43,69 @@ class Gathered:
     """Sessions that may be shown, by row, with what speaks for each; `dropped` had no id or directory (F-058)."""
 
     sessions: dict[int, SessionRow] = field(default_factory=dict)
-    evidence: dict[int, Evidence] = field(default_factory=dict)
+    phrasings: list[Phrased] = field(default_factory=list)
     passages: dict[int, Passage] = field(default_factory=dict)
-    coverage: Coverage = NO_COVERAGE
     dropped: int = 0
 
 
-def gather(store: Store, query: Query, vector: bytes | None, *, words: bool) -> Gathered:
-    """Everything that ranking needs, by the words of the intent, by its vector, or by both."""
-    similarities = store.similarities(vector, query.scope) if vector is not None else None
-    near = similarities.best(NEAREST_CHUNKS) if similarities else []
-    terms = _known(store, terms_of(query.intent)) if words else {}
-    any_term = " OR ".join(terms)
-    by_chunk = store.match_words("chunks", any_term, query.scope, WORD_CHUNKS) if terms else []
-    by_session = store.match_words("sessions", any_term, query.scope, WORD_SESSIONS) if terms else []
+def gather(store: Store, query: Query, vectors: Sequence[bytes] | None, *, words: bool) -> Gathered:
+    """Everything that ranking needs, by the words of each phrasing, by their vectors, or by both."""
+    similarities = store.similarities(vectors, query.scope) if vectors is not None else None
+    near = {hit.row: hit.cosines for hit in similarities.best(_share(query))} if similarities else {}
+    wording = Words(store, query) if words else None
+    nothing = Matches(frozenset(), tuple({} for _ in query.phrasings))
+    by_chunk = wording.matches("chunks", WORD_CHUNKS) if wording else nothing
+    by_session = wording.matches("sessions", WORD_SESSIONS) if wording else nothing
     own = {place.chunk for place in store.placements_of(query.caller.row)} if query.caller else set[int]()
-    places = store.placements({hit.row for hit in (*near, *by_chunk)} - own)
-    rows = store.sessions({place.session for place in places} | {hit.row for hit in by_session})
+    places = store.placements((near.keys() | by_chunk.rows) - own)
+    rows = store.sessions({place.session for place in places} | by_session.rows)
     found = Gathered()
-    found.sessions, found.dropped = _allowed(rows.values(), query)
-    found.evidence, found.passages = _evidence(places, near, by_chunk, by_session, found.sessions, query)
-    for row, count in store.chunk_counts(found.evidence).items():
-        found.evidence[row].chunks = count
+    allowed, found.dropped = admitted(rows.values(), query)
+    found.sessions = without_askers(store, allowed, query.phrasings) if query.scope.session is None else allowed
+    places = [place for place in places if place.session in found.sessions]
+    # The words of a whole session include what a fork shares with its parent, which the caller knows already.
+    telling = {row for row in by_session.rows & found.sessions.keys() if not _is_callers(found.sessions[row], query)}
+    there = {place.chunk for place in places}
+    chunk_words = [_only(scores, there) for scores in by_chunk.scores]
+    session_words = [_only(scores, telling) for scores in by_session.scores]
+    found.passages = _passages(places, chunk_words, near)
+    evidence = [
+        _evidence(places, telling, sessions, chunks, {chunk: one[number] for chunk, one in near.items()})
+        for number, (sessions, chunks) in enumerate(zip(session_words, chunk_words, strict=True))
+    ]
+    compared = store.vector_counts(evidence[0])
+    for one in evidence:
+        for row, found_of in one.items():
+            found_of.chunks = compared.get(row, 0)
     if similarities:
-        _compare_all(store, similarities, found.evidence, own)
-    if terms:
-        placed = {place.chunk for place in places if place.session in found.sessions}
-        chunks = [hit.row for hit in by_chunk if hit.row in placed]
-        found.coverage = _coverage(store, terms, by_session, chunks, found.evidence)
+        _compare_all(store, similarities, evidence, own)
+    if query.scope.session is not None:
+        found.passages = _fork_points(store, found.sessions, found.passages, chunk_words, evidence)
+    coverage = _coverage(wording, session_words, chunk_words, evidence) if wording else [NO_COVERAGE] * len(evidence)
+    found.phrasings = [Phrased(one, covered) for one, covered in zip(evidence, coverage, strict=True)]
     return found
 
 
-def _known(store: Store, terms: Sequence[str]) -> dict[str, int]:
-    """How many sessions have each term. Of a name typed in part, which none has, those that begin with it."""
-    known = {term: store.sessions_with(term) for term in terms}
-    if len(known) > MOST_NAMES or any(known.values()):
-        return known
-    # Without its last letter, which a stem may not have; a term stands between quotes.
-    beginnings = [f'{term[:-2]}"*' for term in known if len(term) > SHORTEST_BEGINNING + 2]
-    return {beginning: store.sessions_with(beginning) for beginning in beginnings}
+def _share(query: Query) -> int:
+    """How many of the nearest chunks each phrasing adds: together they are not many more than those of one."""
+    return NEAREST_CHUNKS * 2 // (1 + len(query.phrasings))
 
 
-def _allowed(rows: Iterable[SessionRow], query: Query) -> tuple[dict[int, SessionRow], int]:
+def _is_callers(session: SessionRow, query: Query) -> bool:
+    return query.caller is not None and session.root_id == query.caller.root_id
+
+
+def _only(scores: Mapping[int, float], rows: Collection[int]) -> dict[int, float]:
+    return {row: score for row, score in scores.items() if row in rows}
+
+
+def admitted(rows: Iterable[SessionRow], query: Query) -> tuple[dict[int, SessionRow], int]:
     """Sessions that may be shown, never the caller; and how many had no id or directory (F-058, F-075)."""
     allowed: dict[int, SessionRow] = {}
     dropped = 0
-    for row in rows:
+    project = query.scope.project
+    for known in rows:
+        row = placed(known, project) if project else placed_here(known)
         if query.scope.session not in (None, row.row):  # another one with the same beginning
             continue
         if query.scope.within and not (row.resolved_cwd and is_within(row.resolved_cwd, query.scope.within)):
@@ -93,81 +113,98 @@ def _allowed(rows: Iterable[SessionRow], query: Query) -> tuple[dict[int, Sessio
         if not row.session_id or not (row.cwd or query.everywhere):
             dropped += 1
             continue
+        # What names a directory or commit is not thereby of it.
+        if is_in_doubt(row) and query.scope.project and not belongs(row, query.scope.project):
+            continue
         if row.session_id in query.hidden or (query.caller and row.row == query.caller.row):
             continue
         allowed[row.row] = row
     return allowed, dropped
 
 
-def _evidence(  # noqa: PLR0917 - all that is known
-    places: Sequence[Placement], near: Sequence[Scored], by_chunk: Sequence[Scored], by_session: Sequence[Scored],
-    allowed: Mapping[int, SessionRow], query: Query,
-) -> tuple[dict[int, Evidence], dict[int, Passage]]:  # fmt: skip
-    evidence: defaultdict[int, Evidence] = defaultdict(Evidence)
+def _passages(
+    places: Sequence[Placement], words: Sequence[Mapping[int, float]], near: Mapping[int, Sequence[float]]
+) -> dict[int, Passage]:
+    """The chunk of each session that speaks for it most, in all phrasings together."""
+    most = [max(scores.values(), default=0.0) or 1.0 for scores in words]
     best: dict[int, Passage] = {}
-    cosine = {hit.row: hit.score for hit in near}
-    words = {hit.row: hit.score for hit in by_chunk}
-    most = max(words.values(), default=0.0) or 1.0
     for place in places:
-        if place.session not in allowed:
-            continue
-        one = evidence[place.session]
-        if place.chunk in cosine:
-            one.similar[place.position] = cosine[place.chunk]
-        if place.chunk in words:
-            one.passages.append(words[place.chunk])
-        strength = words.get(place.chunk, 0.0) / most + max(0.0, cosine.get(place.chunk, 0.0))
+        cosines = near.get(place.chunk, ())
+        by_words = sum(scores.get(place.chunk, 0.0) / top for scores, top in zip(words, most, strict=True))
+        strength = (by_words + sum(max(0.0, cosine) for cosine in cosines)) / len(words)
         if place.session not in best or strength > best[place.session].strength:
-            best[place.session] = Passage(strength, place, cosine.get(place.chunk))
-    for hit in by_session:
-        # The words of a whole session include what a fork shares with its parent, which the caller knows already.
-        if hit.row in allowed and not (query.caller and allowed[hit.row].root_id == query.caller.root_id):
-            evidence[hit.row].words = hit.score
-    return dict(evidence), best
+            best[place.session] = Passage(strength, place, max(cosines, default=None))
+    return best
+
+
+def _fork_points(
+    store: Store, sessions: Collection[int], passages: Mapping[int, Passage], words: Sequence[Mapping[int, float]],
+    evidence: Sequence[Mapping[int, Evidence]],
+) -> dict[int, Passage]:  # fmt: skip
+    """Where the question is about one session: the passage of the exchange at whose end all that is asked is known."""
+    found = {}
+    for row in passages.keys() & sessions:
+        similar = [one[row].similar for one in evidence]
+        place = fork_point(store.placements_of(row), words, similar) or passages[row].place
+        cosines = [one[place.position] for one in similar if place.position in one]
+        found[row] = Passage(passages[row].strength, place, max(cosines, default=None))
+    return found
+
+
+def _evidence(
+    places: Sequence[Placement], telling: Collection[int], sessions: Mapping[int, float], chunks: Mapping[int, float],
+    near: Mapping[int, float],
+) -> dict[int, Evidence]:  # fmt: skip
+    """What one phrasing found, by session; also of those (`telling` by their words) that only another one found."""
+    evidence: defaultdict[int, Evidence] = defaultdict(Evidence)
+    for place in places:
+        one = evidence[place.session]
+        if place.chunk in near:
+            one.similar[place.position] = near[place.chunk]
+        if place.chunk in chunks:
+            one.passages.append(chunks[place.chunk])
+    for row in telling:
+        evidence[row].words = sessions.get(row, 0.0)
+    return dict(evidence)
 
 
 def _compare_all(
-    store: Store, similarities: Similarities, evidence: Mapping[int, Evidence], own: Collection[int]
+    store: Store, similarities: Similarities, evidence: Sequence[Mapping[int, Evidence]], own: Collection[int]
 ) -> None:
     """The cosines of all chunks of the most promising sessions, not only of those that are among the nearest."""
-    nearest = heapq.nlargest(COMPARED, evidence, key=lambda row: max(evidence[row].similar.values(), default=0.0))
-    by_words = heapq.nlargest(COVERED, evidence, key=lambda row: evidence[row].words)
-    by_passage = heapq.nlargest(COVERED, evidence, key=lambda row: max(evidence[row].passages, default=0.0))
-    promising = {*nearest, *by_words, *by_passage}
-    unknown = [row for row in promising if len(evidence[row].similar) < evidence[row].chunks]
+
+    def promising(most: int, speaks: Callable[[Evidence], float]) -> list[int]:
+        return heapq.nlargest(most, evidence[0], key=lambda row: sum(speaks(one[row]) for one in evidence))
+
+    nearest = promising(COMPARED, lambda one: max(one.similar.values(), default=0.0))
+    by_words = promising(COVERED, lambda one: one.words)
+    by_passage = promising(COVERED, lambda one: max(one.passages, default=0.0))
     missing = {
         (row, place.position): place.chunk
-        for row in unknown
+        for row in {*nearest, *by_words, *by_passage}
+        if len(evidence[0][row].similar) < evidence[0][row].chunks
         for place in store.placements_of(row)
-        if place.position not in evidence[row].similar and place.chunk not in own
+        if place.position not in evidence[0][row].similar and place.chunk not in own
     }
-    cosine = similarities.of(set(missing.values())) if missing else {}
+    cosines = similarities.of(set(missing.values())) if missing else {}
     for (row, position), chunk in missing.items():
-        if chunk in cosine:
-            evidence[row].similar[position] = cosine[chunk]
+        for one, cosine in zip(evidence, cosines.get(chunk, ()), strict=False):
+            one[row].similar[position] = cosine
 
 
 def _coverage(
-    store: Store, terms: Mapping[str, int], by_session: Sequence[Scored], chunks: Sequence[int],
-    evidence: Mapping[int, Evidence],
-) -> Coverage:  # fmt: skip
-    """How much of the intent's words the best sessions, the best chunks, and each title have."""
-    sessions = [hit.row for hit in by_session if hit.row in evidence]
-    everything = store.counts().sessions
-    shares: dict[str, defaultdict[int, float]] = {table: defaultdict(float) for table in ("s", "c", "t")}
-    total = 0.0
-    for term, count in terms.items() if sessions else ():
-        weight = math.log((everything - count + 0.5) / (count + 0.5) + 1)
-        total += weight
-        for table, having in (
-            ("s", store.having("sessions", term, sessions[:COVERED])),
-            ("c", store.having("chunks", term, chunks[:COVERED])),
-            ("t", store.having("titles", term, sessions)),
-        ):
-            for row in having:
-                shares[table][row] += weight
-    if not total:
-        return NO_COVERAGE
-    for row, share in shares["t"].items():
-        evidence[row].title = share / total if evidence[row].words else 0.0
-    return Coverage(max(shares["s"].values(), default=0.0) / total, max(shares["c"].values(), default=0.0) / total)
+    wording: Words, sessions: Sequence[Mapping[int, float]], chunks: Sequence[Mapping[int, float]],
+    evidence: Sequence[Mapping[int, Evidence]],
+) -> list[Coverage]:  # fmt: skip
+    """How much of each phrasing's words its best sessions, its best chunks, and each title have."""
+    for one, titles in zip(evidence, wording.coverage("titles", sessions, WORD_SESSIONS), strict=True):
+        for row, share in titles.items():
+            one[row].title = share
+    of_sessions, of_chunks = (
+        wording.coverage("sessions", sessions, COVERED),
+        wording.coverage("chunks", chunks, COVERED),
+    )
+    return [
+        Coverage(max(session.values(), default=0.0), max(chunk.values(), default=0.0))
+        for session, chunk in zip(of_sessions, of_chunks, strict=True)
+    ]

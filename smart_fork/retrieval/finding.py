@@ -5,36 +5,49 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-from indexer.embedding import DEFAULT_MODEL, Embedder
+from indexer import absent_model
+from indexer.damage import kept
+from indexer.embedding import DEFAULT_MODEL, Embedder, ModelUnavailableError
 from indexer.failures import is_damage, next_step
 from indexer.freshness import IndexBusyError, embed_first, read_changes
-from indexer.paths import state_home
+from indexer.models import Beginning
+from indexer.paths import index_db, state_home
 from indexer.pipeline import Progress
 from indexer.project import Project, project_of, resolve
 from indexer.store.base import Scope, SessionRow, Store
+from indexer.store.extension import VectorsUnavailableError
 from indexer.switches import is_off
 from indexer.transcripts.agents import AGENTS
 from indexer.transcripts.model import Agent
 from smart_fork import permission
+from smart_fork.advice import advice
 from smart_fork.agents.abilities import problems_of
+from smart_fork.engines.base import COLLECTIONS, EngineUnavailable, SearchEngine
+from smart_fork.engines.configured import configured_engine
 from smart_fork.errors import IndexUnavailable, SmartForkError, Usage
+from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.registry import Registry
 from smart_fork.retrieval import results
-from smart_fork.retrieval.found import Query
+from smart_fork.retrieval.covered import covered
+from smart_fork.retrieval.documents import search_documents
+from smart_fork.retrieval.found import Found, Query
 from smart_fork.retrieval.opening import opened
+from smart_fork.retrieval.phrasings import check_also, further
 from smart_fork.retrieval.query import is_mostly_not_latin, plain
+from smart_fork.retrieval.quotation import Nearness
 from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.retrieval.rerank import Rerank
-from smart_fork.retrieval.search import search
+from smart_fork.retrieval.search import embedded, search
 from smart_fork.retrieval.together import Together
-from smart_fork.snippets import printable
+from smart_fork.retrieval.worth import BETTER_FIRST, COMPARED, Worth, better_first, close, worth_of
+from smart_fork.snippets import printable, quoted, shown
 
 log = logging.getLogger(__name__)
 
@@ -43,11 +56,13 @@ MAX_SHOWN = 500
 DEFAULT_LIMIT, MAX_LIMIT = 5, 50
 #: How long a question waits for logs to be read, and for vectors of the current project.
 READ_SECONDS, EMBED_SECONDS = 20.0, 15.0
+#: So many changed logs have more passages than are embedded without the model's frameworks.
+MANY_LOGS = 40
 #: How long one reads where an indexer does the rest.
 SOON_SECONDS = 1.0
 _ENGLISH = (
-    "The default model knows English and little of other scripts: meaning was hardly searched. Ask in English, or set "
-    "SMART_FORK_MODEL to a multilingual model (docs/using.md)."
+    "The default model knows English and little of other scripts: meaning was hardly searched. Say it in English (as "
+    "well, with also), or set SMART_FORK_MODEL to a multilingual model (docs/using.md)."
 )
 _BEING_READ = "Logs are being indexed just now."
 _SWITCHED_OFF = "Indexing is switched off (SMART_FORK_INDEXING=false)."
@@ -55,9 +70,10 @@ _SWITCHED_OFF = "Indexing is switched off (SMART_FORK_INDEXING=false)."
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked (F-001). `None` means the default everywhere, as MCP clients send it (F-007).
+    """What is asked, `also` in other words. `None` means the default everywhere, as MCP clients send it (F-007).
 
-    `session_id`, with its `agent_type`, asks for the passage of that session alone.
+    `session_id`, with its `agent_type`, asks for the passage of that session alone. `works_in` is where a fork of a
+    result is to work; `None` for where the session itself did.
     """
 
     intent: str
@@ -72,6 +88,8 @@ class Request:
     caller_session_id: str | None = None
     session_id: str | None = None
     explain: bool = False
+    works_in: str | None = None
+    also: Sequence[str] | None = None
 
 
 @dataclass(slots=True)
@@ -79,7 +97,7 @@ class Engine:
     """What answers: the embedder, a reranker, and how long a question may wait. `progress` is told about long work.
 
     `together` is what the questions of one process share. `unfinished` is called where there is more to index than
-    there was time for, and no indexer to do it.
+    somebody should wait for, and no indexer to do it, with the project that comes first.
     """
 
     embedder: Embedder
@@ -87,20 +105,32 @@ class Engine:
     embed_seconds: float = EMBED_SECONDS
     progress: Progress | None = None
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    unfinished: Callable[[], None] | None = None
+    unfinished: Callable[[Project | None], None] | None = None
     rerank: Rerank | None = None
     together: Together | None = None
+    processes: Processes = field(default_factory=SystemProcesses)
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request that has been checked."""
+    """A request that has been checked. `outside` is the search program that answers it, if any."""
 
     request: Request
     intent: str
+    also: tuple[str, ...]
     agents: tuple[Agent, ...]
     project: Project | None
     limit: int
+    outside: SearchEngine | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """How far the index is up to date: how many changed logs are left, what kept us from it, and why no model helps."""
+
+    left: int | None
+    problem: str = ""
+    absent: str = ""
 
 
 def find(request: Request, engine: Engine) -> dict[str, Any]:
@@ -112,15 +142,21 @@ def find(request: Request, engine: Engine) -> dict[str, Any]:
     agents = check(request)
     project = None if request.all_projects else current_project(request.project_path)
     limit = min(int(request.limit or DEFAULT_LIMIT), MAX_LIMIT)
-    asked = _Asked(request, plain(request.intent), agents, project, limit)
+    # Where in a session the answer stands only the own index knows.
+    outside = configured_engine(engine.environment) if request.session_id is None else None
+    intent = plain(request.intent)
+    asked = _Asked(request, intent, further(intent, request.also), agents, project, limit, outside)
+    before = kept(index_db())
     try:
         with opened() as store:
-            left, problem = _refresh(store, asked, engine)
-            if problem and not store.counts().sessions:
-                return _not_available(problem, "", asked)
-            return _answer(store, asked, engine, left, problem)
+            state = _refresh(store, asked, engine)
+            if state.problem and not store.counts().sessions:
+                return _not_available(state.problem, "", asked)
+            return _answer(store, asked, engine, state) | _damage(before)
+    except EngineUnavailable as error:
+        return _engine_not_available(error, asked)
     except IndexUnavailable as error:
-        _go_on(engine)  # what was damaged is built anew
+        _go_on(engine, project)  # what was damaged is built anew
         return _not_available(error.message, error.hint, asked)
 
 
@@ -132,21 +168,39 @@ def check(request: Request) -> tuple[Agent, ...]:
     """
     if not _is_text(request.intent):
         raise Usage("intent is required", "Say what you want to do next, in a sentence.")
+    check_also(request.also)
     known: dict[object, tuple[Agent, ...]] = {"claude": ("claude",), "codex": ("codex",), "both": ("claude", "codex")}
     agents = known.get(str(request.agent_type or "claude").lower())
     if agents is None:
-        raise Usage("agent_type must be 'claude', 'codex', or 'both'")
+        raise Usage(f"agent_type must be 'claude', 'codex', or 'both', not {shown(request.agent_type)}")
     if request.limit is not None and not (_is_number(request.limit) and 1 <= request.limit == int(request.limit)):
-        raise Usage("limit must be at least 1", f"Leave it out for {DEFAULT_LIMIT}; {MAX_LIMIT} is the most.")
-    if request.min_score is not None and not _is_number(request.min_score):
-        raise Usage("min_score must be a finite number", "Scores are between 0 and 1.")
+        raise Usage(
+            f"limit must be at least 1, not {shown(request.limit)}",
+            f"Leave it out for {DEFAULT_LIMIT}; {MAX_LIMIT} is the most.",
+        )
+    check_score(request.min_score)
     if request.collection is None:
         return agents
-    named = tuple(agent for agent in known["both"] if results.COLLECTIONS[agent] == request.collection)
+    named = tuple(agent for agent in known["both"] if COLLECTIONS[agent] == request.collection)
     if not named:
-        shown = printable(str(request.collection))[:MAX_SHOWN]
-        raise Usage(f"unknown collection: {shown}", f"Known: {', '.join(results.COLLECTIONS.values())}.")
+        unknown = shown(request.collection).strip('"')
+        raise Usage(
+            f"unknown collection: {unknown}",
+            f"Known: {', '.join(COLLECTIONS.values())}.",
+        )
     return named
+
+
+def check_score(min_score: float | None) -> None:
+    """Whether this can be the least score that is wanted.
+
+    Raises:
+        Usage: it is no number between 0 and 1 (F-006).
+    """
+    if min_score is not None and not _is_number(min_score):
+        raise Usage(f"min_score must be a finite number, not {shown(min_score)}", "Scores are between 0 and 1.")
+    if min_score is not None and not 0 <= min_score <= 1:
+        raise Usage(f"min_score must be between 0 and 1, not {shown(min_score)}", "0 leaves nothing out.")
 
 
 def current_project(path: str | None) -> Project:
@@ -155,16 +209,24 @@ def current_project(path: str | None) -> Project:
     Raises:
         Usage: there is no such directory (F-076).
     """
-    shown = printable(path or ".")[:MAX_SHOWN]
-    permission.require(path or str(Path.cwd()), shown, below=True)
+    named = quoted(path or ".", MAX_SHOWN)
+    permission.require(path or str(Path.cwd()), named, below=True)
     try:
         directory = Path(path).expanduser() if path else Path.cwd()
         there = directory.is_dir()
     except (OSError, RuntimeError, ValueError):  # a name too long, an unknown ~user, a NUL
         there = False
     if not there:
-        raise Usage(f"project_path does not exist: {shown}", "Give the path of a directory.")
+        raise Usage(f"project_path does not exist: {named}", "Give the path of a directory.")
     return project_of(directory)
+
+
+def project_notice(project: Project | None) -> str:
+    """Why less is found than a `.git` claims. Where it leads is not told to who may not ask there."""
+    if project is None or not project.doubt:
+        return ""
+    why = "" if permission.limited() else f": {printable(project.doubt)}"
+    return f"The .git of this directory is not believed, so only what was done in it is found{why}"
 
 
 def _is_text(value: object) -> bool:
@@ -172,115 +234,201 @@ def _is_text(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _refresh(store: Store, asked: _Asked, engine: Engine) -> tuple[int | None, str]:
-    """Bring the index up to date as far as time allows. How many changed logs are left, and what kept us from it."""
+def _refresh(store: Store, asked: _Asked, engine: Engine) -> _State:
+    """Bring the index up to date as far as time allows."""
+    absent = absent_model.remembered(engine.embedder.model)
     if is_off("SMART_FORK_INDEXING", engine.environment):
         log.warning(_SWITCHED_OFF)
-        return None, _SWITCHED_OFF
+        return _State(None, _SWITCHED_OFF, absent)
     together = engine.together
     if together is not None and together.reading and store.counts().sessions:
-        return None, _BEING_READ
+        return _State(None, _BEING_READ, absent)
 
     indexed = together is not None and together.indexed
     seconds = min(engine.read_seconds, SOON_SECONDS) if indexed else engine.read_seconds
 
     def look() -> int:
-        return read_changes(store, AGENTS, asked.project, seconds, engine.progress)[1]
+        return read_changes(store, AGENTS, asked.project, seconds, _telling(engine))[1]
 
     try:
         left = look() if together is None else together.left(look)
     except IndexBusyError:
-        return None, "Another process is indexing just now."
+        return _State(None, "Another process is indexing just now.", absent)
     except Exception as error:
         if is_damage(error):
             raise
         log.warning("the index could not be brought up to date: %s", error)
         step = next_step(error)
-        return None, f"The index could not be brought up to date: {error}{'. ' if step else ''}{step}"
-    if not indexed:
-        _embed_some(store, asked, engine)
+        why = f"The index could not be brought up to date: {error}{'. ' if step else ''}{step}"
+        return _State(None, why, absent)
+    if not indexed and not absent and asked.outside is None:
+        absent = _embed_some(store, asked, engine)
     counts = store.counts()
     stale = counts.embedded < counts.chunks or store.meta("model") not in ("", engine.embedder.model)
-    if left or stale:
-        _go_on(engine)
-    return left, ""
+    if left or stale or store.owes_erasing():
+        _go_on(engine, asked.project)
+    return _State(left, absent=absent)
 
 
-def _go_on(engine: Engine) -> None:
+def _telling(engine: Engine) -> Progress:
+    """Tells `engine.progress`. Where there is much to read there is much to embed: the model is loaded meanwhile."""
+
+    def told(stage: str, done: int, total: int) -> None:
+        if total >= MANY_LOGS and engine.embed_seconds > 0 and isinstance(engine.embedder, Beginning):
+            engine.embedder.begin()
+        if engine.progress:
+            engine.progress(stage, done, total)
+
+    return told
+
+
+def _go_on(engine: Engine, project: Project | None) -> None:
     """Have indexed what is left, by the process's own indexer where it has one."""
     if engine.together is not None and engine.together.indexed:
-        engine.together.go_on()
+        engine.together.go_on(project)
     elif engine.unfinished:
-        engine.unfinished()
+        engine.unfinished(project)
 
 
 def _scope(store: Store, asked: _Asked) -> Scope:
     if (session_id := asked.request.session_id) is None:
         return store.scope(asked.project, asked.agents, automated=asked.request.include_automated)
     rows = [row for agent in asked.agents if (row := store.session(agent, session_id))]
-    return Scope((rows[0].part,), session=rows[0].row) if rows else Scope()
+    return Scope((rows[0].part,), session=rows[0].row, project=asked.project) if rows else Scope()
 
 
-def _embed_some(store: Store, asked: _Asked, engine: Engine) -> None:
-    """Vectors for what is asked about, as far as time allows. Words answer without; the search then says why."""
+def _embed_some(store: Store, asked: _Asked, engine: Engine) -> str:
+    """Vectors for what is asked about, as far as time allows; where somebody goes on, for the passages that find most.
+    Why there is no model for it, where there is none.
+    """
     scope = _scope(store, asked)
     counts = store.counts(scope)
     current = store.meta("model") in ("", engine.embedder.model)
     if (counts.embedded == counts.chunks and current) or engine.embed_seconds <= 0:
-        return
+        return ""
     try:
         _ = engine.embedder.dimensions  # a model is loaded before the clock runs and others are kept from writing
-        embed_first(store, engine.embedder, scope, engine.embed_seconds, engine.progress)
+        goes_on = engine.unfinished is not None
+        embed_first(store, engine.embedder, scope, engine.embed_seconds, engine.progress, only_first=goes_on)
     except IndexBusyError:
         log.info("another process is embedding")
     except Exception as error:  # the model is the user's choice, and may fail in any way
         if is_damage(error):
             raise
         log.warning("no new vectors: %s", error)
+        return str(error) if isinstance(error, ModelUnavailableError | VectorsUnavailableError) else ""
+    return ""
 
 
-def _answer(store: Store, asked: _Asked, engine: Engine, left: int | None, problem: str) -> dict[str, Any]:
+def _answer(store: Store, asked: _Asked, engine: Engine, state: _State) -> dict[str, Any]:
     request = asked.request
     scope = _scope(store, asked)
     caller, hidden = _caller(store, request.caller_session_id)
-    query = Query(asked.intent, scope, asked.limit, asked.project is None, request.min_score, caller, hidden)
-    found = search(store, query, lambda text: _embed(store, engine.embedder, text), engine.rerank)
+    most = max(asked.limit, COMPARED)
+    query = Query(asked.intent, scope, most, asked.project is None, request.min_score, caller, hidden, asked.also)
+    found, worth = _best_to_fork(store, _found(store, query, asked, engine, state), asked, engine)
     problems = problems_of({hit.session.agent for hit in found.hits}, store, engine.environment)
+    counts = store.counts(scope)
     return {
         "query": asked.intent,
+        **({"also": list(asked.also)} if asked.also and asked.outside is None else {}),
         "agent_type": asked.agents[0] if len(asked.agents) == 1 else "both",
-        "collections": [results.COLLECTIONS[agent] for agent in asked.agents],
+        "collections": [COLLECTIONS[agent] for agent in asked.agents],
         "project_path": str(resolve(request.project_path or Path.cwd())) if asked.project else None,
         "notice": results.UNTRUSTED,
-        **({"language_notice": _ENGLISH} if _is_foreign(asked.intent, engine.embedder) else {}),
+        **({"project_notice": notice} if (notice := project_notice(asked.project)) else {}),
+        **({"language_notice": _ENGLISH} if _is_foreign(asked, engine.embedder) else {}),
         "count": len(found.hits),
+        "engine": found.engine,
         "search_mode": found.mode,
         "fallback_used": found.fallback_used,
         **({"search_error": found.error} if found.error else {}),
         **({"rerank_error": found.rerank_error} if found.rerank_error else {}),
-        "index": results.index_state(store.counts(scope), left, problem),
+        **found.said,
+        "index": results.index_state(counts, covered(store, counts, scope), state.left, state.problem),
         **({"skipped": found.dropped} if found.dropped else {}),
+        **({"order_notice": BETTER_FIRST} if results.is_moved(found.hits) else {}),
         "results": results.results_of(
-            found, include_snippets=request.include_snippets is not False, explain=request.explain, problems=problems
+            found,
+            worth=worth,
+            include_snippets=request.include_snippets is not False,
+            explain=request.explain,
+            problems=problems,
+            works_in=request.works_in,
+            nearness=_nearness(engine.embedder, query.phrasings)
+            if asked.outside is None and found.mode in ("hybrid", "vector")
+            else None,
         ),
         **({"fallback_sessions": _fallback(asked)} if found.mode == "recent" else {}),
     }
 
 
-def _is_foreign(intent: str, embedder: Embedder) -> bool:
-    """Whether the model is the default one, and the intent in a script that it was not made for."""
-    return embedder.model.partition("@")[0] == DEFAULT_MODEL and is_mostly_not_latin(intent)
+def _best_to_fork(store: Store, found: Found, asked: _Asked, engine: Engine) -> tuple[Found, dict[int, Worth]]:
+    """As many hits as are wanted, of those about as likely as the best one the better first; and how good each is.
+
+    What another engine has scored stands as it is: its scores are no chances.
+    """
+    own = asked.outside is None
+    looked_at = found.hits[: max(asked.limit, close(found.hits) if own else 0)]
+    directory = resolve(asked.request.project_path or Path.cwd())
+    rows = [hit.session for hit in looked_at]
+    worth = worth_of(rows, store, asked.project, directory, engine.processes)
+    return replace(found, hits=(better_first(looked_at, worth) if own else looked_at)[: asked.limit]), worth
 
 
-def _embed(store: Store, embedder: Embedder, text: str) -> bytes:
+def _found(store: Store, query: Query, asked: _Asked, engine: Engine, state: _State) -> Found:
+    if asked.outside is None:
+        return search(store, query, lambda texts: _embed(store, engine.embedder, state.absent, texts), engine.rerank)
+    asked.outside.refresh(store.counts().updated_at)
+    return search_documents(store, query, asked.outside, asked.agents)
+
+
+def _damage(before: Collection[Path]) -> dict[str, str]:
+    """What to say where the index was damaged, and this question has found it so."""
+    aside = next((path for path in kept(index_db()) if path not in before), None)
+    if aside is None:
+        return {}
+    return {
+        "index_notice": f"The index was damaged. It is kept as {aside}, and a new one is built from the logs: what has "
+        "not been read yet is not found."
+    }
+
+
+def _is_foreign(asked: _Asked, embedder: Embedder) -> bool:
+    """Whether the model is the default one, and every phrasing in a script that it was not made for."""
+    of_default = embedder.model.partition("@")[0] == DEFAULT_MODEL
+    return of_default and all(map(is_mostly_not_latin, (asked.intent, *asked.also)))
+
+
+def _embed(store: Store, embedder: Embedder, absent: str, texts: Sequence[str]) -> list[bytes]:
+    why = f": {absent}" if absent else ""
     if not store.meta("model"):
-        raise LookupError("no session has been embedded yet")
+        raise LookupError(f"no session has been embedded yet{why}")
     if store.meta("model") != embedder.model:
-        raise LookupError(f"the index is embedded with {store.meta('model')}, not with {embedder.model}")
-    return bytes(embedder.embed([text])[0].tobytes())
+        raise LookupError(f"the index is embedded with {store.meta('model')}, not with {embedder.model}{why}")
+    if absent:
+        raise ModelUnavailableError(absent)
+    return embedded(embedder, texts)
+
+
+def _nearness(embedder: Embedder, phrasings: Sequence[str]) -> Nearness:
+    """To the nearest phrasing, by the vectors of the sentences: these are few, and nothing heavy is loaded for them."""
+
+    def near(texts: Sequence[str]) -> list[float]:
+        try:
+            vectors = embedder.embed([*phrasings, *texts])
+        except Exception as error:  # noqa: BLE001 - the model is the user's choice: then the first sentences are shown
+            log.info("sentences are not compared: %s", error)
+            return [0.0] * len(texts)
+        asked, others = vectors[: len(phrasings)], vectors[len(phrasings) :]
+        return [float((asked @ one).max()) for one in others]
+
+    return near
 
 
 def _caller(store: Store, session_id: str | None) -> tuple[SessionRow | None, frozenset[str]]:
@@ -308,9 +456,19 @@ def _workers_of(session_id: str) -> list[str]:
 
 def _fallback(asked: _Asked) -> list[dict[str, Any]]:
     adapters = [agent for agent in AGENTS if agent.name in asked.agents]
-    found = recent_sessions(adapters, asked.project, asked.limit + 1, automated=asked.request.include_automated)
+    found = recent_sessions(
+        adapters, asked.project, asked.limit + 1, automated=asked.request.include_automated
+    ).sessions
     others = [session for session in found if session.session_id != asked.request.caller_session_id]
     return [results.recent_session(session) for session in others[: asked.limit]]
+
+
+def _engine_not_available(error: EngineUnavailable, asked: _Asked) -> dict[str, Any]:
+    """What is said where another engine is configured, and is not there."""
+    if asked.outside is None:
+        raise error
+    log.warning("%s is not available: %s", asked.outside.name, error.message)
+    return asked.outside.unavailable_payload(error) | {"fallback_sessions": _fallback(asked)}
 
 
 def _not_available(message: str, hint: str, asked: _Asked) -> dict[str, Any]:
@@ -321,7 +479,10 @@ def _not_available(message: str, hint: str, asked: _Asked) -> dict[str, Any]:
         "message": message,
         "next_steps": [
             hint
-            or "Run `smart-fork index run` in a terminal and read what it says; `smart-fork doctor` explains failures.",
+            or advice(
+                "Run `smart-fork index run` and read what it says; `smart-fork doctor` explains failures.",
+                tool="index_status says what is known of it.",
+            ),
             "Let smart-fork index on demand: unset SMART_FORK_INDEXING, or set it to true.",
             "Ask again once indexing has completed.",
         ],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
+from indexer.pieces import PieceRole
 from indexer.store.base import Placement, Scope, SessionRow
 from smart_fork.retrieval.ranking import Score
 
@@ -13,7 +15,10 @@ Mode = Literal["hybrid", "vector", "lexical", "recent"]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A valid question. `everywhere` means all projects, `caller` is the session that asks, `hidden` is never found."""
+    """A valid question, `also` saying it in other words; all its phrasings are answered together.
+
+    `everywhere` means all projects, `caller` is the session that asks, `hidden` is never found.
+    """
 
     intent: str
     scope: Scope
@@ -22,13 +27,21 @@ class Query:
     min_score: float | None = None
     caller: SessionRow | None = None
     hidden: frozenset[str] = frozenset()
+    also: tuple[str, ...] = ()
+
+    @property
+    def phrasings(self) -> tuple[str, ...]:
+        """The question in each of its wordings, the person's own first."""
+        return (self.intent, *self.also)
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
     """A session, its score, and the chunk that answers best with the words of the intent that it has.
 
-    `why` is how the score came about, before any reranker.
+    `why` is how the score came about, before any reranker, from each of the question's `phrasings`, and `None` where
+    another engine has given it; `lines` are the chunk's first and last in the export; `asked` are all words of the
+    phrasings; `voices` says where in the text others begin to speak than its first role, `None` where nobody knows.
     """
 
     session: SessionRow
@@ -38,14 +51,19 @@ class Hit:
     words: tuple[str, ...]
     near: float | None
     family: tuple[SessionRow, ...]
-    why: Score
+    why: Score | None
+    lines: tuple[int, int] | None = None
+    asked: tuple[str, ...] = ()
+    voices: Sequence[tuple[int, PieceRole | None]] | None = None
+    phrasings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """Hits, best first; how they were found; and what failed on the way. `dropped` had no id or directory (F-058).
 
-    `rerank_error` says why a reranker that is configured had no say.
+    `rerank_error` says why a reranker that is configured had no say. `engine` has found them, `said` is what an answer
+    repeats of one that is not our own.
     """
 
     hits: tuple[Hit, ...]
@@ -53,6 +71,8 @@ class Found:
     error: str = ""
     dropped: int = 0
     rerank_error: str = ""
+    engine: str = "builtin"
+    said: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def fallback_used(self) -> bool:

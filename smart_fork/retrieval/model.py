@@ -33,6 +33,7 @@ class BackgroundModel:
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
         self._again_at = 0.0
+        self._closed = False
 
     @property
     def model(self) -> str:
@@ -56,6 +57,12 @@ class BackgroundModel:
                 self._thread = threading.Thread(target=self._load, name="load model", daemon=True)
                 self._thread.start()
 
+    def close(self) -> None:
+        """Embed no more, and end what is being embedded just now."""
+        self._closed = True
+        if isinstance(self._embedder, DefaultEmbedder):
+            self._embedder.close()
+
     def finish(self) -> None:
         """Wait until it is loaded, or cannot be: for whoever has time."""
         self.start()
@@ -70,10 +77,12 @@ class BackgroundModel:
         import numpy as np
 
         self._wait()
-        if len(texts) == 1 and isinstance(self._embedder, DefaultEmbedder):
+        if isinstance(self._embedder, DefaultEmbedder) and self._embedder.is_light(len(texts)):
             return self._embedder.embed(texts)  # it has an engine of its own for questions
         parts = []
         for first in range(0, len(texts), TURN):
+            if self._closed:
+                raise ModelUnavailableError("the process is ending")
             with self._turn:  # one at a time: two threads in the model are slower than one after the other
                 parts.append(self._embedder.embed(texts[first : first + TURN]))
         return np.concatenate(parts) if len(parts) != 1 else parts[0]

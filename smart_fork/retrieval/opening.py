@@ -12,6 +12,7 @@ from indexer.failures import is_damage, next_step
 from indexer.paths import index_db
 from indexer.store.schema import NewerIndexError
 from indexer.store.sqlite import SqliteStore
+from smart_fork.advice import advice
 from smart_fork.errors import IndexUnavailable
 
 
@@ -39,9 +40,18 @@ def unavailable(error: Exception) -> IndexUnavailable:
     path = index_db()
     if isinstance(error, DamagedIndexError) and error.aside is not None:
         what = f"The index was damaged. It is kept as {error.aside}, and a new one is built from the logs."
-        return IndexUnavailable(what, "Ask again, or run `smart-fork index run`: words come first, meaning later.")
+        return IndexUnavailable(
+            what,
+            advice(
+                "Ask again, or run `smart-fork index run`: words come first, meaning later.",
+                tool="Ask again: words come first, meaning later.",
+            ),
+        )
     if isinstance(error, DamagedIndexError) or is_damage(error):
-        hint = f"It is built anew by the next indexing; if not, delete {path}* and run `smart-fork index run`."
+        hint = "It is built again by the next indexing; " + advice(
+            f"if not, delete {path}* and run `smart-fork index run`.",
+            tool=f"if not, the person can delete {path}* and ask again.",
+        )
     elif isinstance(error, NewerIndexError):
         hint = "Update smart-fork, or give this version a folder of its own with SMART_FORK_HOME."
     elif isinstance(error, ImportError):

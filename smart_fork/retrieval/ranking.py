@@ -3,6 +3,7 @@
 Words and meaning fail differently: a name is found by its word alone, a paraphrase by its meaning alone. Each part of
 the evidence gives points; a session's chance is the share of its points' weight among its rivals and one more: that
 none of them is meant. So a question that nothing here answers gets low scores, and 0.5 means as likely right as not.
+Where a question is put in several ways, what speaks for a session is the mean over all of them.
 The points were fitted on labelled queries, half of them asked where no answer is (``benchmarks/tuning.py``).
 """
 
@@ -22,12 +23,16 @@ FAR = 0.15
 RIVALS = 12
 
 
+#: The chance from which on a session is more likely the one that is meant than not.
+LIKELY = 0.5
+
+
 class Parts(NamedTuple):
     """What speaks for a session, in numbers or in points for them.
 
     `session_words` and `passage_words` are BM25 of the session and of its best chunks beside the best session's, times
     how much of the intent's words the best session (chunk) has; `title` is how much of them its title has; `nearest`
-    is the cosine of its best chunks, `whole` the mean of all its chunks.
+    is the cosine of its best chunks, `whole` the mean of all that have a vector.
     """
 
     session_words: float = 0.0
@@ -37,6 +42,10 @@ class Parts(NamedTuple):
     whole: float = 0.0
 
 
+#: Of a session that a phrasing did not find.
+SILENT = Parts()
+
+
 class Weights(NamedTuple):
     """What each part is worth, and how many points it takes to be as likely as no session at all."""
 
@@ -44,11 +53,18 @@ class Weights(NamedTuple):
     nothing: float
 
 
+Known = Literal["both", "words", "meaning"]
 #: Where both were searched; for a session of which only the words, or only the vectors, are known.
-KNOWN: Mapping[Literal["both", "words", "meaning"], Weights] = {
+KNOWN: Mapping[Known, Weights] = {
     "both": Weights(Parts(4.34, 3.99, 7.81, 8.47, 15.22), nothing=11.75),
     "words": Weights(Parts(6.07, 6.89, 10.86), nothing=7.37),
     "meaning": Weights(Parts(nearest=18.86, whole=9.69), nothing=11.48),
+}
+#: The same for a question that is put in several ways: what all of them agree on says more.
+KNOWN_AGAIN: Mapping[Known, Weights] = {
+    "both": Weights(Parts(7.0, 8.11, 4.69, 5.39, 7.6), nothing=12.37),
+    "words": Weights(Parts(7.59, 11.5, 6.66), nothing=9.74),
+    "meaning": Weights(Parts(nearest=22.91, whole=8.68), nothing=13.75),
 }
 
 
@@ -57,7 +73,8 @@ class Evidence:
     """What was found of one session.
 
     `words` is its BM25 as a whole, `passages` the BM25 of its chunks, `title` how much of the intent's words its title
-    has (0…1), `similar` the cosine of its chunks by position, `chunks` how many it has.
+    has (0…1), `similar` the cosine of its chunks by position, `chunks` how many have a vector: while an index is being
+    made many have none, which says nothing of what they are about.
     """
 
     words: float = 0.0
@@ -74,11 +91,23 @@ class Coverage(NamedTuple):
     chunk: float = 0.0
 
 
+@dataclass(slots=True)
+class Phrased:
+    """What was found with one phrasing of the question."""
+
+    evidence: Mapping[int, Evidence]
+    coverage: Coverage
+
+
 class Weighed(NamedTuple):
-    """The points of a session by part, and how many it takes to be as likely as no session at all."""
+    """The points of a session by part, and how many it takes to be as likely as no session at all.
+
+    `each` are those that it has from each phrasing of the question.
+    """
 
     points: Parts
     nothing: float
+    each: tuple[Parts, ...]
 
     @property
     def lead(self) -> float:
@@ -87,20 +116,24 @@ class Weighed(NamedTuple):
 
 
 class Score(NamedTuple):
-    """The chance (0…1) that a session is the one that is meant: ``1 / (1 + exp(against - sum(points)))``."""
+    """The chance (0…1) that a session is the one that is meant: ``1 / (1 + exp(against - sum(points)))``.
+
+    `each` are the points from each phrasing of the question.
+    """
 
     chance: float
     points: Parts
     against: float
+    each: tuple[Parts, ...]
 
 
-def scores(
-    evidence: Mapping[int, Evidence], families: Mapping[int, str], coverage: Coverage, *, words: bool = True
-) -> dict[int, Score]:
+def scores(phrasings: Sequence[Phrased], families: Mapping[int, str], *, words: bool = True) -> dict[int, Score]:
     """A score for each session. Members of one family are no rivals; `words` is whether words were searched."""
+    speaking = [parts(one.evidence, one.coverage) for one in phrasings]
+    similar = {session for one in phrasings for session, found in one.evidence.items() if found.similar}
     weighed = {
-        session: weigh(speaking, similar=bool(evidence[session].similar), words=words)
-        for session, speaking in parts(evidence, coverage).items()
+        session: weigh([one.get(session, SILENT) for one in speaking], similar=session in similar, words=words)
+        for session in dict.fromkeys(session for one in speaking for session in one)
     }
     best: dict[str, float] = {}
     for session, one in weighed.items():
@@ -111,32 +144,41 @@ def scores(
     for session, one in weighed.items():
         others = max(0.0, all_rivals - rivals.get(families[session], 0.0))
         against = one.nothing + math.log1p(others)
-        found[session] = Score(1 / (1 + math.exp(against - sum(one.points))), one.points, against)
+        found[session] = Score(1 / (1 + math.exp(against - sum(one.points))), one.points, against, one.each)
     return found
 
 
 def parts(evidence: Mapping[int, Evidence], coverage: Coverage) -> dict[int, Parts]:
     """What speaks for each session, in comparable numbers."""
     most_words = max((one.words for one in evidence.values()), default=0.0) or 1.0
-    passages = {session: _best(one.passages) for session, one in evidence.items()}
+    passages = {session: best_of(one.passages) for session, one in evidence.items()}
     best_passage = max(passages.values(), default=0.0) or 1.0
     return {
         session: Parts(
             session_words=coverage.session * one.words / most_words,
             passage_words=coverage.chunk * passages[session] / best_passage,
             title=one.title,
-            nearest=max(0.0, _best(list(one.similar.values()))),
+            nearest=max(0.0, best_of(list(one.similar.values()))),
             whole=_whole(one),
         )
         for session, one in evidence.items()
     }
 
 
-def weigh(speaking: Parts, *, similar: bool, words: bool) -> Weighed:
-    """The points of one session; `similar` is whether any of its vectors is known."""
-    known = KNOWN["meaning" if not words else "both" if similar else "words"]
-    given = (worth * value for worth, value in zip(known.worth, speaking, strict=True))
-    return Weighed(Parts(*given), known.nothing)
+def joined(speaking: Sequence[Parts]) -> Parts:
+    """The mean of what speaks for a session in each phrasing."""
+    return Parts(*(sum(values) / len(speaking) for values in zip(*speaking, strict=True)))
+
+
+def weigh(speaking: Sequence[Parts], *, similar: bool, words: bool) -> Weighed:
+    """The points of one session from each phrasing; `similar` is whether any of its vectors is known."""
+    known = (KNOWN if len(speaking) == 1 else KNOWN_AGAIN)["meaning" if not words else "both" if similar else "words"]
+    each = tuple(
+        Parts(*(worth * value / len(speaking) for worth, value in zip(known.worth, one, strict=True)))
+        for one in speaking
+    )
+    points = Parts(*(worth * value for worth, value in zip(known.worth, joined(speaking), strict=True)))
+    return Weighed(points, known.nothing, each)
 
 
 def _whole(one: Evidence) -> float:
@@ -147,7 +189,7 @@ def _whole(one: Evidence) -> float:
     return (sum(known) + FAR * (count - len(known))) / count
 
 
-def _best(values: Sequence[float]) -> float:
+def best_of(values: Sequence[float]) -> float:
     """The best value with the support of the next; missing ones count nothing."""
     top = sorted(values, reverse=True)[:BEST_CHUNKS]
     return BEST_SHARE * top[0] + (1 - BEST_SHARE) * sum(top) / BEST_CHUNKS if top else 0.0

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from indexer.forgotten import forgotten
-from indexer.project import Project, is_within, project_of, resolve
+from indexer.project import Project
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.claude import slug
 from indexer.transcripts.model import Agent, Session
+from smart_fork.agents.logs import originals_first
+from smart_fork.whereabouts import belongs, placed
 
 log = logging.getLogger(__name__)
 
@@ -17,32 +22,55 @@ log = logging.getLogger(__name__)
 MAX_LOOKED_AT = 400
 
 
+class Recent(NamedTuple):
+    """The newest sessions, and how many that no person started were passed over on the way to them."""
+
+    sessions: list[Session]
+    hidden: int
+
+
 def recent_sessions(
     adapters: Sequence[AgentAdapter], project: Project | None, limit: int, *, automated: bool = False
-) -> list[Session]:
+) -> Recent:
     """The newest sessions of a project (all worktrees), or of all, newest first. Unreadable logs are passed over."""
     files = [file for agent in adapters for file in agent.discover() if file.size > 0]
-    files.sort(key=lambda file: (-file.mtime_ns, str(file.path)))
+    files.sort(key=lambda file: (-file.mtime_ns, file.location))
     names: Mapping[Agent, AgentAdapter] = {agent.name: agent for agent in adapters}
+    files = _copies_behind_originals(files, names)
     found: dict[str, Session] = {}
+    hidden: set[str] = set()
     gone = {session_id for _, session_id in forgotten()}
     for session in _sessions(_promising(files, project), names):
         if session.session_id in gone:
             continue
-        if (project is None or in_project(session.cwd, project)) and (automated or session.origin == "person"):
-            found.setdefault(session.session_id, session)
+        if project is None or belongs(session, project):
+            if automated or session.origin == "person":
+                found.setdefault(session.session_id, placed(session, project))
+            else:
+                hidden.add(session.session_id)
         if len(found) >= limit:
             break
-    return list(found.values())
+    return Recent(list(found.values()), len(hidden - found.keys()))
 
 
-def in_project(cwd: str, project: Project) -> bool:
-    """Whether a session that was started in `cwd` belongs to `project` (F-070…F-076). An unknown directory does not."""
-    if not cwd:
-        return False
-    if is_within(resolve(cwd), project.root):
-        return True
-    return project.git and project_of(cwd).key == project.key
+def _copies_behind_originals(files: Sequence[LogFile], adapters: Mapping[Agent, AgentAdapter]) -> list[LogFile]:
+    """These logs, those of one session at the place of its original, which comes first of them."""
+    of_name: defaultdict[str, dict[Path, LogFile]] = defaultdict(dict)
+    names = Counter(_name(file) for file in files)
+    for file in files:
+        if names[_name(file)] > 1:
+            of_name[_name(file)][file.path] = file
+    places: dict[LogFile, tuple[LogFile, ...]] = {}
+    for same in of_name.values():
+        reader = adapters[next(iter(same.values())).agent]
+        paths = originals_first(reader, reader.id_of(next(iter(same))), list(same))
+        places |= dict.fromkeys(same.values(), ()) | {same[paths[0]]: tuple(same[path] for path in paths)}
+    return [one for file in files for one in places.get(file, (file,))]
+
+
+def _name(file: LogFile) -> str:
+    """All logs of a session are named alike."""
+    return file.location.rpartition("/")[2]
 
 
 def _promising(files: Sequence[LogFile], project: Project | None) -> Iterator[LogFile]:

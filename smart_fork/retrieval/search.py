@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from indexer.embedding import Embedder
 from indexer.failures import is_damage
 from indexer.store.base import SessionRow, Store
 from smart_fork.retrieval.evidence import Gathered, gather
 from smart_fork.retrieval.found import Found, Hit, Mode, Query
+from smart_fork.retrieval.lines import lines_of
 from smart_fork.retrieval.query import words_of
 from smart_fork.retrieval.ranking import Score, scores
 from smart_fork.retrieval.rerank import RERANKED, Rerank, SecondLook
 from smart_fork.snippets import matched_words
 
-#: The intent as a float32 vector, or an exception that says why not.
-Embed = Callable[[str], bytes]
+#: Texts as float32 vectors, or an exception that says why not.
+Embed = Callable[[Sequence[str]], Sequence[bytes]]
+
+
+def embedded(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
+    """The vectors of texts, all of them from one batch."""
+    return [bytes(vector.tobytes()) for vector in embedder.embed(texts)]
 
 
 def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = None) -> Found:
@@ -43,12 +50,12 @@ def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = Non
 
 def _once(embed: Embed) -> Embed:
     """`embed` called once a question, also where it fails: nobody waits for a slow model twice."""
-    kept: list[bytes | Exception] = []
+    kept: list[Sequence[bytes] | Exception] = []
 
-    def embed_once(text: str) -> bytes:
+    def embed_once(texts: Sequence[str]) -> Sequence[bytes]:
         if not kept:
             try:
-                kept.append(embed(text))
+                kept.append(embed(texts))
             except Exception as error:  # noqa: BLE001 - raised again below, each time
                 kept.append(error)
         if isinstance(kept[0], Exception):
@@ -59,17 +66,17 @@ def _once(embed: Embed) -> Embed:
 
 
 def _search(store: Store, query: Query, embed: Embed, mode: Mode, look: SecondLook) -> tuple[tuple[Hit, ...], int]:
-    vector = embed(query.intent) if mode != "lexical" else None
-    found = gather(store, query, vector, words=mode != "vector")
+    vectors = embed(query.phrasings) if mode != "lexical" else None
+    found = gather(store, query, vectors, words=mode != "vector")
     family = {row: session.root_id or session.session_id for row, session in found.sessions.items()}
-    score = scores(found.evidence, family, found.coverage, words=mode != "vector")
+    score = scores(found.phrasings, family, words=mode != "vector")
     ranked = _one_a_family(score, found.sessions, family)
     if look.rerank:
         chunk_of = {row: found.passages[row].place.chunk for row, _ in ranked[:RERANKED] if row in found.passages}
         texts = store.texts(chunk_of.values())
         ranked = look.at(query.intent, ranked, {row: texts.get(chunk, "") for row, chunk in chunk_of.items()})
     wanted = [(row, chance) for row, chance in ranked if query.min_score is None or chance >= query.min_score]
-    return _hits(store, wanted[: query.limit], found, score, query.intent), found.dropped
+    return _hits(store, wanted[: query.limit], found, score, query.phrasings), found.dropped
 
 
 def _one_a_family(
@@ -77,7 +84,7 @@ def _one_a_family(
 ) -> list[tuple[int, float]]:
     """Best first, among equals the newest, then by id (F-038); the best member standing for its family."""
     order = sorted(score, key=lambda row: rows[row].session_id)
-    order.sort(key=lambda row: (score[row].chance, rows[row].last_activity), reverse=True)
+    order.sort(key=lambda row: (score[row].chance, rows[row].until), reverse=True)
     best: dict[str, tuple[int, float]] = {}
     for row in order:
         best.setdefault(family[row], (row, score[row].chance))
@@ -85,18 +92,20 @@ def _one_a_family(
 
 
 def _hits(
-    store: Store, ranked: Sequence[tuple[int, float]], found: Gathered, score: Mapping[int, Score], intent: str
+    store: Store, ranked: Sequence[tuple[int, float]], found: Gathered, score: Mapping[int, Score], asked: Sequence[str]
 ) -> tuple[Hit, ...]:
     texts = store.texts({found.passages[row].place.chunk for row, _ in ranked if row in found.passages})
-    asked = words_of(intent)
+    words = tuple(dict.fromkeys(word for phrasing in asked for word in words_of(phrasing)))
     hits = []
     for row, chance in ranked:
         session, passage = found.sessions[row], found.passages.get(row)
         text = texts.get(passage.place.chunk, "") if passage else ""
         hits.append(
             Hit(
-                session, chance, passage.place if passage else None, text, matched_words(text, asked),
+                session, chance, passage.place if passage else None, text, matched_words(text, words),
                 passage.similarity if passage else None, tuple(store.family(session.root_id)), score[row],
+                lines_of(store, session, passage.place) if passage else None, words,
+                store.voices(passage.place) if passage else None, tuple(asked),
             )
         )  # fmt: skip
     return tuple(hits)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
 from indexer.paths import index_db, index_root
 from indexer.pipeline import VERSION
+from indexer.runs import last_run, next_run
 from indexer.store.base import Store
 from indexer.transcripts.agents import AGENTS
+from smart_fork.retrieval.covered import covered
 from smart_fork.retrieval.opening import opened
 from smart_fork.snippets import printable
 
@@ -33,9 +36,13 @@ def index_status() -> dict[str, Any]:
             "sessions": counts.sessions,
             "chunks": counts.chunks,
             "embedded": counts.embedded,
+            "covered": covered(store, counts),
             "complete": not unread and counts.embedded == counts.chunks,
             "updated_at": counts.updated_at or None,
+            "last_run": last_run(store),
+            "next_run": next_run(store, datetime.now(UTC)),
             "skipped": dict(counts.skipped),
+            "erased": not store.owes_erasing(),
             "broken_lines": counts.broken_lines,
             "broken_logs": broken_logs(store.broken_logs()),
         }
@@ -62,3 +69,18 @@ def _unread(store: Store) -> int:
         for file in agent.discover()
         if (known := seen.get(str(file.path))) is None or not known.matches(file, VERSION)
     )
+
+
+def in_words(run: dict[str, Any] | None) -> str:
+    """What became of a run, in a line: when, how it ended, what it did, what it could not."""
+    if run is None:
+        return "none yet"
+    did = f"{run['read']} of {run['logs']} logs read, {run['embedded']} passages embedded"
+    failed = f", {run['failed_logs']} logs could not be read" if run["failed_logs"] else ""
+    why = f": {printable(run['error'])}" if run["error"] else ""
+    return f"{run['started_at']}, {run['outcome']} after {run['seconds']} s{why}; {did}{failed}"
+
+
+def when_next(at: str | None) -> str:
+    """When the index is brought up to date next."""
+    return at or "when something is asked; a service does it by itself"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from indexer.freshness import LOCK_SECONDS, IndexBusyError
+from indexer.project import Project
 
 #: A look at all logs holds so long for all who ask.
 HOLDS_SECONDS = 1.0
@@ -14,7 +15,7 @@ HOLDS_SECONDS = 1.0
 
 class Together:
     """Shared by the questions of a process that stays. `doing` says what its indexer is at, such as ``reading 3/7``,
-    `None` where it has none; `go_on` has it do what is left.
+    `None` where it has none; `go_on` has it do what is left, the project of whoever asks first.
 
     Where there is one, questions read for a moment only and make no vectors. While it reads or embeds everything, they
     do neither: they are answered with what there is, and do not wait for a lock that is not to be had, or, worse, get
@@ -24,7 +25,7 @@ class Together:
     def __init__(
         self,
         doing: Callable[[], str | None],
-        go_on: Callable[[], None] = lambda: None,
+        go_on: Callable[[Project | None], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._doing, self._clock = doing, clock

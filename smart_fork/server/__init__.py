@@ -6,16 +6,19 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 
 from indexer.paths import state_home
 from smart_fork.release import own_version
 from smart_fork.server import excising, following
+from smart_fork.server.arguments import in_own_words
 from smart_fork.server.calls import strict
 from smart_fork.server.comparing import compare_workers
 from smart_fork.server.families import branch_session, session_lineage
 from smart_fork.server.searching import Searching
 from smart_fork.server.starting import Starting
+from smart_fork.snippets import shown
 
 if TYPE_CHECKING:
     from indexer.embedding import Embedder
@@ -23,21 +26,39 @@ if TYPE_CHECKING:
 
 INSTRUCTIONS = (
     "Past Claude Code and Codex sessions of this repository are expensive context that already exists. Before starting "
-    "work that resembles something done earlier, call smart_fork with what is to be done; it finds the session that "
-    "already knows how and, with auto_fork, runs a fork of it with a prompt of its own. The original is never changed."
+    "work that resembles something done earlier, call smart_fork (or find_sessions, which only reads) with what is to "
+    "be done and, in also, four further phrasings of it; it finds the session that already knows how and, with "
+    "auto_fork, runs a fork of it with a prompt of its own. The original is never changed."
 )
+
+
+class Server(MCPServer[Any]):
+    """MCP's server, which says in our words that it has no tool of a name."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None) -> Any:
+        """Call a tool.
+
+        Raises:
+            ToolError: there is none of that name, or it refuses what it was given.
+        """
+        if self._tool_manager.get_tool(name) is None:  # the list, with all schemas, is made only for who needs it
+            tools = [tool.name for tool in await self.list_tools()]
+            raise ToolError(f"There is no tool {shown(name)}. There are: {', '.join(tools)}.")
+        return await super().call_tool(name, arguments, context)
 
 
 def create_server(embedder: Embedder | None = None, together: Together | None = None) -> MCPServer[Any]:
     """A server with all tools, for any transport. `embedder` instead of the configured one; `together` for many."""
     searching = Searching(embedder, together)
-    return MCPServer(
+    return Server(
         "smart-fork",
         instructions=INSTRUCTIONS,
         version=own_version(),
         log_level="ERROR",
+        middleware=[in_own_words],
         tools=[
             strict(searching.smart_fork, "Find and fork a past session", reads=False),
+            strict(searching.find_sessions, "Find past sessions"),
             strict(searching.list_sessions, "List recent sessions"),
             strict(searching.read_session, "Read a past session"),
             strict(searching.index_status, "State of the search index"),

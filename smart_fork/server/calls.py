@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
 from mcp.server.mcpserver import Context
-from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.mcpserver.tools import Tool
+from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import ListRootsRequest, ListRootsResult, ToolAnnotations
-from pydantic import BeforeValidator, WithJsonSchema
 
 from smart_fork import permission
-from smart_fork.agents.plan import plain_name
+from smart_fork.advice import speak_of_tools
 from smart_fork.caller import AROUND, Around, Caller, identify, path_of, workspaces
 from smart_fork.config import allowed_projects
 from smart_fork.errors import SmartForkError
+from smart_fork.server.arguments import taken
 
 #: Seconds between two progress notifications.
 PROGRESS_SECONDS = 0.25
@@ -33,15 +33,6 @@ PROGRESS_SECONDS = 0.25
 ROOTS_SECONDS = 2.0
 #: Each is looked at on the disk.
 MAX_ROOTS = 64
-#: Of parameters that are not known, how many are named, and how much of each.
-MAX_NAMED, MAX_SHOWN = 5, 80
-
-#: A text that is passed on verbatim: the SDK would take one that happens to be JSON for what it describes.
-Verbatim = Annotated[
-    str,
-    BeforeValidator(lambda value: "" if value is None else value),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}),
-]
 Progress = Callable[[str, int, int], None]
 T = TypeVar("T")
 
@@ -49,35 +40,50 @@ T = TypeVar("T")
 _named: ContextVar[tuple[object, list[str]]] = ContextVar("named", default=(None, []))
 
 
+class StrictTool(Tool):
+    """A tool whose every word is ours: it refuses what it does not know or take, and says so itself.
+
+    A misspelt parameter must not be ignored silently, and what a library says of one helps nobody who calls.
+    """
+
+    async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:  # noqa: FBT001, FBT002
+        """Run it for one request, whose own projects and words hold from here on."""
+        speak_of_tools()
+        accepted = taken(arguments, self.fn_metadata.arg_model, self.parameters)
+        if _around(context) is None:
+            permission.limit_to(await _own_projects(context))
+        try:
+            return await super().run(accepted, context, convert_result)
+        except UnexpectedToolError as error:
+            raise UnexpectedToolError(
+                f"{self.name} failed unexpectedly. index_status says how the index is."
+            ) from error
+        except ToolError as error:
+            raise ToolError(str(error.__cause__ or error)) from error
+
+
+class _Exactly(FuncMetadata):
+    """Arguments as they were accepted: a text that happens to be JSON is a text."""
+
+    def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
+        return data
+
+
 def strict(function: Callable[..., Any], title: str, *, reads: bool = True) -> Tool:
-    """A tool that refuses parameters which it does not know: a misspelt one must not be ignored silently."""
+    """The tool of a function."""
     hints = ToolAnnotations(read_only_hint=reads, destructive_hint=False, idempotent_hint=reads, open_world_hint=False)
-    tool = Tool.from_function(function, title=title, annotations=hints)
+    tool = StrictTool.from_function(function, title=title, annotations=hints)
     tool.parameters["additionalProperties"] = False
-    known = tool.parameters.get("properties", {})
-    run = tool.fn
-
-    async def checked(ctx: Context[Any, Any], **arguments: Any) -> Any:
-        if unknown := sorted(set(sent(ctx)) - set(known)):
-            names = ", ".join(plain_name(name)[:MAX_SHOWN] for name in unknown[:MAX_NAMED])
-            raise ToolError(f"unknown parameter: {names}. Known: {', '.join(known) or 'none'}.")
-        if not _passable(sent(ctx)):
-            raise ToolError("a parameter has half a character in it (a lone surrogate), or is nested too deeply")
-        if _around(ctx) is None:
-            permission.limit_to(await _own_projects(ctx))
-        return await run(ctx=ctx, **arguments)
-
-    tool.fn = checked
+    for described in (tool.parameters, *tool.parameters["properties"].values()):
+        described.pop("title", None)  # the name again, which every model would have to read
+    read = tool.fn_metadata
+    tool.fn_metadata = _Exactly(
+        arg_model=read.arg_model,
+        output_schema=read.output_schema,
+        output_model=read.output_model,
+        wrap_output=read.wrap_output,
+    )
     return tool
-
-
-def _passable(arguments: Mapping[str, Any]) -> bool:
-    """Whether they can be stored and compared. One of the protocol's versions lets through more than text can be."""
-    try:
-        json.dumps(arguments, ensure_ascii=False).encode()
-    except (UnicodeEncodeError, RecursionError):
-        return False
-    return True
 
 
 def sent(ctx: Context[Any, Any]) -> Mapping[str, Any]:
@@ -175,7 +181,7 @@ def progress_of(ctx: Context[Any, Any]) -> Progress:
             return
         last = now
         earlier = sum(number for other, number in before.items() if other != stage)
-        if done <= before.get(stage, -1):
+        if before and earlier + done <= sum(before.values()):  # a stage that begins has got no further yet
             return
         before[stage] = done
         anyio.from_thread.run(

@@ -30,6 +30,7 @@ class ComparedWorker(TypedDict, total=False):
     session_id: str | None
     name: str
     agent_type: str
+    kind: str
     state: str
     status: str
     prompt: str
@@ -75,6 +76,7 @@ async def compare_workers(
 
 
 def _compared(workers: list[str], *, diff: bool) -> Any:
+    from indexer.masking import beginning
     from smart_fork.processes import SystemProcesses
     from smart_fork.retrieval.results import UNTRUSTED
     from smart_fork.workers.comparing import compare
@@ -82,11 +84,7 @@ def _compared(workers: list[str], *, diff: bool) -> Any:
     found = []
     for one in compare(workers, SystemProcesses(), patch=diff):
         value = one.as_json()
-        value["answer"] = _cut(value["answer"], ANSWER_CHARACTERS)
-        text = value.pop("diff")
-        found.append(value | ({"diff": _cut(text, DIFF_CHARACTERS)} if text is not None else {}))
+        value["answer"] = beginning(one.answer, ANSWER_CHARACTERS)
+        del value["diff"]
+        found.append(value | ({} if one.diff is None else {"diff": beginning(one.diff, DIFF_CHARACTERS)}))
     return {"notice": UNTRUSTED, "workers": found}
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most]}\n… ({len(text) - most} more characters)"

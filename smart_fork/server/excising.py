@@ -47,7 +47,7 @@ class Excised(TypedDict, total=False):
     seeds: list[str]
     dependents: list[str]
     repeated: list[str]
-    numbers: list[int]
+    numbers: list[int | None]
     warnings: list[Danger]
     relinked: list[str]
     masked: dict[str, int]
@@ -58,15 +58,16 @@ class Excised(TypedDict, total=False):
     left: list[dict[str, Any]]
     index: dict[str, Any]
     remains: list[str]
+    erased: bool
+    snapshots: list[str]
+    discard: str
 
 
 async def excise_session(  # noqa: PLR0917 - the tool's parameters
     ctx: Context[Any, Any],
     session_id: Annotated[str | None, Field(description="The session's id, or at least 8 characters of it.")] = None,
     path: Annotated[str | None, Field(description="Its transcript, instead of session_id.")] = None,
-    turns: Annotated[
-        str | None, Field(description="Which turns, as `smart-fork excise list` numbers them: 5-7,9.")
-    ] = None,
+    turns: Annotated[str | None, Field(description="Which turns, as read_session numbers them: 5-7,9.")] = None,
     ids: Annotated[list[str] | None, Field(description="Which turns, by their ids (message_id).")] = None,
     secrets: Annotated[  # noqa: FBT002
         bool | None, Field(description="Mask secrets instead of cutting, in all turns or in those named.")
@@ -77,7 +78,7 @@ async def excise_session(  # noqa: PLR0917 - the tool's parameters
     """Cut turns out of a past session's transcript so that its agent can still resume it; by default only say what
     would go.
 
-    Results of tool calls go with their calls. A snapshot of before is kept, `smart-fork excise rollback` undoes a cut.
+    Results of tool calls go with their calls. A snapshot of before is kept, from which the person can undo the cut.
     A session that is running, such as the calling one, is refused. Cut only what the person has asked to have cut.
     """
     from smart_fork.excise.cutting import Request

@@ -10,7 +10,7 @@ from mcp.server.mcpserver import Context
 from pydantic import Field
 
 from smart_fork import answers
-from smart_fork.server.calls import Verbatim, caller_of, in_thread, project_for
+from smart_fork.server.calls import caller_of, in_thread, project_for
 
 SessionId = Annotated[str, Field(description="The id of a session, or at least 8 characters of it.")]
 
@@ -22,7 +22,7 @@ async def branch_session(  # noqa: PLR0917 - the tool's parameters
         int | None,
         Field(description="Branch at the message of this number, as read_session numbers them. Left out: at the end."),
     ] = None,
-    title: Annotated[Verbatim, Field(description="What the branch is called. Left out: like its parent.")] = "",
+    title: Annotated[str | None, Field(description="What the branch is called. Left out: like its parent.")] = "",
     project_path: Annotated[
         str | None, Field(description="Refuse a session that does not belong to this directory's project.")
     ] = None,
@@ -30,7 +30,7 @@ async def branch_session(  # noqa: PLR0917 - the tool's parameters
         str | None, Field(description="The directory that the branch works in. Left out: the session's own.")
     ] = None,
     start: Annotated[bool | None, Field(description="Resume the branch at once.")] = False,  # noqa: FBT002
-    prompt: Annotated[Verbatim, Field(description="With start: what it is told to do.")] = "",
+    prompt: Annotated[str | None, Field(description="With start: what it is told to do.")] = "",
     run_in: Annotated[
         Literal["tmux", "process", "iterm2"] | None, Field(description="With start: where it runs.")
     ] = None,
@@ -44,7 +44,7 @@ async def branch_session(  # noqa: PLR0917 - the tool's parameters
     caller = await caller_of(ctx)
     how = {
         "at": at,
-        "title": title,
+        "title": title or "",
         "project": project_for(project_path, caller) if project_path else None,
         "cwd": project_for(cwd, caller) if cwd else None,
         "start": start is True,

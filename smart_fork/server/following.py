@@ -14,7 +14,7 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from smart_fork import answers
-from smart_fork.server.calls import Verbatim, caller_of, in_thread, project_for, strict
+from smart_fork.server.calls import caller_of, in_thread, project_for, strict
 
 #: How long a call waits for workers where it is not told, and at most.
 WAIT_SECONDS, MAX_WAIT_SECONDS = 300.0, 3600.0
@@ -73,7 +73,7 @@ async def read_worker(
 async def message_worker(
     ctx: Context[Any, Any],  # noqa: ARG001 - `strict` asks it
     worker: WorkerId,
-    message: Annotated[Verbatim, Field(description="What to say to it; or with answer, an option's number.")] = "",
+    message: Annotated[str | None, Field(description="What to say to it; or with answer, an option's number.")] = "",
     queue: Annotated[bool | None, Field(description="Also while it works: it takes it up when done.")] = False,  # noqa: FBT002
     answer: Annotated[  # noqa: FBT002
         bool | None,
@@ -84,7 +84,7 @@ async def message_worker(
 
     Refused while it works (unless queue) and while it asks a person something (the refusal says what).
     """
-    return await in_thread(partial(_message, worker, message, queue is True, answer is True))
+    return await in_thread(partial(_message, worker, message or "", queue is True, answer is True))
 
 
 async def wait_workers(

@@ -98,9 +98,8 @@ def _any_started(answer: dict[str, Any]) -> bool:
 
 def _shown(result: dict[str, Any]) -> dict[str, Any]:
     """A result without secrets and control characters in what a person or a worker has said."""
-    from indexer.redact import redact
-    from smart_fork.snippets import printable
+    from smart_fork.retrieval.results import title
 
-    words = {key: printable(redact(result[key])) for key in _WORDS if key in result}
-    warnings = [printable(redact(warning)) for warning in result.get("warnings", ())]
+    words = {key: title(result[key]) for key in _WORDS if key in result}
+    warnings = [title(warning) for warning in result.get("warnings", ())]
     return result | words | ({"warnings": warnings} if "warnings" in result else {})

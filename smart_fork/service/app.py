@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,10 +22,12 @@ from starlette.routing import Route
 from indexer.transcripts.agents import AGENTS
 from indexer.transcripts.model import Agent
 from smart_fork.hooks.receive import receive
+from smart_fork.page import views
 from smart_fork.registry import Registry
 from smart_fork.release import own_version
-from smart_fork.service.address import proof
-from smart_fork.service.guard import MAX_BODY
+from smart_fork.service.connections import PEER, Peer
+from smart_fork.service.guard import MAX_BODY, WITH, Doors, Key
+from smart_fork.service.token import here, proof, same
 
 if TYPE_CHECKING:
     from indexer.embedding import Embedder
@@ -46,7 +48,7 @@ _EVENTS = {
     "stop": "Stop",
     "session-end": "SessionEnd",
 }
-#: Need no token. What they tell is nobody's secret.
+#: Need no token, are no work, and tell nobody's secret.
 PUBLIC = ("/hello", "/healthz")
 
 log = logging.getLogger(__name__)
@@ -88,17 +90,25 @@ class Work:
     restart: Callable[[], Mapping[str, str] | None] = lambda: None
 
 
-def application(mcp: MCPServer[Any], work: Work, page: Sequence[Route], secret: str) -> Starlette:
-    """The application, without the guard that it needs."""
+def application(
+    mcp: MCPServer[Any], work: Work, page: views.Page, token: Callable[[], str]
+) -> tuple[Starlette, Doors]:  # fmt: skip
+    """The application, without the guard that it needs, and what that has to know."""
     health = Health(work.question)
 
     async def hello(request: Request) -> Response:
-        nonce = request.query_params.get("nonce", "")[:MAX_NONCE]
-        facts = {"name": "smart-fork", "version": own_version(), "model": work.embedder.model}
-        port = request.scope["server"][1]  # where it is really asked, whatever the request's own Host says
-        return JSONResponse(facts | {"proof": proof(nonce, secret, port)})
+        nonce, secret = request.query_params.get("nonce", "")[:MAX_NONCE], token()
+        at = here(request.scope)
+        peer: Peer = request.scope.get(PEER) or Peer()
+        peer.meets(nonce, known=same(request.query_params.get("proof", ""), proof("asks", secret, at, nonce)))
+        proved = proof("service", secret, at, nonce, peer.challenge)
+        facts = {"name": "smart-fork", "challenge": peer.challenge, "proof": proved}
+        about = {"version": own_version(), "model": work.embedder.model} if peer.known else {}
+        return JSONResponse(facts | about)
 
-    async def healthz(_: Request) -> Response:
+    async def healthz(request: Request) -> Response:
+        if request.scope.get(WITH) is not Key.TOKEN:
+            return JSONResponse({"ok": True})  # it lives: for more, a question must be asked
         problem = await health.problem()
         facts = {"ok": problem is None, "problem": problem, "indexing": _how(work.status())}
         return JSONResponse(facts, 200 if problem is None else 503)
@@ -139,9 +149,12 @@ def application(mcp: MCPServer[Any], work: Work, page: Sequence[Route], secret: 
         Route("/embed", embed, methods=["POST"]),
         Route("/status", status),
         Route("/api/hooks/{agent}/{event}", hook, methods=["POST"]),
-        *page,
+        *page.for_programs(),
     ]
-    return inner
+    always = (*PUBLIC, views.WAY_IN)
+    doors = Doors(always, views.PUBLIC, programs=tuple(inner.router.routes), way_in=views.WAY_IN, stream="/mcp")
+    inner.router.routes += page.routes()
+    return inner, doors
 
 
 def _how(indexing: Mapping[str, object]) -> str:

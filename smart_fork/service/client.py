@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import http.client
 import logging
 import os
@@ -16,8 +15,9 @@ import orjson
 
 from indexer.switches import is_off
 from smart_fork.release import own_version
-from smart_fork.service.address import Address, TokenUnsafe, announced, proof, token
+from smart_fork.service.address import Address, announced
 from smart_fork.service.introduction import HEADER, introduction
+from smart_fork.service.token import SCHEME, TokenUnsafe, endpoint, proof, same, token
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from indexer.embedding import Embedder
 
-#: A service on this machine answers at once, or is not to be waited for.
-HELLO_SECONDS = 0.5
+#: A service on this machine answers at once, unless many ask; the system tries to connect again after a second.
+HELLO_SECONDS = 1.5
 #: One that has just answered may be busy.
 PROOF_SECONDS = 5.0
 WORK_SECONDS = 120.0
@@ -53,6 +53,14 @@ class _Said(NamedTuple):
 
     version: str
     model: str
+
+
+class _Proved(NamedTuple):
+    """A connection at whose other end is our service; `signed` shows it, and there alone, that we are its own."""
+
+    connection: http.client.HTTPConnection
+    said: _Said
+    signed: str
 
 
 class Service:
@@ -96,13 +104,14 @@ class Service:
         answer: dict[str, Any] = orjson.loads(self._ask("GET", "/status", {}))
         return answer
 
-    def code(self) -> str:
-        """A code that lets a browser in, once.
+    def way_in(self) -> dict[str, Any]:
+        """What lets a browser in, once: the ``file`` to be opened in it, or the ``code`` to be entered at ``page``.
 
         Raises:
             ServiceGoneError: it does not answer.
         """
-        return self._ask("POST", "/code", {}).decode("ascii", "replace")
+        answer: dict[str, Any] = orjson.loads(self._ask("POST", "/code", {}))
+        return answer
 
     def health(self) -> bool:
         """Whether it answers a real question.
@@ -110,8 +119,8 @@ class Service:
         Raises:
             ServiceGoneError: it does not answer at all.
         """
-        with _proved(self.address, WORK_SECONDS) as (connection, _):
-            return _answer(connection, "GET", "/healthz")[0] == http.HTTPStatus.OK
+        with self._connected(WORK_SECONDS) as (connection, headers):
+            return _answer(connection, "GET", "/healthz", headers=headers)[0] == http.HTTPStatus.OK
 
     def answers_for_us(self) -> bool:
         """Whether it would find what this process finds: it has the same agents' homes, the same model and so on.
@@ -138,10 +147,10 @@ class Service:
 
     @contextmanager
     def _connected(self, seconds: float) -> Iterator[tuple[http.client.HTTPConnection, dict[str, str]]]:
-        with _proved(self.address, seconds) as (connection, said):
+        with _proved(self.address, seconds) as (connection, said, signed):
             if said != self._said:
                 raise ServiceGoneError("it is another version by now")
-            yield connection, {"Authorization": f"Bearer {token()}", "Content-Type": "application/json"}
+            yield connection, {"Authorization": f"{SCHEME} {signed}", "Content-Type": "application/json"}
 
     def _ask(self, method: str, path: str, body: Any) -> bytes:
         with self._connected(WORK_SECONDS) as (connection, headers):
@@ -199,8 +208,7 @@ def find_service(*, any_version: bool = False) -> Service | None:
     if address is None or address.pid == os.getpid():
         return None
     try:
-        with _proved(address, HELLO_SECONDS) as (_, said):
-            service = Service(address, said)
+        service = service_at(address, HELLO_SECONDS)
     except StrangerError:
         log.warning("somebody else listens at %s", address.url)
         return None
@@ -213,37 +221,82 @@ def find_service(*, any_version: bool = False) -> Service | None:
     return service
 
 
+def service_at(address: Address, seconds: float = PROOF_SECONDS) -> Service:
+    """The service that listens at `address`.
+
+    Raises:
+        ServiceGoneError: none answers there; where it is a `StrangerError`, somebody else does.
+    """
+    with _proved(address, seconds) as proved:
+        return Service(address, proved.said)
+
+
 @contextmanager
-def _proved(address: Address, seconds: float) -> Iterator[tuple[http.client.HTTPConnection, _Said]]:
-    """A connection at whose other end is our service. Only over such a one the token is sent.
+def _proved(address: Address, seconds: float) -> Iterator[_Proved]:
+    """A connection at whose other end is our service. Only over such a one anything is asked.
 
     Raises:
         ServiceGoneError: nobody answers there, or somebody else does.
     """
+    proved = _connect(address, seconds)
     try:
-        secret = token()
+        yield proved
+    finally:
+        proved.connection.close()
+
+
+def _connect(address: Address, seconds: float) -> _Proved:
+    secret = _secret()
+    try:
+        return _prove(address, seconds, secret)
+    except StrangerError:
+        if (changed := _secret()) == secret:
+            raise
+        return _prove(address, seconds, changed)  # just then it was
+
+
+def _secret() -> str:
+    try:
+        return token()
     except TokenUnsafe as error:
         log.warning("the service is not asked: %s. %s", error.message, error.hint)
         raise ServiceGoneError(error.message) from error
+
+
+def _prove(address: Address, seconds: float, secret: str) -> _Proved:
     connection = http.client.HTTPConnection(address.host, address.port, timeout=seconds)
     try:
-        try:
-            connection.connect()
-        except OSError as error:
-            raise ServiceGoneError(str(error)) from error
-        connection.auto_open = 0  # a new connection might reach somebody else
+        at = _reached(connection)
         nonce = secrets.token_hex(16)
-        _, content = _answer(connection, "GET", f"/hello?nonce={nonce}", limit=MAX_HELLO)
+        hello = f"/hello?nonce={nonce}&proof={proof('asks', secret, at, nonce)}"
+        _, content = _answer(connection, "GET", hello, limit=MAX_HELLO)
         try:
             facts = orjson.loads(content)
-            given, said = str(facts["proof"]), _Said(str(facts["version"]), str(facts["model"]))
+            given, challenge = str(facts["proof"]), str(facts["challenge"])
+            said = _Said(str(facts["version"]), str(facts["model"]))
         except (ValueError, KeyError, TypeError) as error:
             raise StrangerError("what it says is not what a service says") from error
-        if not hmac.compare_digest(given.encode(), proof(nonce, secret, address.port).encode()):
+        if not same(given, proof("service", secret, at, nonce, challenge)):
             raise StrangerError("it does not know the token")
-        yield connection, said
-    finally:
+    except ServiceGoneError:
         connection.close()
+        raise
+    return _Proved(connection, said, proof("client", secret, at, nonce, challenge))
+
+
+def _reached(connection: http.client.HTTPConnection) -> str:
+    """Connect, once; to which address.
+
+    Raises:
+        ServiceGoneError: nobody listens there.
+    """
+    try:
+        connection.connect()
+        host, port, *_ = connection.sock.getpeername()
+    except OSError as error:
+        raise ServiceGoneError(str(error)) from error
+    connection.auto_open = 0  # a new connection might reach somebody else
+    return endpoint(host, port)
 
 
 def _answer(

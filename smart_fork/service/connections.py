@@ -1,4 +1,4 @@
-"""One connection to the service: whoever holds it without asking anything must not keep others out.
+"""One connection to the service: whoever holds it must not keep those out who have the token.
 
 uvicorn waits for ever for the head of a request, and counts connections that wait among those that are too many.
 """
@@ -6,14 +6,39 @@ uvicorn waits for ever for the head of a request, and counts connections that wa
 from __future__ import annotations
 
 import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 #: A client has so long to begin its request and to send the head of it.
 HEAD_SECONDS = 10.0
-#: Beyond so many, the one that has waited longest without a request gives way.
-MAX_CONNECTIONS = 256
+#: Beyond so many in all, and so many of strangers, one gives way: of strangers first, the one that is there longest.
+#: Each round of the loop looks at all that is open, so that few strangers may be, and fewer are let in at a time.
+MAX_CONNECTIONS, MAX_STRANGERS, ACCEPTED = 256, 64, 16
+#: Where in the scope of a request its `Peer` is.
+PEER = "smart_fork.peer"
+
+
+@dataclass(slots=True)
+class Peer:
+    """Who is at the other end: `known` once somebody there had the token, or the cookie of a browser that was let in.
+
+    He signs the `nonce` that he has made up and our `challenge`, which is of no use in another connection.
+    """
+
+    known: bool = False
+    nonce: str = ""
+    challenge: str = field(default_factory=lambda: secrets.token_hex(16))
+    close: Callable[[], None] = lambda: None
+
+    def meets(self, nonce: str, *, known: bool) -> None:
+        """He asks us to prove ourselves, and gets another challenge."""
+        self.nonce, self.challenge = nonce, secrets.token_hex(16)
+        self.known |= known
 
 
 class Connection(H11Protocol):
@@ -21,8 +46,10 @@ class Connection(H11Protocol):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
+        self.peer = Peer(close=self._cut)
         self.waits_since = 0.0
         self._late: asyncio.TimerHandle | None = None
+        self.app = self._introduced(self.app)
 
     @property
     def waits(self) -> bool:
@@ -34,10 +61,12 @@ class Connection(H11Protocol):
         """See `asyncio.Protocol`."""
         super().connection_made(transport)
         self._wait()
-        if len(self.connections) > MAX_CONNECTIONS:
-            others = [one for one in self.connections if isinstance(one, Connection) and one.waits and one is not self]
-            if others:  # else all are busy, and uvicorn says so
-                min(others, key=lambda one: one.waits_since).give_up()
+        others = [one for one in self.connections if isinstance(one, Connection) and one is not self]
+        if sum(not one.peer.known for one in others) >= MAX_STRANGERS or len(others) >= MAX_CONNECTIONS:
+            # What is asked with the token is answered. If that is all there is, uvicorn says that it is too much.
+            able = [one for one in others if one.waits or not one.peer.known]
+            for one in sorted(able, key=lambda one: (one.peer.known, one.waits_since))[:1]:
+                one.give_up()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
@@ -60,10 +89,25 @@ class Connection(H11Protocol):
             self._wait()
 
     def give_up(self) -> None:
-        """Close it, if it still waits."""
-        if self.waits:
+        """Close it: at once if it is a stranger's, else if it still waits."""
+        if not self.peer.known:
+            self._cut()
+        elif self.waits:
             self.connections.discard(self)
             self.transport.close()
+
+    def _cut(self) -> None:
+        self.connections.discard(self)
+        self.transport.abort()  # who takes no answer would else keep the connection with it
+
+    def _introduced(self, app: ASGIApp) -> ASGIApp:
+        """The application, told who is at the other end."""
+
+        async def told(scope: Scope, receive: Receive, send: Send) -> None:
+            scope[PEER] = self.peer
+            await app(scope, receive, send)
+
+        return told
 
     def _wait(self) -> None:
         self._answering()

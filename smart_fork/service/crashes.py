@@ -9,8 +9,8 @@ from pathlib import Path
 
 import orjson
 
+from indexer.files import replace_file
 from indexer.paths import private_dir
-from smart_fork.agents.staging import replace_file
 
 #: So many starts within so many seconds, none of them ended properly, are a loop.
 LIMIT, WINDOW = 5, 600.0
@@ -29,7 +29,7 @@ def begin(state: Path, now: Callable[[], float] = time.time) -> bool:
     if len(starts) >= LIMIT:
         log.error("%d crashes within %d minutes: the service gives up", len(starts), WINDOW // 60)
         return False
-    replace_file(private_dir(state) / _NAME, orjson.dumps([*starts, time_now]))
+    replace_file(private_dir(state) / _NAME, [orjson.dumps([*starts, time_now])])
     return True
 
 

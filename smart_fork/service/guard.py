@@ -2,29 +2,33 @@
 
 A page in a browser can send requests to loopback, and a name that it controls can be made to point there (DNS
 rebinding): the Host must be ours, an Origin must be our own page's, and nothing but the public paths works without the
-token.
+token. The cookie of a browser opens the page, and nothing that is for programs.
 """
 
 from __future__ import annotations
 
-import hmac
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
 
 import anyio
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from smart_fork.caller import AROUND
-from smart_fork.service.address import cookie_value
+from smart_fork.service.connections import PEER, Peer
 from smart_fork.service.introduction import HEADER, ForgedError, OtherSettingsError, introduced
+from smart_fork.service.token import SCHEME, Token, here, proof, same
 
-#: Enough for the longest question and for what a hook says.
-MAX_BODY = 1024 * 1024
+#: Enough for the longest question and for what a hook says; and for the code of a browser that is let in.
+MAX_BODY, MAX_STRANGERS_BODY = 1024 * 1024, 4096
 MAX_LENGTH_DIGITS = 20
 #: A client has so long to send its request.
 BODY_SECONDS = 10.0
@@ -35,9 +39,20 @@ BURST, RATE = 2_000.0, 1_000.0
 STRANGERS_BURST, STRANGERS_RATE = 200.0, 100.0
 #: Refusals that are logged: what somebody without the token does must not push out what the log is for.
 LOGGED_BURST, LOGGED_RATE = 50.0, 0.1
-COOKIE = "smart-fork"
+#: What browsers call a file of which a form is sent.
+FILE_ORIGINS = (["null"], ["file://"])
+#: Where in the scope of a request it says with what it came: see `Key`.
+WITH = "smart_fork.with"
 
 log = logging.getLogger(__name__)
+
+
+class Key(Enum):
+    """What somebody has who asks."""
+
+    TOKEN = "the token"  # noqa: S105 - the name of it
+    COOKIE = "a browser's cookie"
+    NONE = "nothing"
 
 
 class Bucket:
@@ -60,32 +75,66 @@ class Bucket:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """Which addresses are for whom: what is not named here is for who has the token or a cookie.
+
+    `always` are the paths that anybody is answered at, however often: to refuse would be no less work. `public` need
+    nothing either. `programs` are the routes that no cookie opens. To `way_in` a file of ours sends a form. Who asks
+    for `stream` listens for what comes, as long as it may be.
+    """
+
+    always: Collection[str] = ()
+    public: Collection[str] = ()
+    programs: Sequence[BaseRoute] = ()
+    way_in: str = ""
+    stream: str = ""
+
+    def are_open(self, path: str) -> bool:
+        """Whether nothing is needed for `path`."""
+        return path in self.always or path in self.public
+
+    def for_programs(self, scope: Scope) -> bool:
+        """Whether one of their routes would take the request, or would with another method."""
+        return any(route.matches(scope)[0] is not Match.NONE for route in self.programs)
+
+
+class Cookies(Protocol):
+    """The cookies of browsers that were let in."""
+
+    @property
+    def name(self) -> str: ...
+    def good(self, values: Sequence[str]) -> bool: ...
+
+
 class Guard:
     """Lets through what may pass; answers everything else itself, with one line, and logs it, if it is not too often.
 
-    A browser without the token is shown `stranger` instead of that line.
+    A browser that was not let in is shown `stranger` instead of that line.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         *,
-        secret: str,
+        token: Token,
         hosts: Collection[str],
-        public: Collection[str],
+        doors: Doors,
+        cookies: Cookies | None = None,
         stranger: Callable[[], Response] | None = None,
     ) -> None:
         self._app = app
-        self._secret = secret
-        self._cookie = cookie_value(secret).encode()
+        self._token = token
         self._hosts = frozenset(host.lower() for host in hosts)
         self._origins = frozenset(f"http://{host}" for host in self._hosts)
-        self._public = frozenset(public)
+        self._doors = doors
+        self._cookies = cookies
+        self._stranger = stranger
         self._known = Bucket(BURST, RATE)
         self._strangers = Bucket(STRANGERS_BURST, STRANGERS_RATE)
-        self._stranger = stranger
         self._wrong = Bucket(WRONG_BURST, WRONG_RATE)
         self._logged = Bucket(LOGGED_BURST, LOGGED_RATE)
+        self._listening: set[Callable[[], None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -95,14 +144,35 @@ class Guard:
         if scope["type"] != "http":  # no web sockets here
             return
         headers = Headers(scope=scope)
-        refusal = self._refusal(scope["path"], headers) or self._introduced(scope, headers)
+        secret = self._token()
+        peer: Peer = scope.setdefault(PEER, Peer())
+        key = scope[WITH] = self._key(scope, headers, peer, secret)
+        peer.known |= key is not Key.NONE
+        refusal = self._refusal(scope, headers, key) or self._introduced(scope, headers, secret)
         if refusal is not None:
             status, why = refusal
             if self._logged.take():
-                log.warning("refused: %s", why, extra={"path": scope["path"][:200], "status": status})
-            await self._said(status, why, headers)(scope, receive, send)
+                log.warning("refused: %s", why, extra={"path": scope["path"], "status": status})
+            await self._said(status, why, headers)(scope, receive, _once(peer, send))
             return
-        await self._app(scope, _Limited(receive).receive, send)
+        with self._listens(peer, scope, key):
+            await self._app(scope, _Limited(receive, self._most(scope["path"], key)).receive, _once(peer, send))
+
+    def hang_up(self) -> None:
+        """Close the connections of all who listen for what comes: what let them in does not any more."""
+        for close in tuple(self._listening):
+            close()
+
+    @contextmanager
+    def _listens(self, peer: Peer, scope: Scope, key: Key) -> Iterator[None]:
+        if key is not Key.TOKEN or (scope["method"], scope["path"]) != ("GET", self._doors.stream):
+            yield
+            return
+        self._listening.add(peer.close)
+        try:
+            yield
+        finally:
+            self._listening.discard(peer.close)
 
     def _said(self, status: int, why: str, headers: Headers) -> Response:
         if status != 401:
@@ -112,53 +182,84 @@ class Guard:
         answer.headers["WWW-Authenticate"] = "Bearer"
         return answer
 
-    def _refusal(self, path: str, headers: Headers) -> tuple[int, str] | None:
-        known = self._knows(headers)
-        if not (self._known if known else self._strangers).take():
+    def _refusal(self, scope: Scope, headers: Headers, key: Key) -> tuple[int, str] | None:
+        path = scope["path"]
+        if path not in self._doors.always and not (self._strangers if key is Key.NONE else self._known).take():
             return 429, "too many requests"
         if (headers.get("host") or "").lower() not in self._hosts:
             return 421, "not a name of this service"
-        origin = headers.get("origin")
-        if origin is not None and origin.lower() not in self._origins:
-            return 403, "not for other pages"
-        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        if not self._from_us(scope, headers):
             return 403, "not for other pages"
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit()):
             return 400, "what length?"
-        if len(length) > MAX_LENGTH_DIGITS or int(length) > MAX_BODY:
+        if len(length) > MAX_LENGTH_DIGITS or int(length) > self._most(path, key):
             return 413, "too large"
-        if path in self._public or known:
+        opens = self._doors.are_open(path) or key is Key.TOKEN
+        if not opens and key is Key.COOKIE and self._doors.for_programs(scope):
+            return 403, "a browser's cookie opens the page, and nothing else"
+        if opens or key is Key.COOKIE:
             return None
         if not self._wrong.take():
             return 429, "too many wrong tokens"
         return 401, "the token is missing or wrong (to see the page: smart-fork open)"
 
-    def _introduced(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
+    def _from_us(self, scope: Scope, headers: Headers) -> bool:
+        """Whether no other page asks. A file of ours may: it has a code, which nobody else can give."""
+        foreign = [origin.lower() for origin in headers.getlist("origin") if origin.lower() not in self._origins]
+        elsewhere = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+        if (scope["method"], scope["path"]) == ("POST", self._doors.way_in) and foreign in FILE_ORIGINS:
+            return headers.get("sec-fetch-dest", "document") == "document"
+        return not foreign and not elsewhere
+
+    def _most(self, path: str, key: Key) -> int:
+        return MAX_STRANGERS_BODY if key is Key.NONE and self._doors.are_open(path) else MAX_BODY
+
+    def _introduced(self, scope: Scope, headers: Headers, secret: str) -> tuple[int, str] | None:
         """Note whom the client speaks for, if it says so and can prove that it is ours."""
         try:
             if given := headers.getlist(HEADER):
-                scope[AROUND] = introduced(given, self._secret)
+                scope[AROUND] = introduced(given, secret)
         except ForgedError:
             return 403, "not what a program of ours says of its caller"
         except OtherSettingsError as error:
             return 409, f"it would find something else: {error}"
         return None
 
-    def _knows(self, headers: Headers) -> bool:
+    def _key(self, scope: Scope, headers: Headers, peer: Peer, secret: str) -> Key:
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
-            return hmac.compare_digest(given.strip().encode("utf-8", "replace"), self._secret.encode())
-        # Not `http.cookies`, which reads none at all where one, of a program at another port, is not as it should be.
-        given = cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
-        return hmac.compare_digest(given.encode("utf-8", "replace"), self._cookie)
+            return Key.TOKEN if same(given.strip(), secret) else Key.NONE
+        if kind == SCHEME:
+            right = proof("client", secret, here(scope), peer.nonce, peer.challenge)
+            return Key.TOKEN if same(given, right) else Key.NONE
+        values = _cookies(headers, self._cookies.name) if self._cookies is not None else []
+        return Key.COOKIE if self._cookies is not None and values and self._cookies.good(values) else Key.NONE
+
+
+def _once(peer: Peer, send: Send) -> Send:
+    """An answer after which a stranger has to connect again: so he waits where all do who want to be let in."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start" and not peer.known:
+            message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
+        await send(message)
+
+    return sent
+
+
+def _cookies(headers: Headers, name: str) -> list[str]:
+    """The values of that name, of which a program at another port may have set one, as it may have set odd ones."""
+    pairs = (one.strip().partition("=") for line in headers.getlist("cookie") for one in line.split(";"))
+    return [value for key, _, value in pairs if key == name]
 
 
 class _Limited:
     """A request's body, as long as it is neither too large nor too slow: Starlette answers what is raised."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, most: int) -> None:
         self._receive = receive
+        self._most = most
         self._bytes = 0
         self._deadline = anyio.current_time() + BODY_SECONDS
         self._whole = False
@@ -171,9 +272,10 @@ class _Limited:
                 message = await self._receive()
         except TimeoutError as error:
             raise HTTPException(408, "too slow") from error
-        if message["type"] == "http.request":
-            self._bytes += len(message.get("body", b""))
-            self._whole = not message.get("more_body", False)
-            if self._bytes > MAX_BODY:
-                raise HTTPException(413, "too large")
+        if message["type"] == "http.disconnect":
+            raise HTTPException(400, "gone")  # which nobody hears, and which is no fault of ours
+        self._bytes += len(message.get("body", b""))
+        self._whole = not message.get("more_body", False)
+        if self._bytes > self._most:
+            raise HTTPException(413, "too large")
         return message

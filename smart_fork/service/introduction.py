@@ -20,7 +20,7 @@ from smart_fork.service.surroundings import surroundings
 HEADER = "Smart-Fork-Caller"
 #: Longer than the longest directory, and shorter than what a server takes as the head of a request.
 MAX_CHARACTERS = 40_000
-#: Beginning with no number, it is nothing that `address.proof` would ever sign for a stranger.
+#: It is nothing that `token.proof` would ever sign for a stranger.
 _LABEL = b"a caller: "
 
 

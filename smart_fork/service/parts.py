@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -12,23 +13,24 @@ from starlette.applications import Starlette
 
 from indexer.freshener import Freshener
 from indexer.models import configured_embedder
+from indexer.project import Project
 from indexer.schedule import VARIABLE, trigger_of
 from indexer.switches import is_on
 from indexer.transcripts.agents import AGENTS
-from smart_fork.excise import snapshots
+from smart_fork.excise import erasing, snapshots
 from smart_fork.page import views
-from smart_fork.page.entry import Codes
 from smart_fork.page.forms import Forms
 from smart_fork.retrieval.finding import Engine, Request, find
 from smart_fork.retrieval.model import BackgroundModel
 from smart_fork.retrieval.opening import opened
+from smart_fork.retrieval.renewal import Renewal
 from smart_fork.retrieval.rerank import configured_reranker
 from smart_fork.retrieval.together import Together
 from smart_fork.server import create_server
 from smart_fork.server.searching import EMBED_SECONDS, MODEL_SECONDS, READ_SECONDS
 from smart_fork.service import app
-from smart_fork.service.address import cookie_value
-from smart_fork.service.guard import COOKIE
+from smart_fork.service.entrance import Entrance
+from smart_fork.service.guard import Doors
 from smart_fork.workers.recovery import recover
 
 #: What is asked to see whether questions are answered.
@@ -37,13 +39,14 @@ QUESTION = Request("is anybody there", agent_type="both", all_projects=True, lim
 #: So long the end waits for an index run: what it has done by then is kept, and the next one goes on from there.
 RUN_SECONDS = 3600.0
 
+#: So long it waits for the log that is being read; the whole end is to take no more than twice as long.
+STOP_SECONDS = 1.0
+
 log = logging.getLogger(__name__)
 
 
 class Parts:
     """All parts of one service. Nothing runs before `start`. `restart` says which version it is going to become."""
-
-    public = (*app.PUBLIC, *views.PUBLIC)
 
     def __init__(self, restart: Callable[[], Mapping[str, str] | None] = lambda: None) -> None:
         self.model = BackgroundModel(configured_embedder(stays=True), MODEL_SECONDS)
@@ -51,11 +54,11 @@ class Parts:
         self._freshener: Freshener | None = None
         self._together = Together(self._doing, self._go_on)
 
-    def application(self, secret: str) -> Starlette:
-        """What answers; `secret` is the token."""
-        page = views.Page(self._engine, Codes(), Forms(secret), cookie_value(secret), COOKIE)
+    def application(self, entrance: Entrance) -> tuple[Starlette, Doors]:
+        """What answers, and which of its addresses are for whom."""
+        page = views.Page(self._engine, Forms(entrance.token), entrance.entries, entrance.visits)
         work = app.Work(self.model, self._question, self._status, self._restart)
-        return app.application(create_server(self.model, self._together), work, page.routes(), secret)
+        return app.application(create_server(self.model, self._together), work, page, entrance.token)
 
     def start(self) -> None:
         """Load the model, see to workers and old snapshots, and, if that is wanted, keep the index fresh."""
@@ -63,17 +66,22 @@ class Parts:
         recover()
         with suppress(OSError):
             snapshots.prune(datetime.now(UTC))
+        # It waits for whoever is indexing, and nobody waits for it.
+        threading.Thread(target=erasing.settle, name="erasing", daemon=True).start()
         if is_on("SMART_FORK_INDEXING"):
             trigger = trigger_of(os.environ.get(VARIABLE))
-            self._freshener = Freshener(AGENTS, self.model, trigger, opened=opened)
+            self._freshener = Freshener(AGENTS, self.model, trigger, opened=opened, after=Renewal().soon)
             self._freshener.start()
         else:
             log.warning("smart_fork indexes only when it is asked: SMART_FORK_INDEXING is not set to true")
 
     def stop(self) -> None:
-        """End what `start` began."""
+        """End what `start` began, and what embeds, in the middle of it: what was embedded before is kept."""
         if self._freshener is not None:
-            self._freshener.stop()
+            self._freshener.stop(0.0)
+        self.model.close()
+        if self._freshener is not None:
+            self._freshener.stop(STOP_SECONDS)
 
     def idle(self, waited: float) -> bool:
         """Whether no index run would be cut short, now that one has waited so many seconds for its end."""
@@ -88,10 +96,10 @@ class Parts:
             together=self._together,
         )
 
-    def _go_on(self) -> None:
+    def _go_on(self, project: Project | None) -> None:
         """What a search had no time to index is indexed next."""
         if self._freshener is not None:
-            self._freshener.run_soon()
+            self._freshener.run_soon(project)
 
     def _doing(self) -> str | None:
         return self._freshener.doing if self._freshener is not None else None

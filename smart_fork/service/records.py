@@ -13,8 +13,8 @@ from typing import IO, Any
 
 import orjson
 
+from indexer.masking import Masked, beginning, ending, mask
 from indexer.paths import private_dir, state_home
-from indexer.redact import redact
 
 MAX_BYTES, KEPT_FILES = 5_000_000, 3
 MAX_MESSAGE = 4_000
@@ -32,17 +32,18 @@ class JsonLines(logging.Formatter):
             "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": _said(record.getMessage()[:MAX_MESSAGE]),
+            "message": _said(beginning(mask(record.getMessage()), MAX_MESSAGE)),
         }
-        line |= {name: _said(str(value)[:MAX_MESSAGE]) for name, value in vars(record).items() if name not in _OWN}
+        given = {name: str(value) for name, value in vars(record).items() if name not in _OWN}
+        line |= {name: _said(beginning(mask(value), MAX_MESSAGE)) for name, value in given.items()}
         if record.exc_info:
-            line["exception"] = _said(self.formatException(record.exc_info)[-MAX_MESSAGE:])
+            line["exception"] = _said(ending(mask(self.formatException(record.exc_info)), MAX_MESSAGE))
         return orjson.dumps(line).decode()
 
 
-def _said(text: str) -> str:
-    """Without secrets, and as text, which the name of a file need not be."""
-    return redact(text).encode("utf-8", "backslashreplace").decode()
+def _said(text: Masked) -> str:
+    """As text, which the name of a file need not be."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 class _Private(RotatingFileHandler):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 
 import psutil
 
+from indexer.paths import state_home
 from smart_fork.errors import ProgramFailed
 from smart_fork.processes import SystemProcesses
+from smart_fork.service import crashes
 from smart_fork.service.address import Address, announced, withdraw
 from smart_fork.service.client import find_service
 
@@ -22,20 +27,59 @@ LATER_SECONDS = 5.0
 def stop() -> bool:
     """End the service. False where none runs; what one that died has left behind is cleared away.
 
+    One that is just starting has not said yet where it listens: it is known by its command, and by its home.
+
     Raises:
         ProgramFailed: it does not end.
     """
     address = announced()
-    if address is None:
+    process = process_of(address) if address else None
+    found = {one.pid: one for one in (process, *starting()) if one is not None}
+    for one in found.values():
+        _end(one)
+    if found:
+        crashes.end(state_home())  # it was told to end: that is no crash
+    if address is not None:
+        withdraw(address)
+    return bool(found)
+
+
+def starting() -> Iterator[psutil.Process]:
+    """Processes of one's own that are to be the service of this home, whether they have come up already or not."""
+    home = os.path.realpath(state_home())
+    for process in psutil.process_iter():
+        try:
+            serves = process.pid != os.getpid() and _serves(process.cmdline())
+            if serves and _is_ones_own(process) and _home_of(process) == home:
+                yield process
+        except (psutil.Error, OSError):  # it has ended, or is somebody else's
+            continue
+
+
+def _serves(argv: Sequence[str]) -> bool:
+    """Whether this is `smart-fork serve`, run in any of the ways in which it is."""
+    if "serve" not in argv[1:]:
         return False
-    process = _process_of(address)
-    if process is not None:
-        _end(process)
-    withdraw(address)
-    return process is not None
+    program, *words = argv[: argv.index("serve", 1)]
+    if Path(program).name.startswith("python"):
+        return any(Path(word).name == "smart-fork" or word == "smart_fork" for word in words)
+    return Path(program).name == "smart-fork"
 
 
-def _process_of(address: Address) -> psutil.Process | None:
+def _is_ones_own(process: psutil.Process) -> bool:
+    """Whether it is the same person's, and sees the same files: a container's may have a home of the same name."""
+    if process.uids().real != os.getuid():
+        return False
+    root = Path("/proc", str(process.pid), "root")
+    return not root.parent.exists() or root.samefile("/")
+
+
+def _home_of(process: psutil.Process) -> str:
+    env = process.environ()
+    return os.path.realpath(Path(env.get("SMART_FORK_HOME") or f"{env.get('HOME', '~')}/.smart-fork").expanduser())
+
+
+def process_of(address: Address) -> psutil.Process | None:
     """The service's process, unless it is gone and another has its number (X-003)."""
     if not SystemProcesses().alive(address.pid):
         return None

@@ -13,7 +13,14 @@ from smart_fork.agents.programs import AGENTS, find_program
 from smart_fork.errors import ProgramMissing
 
 #: Each is another model, or another program.
-_AS_THEY_ARE = ("SMART_FORK_MODEL", "SMART_FORK_RERANKER", "SMART_FORK_CLAUDE", "SMART_FORK_CODEX")
+_AS_THEY_ARE = (
+    "SMART_FORK_MODEL",
+    "SMART_FORK_RERANKER",
+    "SMART_FORK_ENGINE",
+    "SMART_FORK_QMD_COMMAND",
+    "SMART_FORK_CLAUDE",
+    "SMART_FORK_CODEX",
+)
 
 
 def surroundings() -> dict[str, object]:

@@ -13,9 +13,10 @@ from smart_fork.places import place_of
 from smart_fork.places.base import runs, whereabouts
 from smart_fork.registry import Registry, Worker
 from smart_fork.repository import worktree
-from smart_fork.retrieval.recent import in_project
 from smart_fork.snippets import printable
+from smart_fork.whereabouts import in_project
 from smart_fork.workers.following import LIVING, require
+from smart_fork.workers.staged_copies import remove_copies
 from smart_fork.workers.watching import Around
 
 #: How long a worker may take to end by itself, and to be ended.
@@ -62,12 +63,13 @@ def _close(worker: Worker, registry: Registry, around: Around, *, remove_worktre
         note = f"{error.message}. {error.hint}" if error.hint else error.message
     removed = None
     if remove_worktree and (closed or not runs(whereabouts(worker), around.processes)):
-        problem = _remove_worktree(worker, around)
-        removed, note = problem is None, note if problem is None else f"{note}. {problem}".removeprefix(". ")
+        removed, notes = _remove_worktree(worker, registry, around)
+        note = ". ".join(filter(None, [note, *notes]))
     return {
         "worker_id": worker.id,
         "session_id": worker.session_id,
         "agent_type": worker.agent,
+        "kind": worker.kind,
         "name": printable(worker.name),
         "closed": closed,
         "worktree_removed": removed,
@@ -107,13 +109,12 @@ def _gone(worker: Worker, around: Around, seconds: float) -> bool:
     return True
 
 
-def _remove_worktree(worker: Worker, around: Around) -> str | None:
-    """`None` when it is gone, else why it is not."""
+def _remove_worktree(worker: Worker, registry: Registry, around: Around) -> tuple[bool, list[str]]:
+    """Whether it is gone, with the copies of transcripts that were staged into it; and what is kept, and why."""
     if not worker.worktree:
-        return "No worktree was made for it"
-    remove = getattr(worktree, "remove_if_saved", None)
-    if remove is None:
-        return f"Its worktree is still there: {worker.worktree}"
-    branch, base = worker.branch or "", worker.base_commit or ""
-    problem: str | None = remove(Path(worker.worktree), branch, base, around.processes)
-    return problem
+        return False, ["No worktree was made for it"]
+    path = Path(worker.worktree)
+    problem = worktree.remove_if_saved(path, worker.branch or "", worker.base_commit or "", around.processes)
+    if problem is not None:
+        return False, [problem]
+    return True, remove_copies([path], registry)[1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -9,16 +11,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from indexer.redact import redact
+from indexer.masking import NOTHING, Masked, beginning, mask
 from indexer.transcripts.agents import adapter
 from indexer.transcripts.model import Agent, Session
 from smart_fork import permission, sessions
+from smart_fork.advice import advice
+from smart_fork.agents.logs import original_of
 from smart_fork.agents.own_part import own_part
 from smart_fork.agents.spent import output_tokens
 from smart_fork.errors import NotFound, SmartForkError
-from smart_fork.places.base import runs, whereabouts
+from smart_fork.places.liveness import lives
 from smart_fork.processes import Processes
-from smart_fork.registry import Registry, Worker
+from smart_fork.registry import Kind, Registry, Worker
 from smart_fork.repository.changes import FileChange, difference
 from smart_fork.snippets import printable
 
@@ -40,19 +44,20 @@ class Compared:
     session_id: str | None
     name: str
     agent_type: Agent
+    kind: Kind
     state: str
     status: str
-    prompt: str
+    prompt: Masked
     started_at: str
     last_activity: str | None = None
     seconds: float | None = None
     context_tokens: int | None = None
     output_tokens: int | None = None
-    answer: str = ""
+    answer: Masked = NOTHING
     worktree: str | None = None
     branch: str | None = None
     files: tuple[FileChange, ...] | None = None
-    diff: str | None = None
+    diff: Masked | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -105,7 +110,10 @@ def last_fan_out(workers: Sequence[Worker]) -> list[Worker]:
         together = same[: next(apart, len(same))]
         if len(together) > 1:
             return sorted(together, key=lambda worker: (len(worker.name), worker.name))
-    raise NotFound("No workers were given the same prompt together", "Name them: smart-fork compare WORKER WORKER")
+    raise NotFound(
+        "No workers were given the same prompt together",
+        advice("Name them: smart-fork compare WORKER WORKER", tool="Name them in workers; list_workers lists them."),
+    )
 
 
 def facts(one: Compared) -> list[tuple[str, str]]:
@@ -133,16 +141,16 @@ def counted(file: FileChange) -> str:
 
 
 def _compared(worker: Worker, processes: Processes, *, patch: bool) -> Compared:
-    there = worker.pid is None or runs(whereabouts(worker), processes)
-    living = worker.state in ("starting", "running") and there
+    living = lives(worker, processes, os.environ, time.time())
     one = Compared(
         worker.id,
         worker.session_id,
         worker.name,
         worker.agent,
+        worker.kind,
         worker.state if living or worker.state == "failed" else "ended",
         worker.status if living else "",
-        redact(worker.prompt),
+        mask(worker.prompt),
         worker.started_at,
         worktree=worker.worktree,
         branch=worker.branch,
@@ -168,7 +176,7 @@ def _with_words(one: Compared, worker: Worker) -> Compared:
         seconds=max(0.0, _moment(max(times)) - _moment(worker.started_at)) if times else None,
         context_tokens=session.token_estimate if own else None,
         output_tokens=spent,
-        answer=printable(redact(answer)),
+        answer=printable(mask(answer)),
         notes=one.notes if answer else (*one.notes, "It has not answered yet"),
     )
 
@@ -183,19 +191,17 @@ def _with_changes(one: Compared, worker: Worker, processes: Processes, *, patch:
         files, text = difference(Path(worker.worktree), worker.base_commit, processes, patch=patch)
     except (SmartForkError, OSError) as error:
         return replace(one, notes=(*one.notes, f"Its changes are not known: {error}"))
-    diff = printable(redact(text.decode("utf-8", "replace")))
-    if len(diff) > MAX_PATCH_CHARACTERS:
-        diff = f"{diff[:MAX_PATCH_CHARACTERS]}\n… ({len(diff) - MAX_PATCH_CHARACTERS} more characters)\n"
+    diff = beginning(printable(mask(text.decode("utf-8", "replace"))), MAX_PATCH_CHARACTERS)
     return replace(one, files=files, diff=diff if patch else None)
 
 
 def _session(worker: Worker) -> tuple[Session, Path]:
     if not worker.session_id:
         raise NotFound("It has no session of its own yet")
-    found = adapter(worker.agent).locate(worker.session_id)
-    if not found:
+    log = original_of(adapter(worker.agent), worker.session_id)
+    if log is None:
         raise NotFound("It has not written a log yet, or its log is gone")
-    session = sessions.read(sessions.Located(worker.agent, worker.session_id, found[0]))
+    session = sessions.read(sessions.Located(worker.agent, worker.session_id, log))
     return session, session.source_path
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
+from indexer.files import replace_file
 from smart_fork.errors import SmartForkError
 from smart_fork.snippets import printable
 from smart_fork.workers.comparing import Compared, counted, facts
@@ -63,15 +62,10 @@ def write_page(workers: Sequence[Compared], path: Path) -> None:
     """
     if path.is_dir():
         raise SmartForkError(f"{path} is a directory", "Name a file: --html compare.html")
-    new = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
     try:
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(page(workers).encode("utf-8", "replace"))
-        new.replace(path)
+        replace_file(path, [page(workers).encode("utf-8", "replace")])
     except (OSError, ValueError) as error:
         raise SmartForkError(f"{path} cannot be written: {error}", "Name another file.") from error
-    finally:
-        new.unlink(missing_ok=True)
 
 
 def _column(one: Compared, number: int, *, shown: bool) -> str:

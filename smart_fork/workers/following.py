@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from indexer.masking import NOTHING, Masked, beginning, shorten
 from indexer.project import Project
-from indexer.redact import redact
 from indexer.transcripts.agents import adapter
-from indexer.transcripts.model import Session, shorten
+from indexer.transcripts.model import Session
 from smart_fork import permission, sessions
+from smart_fork.advice import advice
 from smart_fork.agents.own_part import own_part
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.places.tmux import TmuxPlace
-from smart_fork.registry import Registry, State, Worker
-from smart_fork.retrieval.recent import in_project
-from smart_fork.snippets import printable
+from smart_fork.registry import OVER, Registry, State, Worker
+from smart_fork.retrieval.results import title
+from smart_fork.snippets import printable, shown
+from smart_fork.whereabouts import in_project
 from smart_fork.workers.watching import Around, Seen, Watcher
 
 LIVING: tuple[State, ...] = ("starting", "running")
@@ -36,7 +38,7 @@ def list_workers(
         Usage: there is no such agent.
     """
     if agent not in ("claude", "codex", "both"):
-        raise Usage(f"Unknown agent: {printable(agent)[:80]}", "Say claude, codex or both.")
+        raise Usage(f"agent_type must be 'claude', 'codex', or 'both', not {shown(agent)}")
     watcher = Watcher(around)
     found = []
     with Registry() as registry:
@@ -62,7 +64,7 @@ def read_worker(reference: str, *, exchanges: int = EXCHANGES, around: Around | 
         NotFound: there is no such worker.
     """
     if exchanges < 1:
-        raise Usage("At least one exchange can be read")
+        raise Usage(f"exchanges must be at least 1, not {exchanges}")
     watcher = Watcher(around)
     with Registry() as registry:
         seen = watcher.look(registry.get(reference), registry)
@@ -81,8 +83,9 @@ def described(worker: Worker, seen: Seen) -> dict[str, Any]:
         "worker_id": worker.id,
         "session_id": worker.session_id,
         "agent_type": worker.agent,
-        "name": printable(worker.name),
-        "prompt": shorten(printable(redact(worker.prompt)), PROMPT_CHARACTERS),
+        "kind": worker.kind,
+        "name": title(worker.name),
+        "prompt": shorten(title(worker.prompt), PROMPT_CHARACTERS),
         **seen.as_json(),
         "started_at": worker.started_at,
         "source_session_id": worker.source_session_id or None,
@@ -111,14 +114,17 @@ def own_messages(session: Session, worker: Worker) -> list[dict[str, Any]]:
     if not any(number >= start for number, _ in session.messages):
         return []
     said, _ = sessions.messages(session, start)
-    return [message | {"text": _cut(message["text"], MESSAGE_CHARACTERS)} for message in said]
+    return [message | {"text": beginning(message["text"], MESSAGE_CHARACTERS)} for message in said]
 
 
-def last_words(worker: Worker, seen: Seen, watcher: Watcher) -> str:
+def last_words(worker: Worker, seen: Seen, watcher: Watcher) -> Masked:
     """What the worker's agent said last; of one that ended without having said anything, its last output."""
     session = own_session(worker, watcher)
     said = [message["text"] for message in (own_messages(session, worker) if session else []) if _spoke(message)]
-    return _cut(said[-1] if said else printable(redact(seen.said or "")), LAST_WORDS_CHARACTERS)
+    if said:
+        return beginning(said[-1], LAST_WORDS_CHARACTERS)
+    output = watcher.output(worker) if seen.said is None and seen.state in OVER else seen.said
+    return beginning(printable(output or NOTHING), LAST_WORDS_CHARACTERS)
 
 
 def _spoke(message: dict[str, Any]) -> bool:
@@ -134,10 +140,6 @@ def _newest(messages: Sequence[dict[str, Any]], characters: int) -> list[dict[st
             break
         chosen.insert(0, message)
     return chosen
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}\n… ({len(text) - limit} more characters)"
 
 
 def _within(cwd: str, project: Project | None) -> bool:
@@ -159,7 +161,7 @@ def _of_others(known: Sequence[Worker], project: Project | None, around: Around)
             "worker_id": None,
             "session_id": None,
             "agent_type": "?",
-            "name": printable(window.name),
+            "name": title(window.name),
             "cwd": window.cwd,
             "place": tmux.name,
             "terminal_id": window.terminal_id,
@@ -178,6 +180,6 @@ def require(references: Sequence[str], registry: Registry) -> list[Worker]:
         NotFound: one does not exist; then nothing is done with the others either.
     """
     if not references:
-        raise Usage("No worker is named", "smart-fork active lists them.")
+        raise Usage("No worker is named", advice("smart-fork active lists them.", tool="list_workers lists them."))
     found = {worker.id: worker for worker in map(registry.get, references)}
     return list(found.values())

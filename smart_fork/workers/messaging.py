@@ -17,7 +17,9 @@ from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 
+from indexer.masking import ending, mask_screen
 from indexer.paths import private_dir, state_home
+from smart_fork.advice import advice
 from smart_fork.agents.plan import ForkPlan, ForkRequest, environment, plain_prompt, plan_fork
 from smart_fork.agents.programs import find_program
 from smart_fork.agents.questions import Question, holds, question_on
@@ -45,6 +47,8 @@ def message_worker(
 ) -> dict[str, Any]:
     """Say `text` to a worker; with `answer`, choose that option of what it asks.
 
+    Where it has ended and a later worker goes on with its session, that one is told, and the answer is about it.
+
     Raises:
         Usage: there is nothing to say, or no such option.
         NotFound: there is no such worker.
@@ -52,7 +56,7 @@ def message_worker(
         ProgramFailed: it does not take what is typed, or could not be taken up again.
     """
     with Registry() as registry:
-        worker = registry.get(reference)
+        worker = registry.successor(registry.get(reference))
         with _in_turn(worker):
             talk = _Talk(worker, registry, Watcher(around))
             how = talk.answer(text) if answer else talk.say(text, queue=queue)
@@ -69,7 +73,7 @@ def typed_text(text: str) -> str:
     """
     said = plain_prompt(_CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
     if not said:
-        raise Usage("There is nothing to say", 'Say it: smart-fork message ID "…"')
+        raise Usage("There is nothing to say", advice('Say it: smart-fork message ID "…"', tool="Say it in message."))
     last = said.split()[-1]
     return f"{said} " if said.endswith("\\") or last.startswith("@") else said
 
@@ -81,7 +85,10 @@ def going_on(worker: Worker, program: str, text: str) -> ForkPlan:
         ForkRefused: its session is not known.
     """
     if not worker.session_id:
-        raise ForkRefused(f"The session of {worker.id} is not known", "Start a new worker: smart-fork new")
+        raise ForkRefused(
+            f"The session of {worker.id} is not known",
+            advice("Start a new worker: smart-fork new", tool="Start a new one: spawn_workers."),
+        )
     return plan_fork(
         ForkRequest(
             agent=worker.agent,
@@ -138,13 +145,19 @@ class _Talk:
         if seen.state == "starting":
             raise ForkRefused(f"{self.worker.id} is just being started", "Try again.")
         if place.headless:
-            hint = f"Wait for it: smart-fork wait {self.worker.id}"
+            hint = advice(f"Wait for it: smart-fork wait {self.worker.id}", tool="Wait for it: wait_workers.")
             raise ForkRefused(f"{self.worker.id} works without a terminal and hears nothing before it has ended", hint)
         if seen.status == "waiting":
-            hint = "Choose one of its options: smart-fork message ID NUMBER --answer"
+            hint = advice(
+                "Choose one of its options: smart-fork message ID NUMBER --answer",
+                tool="If the person has said which, choose one of its options: answer.",
+            )
             raise ForkRefused(f"{self.worker.id} has asked something: {seen.waiting_for}", hint)
         if seen.status == "working" and not queue:
-            hint = "Wait for it, or have it take this up when it is done: --queue"
+            hint = advice(
+                "Wait for it, or have it take this up when it is done: --queue",
+                tool="Wait for it with wait_workers, or have it take this up when it is done: queue.",
+            )
             raise ForkRefused(f"{self.worker.id} is working", hint)
         self._type(place, said)
         if seen.status == "working":
@@ -203,7 +216,11 @@ class _Talk:
         worker, around = self.worker, self.around
         if not place.headless:
             raise ForkRefused(
-                f"{worker.id} has ended", f"Start it again: smart-fork resume {worker.session_id or 'ID'}"
+                f"{worker.id} has ended",
+                advice(
+                    f"Start it again: smart-fork resume {worker.session_id or 'ID'}",
+                    tool="Start it again: spawn_workers, with resume_session_id.",
+                ),
             )
         plan = going_on(worker, find_program(worker.agent, around.env), text)
         # A hook may have told of its end before it was there: two must not write the same log.
@@ -219,14 +236,14 @@ class _Talk:
         said = place.ended(started, around.processes, around.env)
         if said is not None and self._written() <= before:
             self.registry.set_state(worker.id, "ended")
-            raise ProgramFailed(f"{worker.id} could not go on: {said[-500:] or 'it said nothing'}")
+            raise ProgramFailed(f"{worker.id} could not go on: {ending(said, 500) or 'it said nothing'}")
         return "resumed"
 
     def _look(self) -> Seen:
         return self.watcher.look(self.worker, self.registry)
 
     def _asked(self, place: Place) -> Question | None:
-        return question_on(self._screen(place) or "")
+        return question_on(mask_screen(self._screen(place) or ""))
 
     def _holds(self, place: Place, text: str) -> bool:
         return holds(self._screen(place) or "", text)

@@ -33,7 +33,7 @@ def wait_workers(
         NotFound: there is no such worker.
     """
     if timeout is not None and not timeout >= 0:
-        raise Usage("The timeout must not be negative")
+        raise Usage(f"timeout must not be negative: {timeout}")
     watcher = Watcher(around)
     with Registry() as registry:
         workers = require(references, registry)

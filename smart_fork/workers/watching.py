@@ -10,25 +10,24 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from indexer.redact import redact
+from indexer.masking import NOTHING, Masked, beginning, mask, mask_screen
 from indexer.transcripts.agents import adapter
 from smart_fork.agents.activity import SETTLED_SECONDS, Activity, activity
 from smart_fork.agents.births import find_sessions
+from smart_fork.agents.logs import original_of
 from smart_fork.agents.questions import MAX_CHARACTERS, Question, hears_on, question_on, works_on
 from smart_fork.errors import SmartForkError
 from smart_fork.forking.confirmation import Clock, SystemClock
 from smart_fork.places import place_of
 from smart_fork.places.base import whereabouts
+from smart_fork.places.liveness import lives
 from smart_fork.processes import Processes, SystemProcesses
-from smart_fork.registry import Registry, State, Status, Worker
+from smart_fork.registry import OVER, Registry, State, Status, Worker
 from smart_fork.snippets import printable
 
-#: A terminal that is just becoming the agent does not look like it yet.
-BECOMING_SECONDS = 60.0
 #: Between two looks for a session that is not known.
 SEARCH_SECONDS = 2.0
 
@@ -51,12 +50,12 @@ class Seen:
     last_activity: str
     tokens: int = 0
     question: Question | None = None
-    said: str | None = None
+    said: Masked | None = None
 
     @property
-    def waiting_for(self) -> str | None:
-        """The question as text, secrets masked."""
-        return printable(redact(self.question.text))[:MAX_CHARACTERS] if self.question else None
+    def waiting_for(self) -> Masked | None:
+        """The question as text."""
+        return printable(self.question.text) if self.question else None
 
     @property
     def settled(self) -> bool:
@@ -88,13 +87,14 @@ class Watcher:
         worker = self._with_session(worker, registry)
         wrote = self._activity(worker)
         seen = Seen(worker.state, "", wrote.at or worker.status_at or worker.started_at, wrote.tokens)
-        if worker.state != "running":
+        if worker.state in OVER:
             return seen
         said = self._ended(worker)
         if said is not None:
-            if registry.get(worker.id).pid == worker.pid:  # it may just have been started again
-                registry.set_state(worker.id, "ended")
-            return replace(seen, state="ended", said=said)
+            noted = registry.note_end(worker)
+            return replace(seen, state=noted.state if noted else "ended", said=said)
+        if worker.state == "starting":
+            return seen
         if self._headless(worker):
             return replace(seen, status="working")  # until it ends
         status, question = self._told(worker, wrote)
@@ -112,16 +112,23 @@ class Watcher:
             status = "working" if worker.prompt or (screen is not None and not hears_on(screen)) else "idle"
         return replace(seen, status=status)
 
+    def output(self, worker: Worker) -> Masked | None:
+        """What a worker that has ended said last; `None` of one that runs, or where it is not to be found out."""
+        try:
+            return place_of(worker).ended(whereabouts(worker), self.around.processes, self.around.env)
+        except SmartForkError:
+            return None
+
     def log_of(self, worker: Worker) -> Path | None:
         """The worker's own log, if it has one by now."""
         if worker.session_id is None:
             return None
         known = self._logs.get(worker.session_id)
         if known is None or not known.exists():
-            found = adapter(worker.agent).locate(worker.session_id)
-            if not found:
+            known = original_of(adapter(worker.agent), worker.session_id)
+            if known is None:
                 return None
-            known = self._logs[worker.session_id] = found[0]
+            self._logs[worker.session_id] = known
         return known
 
     def _with_session(self, worker: Worker, registry: Registry) -> Worker:
@@ -151,14 +158,12 @@ class Watcher:
             return replace(wrote, status="working")
         return wrote
 
-    def _ended(self, worker: Worker) -> str | None:
-        try:
-            place = place_of(worker)
-            if place.replaces and self._age(worker) < BECOMING_SECONDS:
-                return None
-            return place.ended(whereabouts(worker), self.around.processes, self.around.env)
-        except SmartForkError:  # not to be found out here, which does not mean that it has ended
+    def _ended(self, worker: Worker) -> Masked | None:
+        """What it said last, if it has ended; `None` while it runs."""
+        around = self.around
+        if lives(worker, around.processes, around.env, around.clock.now()):
             return None
+        return self.output(worker) or NOTHING
 
     def _headless(self, worker: Worker) -> bool:
         try:
@@ -166,20 +171,18 @@ class Watcher:
         except SmartForkError:
             return False
 
-    def _age(self, worker: Worker) -> float:
-        return self.around.clock.now() - datetime.fromisoformat(worker.started_at).timestamp()
-
     def _told(self, worker: Worker, wrote: Activity) -> tuple[Status, Question | None]:
         """What the hooks and the log say, whichever is newer."""
         if worker.status and (worker.status_at or "") >= (wrote.at or ""):
             asks = worker.status == "waiting" and worker.status_note
-            return worker.status, Question(worker.status_note) if asks else None
+            return worker.status, Question(mask(worker.status_note)) if asks else None
         if wrote.problem:
-            return "waiting", Question(wrote.problem)
+            return "waiting", Question(beginning(mask(wrote.problem), MAX_CHARACTERS))
         return wrote.status, None
 
-    def _screen(self, worker: Worker) -> str | None:
+    def _screen(self, worker: Worker) -> Masked | None:
         try:
-            return place_of(worker).screen(whereabouts(worker), self.around.processes, self.around.env)
+            screen = place_of(worker).screen(whereabouts(worker), self.around.processes, self.around.env)
         except SmartForkError:
             return None
+        return None if screen is None else mask_screen(screen)

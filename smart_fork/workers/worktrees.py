@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,14 +11,15 @@ from typing import Any
 
 from indexer.project import Project
 from smart_fork.errors import SmartForkError
-from smart_fork.places.base import runs, whereabouts
+from smart_fork.places.liveness import lives
 from smart_fork.processes import Processes
 from smart_fork.registry import Registry, Worker
 from smart_fork.repository.changes import difference
-from smart_fork.repository.git import git
+from smart_fork.repository.git import opened, opened_worktree
 from smart_fork.repository.unsaved import what_would_be_lost
 from smart_fork.repository.worktree import remove_if_saved
-from smart_fork.retrieval.recent import in_project
+from smart_fork.whereabouts import in_project
+from smart_fork.workers.staged_copies import remove_copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ def worktrees(processes: Processes, within: Project | None) -> list[WorkersTree]
         workers = registry.workers()
     in_each: dict[str, list[Worker]] = {}
     for worker in workers:
-        if worker.worktree and worker.branch and (within is None or in_project(worker.worktree, within)):
+        if worker.worktree and worker.branch and _is_within(worker.worktree, within):
             in_each.setdefault(worker.worktree, []).append(worker)
     return [_tree(found, processes) for found in in_each.values() if _is_left(found[0], processes)]
 
@@ -66,6 +69,16 @@ def prune(processes: Processes, within: Project | None) -> tuple[list[WorkersTre
     return gone, left
 
 
+def remove_copies_of_gone(within: Project | None) -> tuple[list[Path], list[str]]:
+    """Take away the copies of transcripts that were staged for worktrees of a project, or of all, that are gone.
+
+    Which they were, and what is kept and why.
+    """
+    with Registry() as registry:
+        made = {Path(one.worktree) for one in registry.workers() if one.worktree and _is_within(one.worktree, within)}
+        return remove_copies([path for path in made if not path.exists()], registry)
+
+
 def _tree(workers: Sequence[Worker], processes: Processes) -> WorkersTree:
     worker, path = workers[0], Path(workers[0].worktree or "")
     branch, base = worker.branch or "", worker.base_commit or ""
@@ -79,20 +92,23 @@ def _tree(workers: Sequence[Worker], processes: Processes) -> WorkersTree:
     )  # fmt: skip
 
 
+def _is_within(worktree: str, project: Project | None) -> bool:
+    return project is None or in_project(worktree, project)
+
+
 def _is_left(worker: Worker, processes: Processes) -> bool:
     path = Path(worker.worktree or "")
     if path.is_dir():
         return True
-    repository = path.parent.parent
-    if not repository.is_dir():
+    try:
+        repository = opened(path.parent.parent, processes)
+    except SmartForkError:
         return False
-    return git(repository, processes, "show-ref", "--verify", "--quiet", f"refs/heads/{worker.branch}").ok
+    return repository.git("show-ref", "--verify", "--quiet", f"refs/heads/{worker.branch}").ok
 
 
 def _has_ended(worker: Worker, processes: Processes) -> bool:
-    if worker.state in ("ended", "failed"):
-        return True
-    return worker.pid is not None and not runs(whereabouts(worker), processes)
+    return not lives(worker, processes, os.environ, time.time())
 
 
 def _changed_files(path: Path, base: str, processes: Processes) -> int | None:
@@ -104,6 +120,9 @@ def _changed_files(path: Path, base: str, processes: Processes) -> int | None:
 
 def _ahead(path: Path, branch: str, base: str, processes: Processes) -> int | None:
     """A base that has carried changes is no commit of the branch: what the branch has beside it are the worker's."""
-    where = path if path.is_dir() else path.parent.parent
-    done = git(where, processes, "rev-list", "--count", "--end-of-options", f"refs/heads/{branch}", f"^{base}")
+    try:
+        where = opened_worktree(path, processes) if path.is_dir() else opened(path.parent.parent, processes)
+    except SmartForkError:
+        return None
+    done = where.git("rev-list", "--count", "--end-of-options", f"refs/heads/{branch}", f"^{base}")
     return int(done.text) if done.ok else None

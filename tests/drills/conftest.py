@@ -6,10 +6,14 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from indexer.paths import private_dir, state_home
+
+#: What `mount` says where it is refused, as while a file is written there.
+_BUSY = 32
 
 
 @pytest.fixture
@@ -18,7 +22,12 @@ def disk() -> Iterator[Callable[..., Path]]:
     mounted: list[Path] = []
 
     def change(*words: str) -> None:
-        subprocess.run(words, check=True, capture_output=True)
+        done = subprocess.run(words, check=False, capture_output=True)
+        pause = Event()
+        while done.returncode == _BUSY:  # somebody has a file there open for writing just now
+            pause.wait(0.05)
+            done = subprocess.run(words, check=False, capture_output=True)
+        done.check_returncode()
 
     def mount(options: str) -> Path:
         if options == "ro":  # the same disk once more above itself: what is open for writing stays so

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from contextlib import closing
 
 import apsw
@@ -28,6 +29,7 @@ from tests.drills.drill import (
     records,
     serving,
     smart_fork,
+    until_holds,
     untouched,
     write_logs,
 )
@@ -68,8 +70,10 @@ def first_page() -> None:
 
 
 def every_page() -> None:
-    for start in range(2 * PAGE + 8, index_db().stat().st_size, PAGE):
-        overwrite(start, 512)
+    with index_db().open("r+b") as file:  # once: it may be set aside before all are overwritten
+        for start in range(2 * PAGE + 8, index_db().stat().st_size, PAGE):
+            file.seek(start)
+            file.write(random.Random(start).randbytes(512))  # noqa: S311
 
 
 def a_foreign_log_beside_it() -> None:
@@ -133,7 +137,7 @@ def test_wherever_the_index_is_damaged_a_question_is_answered(indexed, monkeypat
             answer = find(Request(word, agent_type="both", all_projects=True), Engine(words))
             assert answer.get("results") or answer.get("fallback_sessions")
         noticed += len(kept(index_db())) > before
-    assert noticed > 4
+    assert noticed > 2  # much of the file is room for vectors
 
 
 def test_the_service_notices_damage_says_so_and_builds_the_index_anew(indexed, tmp_path):
@@ -142,7 +146,7 @@ def test_the_service_notices_damage_says_so_and_builds_the_index_anew(indexed, t
         eventually(lambda: service.indexing["last_run"], "the first run")
         every_page()
         eventually(lambda: 503 == service.ask("/healthz")[0] or kept(index_db()), "the damage to be noticed")
-        eventually(lambda: index_db().exists() and not differs(expected), "the index to be right")
+        until_holds(expected)
         eventually(lambda: 200 == service.ask("/healthz")[0], "it to be well")
     (aside,) = kept(index_db())
     assert any(f"it is kept as {aside}" in one["message"] and "error" == one["level"] for one in records())
@@ -187,6 +191,30 @@ def test_an_index_that_somebody_else_has_replaced_already_stays(indexed):
     complete_again()
     assert damage.set_aside(index_db(), -1, ValueError("late")) == kept(index_db())[0]
     assert index_db().exists()
+
+
+def test_whoever_opens_the_index_while_it_is_set_aside_waits_and_gets_the_new_one(indexed, monkeypatch):
+    opened: list[int] = []
+
+    def ask():
+        with open_sound(index_db()) as store:
+            opened.append(store.counts().sessions)
+
+    late = threading.Thread(target=ask)
+
+    def rename(path):
+        late.start()
+        late.join(0.3)  # one who does not wait comes to the old one here
+        assert [] == opened
+        return real(path)
+
+    real = damage._rename
+    monkeypatch.setattr(damage, "_rename", rename)
+    aside = damage.set_aside(index_db(), index_db().stat().st_ino, ValueError("found elsewhere"))
+    late.join()
+
+    assert [0] == opened
+    assert [aside] == kept(index_db())
 
 
 def test_while_another_process_writes_the_damaged_index_stays_where_it_is(indexed, monkeypatch):

@@ -80,6 +80,18 @@ def test_a_full_disk_is_said_and_indexing_goes_on_when_there_is_room(disk, tmp_p
     assert not list((state_home() / "index").rglob("*.tmp"))
 
 
+def test_a_disk_without_a_byte_left_is_searched(disk, tmp_path):
+    """Neither the file that connections share nor the write-ahead log can be made."""
+    folder = disk("size=8m")
+    write_logs()
+    with untouched():
+        assert 0 == smart_fork("index", "run", "--no-vectors").returncode
+        assert not list(folder.glob("index.db-*"))
+        fill(folder)
+        for _ in range(2):
+            assert found("uploader", SMART_FORK_SERVICE="off")["results"]
+
+
 def test_a_log_that_does_not_fit_is_not_taken_for_odd(tmp_path):
     """The next run reads it. SQLite's own limit stands for the disk's."""
     every = write_logs(3)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from tests.e2e.model_server import ModelServer, Protocol
 from tests.e2e.programs import CHECKOUT
 from tests.e2e.situation import situation
 from tests.e2e.terminals import SECONDS, Terminal, alive, wait_until
+from tests.living import arguments, kill, lives
 
 #: Our own command, and the name under which the agents know our MCP server.
 SMART_FORK = (sys.executable, "-m", "smart_fork")
@@ -245,17 +246,9 @@ class Machine:
         """What runs from this home: agents, what they started, and whatever they left running."""
         return _processes(self.root)
 
-    @staticmethod
-    def arguments(process: psutil.Process) -> list[str]:
-        """Its command; nothing where it has ended."""
-        try:
-            return process.cmdline()
-        except psutil.Error:
-            return []
-
     def servers(self) -> list[psutil.Process]:
         """Our MCP servers."""
-        return [process for process in self.processes() if self.arguments(process)[1:] == [*SMART_FORK[1:], "mcp"]]
+        return [process for process in self.processes() if arguments(process)[1:] == [*SMART_FORK[1:], "mcp"]]
 
     def close_terminals(self) -> None:
         """End all that runs in the terminals."""
@@ -278,7 +271,7 @@ def _processes(root: Path) -> list[psutil.Process]:
     for process in psutil.process_iter():
         try:
             words = [process.environ().get("HOME", ""), process.cwd(), *process.cmdline()]
-            if process.status() != psutil.STATUS_ZOMBIE and any(str(root) in word for word in words):
+            if lives(process) and any(str(root) in word for word in words):
                 found.append(process)
         except psutil.Error:
             continue
@@ -287,8 +280,7 @@ def _processes(root: Path) -> list[psutil.Process]:
 
 def _end(root: Path) -> None:
     for process in _processes(root):
-        with suppress(psutil.NoSuchProcess):
-            process.send_signal(signal.SIGKILL)
+        kill(process)
     wait_until(lambda: not _processes(root), "the last process of a machine to end")
 
 

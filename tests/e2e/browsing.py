@@ -98,6 +98,12 @@ class Watch:
             self.seen.append(f"request to {url}")
 
 
+def enter(page: Page, url: str, way_in: str) -> None:
+    """Let the browser in at the page at `url`, by the file at `way_in`."""
+    page.goto(way_in)
+    page.wait_for_url(f"{url}/")
+
+
 def violations(page: Page) -> list[str]:
     """What axe-core finds wrong with a page."""
     page.evaluate(_axe())

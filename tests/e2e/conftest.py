@@ -16,17 +16,11 @@ from tests.e2e.model_server import Protocol
 from tests.e2e.programs import Unavailable, cache_folder, install
 from tests.e2e.scenario import EXCHANGES
 from tests.e2e.situation import situation
+from tests.living import arguments
+from tests.missing import SKIPS, missing
 
-HERE = Path(__file__).parent
 #: All machines of this run.
 USED: list[Machine] = []
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test of this folder may be run once more: the real programs have faults of their own. The run's summary tells."""
-    for item in items:
-        if item.path.is_relative_to(HERE) and item.get_closest_marker("e2e"):
-            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -44,18 +38,34 @@ def pytest_runtest_makereport(
 def machines() -> Iterator[list[Machine]]:
     """All machines of this run. When the last one has been shut down, nothing of any of them runs any more."""
     yield USED
-    assert [] == [machine.arguments(process) for machine in USED for process in machine.processes()]
+    assert [] == [arguments(process) for machine in USED for process in machine.processes()]
+
+
+@cache
+def brought() -> Path | Unavailable:
+    """The folder of ``claude`` and ``codex``, or why there is none."""
+    try:
+        return install(cache_folder())
+    except Unavailable as error:
+        return error
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """They are brought before the first test's time begins to run."""
+    wanted = any("programs" in getattr(item, "fixturenames", ()) for item in session.items)
+    if wanted and not SKIPS and not session.config.option.collectonly:
+        brought()
 
 
 @pytest.fixture(scope="session")
 def programs() -> Path:
-    """The folder of ``claude`` and ``codex``; tests are skipped where npm cannot bring them."""
+    """The folder of ``claude`` and ``codex``."""
+    if SKIPS:
+        pytest.skip("SMART_FORK_E2E is skip")
     if not shutil.which("tmux"):
-        pytest.skip("tmux is not installed")
-    try:
-        return install(cache_folder())
-    except Unavailable as error:
-        pytest.skip(str(error))
+        missing("tmux is not installed")
+    found = brought()
+    return found if isinstance(found, Path) else missing(str(found))
 
 
 @pytest.fixture(scope="module")

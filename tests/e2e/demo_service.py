@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.request import Request, urlopen
 
 from smart_fork.demo import DemoHome, write_demo_home
 from smart_fork.demo.clock import random_id
@@ -42,11 +41,8 @@ class DemoService:
         return _python(self.env, "-m", "smart_fork", *words)
 
     def way_in(self) -> str:
-        """An address that lets a browser in once."""
-        token = (self.demo.home / ".smart-fork" / "service-token").read_text()
-        asking = Request(f"{self.url}/code", method="POST", headers={"Authorization": f"Bearer {token}"})  # noqa: S310
-        with urlopen(asking, timeout=SECONDS) as answer:  # noqa: S310
-            return f"{self.url}/open?code={answer.read().decode()}"
+        """The address of a file that lets a browser in once."""
+        return self.smart_fork("open", "--print").strip()
 
     def session(self, name: str) -> str:
         """The id of a session of Claude Code, by what its script calls it."""

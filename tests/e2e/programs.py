@@ -1,4 +1,4 @@
-"""The real Claude Code and Codex, of the versions that are tested: brought from npm once, and kept in a cache."""
+"""The real Claude Code, Codex and qmd, of the versions that are tested: brought from npm once, and kept in a cache."""
 
 from __future__ import annotations
 
@@ -12,22 +12,14 @@ from filelock import FileLock
 
 CLAUDE_VERSION = "2.1.197"
 CODEX_VERSION = "0.169.0"
+QMD_VERSION = "2.8.3"
+#: qmd runs on node 22 and newer: what a distribution brings may be older.
+NODE_VERSION = "24.21.0"
+#: How long npm may take for several hundred megabytes. No test's time runs meanwhile.
+INSTALL_SECONDS = 900
 CHECKOUT = Path(__file__).resolve().parents[2]
 #: Where the programs are kept between runs. Read at once: later, no test sees a variable of whoever runs the suite.
 CACHE = Path(os.environ.get("SMART_FORK_E2E_CACHE") or CHECKOUT / ".cache" / "e2e").resolve()
-#: What npm says when it is the network that is missing, and not a package.
-UNREACHABLE = (
-    "ENOTFOUND",
-    "EAI_AGAIN",
-    "ECONNREFUSED",
-    "ECONNRESET",
-    "ETIMEDOUT",
-    "EHOSTUNREACH",
-    "ENETUNREACH",
-    "ERR_SOCKET_TIMEOUT",
-    "SELF_SIGNED_CERT_IN_CHAIN",
-    "UNABLE_TO_GET_ISSUER_CERT",
-)
 
 
 class Unavailable(Exception):
@@ -45,52 +37,82 @@ def install(cache: Path) -> Path:
     """A folder with ``claude`` and ``codex`` in it, of the pinned versions, from npm unless they are there already.
 
     Raises:
-        Unavailable: there is no npm, or it reaches nothing.
+        Unavailable: there is no npm, or it cannot bring them.
     """
     folder = cache / f"claude-{CLAUDE_VERSION}-codex-{CODEX_VERSION}"
     programs = folder / "bin"
     with FileLock(cache / "install.lock"):
         if not programs.is_dir():
-            _npm_install(folder, cache / "npm")
-            staging = folder / "bin.new"
-            shutil.rmtree(staging, ignore_errors=True)
-            staging.mkdir()
-            (staging / "claude").symlink_to(_native_claude(folder))
-            (staging / "codex").symlink_to(folder / "node_modules" / ".bin" / "codex")
-            staging.rename(programs)
+            packages = (f"@anthropic-ai/claude-code@{CLAUDE_VERSION}", f"@openai/codex@{CODEX_VERSION}")
+            _npm_install(folder, cache / "npm", *packages)
+            _link(programs, claude=_native_claude(folder), codex=folder / "node_modules" / ".bin" / "codex")
             shutil.rmtree(cache / "npm", ignore_errors=True)  # several hundred MB that nothing needs any more
     return programs
 
 
-def _npm_install(folder: Path, npm_cache: Path) -> None:
+def install_qmd(cache: Path) -> Path:
+    """A folder with ``qmd`` and ``node`` in it, of the pinned versions, likewise.
+
+    Its models are left out, and what loads them: they are several gigabytes.
+
+    Raises:
+        Unavailable: there is no npm, or it cannot bring them.
+    """
+    folder = cache / f"qmd-{QMD_VERSION}-node-{NODE_VERSION}"
+    programs = folder / "bin"
+    with FileLock(cache / "install.lock"):
+        if not programs.is_dir():
+            machine = f"{platform.system().lower()}-{_machine()}"
+            packages = (f"@tobilu/qmd@{QMD_VERSION}", f"node-{machine}@{NODE_VERSION}", f"sqlite-vec-{machine}")
+            _npm_install(folder, cache / "npm", "--omit=optional", *packages)
+            modules = folder / "node_modules"
+            _link(programs, qmd=modules / ".bin" / "qmd", node=modules / f"node-{machine}" / "bin" / "node")
+            shutil.rmtree(cache / "npm", ignore_errors=True)
+    return programs
+
+
+def _link(programs: Path, **targets: Path) -> None:
+    """Make a folder with these programs, all of them or none."""
+    staging = programs.with_name("bin.new")
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.mkdir()
+    for name, target in targets.items():
+        (staging / name).symlink_to(target)
+    staging.rename(programs)
+
+
+def _npm_install(folder: Path, npm_cache: Path, *packages: str) -> None:
     if not shutil.which("npm") or not shutil.which("node"):
         raise Unavailable("npm is not installed")
     folder.mkdir(exist_ok=True)
     # Post-install steps only put the program of this platform in its place, and may be forbidden: `_native_claude` does it.
     command = ["npm", "install", "--prefix", str(folder), "--cache", str(npm_cache), "--ignore-scripts"]
     command += ["--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error", "--fetch-retries=1"]
-    command += [f"@anthropic-ai/claude-code@{CLAUDE_VERSION}", f"@openai/codex@{CODEX_VERSION}"]
+    command += packages
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240, check=False
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         raise Unavailable("npm does not get on") from None
     if done.returncode:
-        if signs := [sign for sign in UNREACHABLE if sign in done.stderr]:
-            raise Unavailable(f"npm is unreachable ({signs[0]})")
-        raise RuntimeError(f"npm install failed: {done.stderr[-2000:]}")
+        raise Unavailable(f"npm install failed: {done.stderr[-2000:]}")
 
 
 def _native_claude(folder: Path) -> Path:
     system = platform.system().lower()
-    machine = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(platform.machine().lower(), platform.machine())
+    machine = _machine()
     packages = folder / "node_modules" / "@anthropic-ai"
     for libc in ("", "-musl"):
         program = packages / f"claude-code-{system}-{machine}{libc}" / "claude"
         if program.is_file() and _runs(program):
             return program
     raise Unavailable(f"Claude Code has no program for {system}-{machine}")
+
+
+def _machine() -> str:
+    """What npm's packages call this one."""
+    return {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(platform.machine().lower(), platform.machine())
 
 
 def _runs(program: Path) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from PIL import Image
 
 from smart_fork.demo import INTENT
-from tests.e2e.browsing import browser, chromium
+from tests.e2e.browsing import browser, chromium, enter
 from tests.e2e.demo_service import demo_service
 from tests.e2e.demo_sessions import FAMILY
 
@@ -43,7 +43,7 @@ def main(folder: Path) -> None:
             one.new_page(viewport={"width": WIDTH, "height": HEIGHT}, device_scale_factor=SCALE, color_scheme=scheme)
             for scheme in ("light", "dark")
         )
-        light.goto(service.way_in())
+        enter(light, service.url, service.way_in())
         light.fill("#q", INTENT)
         light.wait_for_selector("mark")
         light.wait_for_selector("#results:not([aria-busy])")
@@ -52,7 +52,7 @@ def main(folder: Path) -> None:
         light.locator("details.actions").nth(1).evaluate("one => { one.open = true; }")
         light.fill("#prompt", INTENT)
         take(light, folder / "session.png")
-        dark.goto(service.way_in())
+        enter(dark, service.url, service.way_in())
         dark.goto(f"{service.url}/family/claude/{service.session('downloader')}")
         take(dark, folder / "family.png")
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 import psutil
 
 from smart_fork.agents.questions import Question, hears_on, holds, question_on
+from tests.living import lives
 
 #: For everything: where all goes well it costs nothing, and a machine may be busy.
 SECONDS = 120.0
@@ -37,7 +38,7 @@ def wait_until(look: Callable[[], T | None], what: str, seconds: float = SECONDS
 def alive(pid: int) -> bool:
     """Whether a process runs (what has ended and is not yet waited for does not)."""
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        return lives(psutil.Process(pid))
     except psutil.NoSuchProcess:
         return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +238,32 @@ def test_a_session_is_not_branched_while_it_answers(equipped: Machine, agent: Pr
     )
     assert "Cannot branch while a response or tool call is in progress" in answered.our_results[1].text
     assert before + 1 == len(equipped.logs(agent))
+
+
+def test_a_session_with_something_in_the_background_is_branched_when_it_has_been_left(
+    equipped: Machine, agent: Protocol, project: Path
+):
+    """B-057: as the programs write it down."""
+    question, says = unlike_any_other("Serve it"), unlike_any_other("It is served.")
+    tool, arguments = {
+        "claude": ("Bash", {"command": "sleep 600", "description": "Serve", "run_in_background": True}),
+        "codex": ("exec_command", {"cmd": "sleep 600", "yield_time_ms": 250}),
+    }[agent]
+    equipped.model.when(question, Call("", tool, arguments, Say(says)))
+    allowed = ("--allowedTools", tool) if agent == "claude" else ()
+    terminal = equipped.agent_interactive(agent, *allowed, "--", question, cwd=project)
+    log = wait_until(lambda: equipped.find_log(agent, says), "the answer to be written down")
+    # Claude Code is seen by what it has started, Codex only by what it has just written.
+    os.utime(log.path, (0, 0) if agent == "claude" else (2**32, 2**32))
+
+    refused = equipped.smart_fork("branch", log.session_id, "--json", check=False)
+
+    told = json.loads(refused.stdout)
+    assert "Stop the current session's running background tasks before branching the conversation." == told["error"]
+    assert {"claude": "Serve (", "codex": "sleep 600 ("}[agent] in told["hint"]
+    terminal.leave("/exit" if agent == "claude" else "/quit")
+    os.utime(log.path, (0, 0))
+    assert branch(equipped, log)["session_id"]
 
 
 def test_forks_of_forks_and_branches_make_one_family(equipped: Machine, agent: Protocol, project: Path):

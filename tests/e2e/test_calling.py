@@ -44,7 +44,35 @@ def test_a_person_asks_in_a_terminal_and_a_fork_opens_in_a_window_of_its_own(
     assert [parent.session_id] == [result["session_id"] for result in answer["results"]]
     assert before == parent.sha256
     found = json.loads(equipped.smart_fork("find", INTENT, "--agent", agent, "--json", cwd=project).stdout)
-    assert caller.session_id in [result["session_id"] for result in found["results"]], "it is only hidden from itself"
+    assert caller.session_id not in [result["session_id"] for result in found["results"]], "it has only asked"
+
+
+def test_who_has_only_asked_is_not_the_answer_to_the_same_question(equipped: Machine, agent: Protocol, project: Path):
+    knows = equipped.session_of_a_person(agent, *EXCHANGES, cwd=project)
+    question = f"Which session knows {INTENT}?"
+    asking = ("smart_fork", {"intent": question})
+
+    callers = set()
+    for _ in range(2):
+        (answer,), caller = ask(equipped, agent, project, asking)
+        assert [knows.session_id] == [result["session_id"] for result in answer["results"]]
+        callers.add(caller.session_id)
+    everywhere = (
+        "find",
+        question,
+        "--agent",
+        "both",
+        "--include-automated",
+        "--all-projects",
+        "--limit",
+        "50",
+        "--json",
+    )
+    found = json.loads(equipped.smart_fork(*everywhere, cwd=project).stdout)
+    hits = {result["session_id"] for result in found["results"]}  # those of other tests' projects know it, too
+
+    assert knows.session_id in hits, found
+    assert not callers & hits, found
 
 
 def test_a_script_asks_and_a_fork_works_in_the_background(equipped: Machine, agent: Protocol, project: Path):

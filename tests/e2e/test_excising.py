@@ -190,6 +190,40 @@ def test_a_branch_without_a_step_is_resumed_and_the_original_stays(machine: Mach
     assert before == session.sha256
 
 
+def test_the_command_s_branch_is_resumed_as_it_says_under_the_title_that_it_says(
+    machine: Machine, agent: Protocol, session: Log
+):
+    numbers = ",".join(str(turn["number"]) for turn in of_step(turns(machine, session), "walrus"))
+
+    told = json.loads(machine.smart_fork("branch", session.session_id, "--excise", numbers, "--json").stdout)
+
+    assert told["session_id"] in told["resume_command"]
+    assert told["title"].startswith("step zebra (Branch")
+    assert [*step("zebra"), *step("heron")] == asked_next(machine, agent, told["session_id"])
+    shown = json.loads(machine.smart_fork("show", told["session_id"], "--json").stdout)
+    assert told["title"] == shown["title"]
+
+
+def test_only_codex_s_header_is_needed_to_load_and_it_is_not_cut_unasked(
+    machine: Machine, agent: Protocol, session: Log
+):
+    """What the refusal says is so; Claude Code's first record is needed for nothing."""
+    before = session.path.read_bytes()
+    first = turns(machine, session)[0]["id"]
+
+    done = machine.smart_fork("excise", "cut", session.session_id, "--id", first, "-y", check=False)
+    if agent == "codex":
+        assert "cannot load the session any more" in done.stderr
+        assert (1, before) == (done.returncode, session.path.read_bytes())
+        machine.smart_fork("excise", "cut", session.session_id, "--id", first, "-y", "--force")
+    resumed = run(machine, agent, session.session_id, f"next {uuid.uuid4().hex}", check=False)
+
+    assert (resumed.returncode == 0) is (agent == "claude") is (done.returncode == 0)
+    if agent == "codex":
+        found = machine.smart_fork("excise", "verify", session.session_id, check=False)
+        assert (1, True) == (found.returncode, "no session_meta" in found.stdout)
+
+
 def test_a_session_that_is_open_is_refused(machine: Machine, agent: Protocol, session: Log):
     """E-075."""
     command = ["--resume", session.session_id] if agent == "claude" else ["resume", session.session_id]

@@ -71,6 +71,9 @@ def test_two_sessions_are_fanned_out_compared_and_cleaned_up(
         session["session_id"] for session in _json(writing, "list", "--include-automated", "--limit", "500")["sessions"]
     ]
     assert [1, 1] == [listed.count(session_id) for session_id in ids], "the copy in the worktree is not another one"
+    (told,) = [one for one in _json(writing, "lineage", ids[0])["sessions"] if one["session_id"] == ids[0]]
+    staged = writing.folder_of_claude(first) / logs[0].path.name
+    assert (str(logs[0].path), True) == (told["jsonl_path"], str(staged) in told["copies"])
 
     (second / "notes.txt").unlink()
     pruned = _json(writing, "worktrees", "--prune")
@@ -82,6 +85,10 @@ def test_two_sessions_are_fanned_out_compared_and_cleaned_up(
     assert "2 uncommitted or new files" in left[str(first)]["reason"]
     assert "retry = 5\n" == (first / "download.py").read_text()
     assert not second.exists()
+    for name in ("download.py", "notes.txt"):
+        (first / name).unlink()
+    assert str(staged) in _json(writing, "worktrees", "--prune")["copies"]
+    assert not staged.exists()
     assert before == [log.sha256 for log in logs]
     (writing.project / "notes.txt").unlink()
 

@@ -7,7 +7,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from tests.e2e.agents import Machine
@@ -15,6 +14,7 @@ from tests.e2e.logs import Log
 from tests.e2e.model_server import Answer, Call, Hold, Message, Protocol, Request, Say
 from tests.e2e.scenario import CONVERSATION, PROMPT, ask, heard, run_fork, unlike_any_other
 from tests.e2e.terminals import wait_until
+from tests.living import arguments, lives
 
 pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
 
@@ -225,8 +225,7 @@ def test_stopping_ends_the_workers_of_a_project_and_nothing_else(equipped: Machi
     assert [] == [
         machine_process
         for machine_process in equipped.processes()
-        if any(prompt in equipped.arguments(machine_process) for prompt in prompts)
-        and machine_process.status() != psutil.STATUS_ZOMBIE
+        if any(prompt in arguments(machine_process) for prompt in prompts) and lives(machine_process)
     ]
     assert [] == ours(equipped, "stop")["workers"]
     for fork in forks:

@@ -26,6 +26,7 @@ from tests.e2e.scenario import (
     unlike_any_other,
 )
 from tests.e2e.terminals import Terminal, wait_until
+from tests.living import arguments
 
 pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
 places = pytest.mark.parametrize("place", ["process", "tmux"])
@@ -190,7 +191,7 @@ def test_a_fork_here_takes_the_place_of_the_command(equipped: Machine, agent: Pr
 
     assert [*CONVERSATION, Message("user", prompt)] == heard(equipped, prompt).said
     wait_until(lambda: "Noted: Now do the same" in terminal.screen, "the answer on the screen")
-    running = psutil.Process(terminal.pid).cmdline()
+    running = arguments(psutil.Process(terminal.pid))
     assert parent.session_id in running
     assert "smart_fork" not in running
     terminal.leave("/exit" if agent == "claude" else "/quit")
@@ -238,7 +239,7 @@ def _ended_with(output: Path, text: str) -> str | None:
 
 def _told(machine: Machine, prompt: str) -> list[int]:
     """What was started with that prompt."""
-    return [process.pid for process in machine.processes() if prompt in machine.arguments(process)]
+    return [process.pid for process in machine.processes() if prompt in arguments(process)]
 
 
 def _files(machine: Machine) -> set[Path]:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
-from tests.e2e.browsing import Watch, browser, chromium, low_contrast, violations
+from tests.e2e.browsing import Watch, browser, chromium, enter, low_contrast, violations
 from tests.e2e.demo_service import DemoService, demo_service
 from tests.e2e.demo_sessions import ALIKE, FAMILY, HOSTILE, LAST, LONG
+from tests.living import kill
+from tests.missing import missing
 from tests.smart_fork.forks import eventually
 
 if TYPE_CHECKING:
@@ -27,9 +33,8 @@ STOPS = 12
 @pytest.fixture(scope="module")
 def served(tmp_path_factory) -> Iterator[DemoService]:
     """The service with the demo's sessions, a large family, a long session, many that are alike, and hostile ones."""
-    pytest.importorskip("playwright", reason="playwright is not installed")
     if chromium() is None:
-        pytest.skip("no Chromium is installed")
+        missing("no Chromium is installed")
     home = tmp_path_factory.mktemp("page") / "you"
     with demo_service(home, [*FAMILY, LONG, *ALIKE, *HOSTILE]) as service:
         yield service
@@ -40,7 +45,7 @@ def running(served: DemoService) -> Iterator[tuple[Browser, Any]]:
     """One browser for all, and the cookie with which it was let in."""
     with browser(chromium() or "") as one:
         context = one.new_context()
-        context.new_page().goto(served.way_in())
+        enter(context.new_page(), served.url, served.way_in())
         state = context.storage_state()
         context.close()
         yield one, state
@@ -88,18 +93,82 @@ def focused(page: Page) -> str:
     return str(page.evaluate("document.activeElement.id || document.activeElement.textContent.trim()"))
 
 
-def test_without_the_token_the_page_says_how_to_get_in_and_a_code_lets_in_once(served, opened):
-    way_in = served.smart_fork("open", "--print").strip().removeprefix(served.url)
-
+def test_without_the_token_the_page_says_how_to_get_in(served, opened):
     stranger = opened(storage_state=None)
+
     assert "smart-fork open" in stranger.inner_text("main")
     assert [] == violations(stranger)
     assert 401 == stranger.reload().status
 
-    entered = opened(way_in, storage_state=None)
-    assert f"{served.url}/" == entered.url
-    assert "Recent sessions" in entered.inner_text("main")
-    assert "has been used" in opened(way_in, storage_state=None).inner_text("main")
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_a_file_lets_a_browser_in_once_and_leaves_nothing_in_its_history(served, opened, scripts):
+    page = opened(storage_state=None, java_script_enabled=scripts)
+    page.watch.seen.clear()
+    way_in = served.way_in()
+    page.goto(way_in)
+    if not scripts:
+        page.click("button")
+    page.wait_for_url(f"{served.url}/")
+
+    assert "Recent sessions" in page.inner_text("main")
+    assert [way_in] == [one.removeprefix("request to ") for one in page.watch.seen]
+    page.watch.seen.clear()
+    assert not [one for one in visited(page) if "code" in one]
+    assert 200 == page.goto(f"{served.url}/").status
+    (cookie,) = page.context.cookies()
+    assert (True, "Strict", "/", -1) == (cookie["httpOnly"], cookie["sameSite"], cookie["path"], cookie["expires"])
+
+
+def visited(page: Page) -> list[str]:
+    """The addresses that the browser would lead back to."""
+    session = page.context.new_cdp_session(page)
+    return [entry["url"] for entry in session.send("Page.getNavigationHistory")["entries"]]
+
+
+def test_a_code_can_be_entered_by_hand_once(served, opened):
+    code = json.loads(served.smart_fork("open", "--json"))["code"]
+    page = opened("/open", storage_state=None)
+    assert [] == violations(page)
+
+    page.fill("#code", code)
+    page.press("#code", "Enter")
+    page.wait_for_url(f"{served.url}/")
+
+    again = opened("/open", storage_state=None)
+    again.fill("#code", code)
+    again.press("#code", "Enter")
+    assert "has been used" in again.inner_text("main")
+
+
+def test_a_real_browser_is_let_in_and_no_command_line_tells_the_code(served, tmp_path):
+    """What every user of the machine can read, while the browser starts and after."""
+    pages = served.demo.home / ".smart-fork" / "page"
+    before = (pages / "visits.json").read_bytes()
+    program = tmp_path / "browser"
+    options = f"--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir={tmp_path}/profile"
+    program.write_text(f'#!/bin/sh\ncat {pages}/open-*.html > {tmp_path}/read\nexec {chromium()} {options} "$@"\n')
+    program.chmod(0o755)
+    command = [sys.executable, "-m", "smart_fork", "open"]
+    lines: set[str] = set()
+    with subprocess.Popen(command, env=served.env | {"BROWSER": f"{program} %s &"}, cwd=served.demo.home) as opening:
+        try:
+            eventually(lambda: lines.update(command_lines()) or before != (pages / "visits.json").read_bytes())
+        finally:
+            for process in psutil.process_iter(["cmdline"]):
+                if f"--user-data-dir={tmp_path}/profile" in (process.info["cmdline"] or ()):
+                    kill(process)
+            assert 0 == opening.wait(60)
+
+    code = (tmp_path / "read").read_text().partition('name="code" value="')[2].partition('"')[0]
+    assert code
+    assert [line for line in lines if "open-" in line], "it was looked at while it ran"
+    assert not [line for line in lines if code in line]
+    assert [] == list(pages.glob("open-*"))
+
+
+def command_lines() -> list[str]:
+    return [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
 
 
 def test_results_follow_the_typing_and_the_address_keeps_the_question(opened):

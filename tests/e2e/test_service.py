@@ -16,6 +16,7 @@ from tests.e2e.programs import cache_folder
 from tests.e2e.scenario import EXCHANGES, INTENT, ask, assert_forked, unlike_any_other
 from tests.e2e.services import Service, service_on
 from tests.e2e.terminals import wait_until
+from tests.living import directory
 
 pytestmark = pytest.mark.e2e
 
@@ -94,7 +95,7 @@ def test_an_agents_own_server_has_its_questions_answered_by_the_service_and_fork
 
     (found,), caller = ask(beside, agent, project, ("smart_fork", {"intent": INTENT}), terminal=True)
 
-    fronts = [server for server in beside.servers() if server.cwd() == str(project)]
+    fronts = [server for server in beside.servers() if directory(server) == project]
     assert fronts
     assert [parent.session_id] == [result["session_id"] for result in found["results"]]
     for front in fronts:

@@ -12,6 +12,7 @@ from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Message, Protocol
 from tests.e2e.scenario import ANSWER, BEGINNING, ask, assert_forked, assert_in, heard, settled, unlike_any_other
 from tests.e2e.terminals import wait_until
+from tests.living import arguments
 
 pytestmark = pytest.mark.e2e
 agents = pytest.mark.parametrize("agent", ["claude", "codex"])
@@ -36,7 +37,7 @@ def answered(machine: Machine, agent: Protocol, session_id: str, prompt: str) ->
 
 def ended(machine: Machine, prompt: str) -> None:
     """A worker without a terminal ends with its answer."""
-    wait_until(lambda: not [p for p in machine.processes() if prompt in machine.arguments(p)], "the worker to end")
+    wait_until(lambda: not [p for p in machine.processes() if prompt in arguments(p)], "the worker to end")
 
 
 @agents

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.chunks import chunk, split_text
+from indexer.chunks import chunk, split
+from indexer.markdown import to_markdown
 from indexer.pieces import Piece, pieces_of
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
 from tests.indexer.written import moment, piece, session_of
@@ -18,6 +19,10 @@ def conversations(draw) -> list[Piece]:
         exchange += draw(st.booleans())
         pieces.append(piece(text, exchange, draw(st.sampled_from(["user", "assistant", "action"])), len(pieces)))
     return pieces
+
+
+def split_text(text: str, limit: int) -> list[str]:
+    return [text[start:end] for start, end in split(text, limit)]
 
 
 def solid(text: str) -> str:
@@ -35,16 +40,16 @@ def test_chunks_hold_every_character_in_order_and_none_is_too_long(pieces, limit
 
 @given(TEXTS, st.integers(1, 40))
 def test_splitting_loses_nothing_but_white_space(text, limit):
-    parts = list(split_text(text, limit))
+    parts = split_text(text, limit)
 
     assert solid(text) == solid("".join(parts))
     assert all(part == part.strip() and 0 < len(part) <= limit for part in parts)
 
 
 def test_a_text_is_cut_where_it_breaks():
-    assert ["One two.", "Three four."] == list(split_text("One two. Three four.", 12))
-    assert ["alpha beta", "gamma"] == list(split_text("alpha beta\n\ngamma", 14))
-    assert ["abcdef", "gh"] == list(split_text("abcdefgh", 6))
+    assert ["One two.", "Three four."] == split_text("One two. Three four.", 12)
+    assert ["alpha beta", "gamma"] == split_text("alpha beta\n\ngamma", 14)
+    assert ["abcdef", "gh"] == split_text("abcdefgh", 6)
 
 
 @given(conversations(), conversations(), st.integers(8, 60))
@@ -55,6 +60,12 @@ def test_what_is_added_changes_only_chunks_of_the_last_exchange(before, added, l
     kept = [one for one in old if one.exchange < last]
 
     assert kept == list(new[: len(kept)])
+
+
+def test_texts_of_pieces_end_their_lines_alike_and_have_one_blank_line_at_a_time():
+    session = session_of("a\r\nb\rc\u2028d\x0b\x1ce\n\n\n\nf \n", "\x85\n", "g")
+
+    assert ["a\nb\nc\nd\n\ne\n\nf", "g"] == [one.text for one in pieces_of(session, str)]
 
 
 @given(conversations(), conversations(), conversations(), st.integers(8, 60))
@@ -73,6 +84,44 @@ def test_a_hash_stands_for_a_text_and_all_that_stood_before(pieces):
 
     assert len(chunks) == len({one.hash for one in chunks})
     assert not {one.hash for one in chunks} & {one.hash for one in chunk(pieces, "another family", 20)}
+
+
+@st.composite
+def distinct(draw) -> list[Piece]:
+    """What is said and done in a session in which no word comes twice."""
+    number, exchange, pieces = 0, 0, []
+    for turn in range(draw(st.integers(1, 8))):
+        role = draw(st.sampled_from(["user", "assistant", "action"]))
+        exchange += role == "user"
+        text = ""
+        for space in draw(
+            st.lists(st.sampled_from([" ", "\n"] + ["\n\n"] * (role != "action")), min_size=1, max_size=9)
+        ):
+            text += f"{space if text else ''}w{number}"
+            number += 1
+        pieces.append(piece(text, exchange, role, turn))
+    return pieces
+
+
+@given(distinct(), st.integers(12, 60), st.sampled_from(["", "/work"]))
+def test_a_chunk_is_a_span_of_the_export(pieces, limit, root):
+    export = to_markdown(session_of("hi"), pieces, root)
+    lines = export.text.split("\n")
+    stands_on = {word: number for number, line in enumerate(lines, 1) for word in line.split() if word[0] == "w"}
+
+    for one in chunk(export.pieces, "seed", limit):
+        words = one.text.replace("User: ", "").split()
+        first, last = one.lines
+        assert [stands_on[words[0]], stands_on[words[-1]]] == [first, last]
+        spanned = " ".join(lines[first - 1 : last]).split()
+        between = spanned[spanned.index(words[0]) : spanned.index(words[-1]) + 1]
+        assert words == [word for word in between if word[0] == "w"]
+
+
+def test_what_is_left_out_of_the_index_is_in_no_span():
+    pieces = [piece("ask", 0, "user"), piece("answer")._replace(apart=True), piece("more")]
+
+    assert ["User: ask", "answer\nmore"] == [one.text for one in chunk(pieces, "seed")]
 
 
 def test_no_chunk_spans_two_exchanges():
@@ -103,5 +152,5 @@ def test_pieces_are_what_was_said_and_a_line_for_each_action():
     object.__setattr__(session, "turns", turns)
 
     assert [
-        Piece("user", "FIX IT", 0, "a", 0), Piece("action", "RUN PYTEST -> EXIT 1", 1, "b", 0), Piece("user", "THANKS", 4, "e", 1),
+        Piece("user", "FIX IT", 0, "a", 0), Piece("action", "run pytest -> exit 1", 1, "b", 0), Piece("user", "THANKS", 4, "e", 1),
     ] == list(pieces_of(session, str.upper))  # fmt: skip

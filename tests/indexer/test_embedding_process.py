@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from multiprocessing.connection import Pipe
 
@@ -41,7 +43,7 @@ def line():
 @pytest.fixture
 def embedder(line, monkeypatch):
     """One whose process is a thread here."""
-    monkeypatch.setattr("indexer.embedding_process._start", lambda _: line)
+    monkeypatch.setattr("indexer.embedding_process._start", lambda _: (line, None))
     return ProcessEmbedder()
 
 
@@ -92,6 +94,56 @@ def test_a_process_that_had_nothing_to_do_has_ended_and_another_one_goes_on():
     assert (embedder.embed(TEXTS) == first).all()
 
 
+def test_it_ends_in_the_middle_of_what_it_embeds_when_its_parent_is_told_to_end():
+    """What it was given takes it far longer than this waits."""
+    code = """
+import orjson, psutil, signal
+from indexer.embedding_process import ProcessEmbedder
+embedder = ProcessEmbedder()
+embedder.embed(["warm"])
+print(psutil.Process().children()[0].pid, flush=True)
+embedder._connection.send_bytes(orjson.dumps(["retry the failed upload " * 100] * 20_000))  # until it has taken nearly all
+print("sent", flush=True)
+signal.pause()
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+        child = psutil.Process(int(parent.stdout.readline()))
+        assert b"sent\n" == parent.stdout.readline()
+        parent.terminate()
+
+        assert -signal.SIGTERM == parent.wait(60)
+        assert [] == psutil.wait_procs([child], timeout=60)[1]
+
+
+def test_who_waits_for_one_that_is_closed_is_told_so_and_no_other_is_started(monkeypatch):
+    ours, its = Pipe()
+    life, lifeline = Pipe(duplex=False)
+    starts = []
+
+    def start(_):
+        starts.append(1)
+        return ours, lifeline
+
+    def work():
+        its.recv_bytes()
+        embedder.close()
+        with pytest.raises(EOFError):
+            life.recv_bytes()
+        its.close()
+
+    monkeypatch.setattr("indexer.embedding_process._start", start)
+    embedder = ProcessEmbedder()
+    process = threading.Thread(target=work)
+    process.start()
+
+    with pytest.raises(ModelUnavailableError, match="ended"):
+        embedder.embed(TEXTS)
+    process.join()
+    ours.close()
+    life.close()
+    assert [1] == starts
+
+
 def test_few_texts_start_no_process_in_a_process_that_stays():
     before = children()
 
@@ -121,3 +173,30 @@ def test_nobody_who_asks_ends_it():
 
 def test_its_name_is_the_same_as_that_of_the_other_forms():
     assert ProcessEmbedder().model == DefaultEmbedder().model
+
+
+def test_a_process_that_was_begun_loads_while_others_work_and_few_texts_do_not_wait_for_it():
+    before, nice = children(), os.getpriority(os.PRIO_PROCESS, 0)
+    embedder = DefaultEmbedder()
+    embedder.begin()
+    embedder.begin()
+    (child,) = children() - before
+
+    assert embedder.embed(TEXTS[1:]).shape == (FEW_TEXTS - 1, 384)
+    many = embedder.embed(TEXTS)
+    assert ({child}, nice) == (children() - before, child.nice())  # somebody waits for it
+    assert float((many * LightEmbedder().embed(TEXTS)).sum(axis=1).min()) > 0.999
+    embedder.close()
+    assert gone(child)
+
+
+def test_a_process_that_cannot_be_begun_is_complained_of_by_whoever_asks_it(monkeypatch):
+    def refused(*_):
+        raise OSError("no more processes")
+
+    monkeypatch.setattr("indexer.embedding_process._start", refused)
+    embedder = DefaultEmbedder()
+    embedder.begin()
+
+    with pytest.raises(ModelUnavailableError, match="died twice"):
+        embedder.embed(TEXTS)

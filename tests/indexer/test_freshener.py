@@ -28,6 +28,8 @@ from tests.indexer.written import HashEmbedder, append, claude_log, claude_recor
 ROOT = Path(indexer.__file__).parent.parent
 SECONDS = 90
 HOUR = IntervalTrigger(hours=1)
+#: The time of a piece of work that is over before it begins.
+OVER = -1.0
 
 
 def identity(number: int) -> str:
@@ -130,10 +132,10 @@ def test_a_new_log_and_a_growing_one_are_indexed_as_they_change(fresh, runs):
     for number in range(2, 100):  # while folders that have just come begin to be watched, everything is looked at
         append(log, lines(claude_records(identity(1), "/work/a", [f"and {number}"], number)))
         run, job = runs.get(timeout=SECONDS)
-        if job.paths and run.report.sessions:
+        if job.paths and set(job.paths) == {str(log)} and run.report.sessions:
             break
 
-    assert ({str(log)}, 1, 1) == (set(job.paths), run.report.files, run.report.resumed)
+    assert (1, 1) == (run.report.files, run.report.resumed)
     assert run.report.bytes_read < log.stat().st_size
     assert 3 == holds()[0]
     assert holds()[1] == holds()[2]
@@ -259,26 +261,86 @@ def test_while_another_process_indexes_a_run_is_skipped_and_made_up_for(fresh, r
 
 def test_a_log_that_is_written_while_much_is_embedded_is_found_by_its_words(fresh, runs, monkeypatch):
     """The first embedding of everything takes long; what is said meanwhile does not wait for it."""
-    monkeypatch.setattr(freshener, "PIECE_SECONDS", 0.0001)
+    monkeypatch.setattr(freshener, "PIECE_SECONDS", OVER)
     monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 1)
-    new = []
+    seen: list = []
+    batch = Batch(0.0, 0.0)
 
-    class Slow(HashEmbedder):
+    class Model(HashEmbedder):
         def embed(self, texts):
-            if not new:
-                new.append(claude_log(identity(99), "/work/a", "a brand new question"))
-                one.look([str(new[0])])
-            elif "words" not in seen and holds()[0] == 31:
-                seen["words"] = holds()
+            if not seen:
+                batch.add([str(claude_log(identity(99), "/work/a", "a brand new question"))], 0.0)
+            seen.append(holds())
             return super().embed(texts)
 
-    seen: dict = {}
     for number in range(30):
         claude_log(identity(number), "/work/a", f"question {number}")
-    one = fresh(Slow())
-    until(lambda: one.status().last_run is not None and holds()[2] == 31, runs)
+    fresh(Model(), batch=batch)
+    until(lambda: holds() == (31, 31, 31), runs)
 
-    assert seen["words"][2] < 31
+    assert [(30, 30, 0), (31, 31, 1)] == seen[:2]
+
+
+def test_the_flag_to_stop_is_looked_at_between_pieces_that_are_over_before_they_begin(fresh, runs, monkeypatch):
+    monkeypatch.setattr(freshener, "PIECE_SECONDS", OVER)
+    monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 1)
+    embedding, go_on = threading.Event(), threading.Event()
+
+    class Model(HashEmbedder):
+        def embed(self, texts):
+            embedding.set()
+            go_on.wait(SECONDS)
+            return super().embed(texts)
+
+    for number in range(30):
+        claude_log(identity(number), "/work/a", f"question {number}")
+    one = fresh(Model())
+    assert embedding.wait(SECONDS)
+    assert not one.stop(0.0)
+    go_on.set()
+    assert one.stop(SECONDS)
+
+    run = one.status().last_run or one.status().last_change
+    assert ("cancelled", 1) == (run.outcome, run.report.embedded)
+    assert (30, 30, 1) == holds()
+
+
+def test_a_run_whose_embedding_is_ended_with_the_process_is_cancelled_and_keeps_what_it_had(
+    fresh, runs, monkeypatch, caplog
+):
+    monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 1)
+    embedding, ended = threading.Event(), threading.Event()
+
+    class Model(HashEmbedder):
+        def embed(self, texts):
+            if embedding.is_set():
+                ended.wait(SECONDS)
+                raise ModelUnavailableError("the process that embeds was ended")
+            embedding.set()
+            return super().embed(texts)
+
+    for number in range(9):
+        claude_log(identity(number), "/work/a", f"question {number}")
+    one = fresh(Model())
+    assert embedding.wait(SECONDS)
+    assert not one.stop(0.0)
+    ended.set()
+
+    assert one.stop(SECONDS)
+    run = one.status().last_run or one.status().last_change
+    assert ("cancelled", (9, 9, 1)) == (run.outcome, holds())
+    assert "failed" not in caplog.text
+
+
+def test_pieces_that_are_over_before_they_begin_bring_everything_in(fresh, runs, monkeypatch):
+    """Logs, their copies, and vectors: one of each a piece, however slow the machine is."""
+    monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "true")
+    monkeypatch.setattr(freshener, "PIECE_SECONDS", OVER)
+    monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 1)
+    for number in range(9):
+        claude_log(identity(number), "/work/a", f"question {number}")
+    fresh()
+    until(lambda: holds() == (9, 9, 9), runs)
 
 
 def test_stopping_ends_a_run_between_two_logs(fresh, runs, monkeypatch, caplog):

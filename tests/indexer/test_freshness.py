@@ -4,11 +4,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from apscheduler.triggers.interval import IntervalTrigger
 
 from indexer import freshness
+from indexer.freshener import Freshener
 from indexer.freshness import IndexBusyError, complete, embed_first, only_writer, read_changes, read_some
 from indexer.paths import index_db, state_home
 from indexer.pipeline import Report, embed_waiting
@@ -160,14 +161,37 @@ def test_the_current_project_is_embedded_first(store, monkeypatch):
     logs(5, "/work/other")
     read_changes(store, AGENTS, None, 9)
     scope = store.scope(Project("/work/here", "/work/here", git=False), ["claude"], automated=False)
-    turns = iter([0.0, 99.0])
-    clock = SimpleNamespace(monotonic=lambda: next(turns), perf_counter=lambda: 0.0)
-    monkeypatch.setattr("indexer.pipeline.time", clock)
-    report = Report()
-    embed_waiting(store, HashEmbedder(), report, first=scope, deadline=1.0)
+    embed_waiting(store, HashEmbedder(), report := Report(), first=scope, deadline=0.0)
 
     assert (2, 5) == (report.embedded, report.waiting)
     assert (2, 2) == (store.counts(scope).embedded, store.counts(scope).chunks)
+
+
+def test_the_indexer_of_a_process_embeds_the_project_of_whoever_asked_last_first(store):
+    embedder = HashEmbedder()
+    indexer = Freshener(AGENTS, embedder, IntervalTrigger(hours=1))  # not started: its work is done here
+    for folder in ("here", "other"):
+        logs(1, f"/work/{folder}")
+    read_changes(store, AGENTS, None, 9)
+    indexer.run_soon(Project("/work/here", "/work/here", git=False))
+    indexer.run_soon()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("indexer.pipeline.EMBED_ROWS", 1)
+        indexer._embed(store, Report())
+
+    assert ["here", "other"] == [text.rpartition("/")[2] for text in embedder.embedded]
+
+
+def test_with_no_time_at_all_one_batch_is_embedded(store, monkeypatch):
+    monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 2)
+    logs(5)
+    read_changes(store, AGENTS, None, 9)
+    report, told = Report(), []
+    while report.waiting or not told:
+        embed_waiting(store, HashEmbedder(), report, deadline=0.0, progress=lambda *step: told.append(step))
+
+    assert [(0, 5), (2, 5), (0, 3), (2, 3), (0, 1), (1, 1)] == [step[1:] for step in told]
+    assert (5, 5) == (report.embedded, store.counts().embedded)
 
 
 def test_a_report_of_nothing_is_empty(store):
@@ -177,3 +201,60 @@ def test_a_report_of_nothing_is_empty(store):
 def _untimed(report: Report) -> Report:
     report.seconds = dict.fromkeys(report.seconds, 0)
     return report
+
+
+def test_what_killed_writers_left_of_exports_and_copies_goes_with_the_next_run(store):
+    logs(1)
+    complete(store, AGENTS, None, patience=0.0)
+    home = state_home()
+    left = [home / "index/claude/.a.md.tmp", home / "kept/.written.0123456789abcdef.tmp"]
+    for path in left:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("half of someth")
+    complete(store, AGENTS, None, patience=0.0)
+
+    assert [] == [path for path in left if path.exists()]
+
+
+def test_what_its_exchanges_begin_with_is_all_that_somebody_waits_for_where_another_goes_on(store, monkeypatch):
+    monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 2)
+    for number in range(4):
+        claude_log(f"{number:08}-1111-4111-8111-111111111111", "/work/here", f"asked {number}", "said " * 900)
+    logs(5, "/work/other")
+    read_changes(store, AGENTS, None, 9)
+    scope, told = store.scope(project_of("/work/here"), ["claude"], automated=False), []
+
+    def wait() -> int:
+        return embed_first(
+            store, HashEmbedder(), scope, 9, lambda *step: told.append(step[1:]), only_first=True
+        ).embedded
+
+    assert (4, [(0, 4), (2, 4), (4, 4)]) == (wait(), told)
+    assert ((4, 4), (9, 4)) == (store.first_passages(scope), store.first_passages())
+    assert 0 == wait(), "the rest is left to whoever goes on"
+    monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 999)
+    assert (store.counts().chunks - 4, 0) == (wait(), store.counts().chunks - store.counts().embedded)
+
+
+def test_a_run_that_is_interrupted_is_gone_on_with_in_the_same_order(store, monkeypatch):
+    monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 2)
+    logs(3, "/work/other")
+    for number in range(3):
+        claude_log(f"{number + 50:08}-1111-4111-8111-111111111111", "/work/here", f"asked {number}", "said " * 900)
+    read_changes(store, AGENTS, None, 9)
+    scope = store.scope(project_of("/work/here"), ["claude"], automated=False)
+    undisturbed, embedder = [row for row, _ in store.waiting(scope.parts, 99)], HashEmbedder()
+    order = []
+    monkeypatch.setattr(store, "add_vectors", lambda rows: order.extend(row for row, _ in rows) or keep(rows))
+    keep = SqliteStore.add_vectors.__get__(store)
+
+    def interrupted(_: str, done: int, __: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    while store.counts().embedded + 2 < store.counts().chunks:
+        with pytest.raises(KeyboardInterrupt):
+            embed_waiting(store, embedder, Report(), first=scope, progress=interrupted)
+    embed_waiting(store, embedder, Report(), first=scope)
+
+    assert undisturbed == order

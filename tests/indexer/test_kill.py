@@ -1,5 +1,6 @@
 """`kill -9` at any moment leaves an index that the next run completes to the same content."""
 
+import os
 import random
 import signal
 import subprocess
@@ -11,10 +12,11 @@ import pytest
 import indexer
 from indexer import pipeline
 from indexer.freshness import complete
+from indexer.markdown import export_path, is_export
 from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.agents import AGENTS
-from tests.indexer.written import HashEmbedder, claude_log, codex_log, content, same_vectors
+from tests.indexer.written import HashEmbedder, claude_log, codex_log, content, lost_passages, same_vectors
 
 ROOT = Path(indexer.__file__).parent.parent
 KILLS = 20
@@ -25,6 +27,7 @@ INDEX = """
 import os, signal, sys
 from indexer import pipeline
 from indexer.freshness import complete
+from indexer.markdown import export_path, is_export
 from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.agents import AGENTS
@@ -64,8 +67,20 @@ def logs():
             claude_log(identity, cwd, *texts, folder="-a-worktree")
 
 
-def run(last: int) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-c", INDEX, str(last)]
+#: Kills itself at the first statement after an export has got its name.
+BETWEEN = INDEX.replace("moments == last:", "renamed:").replace(
+    "complete(store,",
+    """renamed = False
+def note(event, given):
+    global renamed
+    renamed = renamed or event == "os.rename" and str(given[1]).endswith(".md")
+sys.addaudithook(note)
+complete(store,""",
+)
+
+
+def run(last: int, script: str = INDEX) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-c", script, str(last)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
@@ -84,8 +99,10 @@ def test_twenty_kills_change_nothing(logs, tmp_path, monkeypatch):
         assert -signal.SIGKILL == run(last).returncode, f"moment {last} of {moments}"
         store = SqliteStore(index_db())
         assert [("ok",)] == store.db.execute("PRAGMA integrity_check").fetchall()
+        assert [] == lost_passages(store.db), f"moment {last} of {moments}"
         complete(store, AGENTS, HashEmbedder(), patience=0)
         assert (60, 0) == (store.counts().sessions, store.counts().chunks - store.counts().embedded)
+        assert [] == lost_passages(store.db), f"moment {last} of {moments}"
         store.close()
 
         actual = content(index_db())
@@ -106,3 +123,24 @@ def test_kills_upon_kills_are_survived(logs, tmp_path, monkeypatch):
     assert killed > 3
     assert same_vectors(expected.pop("vectors"), actual.pop("vectors"))
     assert expected == actual
+
+
+def test_a_kill_between_an_export_and_its_transaction_leaves_no_lines_of_another_file():
+    identity = "11111111-1111-4111-8111-111111111111"
+    claude_log(identity, "/work/a", "the question", "the answer")
+    run(-1)
+    log = claude_log(identity, "/work/a", "the question", "one line\n" * 50, "more", "the answer")
+    os.utime(log, (1, 1))
+
+    assert -signal.SIGKILL == run(-1, BETWEEN).returncode
+    store = SqliteStore(index_db())
+    (row,) = store.find_sessions(identity)
+    (place,) = store.placements_of(row.row)
+    export = export_path("claude", identity)
+    assert "one line" in export.read_text()
+    assert not is_export(export, store.lines(place).export)
+
+    complete(store, AGENTS, HashEmbedder(), patience=0)
+    assert all(is_export(export, store.lines(place).export) for place in store.placements_of(row.row))
+    assert [] == lost_passages(store.db)
+    store.close()

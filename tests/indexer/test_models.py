@@ -36,6 +36,12 @@ def test_the_light_form_gives_the_vectors_of_sentence_transformers(heavy):
     assert np.abs(light - one_by_one).max() < 1e-5
 
 
+def test_texts_that_are_embedded_at_once_get_the_vectors_that_each_has_alone():
+    light = LightEmbedder()
+
+    assert np.abs(light.embed(TEXTS) - np.concatenate([light.embed([text]) for text in TEXTS])).max() < 1e-5
+
+
 def test_both_forms_name_the_same_model(heavy):
     assert LightEmbedder().model == heavy.model == DefaultEmbedder().model
 

@@ -1,20 +1,25 @@
 """From logs on disk to the index, and what a second run costs."""
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from indexer import pipeline
-from indexer.markdown import export_path, parse_front_matter
+from indexer.markdown import EXPORT_VERSION, export_path, parse_front_matter, to_markdown
+from indexer.masking import mask
 from indexer.paths import claude_home, index_db
+from indexer.pieces import pieces_of
 from indexer.pipeline import Report, changed_logs, document_of, embed_waiting, read_logs
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.agents import AGENTS
 from indexer.transcripts.claude import ClaudeAdapter
+from indexer.transcripts.model import ToolCall, Turn
 from tests.indexer.written import (
     HashEmbedder,
     append,
@@ -119,11 +124,35 @@ def test_another_version_of_anything_reads_all_again(store, monkeypatch):
 
 def test_the_version_names_every_form_that_the_index_depends_on():
     from indexer.chunks import CHUNKER_VERSION
-    from indexer.markdown import EXPORT_VERSION
-    from indexer.redact import VERSION
+    from indexer.masking import VERSION
     from indexer.transcripts.state import READER_VERSION
 
     assert f"{READER_VERSION}.{CHUNKER_VERSION}.{VERSION}.{EXPORT_VERSION}" == pipeline.VERSION
+
+
+def test_an_export_by_an_earlier_version_of_the_masks_or_of_its_form_is_made_again(store, monkeypatch):
+    now = pipeline.VERSION
+    for part in (2, 3):  # of the masks, of the export
+        numbers = now.split(".")
+        numbers[part] = str(int(numbers[part]) - 1)
+        claude_log(ONE, "/work/a", "first PASSWORD=swordfish")
+        monkeypatch.setattr(pipeline, "VERSION", ".".join(numbers))
+        run(store)
+        export_path("claude", ONE).write_text("as it was made then: swordfish")
+        monkeypatch.setattr(pipeline, "VERSION", now)
+
+        assert 1 == run(store).exported
+        assert "swordfish" not in export_path("claude", ONE).read_text()
+        assert "first PASSWORD=[REDACTED:password]" in export_path("claude", ONE).read_text()
+
+
+def test_the_form_of_an_export_changes_with_its_version():
+    """Whoever changes the one raises the other, so that every export is made anew, and puts both here."""
+    session = session_of("ask", "answer\n\n\n\nmore", cwd="/work/a")
+    call = Turn("t2", None, "assistant", "", tool_calls=(ToolCall("c", "Bash", mask("run ls")),))
+    session = replace(session, turns=(*session.turns, call))
+    made = to_markdown(session, pieces_of(session, mask), "/work").text
+    assert (2, "c11fc935c51be313") == (EXPORT_VERSION, hashlib.sha256(made.encode()).hexdigest()[:16])
 
 
 def test_an_export_that_was_removed_is_written_again(store):
@@ -321,7 +350,8 @@ def test_what_is_no_directory_of_this_system_is_nowhere(cwd, tmp_path, monkeypat
 def test_a_session_of_a_removed_worktree_stays_in_its_repository(store, tmp_path, monkeypatch):
     repo, worktree = tmp_path / "repo", tmp_path / "tree"
     (repo / ".git/worktrees/tree").mkdir(parents=True)
-    (repo / ".git/worktrees/tree/commondir").write_text("../..\n")
+    for name, text in (("HEAD", "ref: refs/heads/x"), ("commondir", "../.."), ("gitdir", f"{worktree}/.git")):
+        (repo / ".git/worktrees/tree" / name).write_text(text + "\n")
     worktree.mkdir()
     (worktree / ".git").write_text(f"gitdir: {repo}/.git/worktrees/tree\n")
     claude_log(ONE, str(worktree), "first")
@@ -369,7 +399,7 @@ def test_progress_is_told_of_both_stages(store):
     told = []
     run(store, HashEmbedder(), lambda *step: told.append(step))
 
-    assert [("reading", n, 3) for n in range(4)] + [("embedding", 3, 3)] == told
+    assert [("reading", n, 3) for n in range(4)] + [("embedding", 0, 3), ("embedding", 3, 3)] == told
 
 
 def test_a_text_is_embedded_once_and_the_model_not_loaded_without_need(store):

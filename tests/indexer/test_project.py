@@ -40,13 +40,6 @@ def test_a_linked_worktree_is_the_same_project_wherever_it_is(repo, tmp_path, pl
     assert project_of(repo) == project_of(tmp_path / place / "src")
 
 
-def test_a_worktree_that_its_repository_has_forgotten_still_belongs_to_it(repo, tmp_path):
-    git("worktree", "add", "-q", tmp_path / "outside", cwd=repo)
-    shutil.rmtree(repo / ".git/worktrees")
-
-    assert project_of(repo) == project_of(tmp_path / "outside")
-
-
 def test_a_removed_folder_of_a_repository_is_still_in_its_project(repo):
     assert project_of(repo) == project_of(repo / ".worktrees/removed/src")
 
@@ -95,16 +88,6 @@ def test_a_symbolic_link_counts_as_what_it_leads_to(repo, tmp_path):
     assert not is_within(resolve(repo / "out"), resolve(repo))
 
 
-@pytest.mark.parametrize(
-    "text", ["", "gitdir:", "gitdir: /nowhere/at/all", "gitdir: \0", "no pointer", "gitdir: .git", "\udcff"]
-)
-def test_a_git_file_that_leads_nowhere_stands_for_itself(tmp_path, text):
-    (tmp_path / ".git").write_bytes(os.fsencode(text))
-
-    assert str(tmp_path / ".git") == project_of(tmp_path).key or text == "gitdir:"
-    assert project_of(tmp_path).git
-
-
 def test_a_home_of_nobody_is_taken_literally():
     assert "~nobody-of-this-name" in str(resolve("~nobody-of-this-name/x"))
     assert resolve("~/x") == Path(os.path.realpath(Path.home())) / "x"
@@ -118,9 +101,3 @@ def test_containment_is_by_components(directory, root):
     inside, outside = resolve("/nowhere/" + "/".join(directory)), resolve("/nowhere/" + "/".join(root))
 
     assert is_within(inside, outside) == (inside.parts[: len(outside.parts)] == outside.parts)
-
-
-def test_a_pipe_named_git_is_not_waited_for(tmp_path):
-    """A directory that somebody names is looked at whoever made it."""
-    os.mkfifo(tmp_path / ".git")
-    assert str(tmp_path / ".git") == project_of(tmp_path).key

@@ -51,7 +51,7 @@ def seen_from(store, folder, agents=("claude",), *, automated=False) -> set[str]
     """The directories of all that words, sessions' words and vectors find: they must agree."""
     scope = store.scope(project_of(folder), agents, automated=automated)
     chunks = {hit.row for hit in store.match_words("chunks", "needle", scope, 999)}
-    assert chunks == {hit.row for hit in store.similarities(vector_of("x").tobytes(), scope).best(999)}
+    assert chunks == {hit.row for hit in store.similarities([vector_of("x").tobytes()], scope).best(999)}
     sessions = {hit.row for hit in store.match_words("sessions", "needle", scope, 999)}
     assert sessions == {place.session for place in store.placements(chunks)}
     return {row.cwd for row in store.sessions(sessions).values()}
@@ -101,7 +101,7 @@ def test_such_a_worktree_is_not_crowded_out_by_its_repository(store, code, tmp_p
 
     for hits in (
         store.match_words("chunks", "needle", scope, 1),
-        store.similarities(vector_of("x").tobytes(), scope).best(1),
+        store.similarities([vector_of("x").tobytes()], scope).best(1),
     ):
         places = store.placements([hit.row for hit in hits])
         assert [str(tmp_path / "notes/outside")] == [
@@ -184,7 +184,7 @@ def test_a_tiny_project_in_a_huge_index_loses_nothing(store, tmp_path):
     scope = store.scope(project_of(tmp_path / "tiny"), ("claude",), automated=False)
 
     for query in np.eye(16, dtype=np.float32):
-        assert 3 == len(store.similarities(query.tobytes(), scope).best(3))
+        assert 3 == len(store.similarities([query.tobytes()], scope).best(3))
     assert {str(folder) for folder in folders} == seen_from(store, tmp_path / "tiny")
     assert (
         3
@@ -215,7 +215,7 @@ def test_the_nearest_are_the_nearest(store):
     matrix = crowd(store, parts=7, rows=1500)
     query = vector_of("question")
     best = {10_000 + int(row) for row in np.argsort(-(matrix @ query))[:50]}
-    hits = store.similarities(query.tobytes(), store.scope(None, ("claude",), automated=False)).best(50)
+    hits = store.similarities([query.tobytes()], store.scope(None, ("claude",), automated=False)).best(50)
 
     assert 48 <= len(best & {hit.row for hit in hits})  # neighbours as near as rounding may change places
     assert np.allclose([hit.score for hit in hits], [matrix[hit.row - 10_000] @ query for hit in hits], atol=5e-3)

@@ -8,7 +8,7 @@ from indexer.store.base import Scope
 from indexer.store.schema import MIGRATIONS, NewerIndexError, immediate, migrate
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.model import BrokenLine
-from tests.indexer.written import reading_of, save, session_of, stored_vectors, vector_of
+from tests.indexer.written import moment, reading_of, save, session_of, stored_vectors, vector_of
 
 
 @pytest.fixture
@@ -79,14 +79,34 @@ def test_of_an_index_of_the_first_form_the_words_stay_and_the_vectors_are_made_a
 
     assert [7] == [hit.row for hit in store.match_words("chunks", "keep", everything(store), 9)]
     assert ("", [], 0, 1) == (
-        store.meta("model"), store.similarities(vector_of("x").tobytes(), everything(store)).best(9),
+        store.meta("model"), store.similarities([vector_of("x").tobytes()], everything(store)).best(9),
         store.counts().embedded, store.counts().chunks,
     )  # fmt: skip
     store.use_model("m", 16)
     assert (1, [7]) == (
         embed(store),
-        [hit.row for hit in store.similarities(vector_of("x").tobytes(), everything(store)).best(9)],
+        [hit.row for hit in store.similarities([vector_of("x").tobytes()], everything(store)).best(9)],
     )
+    store.close()
+
+
+def test_of_an_index_that_knew_no_lines_nothing_is_lost_and_no_lines_are_known(tmp_path, monkeypatch):
+    monkeypatch.setattr(schema, "MIGRATIONS", MIGRATIONS[:4])
+    SqliteStore(tmp_path / "index.db").close()
+    old = apsw.Connection(str(tmp_path / "index.db"))
+    old.execute(
+        "INSERT INTO projects VALUES(1, '/p', '/p'); INSERT INTO parts VALUES(1, 1, 'claude', 0);"
+        "INSERT INTO sessions SELECT 1, 'claude', 's1', 1, '', '', '', '', '', 'a title', '', '', '', 'person', NULL, 'r', "
+        "2, 1, 10, 0, '', -1; INSERT INTO chunks VALUES(7, 1, x'00', 'keep this', 0);"
+        "INSERT INTO placements VALUES(1, 0, 7, 0, 'm0', 'user', 0, NULL, 10)"
+    )
+    old.close()
+    monkeypatch.undo()
+    store = SqliteStore(tmp_path / "index.db")
+    (place,) = store.placements_of(1)
+
+    assert ("m0", {7: "keep this"}, None) == (place.message_id, store.texts([7]), store.lines(place))
+    assert ["a title"] == [row.title for row in store.find_sessions("s1")]
     store.close()
 
 
@@ -176,7 +196,6 @@ def test_chunks_keep_their_order_and_place(store):
     assert [(one.turn, one.message_id, one.exchange) for one in document.chunks] == [
         (place.turn, place.message_id, place.exchange) for place in places
     ]
-    assert {1: len(places)} == store.chunk_counts([1])
     assert places == sorted(store.placements(texts), key=lambda place: place.position)
 
 
@@ -330,14 +349,14 @@ def test_the_same_beginning_in_two_projects_is_embedded_once(store, tmp_path):
     save(store, session_of("shared", cwd=str(tmp_path / "third"), session_id="third"))
     assert [] == store.waiting((), 9)
     assert [1.0] * 3 == pytest.approx(
-        [hit.score for hit in store.similarities(vector, everything(store)).best(9)], abs=1e-3
+        [hit.score for hit in store.similarities([vector], everything(store)).best(9)], abs=1e-3
     )
 
 
 def test_a_chunk_that_went_meanwhile_is_passed_over_and_its_number_not_given_again(store):
     store.use_model("m", 16)
     save(store, session_of("stays", "", "goes"))
-    ((old, text),) = store.waiting((), 1)
+    (*_, (old, text)) = store.waiting((), 9)
     save(store, session_of("stays"))
     save(store, session_of("comes", session_id="s2", root_id="other"))
 
@@ -355,23 +374,61 @@ def test_another_model_starts_from_nothing(store):
 
     assert store.use_model("two", 8)
     assert (0, "two", "8") == (store.counts().embedded, store.meta("model"), store.meta("dimensions"))
-    assert [] == store.similarities(vector_of("x", 8).tobytes(), everything(store)).best(9)
+    assert [] == store.similarities([vector_of("x", 8).tobytes()], everything(store)).best(9)
     assert 1 == embed(store, 8)
     with pytest.raises(ValueError, match="8 dimensions, not of 16"):
-        store.similarities(vector_of("x", 16).tobytes(), everything(store))
+        store.similarities([vector_of("x", 16).tobytes()], everything(store))
 
 
 def test_without_a_model_nothing_is_near(store):
     save(store, session_of("some text"))
 
-    assert [] == store.similarities(vector_of("x").tobytes(), everything(store)).best(9)
+    assert [] == store.similarities([vector_of("x").tobytes()], everything(store)).best(9)
 
 
-def test_the_current_project_waits_least(store, tmp_path):
-    for number in range(4):
-        save(store, session_of(f"n{number}", cwd=f"/p{number}", session_id=str(number), root_id=str(number)))
-    part = store.session("claude", "1").part
+def talk(name: str, minutes: int, cwd: str = "/p", **facts):
+    """Two exchanges of three chunks each, at a time."""
+    said = [f"{name} asks {n}." if not n % 2 else f"{name} says {n}. " + "more " * 300 for n in range(4)]
+    return session_of(*said, session_id=name, cwd=cwd, root_id=name, last_activity=moment(minutes), **facts)
 
-    assert "User: n1" == store.texts([store.waiting((part,), 1)[0][0]]).popitem()[1]
-    assert "User: n3" == store.waiting((), 1)[0][1]
-    assert 4 == len(store.waiting((part,), 9))
+
+def order(store, *first_parts: int) -> list[str]:
+    """What waits, each by its session and its place there."""
+    places = {place.chunk: place for place in store.placements(row for row, _ in store.waiting(first_parts, 99))}
+    names = {row.row: row.session_id for row in store.find_sessions("")}
+    waiting = [places[row] for row, _ in store.waiting(first_parts, 99)]
+    return [f"{names[place.session]}{place.position}" for place in waiting]
+
+
+def test_what_exchanges_begin_with_waits_least_then_what_they_end_with(store):
+    for name, minutes, cwd in (("a", 10, "/p"), ("c", 30, "/other"), ("b", 20, "/p")):  # not in order of time
+        save(store, talk(name, minutes, cwd))
+    here = store.session("claude", "a").part
+
+    assert ["c0", "c3", "b0", "b3", "a0", "a3", "c2", "c5", "b2", "b5", "a2", "a5", "c1", "c4"] == order(store)[:14]
+    assert ["b0", "b3", "a0", "a3", "c0", "c3", "b2", "b5", "a2", "a5", "c2", "c5", "b1", "b4"] == order(store, here)[
+        :14
+    ]
+    assert store.waiting((here,), 3) == store.waiting((here,), 99)[:3]
+
+
+def test_sessions_that_no_person_started_wait_behind_those_of_people(store):
+    save(store, talk("run", 90, origin="automation"))
+    save(store, talk("person", 10))
+
+    assert ["person0", "person3", "run0", "run3", "person2"] == order(store)[:5]
+
+
+def test_what_is_embedded_is_told_apart_from_what_waits(store):
+    save(store, talk("a", 10))
+    save(store, talk("b", 20, "/other"))
+    here = Scope((store.session("claude", "a").part,))
+    store.use_model("m", 16)
+
+    assert ((4, 0), (2, 0), {}) == (store.first_passages(), store.first_passages(here), store.vector_counts([1, 2]))
+    store.add_vectors([(row, vector_of(text).tobytes()) for row, text in store.waiting(here.parts, 3)])
+    assert ((4, 3), (2, 2)) == (store.first_passages(), store.first_passages(here))
+    assert {1: 2, 2: 1} == store.vector_counts([1, 2, 99])
+    embed(store)
+    assert ((4, 4), {1: 6, 2: 6}) == (store.first_passages(), store.vector_counts([1, 2, 99]))
+    assert (0, 0) == store.first_passages(Scope())

@@ -13,13 +13,15 @@ from pathlib import Path
 import apsw
 import numpy as np
 
+from indexer.markdown import export_path, is_export
 from indexer.paths import claude_home, codex_home, index_root
 from indexer.pieces import Piece
 from indexer.pipeline import document_of
 from indexer.store.base import Document, Reading
-from indexer.store.blocks import records
 from indexer.store.schema import immediate
+from indexer.store.soundness import read_only
 from indexer.store.sqlite import SqliteStore
+from indexer.store.vectors import read
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.claude import slug
 from indexer.transcripts.model import Session, Turn, estimate_tokens
@@ -152,11 +154,14 @@ def append(path: Path, data: bytes) -> None:
 
 def content(path: Path) -> dict:
     """Everything that can be found in an index and its exports, without row numbers."""
-    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    db.execute("BEGIN")  # one moment of it, whoever writes meanwhile
+    with read_only(path) as db:
+        return _content(db)
+
+
+def _content(db: apsw.Connection) -> dict:
     session_names = (
         "agent, session_id, path, cwd, resolved_cwd, repo_root, git_branch, title, version, started, last_activity, "
-        "origin, parent_id, root_id, turns, prompts, tokens, compactions"
+        "origin, parent_id, root_id, turns, prompts, tokens, compactions, export"
     )
     chunk_of = dict(
         db.execute(
@@ -182,13 +187,13 @@ def content(path: Path) -> dict:
     vectors = {}
     if db.execute("SELECT 1 FROM meta WHERE key = 'model'").fetchone():
         vectors = {
-            chunk_of[row]: np.frombuffer(vector, np.float32, 1) * np.frombuffer(vector, np.int8, offset=4)
-            for row, vector in stored_vectors(db)
+            chunk_of[row]: np.frombuffer(vector, np.int8).astype(np.float32) for row, vector in stored_vectors(db)
         }
     return {
         "sessions": db.execute(f"SELECT {session_names} FROM sessions ORDER BY agent, session_id").fetchall(),  # noqa: S608
         "placements": db.execute(
-            "SELECT session_id, position, hash, text, turn, message_id, role, exchange, ends, placements.tokens FROM placements "
+            "SELECT session_id, position, hash, text, turn, message_id, role, exchange, ends, placements.tokens, "
+            "first_line, last_line FROM placements "
             "JOIN sessions ON sessions.id = session JOIN chunks ON chunks.id = chunk ORDER BY session_id, position"
         ).fetchall(),
         "chunks": sorted(chunk_of.values()),
@@ -203,10 +208,26 @@ def content(path: Path) -> dict:
     }
 
 
+def lost_passages(db: apsw.Connection) -> list[str]:
+    """Passages that are not on the lines of their export that they are said to be on, where that is as it was indexed."""
+    lost = []
+    for agent, session_id, export, first, last, text in db.execute(
+        "SELECT agent, session_id, export, first_line, last_line, text FROM placements "
+        "JOIN sessions ON sessions.id = session JOIN chunks ON chunks.id = chunk"
+    ):
+        path = export_path(agent, session_id)
+        if is_export(path, export):
+            lines = path.read_text("utf-8").split("\n")[first - 1 : last] if first else []
+            said = "".join("".join(lines).replace("## User", "").replace("## Assistant", "").split())
+            if "".join(text.removeprefix("User: ").split()) not in said:
+                lost.append(text)
+    return lost
+
+
 def stored_vectors(db: apsw.Connection) -> list[tuple[int, bytes]]:
     """Every chunk with a vector, as often as it has one, and the vector as it is stored."""
-    return list(records(db, [block for (block,) in db.execute("SELECT id FROM vector_blocks")]))
+    return list(read(db, [row for (row,) in db.execute("SELECT rowid FROM vectors_rowids")]))
 
 
-def same_vectors(one: dict, other: dict, apart: float = 1e-5) -> bool:
+def same_vectors(one: dict, other: dict, apart: int = 1) -> bool:
     return one.keys() == other.keys() and all(np.allclose(one[key], other[key], atol=apart) for key in one)

@@ -12,11 +12,13 @@ import pytest
 
 from smart_fork.agents.plan import WORKER_ID
 from smart_fork.agents.staging import folder_of
-from tests.smart_fork.forks import SESSION, codex_path, codex_records, said, text, write_log
+from tests.missing import missing
+from tests.smart_fork.engines.scripted_qmd import any_engine, qmd
+from tests.smart_fork.forks import SESSION, FakeClock, codex_path, codex_records, said, text, write_log
 from tests.smart_fork.scripted import scripted
 from tests.smart_fork.world import shop, world
 
-__all__ = ["scripted", "shop", "world"]  # fixtures, defined beside what they are made of
+__all__ = ["any_engine", "qmd", "scripted", "shop", "world"]  # fixtures, defined beside what they are made of
 
 
 @pytest.fixture
@@ -62,6 +64,12 @@ def codex_session(home: Path, repo: Path) -> Path:
     return write_log(codex_path(home, SESSION), codex_records(SESSION, repo, ["add retry", "and the docs"]))
 
 
+@pytest.fixture(params=["claude", "codex"])
+def any_session(request) -> tuple[str, Path]:
+    """An agent, and its session in `repo`."""
+    return request.param, request.getfixturevalue(f"{request.param}_session")
+
+
 @pytest.fixture
 def programs(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with files named claude and codex, which is PATH's first."""
@@ -75,12 +83,36 @@ def programs(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
+    """What would have been forked."""
+    calls: list[tuple] = []
+
+    def fork_session(session_id: str, prompt: str | None = None, **more: object) -> dict:
+        calls.append((session_id, prompt, more))
+        return {
+            "session_name": "claude-1", "worker_id": "claude-1", "terminal_id": None, "resume_session_id": session_id,
+            "new_session_id": "new", "command": "claude", "cwd": more["cwd"], "place": "process", "log": None, "attach": "",
+            "warnings": [],
+        }  # fmt: skip
+
+    monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
+    return calls
+
+
+@pytest.fixture
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For agents that are only played: they never say that they have taken their prompt."""
+    monkeypatch.setattr("smart_fork.forking.confirmation.SystemClock", FakeClock)
+
+
+@pytest.fixture
 def private_tmux(monkeypatch: pytest.MonkeyPatch):
     """A tmux server of this test's own, ended with it. Call it to run a tmux command."""
     if not which("tmux"):
-        pytest.skip("tmux is not installed")
+        missing("tmux is not installed")
     socket = f"smart-fork-test-{uuid.uuid4().hex[:12]}"
     monkeypatch.setenv("SMART_FORK_TMUX_SOCKET", socket)
+    monkeypatch.delenv("TMUX_TMPDIR")  # a home may be too far down for the name of a socket
     # Its first session keeps it alive, and reads no settings of whoever runs the suite.
     command = ["tmux", "-L", socket, "-f", os.devnull]
     subprocess.run([*command, "new-session", "-d", "-s", "first", "sleep 600"], check=True, capture_output=True)
@@ -105,3 +137,9 @@ def marked():
     for process in started:
         process.kill()
         process.wait()
+
+
+@pytest.fixture(autouse=True)
+def _at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The home of a test is also the one where it has logged in."""
+    monkeypatch.setattr("smart_fork.service.units.naming.login_home", lambda: home)

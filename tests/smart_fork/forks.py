@@ -90,6 +90,9 @@ class FakeProcesses:
     def alive(self, pid):
         return self.living
 
+    def exit_status(self, pid):
+        return None
+
     def environment(self, pid):
         return self.started[-1]["env"] if self.living and self.started else None
 

@@ -29,29 +29,37 @@ def write(path, text):
     part = path.with_name(f".{{path.name}}.{{os.getpid()}}")
     part.write_text(text)
     part.rename(path)
+now = datetime.now(UTC).isoformat()
 if name == "claude":
     flag = "--session-id" if "--session-id" in words else "--resume"
     session = words[words.index(flag) + 1]
     folder = home / ".claude/projects" / re.sub("[^A-Za-z0-9]", "-", os.getcwd())
+    path = folder / f"{{session}}.jsonl"
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"{{session}}.jsonl").open("a") as log:
-        log.write(json.dumps({{"type": "mode", "sessionId": session}}) + "\\n")
+    with path.open("a") as log:
+        asked = {{"type": "user", "message": {{"role": "user", "content": words[-1]}}, "timestamp": now, "sessionId": session}}
+        log.write("".join(json.dumps(one) + "\\n" for one in ({{"type": "mode", "sessionId": session}}, asked)[: 1 + ("--" in words)]))
 elif "resume" in words:
     session = words[words.index("resume") + 1]
     folder = home / ".codex/sessions/2026/01/03"
     folder.mkdir(parents=True, exist_ok=True)
     path = next(folder.parents[2].rglob(f"*{{session}}.jsonl"), folder / f"rollout-2026-01-03T00-00-00-{{session}}.jsonl")
     with path.open("a") as log:
-        log.write("{{}}\\n")
+        log.write(json.dumps({{"timestamp": now, "type": "event_msg", "payload": {{"type": "task_started"}}}}) + "\\n")
 else:
     session, forked = str(uuid.uuid4()), words[words.index("fork") + 1] if "fork" in words else None
-    now = datetime.now(UTC).isoformat()
     meta = {{"id": session, "cwd": os.getcwd(), "timestamp": now, **({{"forked_from_id": forked}} if forked else {{}})}}
     said = {{"type": "message", "role": "user", "content": [{{"type": "input_text", "text": words[-1]}}]}}
     records = [{{"type": "session_meta", "payload": meta}}, {{"type": "response_item", "payload": said}}]
     path = home / ".codex/sessions/2026/01/03" / f"rollout-2026-01-03T00-00-00-{{session}}.jsonl"
     write(path, "".join(json.dumps({{"timestamp": now, **one}}) + "\\n" for one in records))
 write(home / "ran" / os.environ["SMART_FORK_WORKER_ID"], json.dumps([name, words, os.getcwd(), os.getpid()]))
+if sys.stdout.isatty():
+    print("\\u276f ", end="", flush=True)
+    for said in sys.stdin:
+        with path.open("a") as log:
+            log.write(json.dumps({{"type": "heard", "text": said}}) + "\\n")
+        print("\\u276f ", end="", flush=True)
 signal.pause()
 """
 

@@ -30,6 +30,7 @@ class PlayedTerminal(FakeProcesses):
         super().__init__()
         self.screen = screen
         self.worker_id = ""
+        self.others: dict[int, str] = {}
         self.state = f"{PANE} {PID} 0"
         self.pasted: list[str] = []
         self.keys: list[str] = []
@@ -72,7 +73,8 @@ class PlayedTerminal(FakeProcesses):
         return super().start(argv, cwd=cwd, env=env, log=log)
 
     def environment(self, pid):
-        return {WORKER_ID: self.worker_id} if self.living and pid == PID else None
+        marks = {PID: self.worker_id, **self.others}
+        return {WORKER_ID: marks[pid]} if self.living and pid in marks else None
 
     def end(self, pid, *, force):
         self.signals.append((pid, force))
@@ -99,7 +101,14 @@ class Stage:
     """One worker with a log of its own, as Claude Code writes it, and everything that is looked at."""
 
     def __init__(
-        self, world: World, cwd: Path, place: str = "tmux", *, prompt: str = "go", clock: Script | None = None
+        self,
+        world: World,
+        cwd: Path,
+        place: str = "tmux",
+        *,
+        prompt: str = "go",
+        clock: Script | None = None,
+        pid: int = PID,
     ) -> None:
         self.world, self.cwd = world, cwd
         self.terminal = PlayedTerminal()
@@ -114,7 +123,7 @@ class Stage:
             registry.set_session_id(worker.id, self.session)
             output = world.home / "output.log"
             output.write_text("What it printed last")
-            registry.set_started(worker.id, command=("claude",), terminal_id=PANE if place == "tmux" else None, pid=PID, log=output if place == "process" else None, attach="look here")  # fmt: skip
+            registry.set_started(worker.id, command=("claude",), terminal_id=PANE if place == "tmux" else None, pid=pid, log=output if place == "process" else None, attach="look here")  # fmt: skip
         self.id = self.terminal.worker_id = worker.id
 
     @property

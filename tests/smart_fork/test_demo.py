@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from indexer.masking import mask
 from indexer.project import project_of
-from indexer.redact import redact
 from indexer.transcripts.claude import ClaudeAdapter, slug
 from indexer.transcripts.codex import CodexAdapter
 from smart_fork.demo import harbor, parcel, run_git, write_demo_home
@@ -241,7 +241,7 @@ def test_without_a_date_the_sessions_are_of_the_last_weeks(home):
 def test_nothing_in_the_demo_looks_like_a_secret(demo):
     for path in demo.home.rglob("*.jsonl"):
         text = path.read_text("utf-8")
-        assert text == redact(text)
+        assert text == mask(text)
 
 
 def test_git_is_deaf_to_the_settings_of_whoever_runs_it(home, monkeypatch):

@@ -14,8 +14,9 @@ from smart_fork import answers
 from smart_fork.cli import application
 from smart_fork.forking.orders import KEYS
 from smart_fork.forking.report import ForkedSession, StartedWorker
+from smart_fork.retrieval import fork_point
 from smart_fork.retrieval.finding import Engine, Request, find
-from smart_fork.retrieval.ranking import KNOWN
+from smart_fork.retrieval.ranking import KNOWN, KNOWN_AGAIN
 from smart_fork.server import comparing
 from smart_fork.server.starting import _WORKER
 from smart_fork.workers.worktrees import WorkersTree
@@ -45,7 +46,7 @@ def test_json_of_a_search(world: World, shop):
     (world.home / "bin/claude").unlink()
     answer = world.find(RETRY, shop, explain=True)
 
-    assert_documented("find and smart_fork", answer)
+    assert_documented("find, find_sessions and smart_fork", answer)
     assert_documented("explain", answer["results"][0]["explain"])
     assert_documented("index", answer["index"])
     assert_documented("results", answer["results"][0])
@@ -94,7 +95,7 @@ def test_json_of_the_commands(run, world, shop):  # noqa: F811
 @pytest.mark.parametrize(
     ("headings", "shape"),
     [
-        (["find and smart_fork", "index_not_available"], answers.Found),
+        (["find, find_sessions and smart_fork", "index_not_available"], answers.Found),
         (["results"], answers.Result),
         (["match"], answers.Match),
         (["lineage"], answers.Lineage),
@@ -140,7 +141,7 @@ def test_a_started_worker_is_documented():
     always, sometimes = documented()["started_worker"]
 
     assert set(StartedWorker.__dataclass_fields__) == always
-    assert sometimes == {"already_running"}
+    assert sometimes == {"already_running", "how"}
 
 
 def test_what_can_be_said_of_a_worker_is_documented():
@@ -200,7 +201,17 @@ def test_the_lists_of_commands_are_complete():
 
 def test_the_worths_of_the_evidence_are_those_of_the_code():
     text = (ROOT / "docs/searching.md").read_text()
-    table = dict(re.findall(r"^\| `(\w+)` \|.*\| ([\d.]+) \|$", text, re.MULTILINE))
+    of_session, of_exchange = text.split("## The fork point")
 
-    assert {name: str(worth) for name, worth in KNOWN["both"].worth._asdict().items()} == table
+    assert {name: str(worth) for name, worth in KNOWN["both"].worth._asdict().items()} == _worths(of_session)
+    assert {name: str(worth) for name, worth in fork_point.WORTH._asdict().items()} == _worths(of_exchange)
     assert f"It takes {KNOWN['both'].nothing} points" in text
+    again = KNOWN_AGAIN["both"]
+    for name, worth in again.worth._asdict().items():
+        assert f"`{name}` {worth}" in text
+    assert f"and {again.nothing}\npoints" in text
+
+
+def _worths(text: str) -> dict[str, str]:
+    """The last column of a table of evidence, by its first."""
+    return dict(re.findall(r"^\| `(\w+)` \|.*\| ([\d.]+) \|$", text, re.MULTILINE))

@@ -33,6 +33,7 @@ def test_all_is_well(settled):
     assert healthy(list(found.values()))
     assert set(found) >= {
         "state folder",
+        "project",
         "claude sessions",
         "codex sessions",
         "index",
@@ -113,3 +114,16 @@ def test_a_check_that_breaks_does_not_stop_the_others(settled, monkeypatch):
 
     assert "ZeroDivisionError" in found["state folder"].detail
     assert found["index"].ok
+
+
+def test_a_git_that_is_not_believed_is_named(settled, monkeypatch):
+    folder = settled.home / "forged"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert f"{folder}, outside git" == checks(settled)["project"].detail
+
+    (folder / ".git").write_text(f"gitdir: {settled.repository('secret')}/.git\n")
+    found = checks(settled)
+    assert not found["project"].ok
+    assert "does not say that" in found["project"].detail
+    assert healthy(list(found.values()))

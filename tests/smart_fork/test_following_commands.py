@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from smart_fork.processes import SystemProcesses
+from smart_fork.registry import Registry
 from smart_fork.server import following
 from tests.smart_fork import screens
 from tests.smart_fork.client import answer, refusal
@@ -23,7 +24,7 @@ def stage(world, shop, monkeypatch) -> Stage:
     stage.asked("go", LATER)
     stage.said("Done", LATER)
     stage.terminal.on_key = lambda _key: stage.asked("typed", LATEST)
-    for name in ("run", "environment", "end"):
+    for name in ("run", "alive", "environment", "end"):
         monkeypatch.setattr(SystemProcesses, name, lambda _self, *about, name=name, **more: getattr(stage.terminal, name)(*about, **more))  # fmt: skip
     return stage
 
@@ -33,10 +34,19 @@ class TestCommands:
         """R-067."""
         shown = run("active").out.splitlines()
 
-        assert [f" 1. {stage.id} idle", f"    UUID: {stage.session}", "    go", "    look here"] == shown
+        assert [f" 1. {stage.id} idle · fork", f"    UUID: {stage.session}", "    go", "    look here"] == shown
         assert shown == run("active", "-a").out.splitlines()
         assert f"    {stage.cwd}" in run("active", "-A").out.splitlines()
         assert "    UUID: (not known yet)" not in shown
+
+    def test_active_says_how_a_worker_was_started(self, stage, run):  # noqa: F811
+        """B-044: a word that only another version knows reads as a fork."""
+        for kind, said in {"branch": "branch", "resume": "resume", "hatched": "fork"}.items():
+            with Registry() as registry:
+                registry._set(stage.id, f"kind = '{kind}'")
+            assert f" 1. {stage.id} idle · {said}" in run("active").out.splitlines()
+            (told,) = json.loads(run("active", "--json").out)["workers"]
+            assert said == told["kind"]
 
     def test_active_shows_what_is_asked(self, stage, run):  # noqa: F811
         stage.asked("more", LATEST)

@@ -55,7 +55,13 @@ def test_nothing_of_it_is_left_and_it_does_not_come_back(session_id, world, shop
 
     answer = smart_fork.forget(session_id[:12])
 
-    assert {"session_id": session_id, "agent_type": "claude", "forgotten": True, "jsonl_path": str(log)} == answer
+    assert {
+        "session_id": session_id,
+        "agent_type": "claude",
+        "forgotten": True,
+        "jsonl_path": str(log),
+        "erased": True,
+    } == answer
     assert b"zanzibarquokka" not in everything_of_ours()
     assert (data, before.st_mtime_ns) == (log.read_bytes(), log.stat().st_mtime_ns)
     assert session_id not in world.ids(SECRET, shop)
@@ -66,7 +72,7 @@ def test_nothing_of_it_is_left_and_it_does_not_come_back(session_id, world, shop
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert session_id not in world.ids(SECRET, shop)
     assert b"zanzibarquokka" not in everything_of_ours()
-    assert session_id not in {one["session_id"] for one in list_recent("both", str(shop), 9)}
+    assert session_id not in {one["session_id"] for one in list_recent("both", str(shop), 9).sessions}
     assert 0o600 == (state_home() / "forgotten.jsonl").stat().st_mode & 0o777
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import stat
 import subprocess
 import sys
+import threading
+from contextlib import closing
 from pathlib import Path
 
 import apsw
 import pytest
 
+from indexer.paths import state_home
 from smart_fork import registry_schema as schema
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.registry import Registry
@@ -114,7 +117,8 @@ def test_a_session_belongs_to_one_worker(registry):
     registry.set_session_id(first.id, NEW)
     registry.set_session_id(second.id, NEW)
 
-    assert (second.id, None) == (registry.get(NEW).id, registry.get(first.id).session_id)
+    assert second.id == registry.get(NEW).id
+    assert NEW == registry.get(first.id).session_id, "the earlier one still leads there"
 
 
 def test_every_session_that_a_worker_has_had_names_it(registry):
@@ -256,3 +260,27 @@ def test_a_database_of_a_newer_version_is_not_touched(home):
 
     with pytest.raises(SmartForkError, match="newer version"):
         Registry()
+
+
+@pytest.mark.parametrize("lock", ["IMMEDIATE", "EXCLUSIVE"])
+def test_a_register_that_another_process_is_just_making_is_waited_for(home, lock):
+    path = home / ".smart-fork" / "workers.db"
+    path.parent.mkdir(parents=True)
+    with closing(apsw.Connection(str(path))) as maker:
+        maker.execute(f"BEGIN {lock}")
+        threading.Timer(0.05, maker.execute, ["COMMIT"]).start()
+        with Registry() as registry:
+            assert [] == registry.workers()
+
+
+def test_of_what_a_worker_is_told_the_register_has_no_secret(registry):
+    token = "ghp_" + "a1B2c3D4e5" * 4
+    worker = add(registry, prompt=f"use {token}")
+    registry.set_started(worker.id, command=["claude", "--", f"use {token}"])
+    registry.set_status(worker.id, "waiting", f"may I send {token}?")
+    known = registry.get(worker.id)
+
+    assert "use [REDACTED:github-token]" == known.prompt == known.command[-1]
+    assert [] == [
+        file.name for file in state_home().rglob("*") if file.is_file() and token.encode() in file.read_bytes()
+    ]

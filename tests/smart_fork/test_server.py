@@ -15,6 +15,7 @@ from mcp import Client
 
 from indexer.damage import kept
 from indexer.paths import index_db
+from indexer.store.connection import connect
 from smart_fork import answers
 from smart_fork.server import create_server
 from smart_fork.server.calls import progress_of
@@ -28,7 +29,7 @@ DONE = "The uploader in upload.py retries five times with exponential backoff"
 CHANGES = {"smart_fork", "spawn_workers", "branch_session", "message_worker", "close_workers", "excise_session"}
 ENDS = {"close_workers", "excise_session"}
 TOOLS = CHANGES | {
-    *("list_sessions", "read_session", "index_status", "session_lineage"),
+    *("find_sessions", "list_sessions", "read_session", "index_status", "session_lineage"),
     *("list_workers", "read_worker", "wait_workers", "compare_workers"),
 }
 
@@ -38,21 +39,51 @@ def _in_the_project(shop: Path, monkeypatch):
     monkeypatch.chdir(shop)
 
 
-@pytest.fixture
-def launched(monkeypatch) -> list[tuple]:
-    """What would have been forked."""
-    calls: list[tuple] = []
+class TestDamage:
+    def test_an_index_that_was_set_aside_is_told(self, world, shop):
+        knows = world.claude(shop, RETRY, DONE)
+        index_db().parent.mkdir()
+        index_db().write_bytes(b"this is no database" * 1000)
 
-    def fork_session(session_id: str, prompt: str | None = None, **more: object) -> dict:
-        calls.append((session_id, prompt, more))
-        return {
-            "session_name": "claude-1", "worker_id": "claude-1", "terminal_id": None, "resume_session_id": session_id,
-            "new_session_id": "new", "command": "claude", "cwd": more["cwd"], "place": "process", "log": None, "attach": "",
-            "warnings": [],
-        }  # fmt: skip
+        told, afterwards = answer(world, intent=RETRY), answer(world, intent=RETRY)
 
-    monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
-    return calls
+        assert [knows] == [hit["session_id"] for hit in told["results"]]
+        (aside,) = kept(index_db())
+        assert f"The index was damaged. It is kept as {aside}" in told["index_notice"]
+        assert "index_notice" not in afterwards
+
+    def test_damage_that_is_met_while_searching_is_told_with_what_there_is(self, world, shop):
+        knows = world.claude(shop, RETRY, DONE)
+        answer(world, intent=RETRY)
+        db = connect(index_db())
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        size, root = (
+            db.execute("PRAGMA page_size").get,
+            db.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'placements'").get,
+        )
+        db.close()
+        with index_db().open("r+b") as file:
+            file.seek((root - 1) * size)
+            file.write(b"\xff" * size)
+
+        told = answer(world, intent=RETRY)
+
+        assert "index_not_available" == told["error"]
+        assert "damaged" in told["message"]
+        assert told["next_steps"]
+        assert [knows] == [one["session_id"] for one in told["fallback_sessions"]]
+
+    def test_a_way_of_searching_that_fails_is_told(self, world, shop, monkeypatch):
+        world.claude(shop, RETRY, DONE)
+
+        def fail(*_: object) -> None:
+            raise ValueError("a block of vectors has a strange size")
+
+        monkeypatch.setattr("indexer.store.reading.StoreReading.similarities", fail)
+        told = answer(world, intent=RETRY)
+
+        assert ("lexical", True) == (told["search_mode"], told["fallback_used"])
+        assert "strange size" in told["search_error"]
 
 
 class TestWhatIsOffered:

@@ -70,7 +70,7 @@ def test_tools_are_listed_before_anything_heavy_is_imported(environment):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     number, *modules = done.stdout.split()
 
-    assert number == "14"
+    assert number == "15"
     assert set() == HEAVY & set(modules)
 
 
@@ -97,6 +97,24 @@ def test_only_the_protocol_is_on_stdout_whatever_a_library_prints(world, shop, e
     assert out == ""
     assert err.count("Batches") == err.count("from a child") > 0
     assert server.returncode == 0
+
+
+def test_a_request_that_is_not_of_the_protocols_form_is_refused_in_our_words(environment):
+    server = start(SERVE)
+    greet(server)
+    wrong = [{"name": "smart_fork", "arguments": [1]}, {"name": 5}, {}]
+    said = []
+    for number, params in enumerate(wrong, 2):
+        say(server, "tools/call", number, **params)
+        said.append(hear(server, number)["error"])
+    server.communicate(timeout=60)
+
+    assert [one["message"] for one in said] == [
+        "tools/call: arguments must be an object, not [1]",
+        "tools/call: name must be text, not 5",
+        "tools/call: name is required",
+    ]
+    assert {one["code"] for one in said} == {-32602}
 
 
 @pytest.mark.parametrize("busy", [False, True])

@@ -74,11 +74,11 @@ class TestFallbacks:
         for number in range(40):
             world.claude(shop, f"{RETRY} {number}", DONE)
         asked = []
-        engine = Engine(world.model, read_seconds=0, embed_seconds=0, unfinished=lambda: asked.append(1))
+        engine = Engine(world.model, read_seconds=0, embed_seconds=0, unfinished=asked.append)
 
         answer = find(Request(RETRY, project_path=str(shop)), engine)
 
-        assert asked == [1]
+        assert [str(shop)] == [project.root for project in asked]
         assert answer["index"]["unread_logs"] > 0
         assert not answer["index"]["complete"]
 

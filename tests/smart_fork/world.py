@@ -10,6 +10,7 @@ import subprocess
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,42 @@ class BrokenModel(WordsModel):
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         self.asked += texts
         raise ModelUnavailableError("no weights")
+
+
+@dataclass(frozen=True)
+class Did:
+    """A call of a tool and what came back; `server` is the MCP server's name, as Codex puts it beside the tool's."""
+
+    name: str
+    arguments: dict | str
+    result: str = "ok"
+    server: str = ""
+
+
+def _claude_records(step: str | Did, asked: dict, answered: dict) -> list[dict]:
+    if isinstance(step, str):
+        record = asked if step.startswith("> ") else answered
+        words = step.removeprefix("> ")
+        record["message"]["content"] = words if record is asked else [{"type": "text", "text": words}]
+        return [record]
+    call = f"toolu_{asked['uuid']}"
+    name = f"mcp__{step.server}__{step.name}" if step.server else step.name
+    answered["message"]["content"] = [{"type": "tool_use", "id": call, "name": name, "input": step.arguments}]
+    asked["message"]["content"] = [{"type": "tool_result", "tool_use_id": call, "content": step.result}]
+    asked.pop("promptSource"), asked.pop("origin")
+    return [answered, asked]
+
+
+def _codex_items(step: str | Did) -> list[dict]:
+    if isinstance(step, str):
+        role, kind = ("user", "input_text") if step.startswith("> ") else ("assistant", "output_text")
+        return [{"type": "message", "role": role, "content": [{"type": kind, "text": step.removeprefix("> ")}]}]
+    call = {"call_id": f"call_{uuid.uuid4()}"}
+    made = {"type": "function_call", "name": step.name, "arguments": json.dumps(step.arguments), **call}
+    if isinstance(step.arguments, str):
+        made = {"type": "custom_tool_call", "name": step.name, "input": step.arguments, **call}
+    made |= {"namespace": f"mcp__{step.server}"} if step.server else {}
+    return [made, {"type": "function_call_output", "output": step.result, **call}]
 
 
 @dataclass
@@ -129,6 +166,36 @@ class World:
         ]
         name = f"rollout-2026-01-01T00-00-{self._minutes % 60:02}-{session_id}.jsonl"
         self._write(self.home / ".codex/sessions/2026/01/01" / name, records, "w")
+        return session_id
+
+    def worked(self, agent: str, cwd: Path | str, *steps: str | Did, of: str = "", **more: object) -> str:
+        """A session with what its agent did: prompts begin with ``> ``, other texts are the agent's. A fork of `of`."""
+        session_id = str(uuid.uuid4())
+        if agent == "codex":
+            items = [item for step in steps for item in _codex_items(step)]
+            prompts = (item["content"][0]["text"] for item in items if item.get("role") == "user")
+            self.codex(cwd, *prompts, session_id=session_id, **({"forked_from_id": of} if of else {}), **more)
+            path = self.log_of(session_id)
+            inherited = self.log_of(of).read_text().splitlines()[1:] if of else []
+            own = [
+                {"timestamp": self.now(), "ordinal": number, "type": "response_item", "payload": item}
+                for number, item in enumerate(items, len(inherited) + 1)
+            ]
+            self._write(path, [*map(json.loads, [path.read_text().splitlines()[0], *inherited]), *own], "w")
+            return session_id
+        records = self.claude_records(session_id, cwd, *("" for _ in range(2 * len(steps))), **more)
+        old = (
+            [json.loads(line) | {"sessionId": session_id} for line in self.log_of(of).read_text().splitlines()]
+            if of
+            else []
+        )
+        own = []
+        for pair, step in zip(zip(records[::2], records[1::2], strict=True), steps, strict=True):
+            own += _claude_records(step, *pair)
+        for before, record in zip([*old[-1:], *own], own, strict=False) if old else pairwise(own):
+            record["parentUuid"] = before["uuid"]
+        own[0]["parentUuid"] = old[-1]["uuid"] if old else None
+        self.write_claude(session_id, cwd, [*old, *own])
         return session_id
 
     def log_of(self, session_id: str) -> Path:

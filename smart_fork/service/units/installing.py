@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -14,8 +16,9 @@ from indexer.paths import private_dir, state_home
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.service import crashes
-from smart_fork.service.address import keep_port
+from smart_fork.service.address import PORT, keep_port
 from smart_fork.service.client import ServiceGoneError, find_service
+from smart_fork.service.listening import LOOPBACKS
 from smart_fork.service.stopping import stop
 from smart_fork.service.units.base import State, Supervisor
 from smart_fork.service.units.launchd import Launchd
@@ -23,6 +26,8 @@ from smart_fork.service.units.settings import INTERVAL, Settings, new_settings
 from smart_fork.service.units.systemd import Systemd
 
 Kind = Literal["launchd", "systemd"]
+
+_TRIES = 20
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +65,28 @@ def settings_for(
     keeper: Supervisor, *, port: int | None = None, every: str | None = None, env: Mapping[str, str] | None = None
 ) -> Settings:
     """What an installation would be written from. Raises as `new_settings`."""
-    return new_settings(installed(keeper), os.environ if env is None else env, port=port, every=every)
+    said = os.environ if env is None else env
+    return new_settings(installed(keeper), said, port=port, every=every, otherwise=_free_port(keeper))
+
+
+def _free_port(keeper: Supervisor) -> int:
+    """The usual port, unless it is another home's or another program's: then any that is free."""
+    units = [path for path in keeper.path.parent.glob("*smart-fork*") if path != keeper.path]
+    taken = {other.port for path in units if (other := _settings_in(path, keeper))}
+    for wanted in (PORT, *(0 for _ in range(_TRIES))):
+        with socket.socket() as one, suppress(OSError):
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind((LOOPBACKS[0], wanted))
+            if (port := int(one.getsockname()[1])) not in taken:
+                return port
+    return PORT
+
+
+def _settings_in(path: Path, keeper: Supervisor) -> Settings | None:
+    try:
+        return keeper.read(path.read_bytes())
+    except (OSError, ValueError, Usage):
+        return None
 
 
 def install(keeper: Supervisor, settings: Settings) -> list[str]:

@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from smart_fork.agents.staging import remove, replace_file
+from indexer.files import remove, replace_file
+from indexer.paths import state_home
 from smart_fork.errors import ProgramFailed
 from smart_fork.processes import Completed, Processes
 from smart_fork.service.units.base import State
+from smart_fork.service.units.naming import mark
 from smart_fork.service.units.plist import LABEL, STOP_SECONDS, launchd_plist, other_label, read_plist
-from smart_fork.service.units.settings import Settings
+from smart_fork.service.units.settings import Settings, state_of
 
 SECONDS = 60.0
 #: Between two looks at a job that is being stopped: `bootout` answers before it is gone.
@@ -29,15 +31,20 @@ class Launchd:
         self._processes = processes
         self._sleep = sleep
         self._domain = f"gui/{os.getuid()}"
+        self._label = LABEL + mark(lambda: state_of(self._folder / f"{LABEL}.plist", read_plist))
 
     @property
     def path(self) -> Path:
         """See `Supervisor.path`."""
-        return Path.home() / "Library/LaunchAgents" / f"{LABEL}.plist"
+        return self._folder / f"{self._label}.plist"
+
+    @property
+    def _folder(self) -> Path:
+        return Path.home() / "Library/LaunchAgents"
 
     def written(self, settings: Settings) -> bytes:
         """See `Supervisor.written`."""
-        return launchd_plist(settings)
+        return launchd_plist(settings, self._label)
 
     def read(self, content: bytes) -> Settings:
         """See `Supervisor.read`."""
@@ -52,11 +59,11 @@ class Launchd:
     def install(self, content: bytes) -> list[str]:
         """See `Supervisor.install`."""
         notes = [self._retire(label, path) for label, path in self._others()]
-        self._stop(LABEL)
+        self._stop(self._label)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(self.path, content)
+        replace_file(self.path, [content])
         # An agent that was disabled once would be refused by bootstrap (F-204).
-        self._launchctl("enable", self._target(LABEL))
+        self._launchctl("enable", self._target(self._label))
         if not (answer := self._launchctl("bootstrap", self._domain, str(self.path))).ok:
             step = "Console.app shows what launchd says; `smart-fork service uninstall` undoes what was done."
             raise ProgramFailed(f"launchd did not start the service: {answer.complaint}", step)
@@ -64,13 +71,13 @@ class Launchd:
 
     def uninstall(self) -> None:
         """See `Supervisor.uninstall`."""
-        if self.path.exists() or self._loaded(LABEL):
-            self._stop(LABEL)
+        if self.path.exists() or self._loaded(self._label):
+            self._stop(self._label)
             remove(self.path)
 
     def state(self) -> State:
         """See `Supervisor.state`."""
-        answer = self._launchctl("print", self._target(LABEL))
+        answer = self._launchctl("print", self._target(self._label))
         if not answer.ok:
             return State()
         said = dict(re.findall(r"^\s*(state|pid|last exit code) = (.+?)\s*$", answer.text, re.MULTILINE))
@@ -84,10 +91,10 @@ class Launchd:
         )
 
     def _others(self) -> Iterator[tuple[str, Path]]:
-        """Agents under another label that run our service too: they would fight for its port (F-202)."""
+        """Agents under another label that run this home's service too: they would fight for its port (F-202)."""
         for path in sorted(self.path.parent.glob("*.plist")):
             try:
-                label = other_label(path.read_bytes())
+                label = other_label(path.read_bytes(), state_home(), self._label)
             except OSError:
                 continue
             if label:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import plistlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from smart_fork.errors import Usage
 from smart_fork.service.units.settings import Settings, settings_of
 
 LABEL = "org.smart-fork.serve"
@@ -14,12 +17,12 @@ THROTTLE = 60
 STOP_SECONDS = 20
 
 
-def launchd_plist(settings: Settings) -> bytes:
+def launchd_plist(settings: Settings, label: str = LABEL) -> bytes:
     """The property list that keeps the service running."""
     log = str(settings.crash_log)
     return plistlib.dumps(
         {
-            "Label": LABEL,
+            "Label": label,
             "ProgramArguments": settings.argv,
             "WorkingDirectory": str(settings.state),
             "EnvironmentVariables": dict(settings.environment),
@@ -50,14 +53,17 @@ def read_plist(content: bytes) -> Settings:
     return settings_of(job.argv, job.environment)
 
 
-def other_label(content: bytes) -> str:
-    """The label of an agent that runs `smart-fork serve` under another name than ours; empty where it is none."""
+def other_label(content: bytes, state: Path, label: str = LABEL) -> str:
+    """The label of an agent that runs `smart-fork serve` in `state` under another name than `label`; empty where it is
+    none, or another home's.
+    """
     try:
         job = _job(content)
-    except ValueError:
+        serves = "serve" in job.argv and any(word.rpartition("/")[2] == "smart-fork" for word in job.argv)
+        ours = serves and os.path.realpath(settings_of(job.argv, job.environment).state) == os.path.realpath(state)
+    except (ValueError, Usage):
         return ""
-    serves = "serve" in job.argv and any(word.rpartition("/")[2] == "smart-fork" for word in job.argv)
-    return job.label if serves and job.label != LABEL else ""
+    return job.label if ours and job.label != label else ""
 
 
 @dataclass(frozen=True, slots=True)

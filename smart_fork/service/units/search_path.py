@@ -12,7 +12,7 @@ from smart_fork.agents.programs import USUAL_FOLDERS
 from smart_fork.errors import ProgramMissing, SmartForkError
 
 #: What the service and the agents that it starts run. Codex from npm needs node.
-PROGRAMS = ("uv", "python3", "claude", "codex", "tmux", "git", "node")
+PROGRAMS = ("uv", "python3", "claude", "codex", "tmux", "git", "node", "qmd")
 BASE = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin")
 #: Folders of environments that `uvx` and `pipx run` make for one call and throw away.
 _FLEETING = {".cache", "archive-v0", "environments-v2", "builds-v0"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from indexer.schedule import DEFAULT_INTERVAL, VARIABLE
 from smart_fork.errors import Usage
 from smart_fork.service.address import PORT, wanted_port
 from smart_fork.service.units.interval import checked_interval
+from smart_fork.service.units.naming import is_usual
 from smart_fork.service.units.search_path import own_program, search_path
 
 INTERVAL = VARIABLE
@@ -23,6 +24,9 @@ PASSED_ON = (
     *_FOLDERS,
     "SMART_FORK_MODEL",
     "SMART_FORK_RERANKER",
+    "SMART_FORK_ENGINE",
+    "SMART_FORK_QMD_COMMAND",
+    "SMART_FORK_QMD_SECONDS",
     "SMART_FORK_KEEP_TRANSCRIPTS",
     "SMART_FORK_KEEP_MEGABYTES",
     "SMART_FORK_MAX_WORKERS",
@@ -30,6 +34,7 @@ PASSED_ON = (
     "SMART_FORK_CODEX",
     "SMART_FORK_TMUX_SOCKET",
     "TMUX_TMPDIR",
+    "XDG_CONFIG_HOME",
     "LANG",
 )
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -83,11 +88,21 @@ def settings_of(argv: Sequence[str], environment: Mapping[str, str]) -> Settings
     return Settings(program, port, {name: text for name, text in environment.items() if _NAME.fullmatch(name)})
 
 
+def state_of(unit: Path, read: Callable[[bytes], Settings]) -> Path | None:
+    """The state folder of the service that a unit starts; `None` without any that can be read."""
+    try:
+        return read(unit.read_bytes()).state
+    except (OSError, ValueError, Usage):
+        return None
+
+
 def new_settings(
-    before: Settings | None, env: Mapping[str, str], *, port: int | None = None, every: str | None = None
-) -> Settings:
+    before: Settings | None, env: Mapping[str, str], *, port: int | None = None, every: str | None = None,
+    otherwise: int = PORT,
+) -> Settings:  # fmt: skip
     """Those to install: what is asked for, else what is set in `env`, else what was installed before, else the default.
 
+    `otherwise` is the port where no other was chosen.
     A variable that is set and empty in `env` is forgotten.
 
     Raises:
@@ -105,8 +120,10 @@ def new_settings(
             environment[name] = _absolute(env[name]) if name in _FOLDERS else env[name]
         if not environment.get(name):
             environment.pop(name, None)
+    if not is_usual(_state(environment)):
+        environment["SMART_FORK_HOME"] = str(_state(environment))  # HOME is another where the system starts it
     environment["PATH"] = search_path(env, environment.get("PATH", ""))
-    chosen = port or wanted_port(env, before.port if before else None, _state(environment))
+    chosen = port or wanted_port(env, before.port if before else None, _state(environment), otherwise)
     return Settings(program, chosen, environment)
 
 

@@ -6,14 +6,17 @@ import contextlib
 import os
 from pathlib import Path
 
-from smart_fork.agents.staging import remove, replace_file
+from indexer.files import remove, replace_file
+from indexer.paths import config_home
 from smart_fork.errors import ProgramFailed, SmartForkError
 from smart_fork.processes import Completed, Processes
 from smart_fork.service.units.base import State
-from smart_fork.service.units.settings import Settings
+from smart_fork.service.units.naming import mark
+from smart_fork.service.units.settings import Settings, state_of
 from smart_fork.service.units.unit_file import UNIT, read_unit, systemd_unit
 
 SECONDS = 60.0
+_STEM = UNIT.removesuffix(".service")
 _LINGER = "It ends when you log out. `loginctl enable-linger` keeps it running, and starts it with the machine."
 
 
@@ -24,13 +27,16 @@ class Systemd:
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
+        self._unit = f"{_STEM}{mark(lambda: state_of(self._folder / UNIT, _read))}.service"
 
     @property
     def path(self) -> Path:
         """See `Supervisor.path`."""
-        config = os.environ.get("XDG_CONFIG_HOME", "")
-        folder = Path(config) if os.path.isabs(config) else Path.home() / ".config"  # noqa: PTH117 - of a string
-        return folder / "systemd/user" / UNIT
+        return self._folder / self._unit
+
+    @property
+    def _folder(self) -> Path:
+        return config_home() / "systemd/user"
 
     def written(self, settings: Settings) -> bytes:
         """See `Supervisor.written`."""
@@ -38,7 +44,7 @@ class Systemd:
 
     def read(self, content: bytes) -> Settings:
         """See `Supervisor.read`."""
-        return read_unit(content.decode())
+        return _read(content)
 
     def reach(self) -> None:
         """See `Supervisor.reach`."""
@@ -53,28 +59,28 @@ class Systemd:
     def install(self, content: bytes) -> list[str]:
         """See `Supervisor.install`."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(self.path, content)
+        replace_file(self.path, [content])
         self._must("daemon-reload")
-        self._systemctl("reset-failed", UNIT)  # one that gave up would not be started again
-        self._must("enable", UNIT)
-        self._must("restart", UNIT)
+        self._systemctl("reset-failed", self._unit)  # one that gave up would not be started again
+        self._must("enable", self._unit)
+        self._must("restart", self._unit)
         return [] if self._lingers() else [_LINGER]
 
     def uninstall(self) -> None:
         """See `Supervisor.uninstall`."""
         if not self.path.exists():
             with contextlib.suppress(SmartForkError):
-                self._systemctl("stop", UNIT)  # where its file was removed by hand
+                self._systemctl("stop", self._unit)  # where its file was removed by hand
             return
         self.reach()
-        self._must("disable", "--now", UNIT)
+        self._must("disable", "--now", self._unit)
         remove(self.path)
         self._must("daemon-reload")
-        self._systemctl("reset-failed", UNIT)
+        self._systemctl("reset-failed", self._unit)
 
     def state(self) -> State:
         """See `Supervisor.state`."""
-        answer = self._systemctl("show", UNIT, "--property=LoadState,ActiveState,MainPID,Result,ExecMainStatus")
+        answer = self._systemctl("show", self._unit, "--property=LoadState,ActiveState,MainPID,Result,ExecMainStatus")
         said = dict(line.partition("=")[::2] for line in answer.text.splitlines())
         pid, result = said.get("MainPID", ""), said.get("Result", "")
         status = said.get("ExecMainStatus", "")
@@ -96,7 +102,7 @@ class Systemd:
     def _must(self, *words: str) -> None:
         answer = self._systemctl(*words)
         if not answer.ok:
-            step = f"`systemctl --user status {UNIT}` and `journalctl --user -u {UNIT}` say more."
+            step = f"`systemctl --user status {self._unit}` and `journalctl --user -u {self._unit}` say more."
             raise ProgramFailed(f"systemctl --user {' '.join(words)} failed: {answer.complaint}", step)
 
     def _systemctl(self, *words: str) -> Completed:
@@ -105,3 +111,7 @@ class Systemd:
         if not env.get("XDG_RUNTIME_DIR") and Path(runtime).is_dir():  # not set in a cron job or after `su`
             env["XDG_RUNTIME_DIR"] = runtime
         return self._processes.run(["systemctl", "--user", *words], env=env, timeout=SECONDS)
+
+
+def _read(content: bytes) -> Settings:
+    return read_unit(content.decode())

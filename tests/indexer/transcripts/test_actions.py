@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.transcripts.actions import describe, describe_raw, error_note, failure_of, is_ours, runs_ours
-from indexer.transcripts.symbols import HEAD_CHARACTERS, MAX_SYMBOLS, Symbols
+from indexer.transcripts.symbols import HEAD_CHARACTERS, MAX_SYMBOLS, Symbols, forget_shown
 
 PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n*** Add File: b/c.py\n+z\n*** End Patch"
 JSON = st.recursive(
@@ -22,6 +22,7 @@ KEYS = st.sampled_from(["command", "cmd", "file_path", "path", "pattern", "query
 
 
 def symbols(*texts: str) -> list[str]:
+    forget_shown()
     found = Symbols()
     for text in texts:
         found.add(text)
@@ -59,7 +60,7 @@ def test_a_long_action_is_cut_with_an_ellipsis():
     line = describe("Bash", {"command": "x" * 5000})
 
     assert len(line) == 240
-    assert line.endswith("…")
+    assert line.endswith("...")
 
 
 @pytest.mark.parametrize(("text", "line"), [(PATCH, "edit a.py, b/c.py"), ("print(1)", "run print(1)"), ("", "")])
@@ -128,7 +129,7 @@ def test_a_folder_of_our_name_is_somebody_s_work(command):
         ("exit_code: 3\nbad", "exit 3: bad"),
         ("<tool_use_error>File has not been read yet.</tool_use_error>", "File has not been read yet."),
         ("", "failed"),
-        ("x" * 500, "x" * 199 + "…"),
+        ("x" * 500, "x" * 197 + "..."),
     ],
 )
 def test_a_failure_is_its_status_and_first_line(output, note):
@@ -200,3 +201,52 @@ def test_names_are_found_at_any_depth_of_arguments():
     known.add_all({"first": "first_name", "then": value})
 
     assert list(known) == ["first_name", "deep_name"]
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "export DB_PASSWORD={}",
+        '{{"user": "app", "password": "{}", "port": 5432}}',
+        "postgres://app:{}@db.internal/prod",
+        "curl -u app:{} https://api.internal",
+        'name: DB_PASSWORD\nvalue: "{}"',
+        "machine api.internal\n  login app\n  password {}\n",
+        "aws_secret_access_key = {}/Kx7Qm2Zp9Lw4Vt8Rb3Nc6",
+        "Authorization: Bearer {}7Qm2Zp9Lw4Vt8Rb3",
+        "x\n" * 8_150 + "DB_PASSWORD='{}'",
+        "x" * (HEAD_CHARACTERS - 30) + " DB_PASSWORD={}",
+    ],
+)
+def test_a_secret_that_only_an_output_has_leaves_no_piece_among_the_names(output: str):
+    secret = "aB3x-mixedCase_Part9+last_Piece.end_Ing4"
+
+    found = symbols("first_name", output.format(secret), "second_name")
+
+    assert [name for name in found if name in secret] == []
+    assert {"first_name", "second_name"} <= set(found)
+
+
+def test_lines_of_a_key_are_no_names():
+    line = "MIIEvQIBADANBg/kqhkiGwBAQEF+AASCBKcwggSjAgEAAoIBAQ/DuVrabcDef+ghi"
+    key = "\n".join(["-----BEGIN PRIVATE" + " KEY-----", *[line] * 20, "-----END PRIVATE" + " KEY-----"])
+
+    assert symbols(f"before_it\n{key}\nbehind_it", f"cut_key\n{key[:900]}") == ["before_it", "behind_it", "cut_key"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"user": "app_user", "password": "aB3x-mixedCase_Part9"},
+        {"env": [{"name": "DB_PASSWORD", "value": "aB3x-mixedCase_Part9"}], "user": "app_user"},
+        {"headers": {"X-Api-Key": "aB3x-mixedCase_Part9x8Y7"}, "user": "app_user"},
+        {"command": ["mysql", "-u", "app_user", "-paB3x-mixedCase_Part9"]},
+        {"command": ["login", "app_user", "--password", "aB3x-mixedCase_Part9"]},
+    ],
+)
+def test_a_secret_that_only_the_name_of_an_argument_tells_leaves_no_piece(arguments: object):
+    forget_shown()
+    found = Symbols()
+    found.add_all(arguments)
+
+    assert set(found) - {"DB_PASSWORD"} == {"app_user"}

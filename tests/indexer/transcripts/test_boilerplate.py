@@ -75,6 +75,33 @@ def test_of_an_editor_s_message_the_request_is_kept():
     assert strip_boilerplate(text) == "fix a.py"
 
 
+@pytest.mark.parametrize(
+    "notice",
+    [
+        "Stop hook feedback:\n- [./before-stop]: read your change once more",
+        "SubagentStop hook feedback:\nnot yet",
+        "UserPromptSubmit hook additional context: the session that knows is 60309e1e",
+        "SessionStart:startup hook success: ready",
+        'PreToolUse:Bash hook blocking error from command: "./guard": no',
+        "UserPromptSubmit operation blocked by hook:\nno",
+        "Operation stopped by hook: enough",
+        '<hook_prompt hook_run_id="stop:1">\nread your change once more\n</hook_prompt>',
+        "<user-prompt-submit-hook>the session that knows is 60309e1e</user-prompt-submit-hook>",
+    ],
+)
+def test_what_a_hook_says_is_nobody_s_prompt(notice):
+    assert strip_boilerplate(notice) == ""
+
+
+def test_who_speaks_of_hooks_is_heard():
+    for text in (
+        "Stop hook errors when I commit: why?",
+        "Write a hook feedback form: one field",
+        "What is a Stop hook?",
+    ):
+        assert strip_boilerplate(text) == text
+
+
 def test_marks_of_workers_are_taken_out():
     """F-105: a fork carries its parent's marks."""
     assert strip_boilerplate("do it <!smart-fork-session:ab12!> now [worker-done:ab12]") == "do it  now"

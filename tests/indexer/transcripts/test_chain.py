@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,8 +115,22 @@ def test_a_last_prompt_written_after_its_answer_keeps_the_answer():
     assert "abcd" == ids(found)
 
 
-def test_a_cycle_at_the_end_ends():
-    assert "ba" == ids(chain(turn("a", "b"), turn("b", "a")))
+@pytest.mark.parametrize("parents", ["b a", "a", "c a b", "b c a", "- c b", "- d b c", "b a b c", "d a b c"])
+def test_turns_of_a_circle_stand_as_in_the_file(parents):
+    names = "abcd"[: len(parents.split())]
+    above = [None if parent == "-" else parent for parent in parents.split()]
+    found = chain(*map(turn, names, above))
+
+    assert names == ids(found)
+    assert found.circular
+
+
+def test_a_circle_through_a_record_that_is_no_conversation_is_one_too():
+    found = chain(turn("a", "x"), turn("b", "a"))
+    found.link("x", "a")
+
+    assert ("ab", True) == (ids(found), found.circular)
+    assert not chain(turn("a", None), turn("b", "a")).circular
 
 
 @given(records=RECORDS)

@@ -57,7 +57,7 @@ def test_a_conversation_is_what_was_asked_said_and_done(home):
     assert notes(session) == ["exit 1: AssertionError: in retry_upload"]
     assert session.symbols == ("AssertionError", "retry_upload")
     assert (session.session_id, session.cwd, session.git_branch, session.version) == (SESSION, CWD, "main", "2.1.197")
-    assert session.turns[2].preview == "[tool_use: Bash]"
+    assert session.turns[2].tool_calls[0].name == "Bash"
 
 
 def test_rewound_turns_are_not_part_of_the_conversation(home):
@@ -192,6 +192,34 @@ def test_meta_records_and_synthetic_answers_say_nothing(home):
     )
 
     assert texts(session) == ["one"]
+
+
+MACHINES = [
+    {"origin": {"kind": "cron"}}, {"origin": {"kind": "task-notification"}}, {"origin": {"kind": "channel"}},
+    {"promptSource": "system"}, {"subtype": "cron"}, {"subtype": "notification"}, {"isMeta": True},
+    {"isCompactSummary": True},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mark", MACHINES, ids=str)
+def test_what_no_person_asked_gives_no_title_and_is_no_prompt(home, mark):
+    log = claude_log(
+        home,
+        user("u1", None, "Run the nightly report", **mark),
+        assistant("a1", "u1", "The report is done"),
+        user("u2", "a1", "fix the race", origin={"kind": "human"}),
+        {
+            "type": "attachment",
+            "uuid": "q",
+            "parentUuid": "u2",
+            "attachment": {"type": "queued_command", "prompt": "again", "origin": {"kind": "cron"}},
+        },
+        assistant("a2", "q", "Fixed"),
+    )
+    session = read_claude(log)
+
+    assert "fix the race" == session.title
+    assert ["fix the race"] == [turn.text for turn in session.turns if turn.prompt]
 
 
 def test_sub_agents_in_the_main_file_are_left_out(home):

@@ -116,6 +116,72 @@ def test_newer_prompts_in_a_session_of_an_older_version_are_not_lost(home):
     assert texts(read_codex(path)) == ["one", "first", "two", "second"]
 
 
+ORDERS = {
+    "the item first": lambda text: [message("user", text), event("user_message", message=text)],
+    "the event first": lambda text: [event("user_message", message=text), message("user", text)],
+    "the item with a picture": lambda text: [
+        event("user_message", message=text, images=["x"]), message("user", f"<image name=[Image #1]>\n\n</image>\n\n{text}"),
+    ],
+    "the item alone": lambda text: [message("user", text)],
+    "the event alone": lambda text: [event("user_message", message=text)],
+}  # fmt: skip
+ANSWERS = {
+    "the item first": lambda text: [message("assistant", text), event("agent_message", message=text)],
+    "the event first": lambda text: [event("agent_message", message=text), message("assistant", text)],
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("answering", ANSWERS)
+def test_what_was_said_once_is_told_once_whichever_copy_was_written_first(home, order, answering):
+    records = [
+        record
+        for asked, answered in (("one", "first"), ("two", "second"), ("one", "first"))
+        for record in (*ORDERS[order](asked), *ANSWERS[answering](answered))
+    ]
+
+    assert texts(read_codex(codex_log(home, ONE, meta(ONE), *records))) == [
+        "one",
+        "first",
+        "two",
+        "second",
+        "one",
+        "first",
+    ]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_last_prompt_is_told_once_while_nobody_has_answered_it(home, order):
+    records = [*ORDERS["the item first"]("one"), message("assistant", "first"), *ORDERS[order]("two")]
+
+    assert texts(read_codex(codex_log(home, ONE, meta(ONE), *records))) == ["one", "first", "two"]
+
+
+@pytest.mark.parametrize(
+    "copies",
+    [
+        [("item", "again"), ("item", "again"), ("event", "again"), ("event", "again")],
+        [("event", "again"), ("event", "again"), ("item", "again"), ("item", "again")],
+        [("event", "again"), ("item", "again"), ("item", "again"), ("event", "again")],
+        [("item", "again"), ("event", "again"), ("event", "again"), ("item", "again")],
+    ],
+)
+def test_what_was_said_twice_on_purpose_is_told_twice(home, copies):
+    records = [
+        message("user", text) if kind == "item" else event("user_message", message=text) for kind, text in copies
+    ]
+
+    assert texts(read_codex(codex_log(home, ONE, meta(ONE), *records))) == ["again", "again"]
+    path = codex_log(home, ONE, meta(ONE), *records, event("thread_rolled_back", num_turns=1))
+    assert texts(read_codex(path)) == ["again"], "only one of them is rolled back"
+
+
+def test_an_event_that_comes_after_the_answer_is_no_prompt_of_its_own(home):
+    records = [message("user", "one"), message("assistant", "first"), event("user_message", message="one")]
+
+    assert texts(read_codex(codex_log(home, ONE, meta(ONE), *records))) == ["one", "first"]
+
+
 def test_what_a_newer_version_injects_is_marked_and_left_out(home):
     kinds = {"content_item_kinds": ["something.new"]}
     path = codex_log(

@@ -74,7 +74,6 @@ def storable(session: Session) -> None:
     repr(session).encode()
     for turn in session.turns:
         turn.text.encode()
-        _ = turn.preview.encode()
     for text in (session.title, session.cwd, session.session_id, session.root_id, *session.symbols):
         text.encode()
     assert 0 <= session.token_estimate < 2**63

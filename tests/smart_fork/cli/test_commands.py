@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from tests.smart_fork.world import BrokenModel
+from indexer.markdown import export_path
+from tests.smart_fork.world import BrokenModel, Did
 
 RETRY = "add retry with backoff to the uploader"
 DONE = "The uploader retries five times"
@@ -39,6 +40,7 @@ class TestFind:
         assert f"smart-fork fork {knows[:8]}" in done.out
         assert "│ User: add retry with backoff" in done.out
         assert "message 0" in done.out
+        assert f"    {export_path('claude', knows)}:11-15\n" in done.out
         assert done.err == ""
 
     def test_how_a_score_came_about_is_said_in_a_line(self, run, world, shop):
@@ -50,6 +52,20 @@ class TestFind:
             r"\d title \+ [\d.]+ nearest \+ [\d.]+ whole for it, [\d.]+ against it: [01]\.\d\d$", done.out, re.MULTILINE
         )
         assert "against it" not in run("find", RETRY).out
+
+    def test_other_words_are_asked_too_and_what_each_found_is_said(self, run, world, shop):
+        world.claude(shop, RETRY, DONE)
+        world.claude(shop, "draw the map", "drawn")
+
+        alone = run("find", "hochladen wiederholen")
+        done = run("find", "hochladen wiederholen", "--also", RETRY, "--also", "uploader backoff", "--explain")
+
+        assert "Say it in other words as well: --also TEXT" in alone.err
+        assert "--also" not in done.err
+        assert RETRY in done.out.splitlines()[0]
+        assert re.search(r"session words.* of it from: uploader backoff$", done.out, re.MULTILINE)
+        assert "of it from: hochladen wiederholen" in done.out
+        assert run("find", RETRY, *["--also", "x"] * 9).code == 2
 
     def test_it_is_said_when_nothing_is_likely(self, run, world, shop):
         world.claude(shop, "rename the colours of the theme", "done")
@@ -65,6 +81,26 @@ class TestFind:
 
         assert f"smart-fork fork {knows[:8]}{suggested}" in out
         assert "44,000 tokens up to the end of that exchange" in out
+
+    def test_what_became_of_a_session_and_its_price_stand_on_one_line(self, run, world, shop):
+        edit = Did("Edit", {"file_path": str(shop / "a.py")})
+        commit = Did("Bash", {"command": "git commit -m x"}, "[main 1a2b3c4] x")
+        world.worked("claude", shop, f"> {RETRY}", edit, commit, DONE)
+
+        out = run("find", RETRY).out
+
+        assert re.search(
+            r"^    committed · none of its 1 file changed since · a fork loads [\d,]+ tok", out, re.MULTILINE
+        )
+
+    def test_it_is_said_why_results_do_not_stand_in_the_order_of_their_scores(self, run, world, shop):
+        world.worked("claude", shop, f"> {RETRY}", DONE, "> and more")
+        world.worked("claude", shop, f"> {RETRY}", DONE, DONE)
+
+        done = run("find", RETRY)
+        scores = re.findall(r"^ \d\. (0\.\d\d)", done.out, re.MULTILINE)
+
+        assert ("better to fork stands first" in done.err) == (scores != sorted(scores, reverse=True))
 
     def test_json_is_all_there_is_on_stdout(self, run, world, shop):
         knows = world.codex(shop, RETRY, DONE)
@@ -107,7 +143,7 @@ class TestFind:
         done = run("find", RETRY)
 
         assert "being done in the background" in done.err
-        assert started[0][0][-4:] == ["smart_fork", "index", "run", "--if-idle"]
+        assert started[0][0][-5:] == ["smart_fork", "index", "run", "--if-idle", f"--project={shop}"]
         assert started[0][1]["log"] == world.home / ".smart-fork/logs/index.log"
 
     def test_without_an_index_the_recent_sessions_and_the_next_steps(self, run, world, shop, monkeypatch):
@@ -216,6 +252,17 @@ class TestListAndShow:
         assert run("list").out.split()[:2] == [session_id[:13], "codex"]
         assert len(run("list", "--all-projects").out.splitlines()) == 2
         assert "No sessions here. --all-projects looks everywhere." in run("list", "--agent", "claude").err
+
+    def test_where_a_program_started_all_of_them_a_list_says_how_many_and_how_to_see_them(self, run, world, shop):
+        for number in range(3):
+            world.claude(shop, f"by a program {number}", "done", entrypoint="sdk-cli", promptSource="sdk", origin=None)
+
+        said = run("list").err
+        assert "3 that no person started: hidden; --include-automated shows them." in said
+        assert 3 == json.loads(run("list", "--json").out)["hidden_automated"]
+        shown = run("list", "--include-automated")
+        assert 3 == len(shown.out.splitlines())
+        assert "hidden" not in shown.err
 
     def test_a_conversation_and_a_part_of_it(self, run, world, shop):
         session_id = world.claude(shop, *"abcdefgh")

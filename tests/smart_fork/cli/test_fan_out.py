@@ -174,3 +174,47 @@ def test_there_is_a_limit():
 )
 def test_workers_without_a_name_are_named_after_their_prompt(prompt, name):
     assert name == name_of(prompt)
+
+
+def test_top_forks_what_fits_and_says_how_many_are_left_out(run, world, shop, forked, monkeypatch):
+    monkeypatch.chdir(shop)
+    knows = world.claude(shop, RETRY, DONE)
+    world.codex(shop, "rename the logo", "done")
+    world.claude(shop, "which sauce goes with asparagus", "hollandaise")
+
+    done = run("fork", "--top", "3", "go on", "--intent", RETRY, "--in", "process")
+    told = json.loads(run("fork", "--top", "3", "go on", "--intent", RETRY, "--in", "process", "--json").out)
+    everything = json.loads(
+        run("fork", "--top", "3", "go on", "--intent", RETRY, "--in", "process", "--json", "--min-score", "0").out
+    )
+
+    assert [knows] == [one["resume_session_id"] for one in told["forks"]]
+    assert 2 == told["left_out"]
+    assert "2 more were left out: their chances are below 0.30. --min-score 0 takes all." in done.err
+    assert (3, False) == (len(everything["forks"]), "left_out" in everything)
+
+
+def test_where_nothing_fits_top_starts_nothing_and_shows_what_there_is(run, shop, two, forked):
+    command = ("fork", "--top", "2", "which sauce goes with asparagus", "--in", "process", "--cwd", str(shop))
+
+    said, told = run(*command), run(*command, "--json")
+
+    assert (3, 3) == (said.code, told.code)
+    assert [] == forked == forked.tried
+    answer = json.loads(told.out)
+    assert set(two) == {hit["session_id"] for hit in answer["results"]}
+    assert [] == answer["forks"]
+    assert answer["error"] in said.err
+    assert answer["hint"] in " ".join(said.err.split())
+    assert "Nothing was forked" in answer["error"]
+    assert two[0][:8] in said.out
+
+
+@pytest.mark.parametrize("score", ["nan", "1.5", "-1", "high"])
+def test_a_floor_that_is_none_is_a_mistake(run, two, forked, score):
+    assert 2 == run("fork", "--top", "2", RETRY, "--min-score", score).code
+    assert [] == forked == forked.tried
+
+
+def test_who_names_a_session_needs_no_floor(run, two, forked):
+    assert 2 == run("fork", two[0], RETRY, "--min-score", "0.5").code

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.smart_fork.world import World
 
 HEAVY = {"anyio", "apsw", "mcp", "numpy", "sentence_transformers", "torch"}
 
@@ -33,7 +36,9 @@ def test_help_imports_nothing_heavy(words):
 
 def test_it_completes_in_shells():
     assert b"--install-completion" in run("--help", COLUMNS="200").stdout
-    assert b"complete" in run("--show-completion", "bash").stdout
+    # Which shell it is, is seen by the process that it was started from: the suite itself may have been started from none.
+    inside = ["bash", "-c", f"{shlex.quote(sys.executable)} -m smart_fork --show-completion; true"]
+    assert b"complete" in subprocess.run(inside, capture_output=True, check=True).stdout
     asked = {"_SMART_FORK_COMPLETE": "complete_bash", "COMP_WORDS": "smart-fork fi", "COMP_CWORD": "1"}
     program = Path(sys.executable).with_name("smart-fork")
     if not program.exists():
@@ -91,3 +96,30 @@ def test_a_command_is_started_without_the_others():
 
     assert "smart_fork.cli.search" in done.stdout.split()
     assert not {"smart_fork.cli.excise", "smart_fork.cli.following", "rich"} & set(done.stdout.split())
+
+
+def test_every_directory_can_be_moved_and_nothing_is_written_elsewhere(home, tmp_path):
+    """X-004."""
+    names = (
+        "SMART_FORK_HOME",
+        "CLAUDE_CONFIG_DIR",
+        "CODEX_HOME",
+        "XDG_CONFIG_HOME",
+        "XDG_CACHE_HOME",
+        "XDG_DATA_HOME",
+        "XDG_STATE_HOME",
+    )
+    moved = {name: str(home / name.lower()) for name in names}
+    env = os.environ | moved | {"HOME": str(tmp_path), "SMART_FORK_INDEXING": "true"}
+    World(home).claude(home, "add retry", "done")
+    (home / ".claude").rename(home / "claude_config_dir")
+    answers = {}
+    for words in (("index", "run", "--no-vectors"), ("find", "retry"), ("list",), ("doctor",), ("worktrees",), ("active",),
+                  ("service", "print", "--kind", "systemd")):  # fmt: skip
+        command = [sys.executable, "-P", "-m", "smart_fork", *words, "--json"]
+        answers[words[0]] = subprocess.run(command, env=env, cwd=home, capture_output=True, check=False).stdout
+
+    assert 1 == json.loads(answers["list"])["count"] == json.loads(answers["find"])["count"]
+    assert str(home / "xdg_config_home/systemd/user") in json.loads(answers["service"])["unit"]
+    assert [] == list(tmp_path.rglob("*"))
+    assert (home / "smart_fork_home/index.db").exists()

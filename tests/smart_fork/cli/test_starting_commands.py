@@ -98,13 +98,70 @@ def test_a_session_that_is_running_is_not_started_twice(run, world, scripted, sh
     first = json.loads(run("resume", session, "go on with it", *HEADLESS, "--json").out)
     scripted.call(first["worker_id"])
 
-    for command in (("resume", session), ("resume", first["worker_id"]), ("continue", "--agent", agent)):
-        again = json.loads(run(*command, "and on", *HEADLESS, "--json").out)
+    for command in (("resume", session), ("resume", first["worker_id"])):
+        again = json.loads(run(*command, *HEADLESS, "--json").out)
         assert (first["worker_id"], True) == (again["worker_id"], again["already_running"])
     shown = run("resume", session)
     assert (0, f"{first['attach']}\n") == (shown.code, shown.out)
     assert f"is running already, as worker {first['worker_id']}" in shown.err
+    for command in (("resume", session), ("resume", first["worker_id"]), ("continue", "--agent", agent)):
+        refused = run(*command, "and on", *HEADLESS)
+        assert (1, "") == (refused.code, refused.out)
+        assert "and was not told the prompt" in refused.err
+        assert "hears nothing before it has ended" in refused.err
     assert 1 == len(scripted.ran())
+
+
+def test_a_prompt_for_a_session_that_is_running_is_said_to_its_worker(run, world, scripted, shop, private_tmux):
+    session = world.claude(shop, "add retry", "done")
+    os.utime(world.log_of(session), (0, 0))
+    first = json.loads(run("resume", session, "--in", "tmux", "--json").out)
+
+    told = json.loads(run("resume", session, "and the docs", "--in", "tmux", "--json").out)
+
+    assert (first["worker_id"], True, "typed") == (told["worker_id"], told["already_running"], told["how"])
+    assert "and the docs" in private_tmux("capture-pane", "-p", "-t", first["terminal_id"])
+
+
+@agents
+def test_each_worker_that_went_on_in_a_session_leads_to_it(run, world, scripted, shop, agent):
+    """The earlier ones too, by their own ids; what is said to one of them reaches who goes on now."""
+    session = past(world, agent, shop, "add retry", "done")
+    ids = []
+    for _ in range(3):
+        os.utime(world.log_of(session), (0, 0))
+        worker = json.loads(run("resume", session, "go on with it", *HEADLESS, "--json").out)
+        ids.append(worker["worker_id"])
+        scripted.call(ids[-1])
+        if len(ids) < 3:
+            scripted.end()
+
+    for worker_id in ids:
+        assert f" {session} " in run("show", worker_id).out
+        again = json.loads(run("resume", worker_id, *HEADLESS, "--json").out)
+        assert (ids[-1], session, True) == (again["worker_id"], again["session_id"], again["already_running"])
+        refused = run("message", worker_id, "more")
+        assert f"{ids[-1]} works without a terminal" in refused.err
+    listed = json.loads(run("active", "--include-closed", "--json").out)["workers"]
+    assert {session} == {one["session_id"] for one in listed}
+
+
+@agents
+def test_a_session_stays_that_of_its_worker_where_the_next_one_dies_at_once(run, world, scripted, shop, agent):
+    session = past(world, agent, shop, "add retry", "done")
+    os.utime(world.log_of(session), (0, 0))
+    first = json.loads(run("resume", session, "go on with it", *HEADLESS, "--json").out)
+    scripted.call(first["worker_id"])
+    scripted.end()
+    os.utime(world.log_of(session), (0, 0))
+    (world.home / "bin" / agent).write_text("#!/bin/sh\necho 'usage: nothing of that'\nexit 2\n")
+
+    failed = run("resume", session, "and on", *HEADLESS, "--json")
+
+    assert 1 == failed.code
+    assert "(exit status 2): usage: nothing of that" in json.loads(failed.out)["error"]
+    with Registry() as registry:
+        assert first["worker_id"] == registry.of_session(session).id
 
 
 def test_a_person_at_a_terminal_is_taken_to_the_running_session(run, world, scripted, shop, private_tmux, monkeypatch):  # noqa: PLR0917

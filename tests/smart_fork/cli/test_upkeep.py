@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
-from rich.console import Console
+import pytest
 
-from smart_fork.cli import output
+from indexer.freshness import only_writer
+from indexer.store.sqlite import SqliteStore
+from smart_fork.retrieval.opening import opened
 from tests.smart_fork.world import BrokenModel
 
 RETRY = "add retry with backoff to the uploader"
 DONE = "The uploader retries five times"
+
+
+def _refused(*_: object, **__: object) -> None:
+    raise OSError("the disk refuses")
 
 
 class TestIndex:
@@ -49,6 +55,50 @@ class TestIndex:
         again = json.loads(run("index", "run", "--json").out)
         assert (again["read"], again["unchanged"], again["index"]["sessions"]) == (0, 2, 1)
 
+    def test_the_project_that_is_named_comes_first_else_that_of_the_directory(self, run, world, shop, monkeypatch):
+        other = world.repository("other")
+        scopes, waiting = [], SqliteStore.waiting
+        monkeypatch.setattr(
+            SqliteStore, "waiting", lambda store, first, limit: scopes.append(first) or waiting(store, first, limit)
+        )
+        for folder, arguments in ((shop, ["--project", str(shop)]), (other, []), (shop, ["--project", "/gone"])):
+            world.claude(folder, f"{RETRY} in {folder.name}", DONE)
+            monkeypatch.chdir(other)
+            assert 0 == run("index", "run", *arguments).code
+        with opened() as store:
+            first = [store.find_sessions(world.ids(RETRY, folder)[0])[0].part for folder in (shop, other)]
+
+        assert [(first[0],), (first[1],), ()] == list(dict.fromkeys(scopes))
+
+    def test_the_last_run_is_told_of_by_everything_that_tells_of_the_index(self, run, world, shop):
+        assert "last run           none yet" in run("index", "status").out
+        world.claude(shop, RETRY, DONE)
+        run("index", "run")
+
+        told = json.loads(run("index", "status", "--json").out)["last_run"]
+        assert ("completed", 1, 1, 1, 0) == tuple(
+            told[key] for key in ("outcome", "logs", "read", "embedded", "failed_logs")
+        )
+        assert "completed after" in run("index", "status").out
+        assert "1 of 1 logs read, 1 passages embedded" in run("status").out
+        assert told == json.loads(run("status", "--json").out)["index"]["last_run"]
+
+    def test_a_run_that_failed_is_told_of_with_its_reason(self, run, world, shop, monkeypatch):
+        monkeypatch.setattr("indexer.models.configured_embedder", BrokenModel)
+        world.claude(shop, RETRY, DONE)
+        assert 1 == run("index", "run").code
+
+        told = json.loads(run("index", "status", "--json").out)["last_run"]
+        assert "failed" == told["outcome"]
+        assert told["error"] in run("index", "status").out
+
+    def test_a_log_that_could_not_be_read_is_named(self, run, world, shop, monkeypatch):
+        log = world.log_of(world.claude(shop, RETRY, DONE))
+        monkeypatch.setattr("indexer.transcripts.claude.ClaudeAdapter.read", _refused)
+        run("index", "run")
+
+        assert f"could not be read: {log}: " in run("index", "status").out
+
     def test_words_alone(self, run, world, shop):
         world.claude(shop, RETRY, DONE)
 
@@ -72,6 +122,28 @@ class TestIndex:
             assert run("index", "run", "--if-idle").code == 0
             assert json.loads(run("index", "run", "--if-idle", "--json").out) == {"busy": True}
             assert run("index", "run").code == 1
+
+    @pytest.mark.parametrize("name", ["index", "embedding"])
+    def test_a_run_beside_another_says_so_follows_it_and_does_what_is_left(self, run, world, shop, monkeypatch, name):
+        run("index", "run")
+        world.claude(shop, RETRY, DONE)
+        monkeypatch.setattr("indexer.freshness.LOOK_SECONDS", 0.0)
+        said = []
+
+        def say(text: str) -> None:
+            said.append(text)
+            if len(said) == 2:
+                other.close()
+
+        monkeypatch.setattr("smart_fork.cli.index.say", say)
+        with ExitStack() as other:
+            other.enter_context(only_writer(0, name))
+            done = run("index", "run")
+
+        assert "Another process is indexing" in said[0]
+        assert re.fullmatch(r"It has \d sessions, \d of \d passages with their meaning\.", said[1])
+        assert (0, 2) == (done.code, len(said))
+        assert json.loads(run("index", "status", "--json").out)["complete"]
 
     def test_new_logs_are_counted_by_the_status(self, run, world, shop):
         run("index", "run")
@@ -129,20 +201,3 @@ class TestDemo:
             assert folder.is_dir()
         finally:
             shutil.rmtree(folder)
-
-
-def test_a_progress_bar_is_shown_only_to_people_and_only_where_there_is_work(monkeypatch):
-    with output.progress_bar() as nobody:
-        assert nobody is None
-    screen = io.StringIO()
-    monkeypatch.setattr(output.err, "console", Console(file=screen, force_terminal=True, width=80))
-    monkeypatch.setenv("TERM", "xterm")
-
-    with output.progress_bar() as bar:
-        bar("reading", 0, 0)
-        assert screen.getvalue() == ""
-        bar("reading", 1, 2)
-        bar("embedding", 1, 2)
-    assert "reading" in screen.getvalue()
-    with output.progress_bar(quiet=True) as nobody:
-        assert nobody is None

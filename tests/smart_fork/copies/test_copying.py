@@ -15,8 +15,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from indexer.files import STALE_SECONDS
 from indexer.transcripts.agents import adapter
-from smart_fork.agents.staging import STALE_SECONDS, folder_of
+from smart_fork.agents.staging import folder_of
 from smart_fork.copies import copying
 from smart_fork.copies.codex_copy import through_parents
 from smart_fork.copies.copying import branch_point, write_branch
@@ -317,8 +318,8 @@ from indexer.transcripts.agents import adapter
 from smart_fork.copies import copying
 class Slow(copying.ClaudeCopy):
     def __iter__(self):
-        for record in super().__iter__():
-            yield record | {{"long": "x" * 100_000}}
+        for line in super().__iter__():
+            yield line + b" " * 100_000
             print("written", flush=True)
             sys.stdin.read()
 copying.ClaudeCopy = Slow
@@ -409,7 +410,8 @@ def test_an_answer_that_was_never_finished_cannot_be_forked_at(claude_session):
     for at in ("u3", "a6", "a7"):
         with pytest.raises(ForkRefused, match="not finished") as caught:
             branch_point(session, at)
-    assert "a5" in caught.value.hint
+    (number,) = (i for i, turn in enumerate(session.turns) if turn.id == "a5")
+    assert caught.value.hint.endswith(f": {number}.")
 
 
 def test_a_word_said_before_a_call_is_answered_is_not_the_last_one(home, repo):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from smart_fork.excise import Turn, closure, verify
+from pathlib import Path
+
+import pytest
+
+from smart_fork.excise import Refused, Session, Turn, closure, plan, verify
 from smart_fork.excise.closure import dangling, repeats
 from smart_fork.excise.model import Call, CutWarning, Result
+from smart_fork.excise.plan import refuse
 
 
 def turn(name: str, calls: str = "", results: str = "", **more: object) -> Turn:
@@ -37,6 +42,19 @@ def test_a_turn_with_results_of_two_calls_names_the_one_that_stays():
     assert {"a", "r"} == gone
     assert [CutWarning("r", "holds the result of y, whose call stays in turn b")] == verify(turns, gone)
     assert [] == verify(turns, {"a", "b", "r"})
+
+
+def test_a_plan_checks_what_goes_with_what_was_named_and_not_only_that():
+    """E-037, E-071: the call alone breaks nothing; what its closure takes does."""
+    turns = (turn("a", "x", role="assistant"), turn("b", "y", role="assistant"), turn("r", "", "xy", role="tool"))
+    session = Session("claude", Path("x.jsonl"), "x", turns)
+
+    planned = plan(session, {"a"})
+
+    assert [] == verify(turns, {"a"})
+    assert (CutWarning("r", "holds the result of y, whose call stays in turn b"),) == planned.warnings
+    with pytest.raises(Refused, match="whose call stays in turn b"):
+        refuse(planned)
 
 
 def test_warnings_are_sorted_and_only_for_calls_that_are_there():

@@ -81,16 +81,16 @@ def test_a_result_whose_call_stays_is_only_cut_when_it_is_insisted_on(claude_ses
 
 def test_cutting_everything_or_every_prompt_has_to_be_insisted_on(claude_session):
     """E-073."""
-    for turns in ("1-12", "2,10-11"):
+    for turns in ("0-7", "0,6"):
         with pytest.raises(Refused):
             cut(Request(str(claude_session), turns))
-    assert cut(Request(str(claude_session), "2,10-11", force=True))["removed"] == ["u1", "dead", "u2"]
+    assert cut(Request(str(claude_session), "0,6", force=True))["removed"] == ["u1", "u2"]
 
 
 def test_what_is_not_there_is_not_cut(claude_session):
     """E-034, E-070, E-073."""
     for request, words in (
-        (Request(str(claude_session), "13"), "turn 13 out of range (have 12 turns)"),
+        (Request(str(claude_session), "8"), "turn 8 out of range (the last one is 7)"),
         (Request(str(claude_session), "x-3"), 'bad range "x-3"'),
         (Request(str(claude_session), "abc"), 'bad turn "abc"'),
         (Request(str(claude_session), ids=("zzz",)), "no turn with id zzz"),
@@ -270,14 +270,14 @@ def test_a_session_that_another_process_has_open_for_writing_is_refused(claude_s
             other.wait()
 
 
-def test_a_worker_of_ours_that_runs_is_refused(claude_session, repo):
+def test_a_worker_of_ours_that_runs_is_refused(claude_session, repo, marked):
     """E-075."""
     with Registry() as registry:
         worker = registry.add("claude", source_session_id="", session_id=SESSION, place="process", cwd=repo)
-        registry.set_started(worker.id, command=["claude"], pid=os.getpid())
+        registry.set_started(worker.id, command=["claude"], pid=marked(worker.id))
         with pytest.raises(ForkRefused, match=worker.id):
             cut_of(claude_session, "a3")
-        registry.set_state(worker.id, "ended")
+        registry.set_started(worker.id, command=["claude"], pid=os.getpid())  # a number that was given again
     cut_of(claude_session, "a3")
 
 

@@ -64,7 +64,7 @@ def test_a_search_for_what_was_cut_from_a_claude_session_finds_nothing(world: Wo
 
     outcome = cut(Request(session_id, ids=turn_ids(log, "swordfish")))
 
-    assert outcome["index"] == {"updated": True, "read": 1, "note": ""}
+    assert outcome["index"] == {"updated": True, "read": 1, "erased": True, "note": ""}
     assert "swordfish" not in everything_indexed()
     assert "swordfish" not in export_path("claude", session_id).read_text()
     assert [session_id] == world.ids("retry to the uploader", shop)
@@ -185,7 +185,7 @@ def test_a_damaged_index_keeps_nobody_from_cutting(world: World, shop):
     indexed()
     (world.home / ".smart-fork/index.db").write_bytes(b"no database" * 999)
 
-    outcome = cut(Request(session_id, "3-4"))
+    outcome = cut(Request(session_id, "2-3"))
 
     assert outcome["index"]["updated"]
     assert "swordfish" not in world.log_of(session_id).read_text()
@@ -241,7 +241,7 @@ def test_a_session_that_is_cut_to_nothing_is_found_no_more(world: World, shop):
     session_id = world.claude(shop, "the passphrase is swordfish", "I will remember swordfish")
     indexed()
 
-    cut(Request(session_id, "1-2", force=True))
+    cut(Request(session_id, "0-1", force=True))
 
     assert "swordfish" not in everything_indexed()
     assert not export_path("claude", session_id).exists()
@@ -251,7 +251,7 @@ def test_a_session_that_is_cut_to_nothing_is_found_no_more(world: World, shop):
 def test_nothing_is_made_where_there_is_no_index(world: World, shop):
     session_id = world.claude(shop, *SAID)
 
-    outcome = cut(Request(session_id, "3-4"))
+    outcome = cut(Request(session_id, "2-3"))
 
     assert not outcome["index"]["updated"]
     assert not (world.home / ".smart-fork/index.db").exists()

@@ -30,7 +30,7 @@ from smart_fork.excise import (
     write,
 )
 from smart_fork.excise.cursor import composers
-from smart_fork.excise.ranges import numbers
+from smart_fork.excise.ranges import pieces
 from tests.smart_fork.forks import SESSION, said, text, write_log
 
 
@@ -133,18 +133,24 @@ def test_the_newest_session_of_claude(home, claude_session):
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"), [("5-7,9", [5, 6, 7, 9]), (" 7 - 5 , 9,9", [5, 6, 7, 9]), ("1", [1]), ("1,,2,", [1, 2])]
+    ("words", "expected"),
+    [
+        ("5-7,9", [(5, 7), (9, 9)]),
+        (" 7 - 5 , 9,0", [(5, 7), (9, 9), (0, 0)]),
+        ("1", [(1, 1)]),
+        ("1,,2,", [(1, 1), (2, 2)]),
+    ],
 )
 def test_ranges(words, expected):
     """E-070."""
-    assert expected == numbers(words, 9)
+    assert expected == pieces(words, 10)
 
 
-@pytest.mark.parametrize(("words", "says"), [("0", "turn 0 out of range"), ("1-10", "turn 10 out of range (have 9 turns)"), ("-3", 'bad range "-3"'), ("²", 'bad turn "²"'), ("9" * 5000, 'bad turn "999'), (",", 'bad range ","')])  # fmt: skip
+@pytest.mark.parametrize(("words", "says"), [("10", "turn 10 out of range"), ("1-10", "turn 10 out of range (the last one is 9)"), ("-3", 'bad range "-3"'), ("²", 'bad turn "²"'), ("9" * 5000, 'bad turn "999'), (",", 'bad range ","')])  # fmt: skip
 def test_what_is_no_range(words, says):
     """E-070."""
     with pytest.raises(Usage) as error:
-        numbers(words, 9)
+        pieces(words, 10)
     assert says in error.value.message
 
 
@@ -229,7 +235,7 @@ def test_cursors_database_is_never_written_what_stays_goes_beside_it(database):
     assert b"<retry> & go" in side.read_bytes()
     assert "cursor" == auto(side)
     first = side.read_bytes()
-    again = cut(Request(str(side), "2"))
+    again = cut(Request(str(side), "1"))
     assert ["b1"] == [json.loads(line)["bubble"].get("bubbleId") for line in side.read_bytes().splitlines()]
     rollback(again["snapshot"])
     assert (first, before) == (side.read_bytes(), database.read_bytes())
@@ -291,3 +297,12 @@ def test_arguments_that_are_json_in_json_stay_json(codex_session):
     ]
     assert {"cmd": 'curl -H "[REDACTED:github-token]"'} == json.loads(calls[0]["arguments"])
     assert len(content) == codex_session.stat().st_size
+
+
+@pytest.mark.parametrize(("said", "there"), [("{}/xdg", "xdg"), ("relative", ".config"), ("", ".config")])
+def test_where_settings_were_moved_cursor_keeps_them_there(home, monkeypatch, said, there):
+    """X-004."""
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+    monkeypatch.setenv("XDG_CONFIG_HOME", said.format(home))
+
+    assert home / there / "Cursor/User/globalStorage/state.vscdb" == default_cursor_path()

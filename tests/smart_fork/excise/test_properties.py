@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from indexer.disk import Disk
 from smart_fork.errors import NotFound, Usage
 from smart_fork.excise import (
     ClaudeLoader,
@@ -27,7 +28,6 @@ from smart_fork.excise import (
 from smart_fork.excise.checking import broken_links
 from smart_fork.excise.closure import dangling, unanswered
 from smart_fork.excise.cutting import Request, cut
-from smart_fork.excise.disk import Disk
 from smart_fork.excise.model import Call, Result
 from smart_fork.excise.plan import plan
 from smart_fork.excise.writing import write_lines

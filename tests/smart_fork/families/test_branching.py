@@ -19,8 +19,12 @@ from smart_fork.copies.copying import Branch
 from smart_fork.errors import ForkRefused, NotFound, ProgramMissing, SmartForkError, Usage
 from smart_fork.families import branching
 from smart_fork.families.branching import branch
+from smart_fork.families.lineage import lineage
 from smart_fork.forking.launch import ForkSource, resume_written
 from smart_fork.registry import Registry
+from smart_fork.workers.closing import close_workers
+from smart_fork.workers.following import list_workers
+from smart_fork.workers.watching import Around
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import (
     SESSION,
@@ -53,11 +57,6 @@ def append(path: Path, *more: dict) -> None:
 
 def age(path: Path, seconds: float) -> None:
     os.utime(path, (time.time() - seconds,) * 2)
-
-
-@pytest.fixture(params=["claude", "codex"])
-def any_session(request) -> tuple[str, Path]:
-    return request.param, request.getfixturevalue(f"{request.param}_session")
 
 
 def everything(home: Path) -> dict:
@@ -168,6 +167,8 @@ def test_a_worker_of_ours_that_works_is_refused(any_session):
         registry._set(worker.id, "status = 'idle'")
         assert branch(SESSION)
         registry._set(worker.id, "status = 'working'")
+        registry.set_started(worker.id, command=["x"], pid=os.getpid())  # a number that was given again
+        assert branch(SESSION)
         registry.set_state(worker.id, "ended")
         assert branch(SESSION)
 
@@ -437,7 +438,7 @@ def test_a_branch_that_cannot_be_taken_away_does_not_hide_why_it_was_not_started
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
-def test_a_branch_is_resumed_by_its_own_id_and_known_as_a_worker(agent, request, programs, repo):
+def test_a_branch_is_resumed_by_its_own_id_and_known_as_a_worker(agent, request, programs, repo, no_waiting):
     """B-044: nothing is forked a second time."""
     path = request.getfixturevalue(f"{agent}_session")
     made = branch(SESSION, title="mine")
@@ -456,6 +457,13 @@ def test_a_branch_is_resumed_by_its_own_id_and_known_as_a_worker(agent, request,
     with Registry() as registry:
         worker = registry.get(started.worker_id)
     assert (made["session_id"], SESSION, "mine (Branch)") == (worker.session_id, worker.source_session_id, worker.name)
+    assert ("branch", "branch") == (worker.kind, started.as_json()["kind"])
+    (listed,) = list_workers(None, include_closed=True, around=Around(processes))
+    assert "branch" == listed["kind"]
+    (closed,) = close_workers([worker.id], around=Around(processes))
+    assert "branch" == closed["kind"]
+    family = {one["session_id"]: one for one in lineage(SESSION)["sessions"]}
+    assert SESSION == family[made["session_id"]]["parent"]
 
 
 # The command

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 import uuid
 from datetime import datetime
@@ -204,6 +205,26 @@ def test_a_branch_in_another_project_is_found_from_either_side(world, shop):
 
     assert [(0, first), (1, made)] == tree(made)
     assert f"cd {shop} && claude --resume {first}" == lineage(made)["return_command"]
+
+
+@pytest.mark.parametrize("what", ["ended", "recycled", "never started"])
+def test_a_worker_that_is_no_more_is_not_told_as_running_whoever_asks_first(world, shop, native, marked, what):
+    """Nobody has noted its end: it was killed, the machine was started anew, or its start was cut off."""
+    first = world.claude(shop, "add retry", "Retries")
+    fork = native(first, "in blue", "Blue")
+    with Registry() as registry:
+        begun = 1.0 if what == "never started" else None
+        worker = registry.add("claude", source_session_id=first, place="tmux", cwd=shop, now=begun)
+        registry.set_session_id(worker.id, fork)
+        if what != "never started":
+            gone = subprocess.Popen(["true"])
+            gone.wait()
+            pid = gone.pid if what == "ended" else marked("claude-1")
+            registry.set_started(worker.id, command=["claude"], terminal_id="%1", pid=pid)
+            registry.set_status(worker.id, "working")
+
+        assert members(first)[fork]["running"] is None
+        assert ("ended" if what != "never started" else "failed") == registry.get(worker.id).state
 
 
 def test_what_we_started_is_known_and_what_runs_is_told(world, shop, native):

@@ -9,9 +9,9 @@ import pytest
 
 from smart_fork.agents.plan import WORKER_ID, ForkRequest
 from smart_fork.errors import Usage
-from smart_fork.forking import admission as admitting
-from smart_fork.forking.admission import START_SECONDS, AlreadyRuns, WorkerLimit, admission, limit, lives
+from smart_fork.forking.admission import AlreadyRuns, WorkerLimit, admission, limit
 from smart_fork.forking.confirmation import world_of
+from smart_fork.places.liveness import STARTING_SECONDS
 from smart_fork.registry import Registry, Worker
 from tests.smart_fork.forks import SESSION, FakeClock, FakeProcesses
 
@@ -75,7 +75,7 @@ def test_what_is_gone_does_not_count(add, clock):
     """A process, a window, or a start that was killed before it came to either."""
     add(1)
     add(2)
-    add(started=False, now=clock.now() - START_SECONDS - 1)
+    add(started=False, now=clock.now() - STARTING_SECONDS - 1)
 
     ask(REQUEST, Living(2), clock)
 
@@ -93,24 +93,6 @@ def test_a_terminal_that_a_person_sits_at_neither_counts_nor_is_refused(add, clo
     add(2)
     ask(REQUEST, Living(1, 2), clock)
     ask(REQUEST, Living(1, 2), clock, most=0, counts=False)
-
-
-def test_the_place_is_asked_where_no_process_is_known(add, clock, monkeypatch):
-    """As of iTerm2's windows."""
-
-    class Terminal:
-        name = "iterm2"
-
-        def ended(self, started, *_):
-            return None if started.terminal_id == "open" else "closed"
-
-    monkeypatch.setattr(admitting, "PLACES", (Terminal(),))
-    worker = add(None, place="iterm2")
-    with Registry() as registry:
-        there, gone = (registry.set_started(worker.id, command=["x"], terminal_id=one) for one in ("open", "closed"))
-    world = world_of("claude", clock=clock)
-
-    assert (True, False) == (lives(there, world), lives(gone, world))
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextvars
 from types import SimpleNamespace
 
 import pytest
 
+from smart_fork.advice import speak_of_tools
 from smart_fork.errors import ProgramFailed, Usage
 from smart_fork.forking.choose import find_and_fork
 from smart_fork.retrieval.finding import Engine, Request
@@ -29,8 +31,8 @@ def forks(monkeypatch) -> SimpleNamespace:
     return seam
 
 
-def ask(world: World, shop, **choice: object) -> dict:
-    request = Request(RETRY, project_path=str(shop), agent_type="both")
+def ask(world: World, shop, intent: str = RETRY, min_score: float | None = None, **choice: object) -> dict:
+    request = Request(intent, project_path=str(shop), agent_type="both", min_score=min_score)
     return find_and_fork(request, Engine(world.model), **choice)
 
 
@@ -65,11 +67,65 @@ def test_what_cannot_be_forked_is_passed_over_and_refused_by_index(world, shop, 
     (world.home / "bin/codex").unlink()
     first = next(i for i, hit in enumerate(world.find(RETRY, shop)["results"]) if hit["agent_type"] == "codex")
 
-    assert ask(world, shop, auto_fork=True)["forked_session"]["forked_index"] == 1 - first
+    assert ask(world, shop, auto_fork=True, min_score=0)["forked_session"]["forked_index"] == 1 - first
     answer = ask(world, shop, fork_index=first)
     assert "cannot be forked: codex was not found" in answer["error"]
     assert len(answer["results"]) == 2
     assert len(forks.calls) == 1
+
+
+OTHER = "which sauce goes with asparagus"
+
+
+def test_nothing_is_forked_where_nothing_fits_and_the_answer_says_how_to_do_it_anyway(world, shop, two, forks):
+    answer = ask(world, shop, OTHER, auto_fork=True)
+
+    assert forks.calls == []
+    assert "forked_session" not in answer
+    assert 2 == answer["count"] == len(answer["results"])
+    assert answer["results"][0]["score"] < 0.3
+    assert answer["error"].startswith("Nothing was forked: the chance that the best session")
+    assert answer["error"].endswith(", and 0.30 is the least.")
+    assert "smart-fork fork ID" in answer["hint"]
+    assert "--min-score" in answer["hint"]
+
+
+def test_a_model_is_told_the_parameters_that_fork_anyway(world, shop, two, forks):
+    def as_a_tool() -> dict:
+        speak_of_tools()
+        return ask(world, shop, OTHER, auto_fork=True)
+
+    hint = contextvars.copy_context().run(as_a_tool)["hint"]
+
+    for parameter in ("fork_index", "fork_session_id", "min_score"):
+        assert parameter in hint
+    assert "smart-fork" not in hint
+
+
+def test_another_floor_can_be_set_and_none_and_who_chooses_needs_none(world, shop, two, forks):
+    best, other = (hit["score"] for hit in world.find(RETRY, shop)["results"])
+    between = (best + other) / 2
+
+    above = ask(world, shop, OTHER, min_score=0.9, auto_fork=True)
+    forked = ask(world, shop, min_score=between, auto_fork=True)
+    anything = ask(world, shop, OTHER, min_score=0, auto_fork=True)
+    chosen = ask(world, shop, OTHER, fork_index=1, auto_fork=True)
+
+    assert "forked_session" not in above
+    assert (2, 1, 2) == (above["count"], forked["count"], anything["count"])
+    assert 0 == forked["forked_session"]["forked_index"] == anything["forked_session"]["forked_index"]
+    assert 1 == chosen["forked_session"]["forked_index"]
+    assert 3 == len(forks.calls)
+
+
+def test_where_what_fits_cannot_be_forked_what_does_not_fit_is_not_taken_instead(world, shop, two, forks):
+    path = world.log_of(two[0])
+    path.unlink()
+
+    answer = ask(world, shop, min_score=world.find(RETRY, shop)["results"][1]["score"] + 0.01, auto_fork=True)
+
+    assert forks.calls == []
+    assert f"{two[0]} fits, and cannot be forked: " in answer["error"]
 
 
 def test_an_index_beyond_the_results_is_said_with_the_results(world, shop, two, forks):

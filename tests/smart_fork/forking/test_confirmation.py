@@ -6,7 +6,7 @@ import pytest
 
 from smart_fork.agents.plan import ForkRequest, plan_fork
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, SCREEN_SECONDS, confirm, world_of
-from smart_fork.forking.report import unconfirmed
+from smart_fork.forking.report import remark
 from smart_fork.places.base import Started
 from tests.smart_fork import screens
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses
@@ -44,10 +44,10 @@ def test_a_worker_that_stops_at_a_question_is_not_waited_for_any_longer(plan):
     """It says what it asks, long before the time is up."""
     found, clock = seen(plan, screens.CLAUDE_TRUST)
 
-    assert not found.found
+    assert not found.taken
     assert "trust" in found.asks
     assert clock.slept < 3 * SCREEN_SECONDS
-    assert found.asks in unconfirmed(plan, Started(attach="tmux attach"), found)
+    assert found.asks in remark(plan, Started(attach="tmux attach"), found)
 
 
 def test_a_question_that_is_gone_at_the_next_look_was_none(plan):
@@ -55,4 +55,4 @@ def test_a_question_that_is_gone_at_the_next_look_was_none(plan):
 
     assert "" == found.asks
     assert clock.slept >= CONFIRM_SECONDS
-    assert "may be asking something" in unconfirmed(plan, Started(), found)
+    assert "may be asking something" in remark(plan, Started(), found)

@@ -12,69 +12,14 @@ from filelock import FileLock, Timeout
 
 from smart_fork.agents.staging import folder_of
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, Usage
-from smart_fork.forking.confirmation import CONFIRM_SECONDS
-from smart_fork.forking.launch import ForkSource, fork, fork_session
+from smart_fork.forking.confirmation import CONFIRM_SECONDS, SystemClock
+from smart_fork.forking.launch import ForkSource, fork_session
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry
-from tests.smart_fork.forks import (
-    NEW,
-    SESSION,
-    FakeClock,
-    FakeProcesses,
-    codex_path,
-    codex_records,
-    snapshot,
-    write_log,
-)
+from tests.smart_fork.forking.conftest import SystemThatHelps, playing, source_of
+from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, codex_path, codex_records, snapshot, write_log
 
 agents = pytest.mark.parametrize("agent", ["claude", "codex"])
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def launch(programs, clock, request, home):
-    """Fork a session with played programs: they write the log that the real ones would."""
-
-    def run(source: ForkSource, processes: FakeProcesses, **more):
-        values = {"prompt": "fix the race", "place": "process", "clock": clock, "processes": processes} | more
-        return fork(source, **values)
-
-    return run
-
-
-def source_of(agent: str, path: Path, repo: Path) -> ForkSource:
-    return ForkSource(agent, SESSION, path, str(repo))
-
-
-def playing(agent: str, clock: FakeClock, home: Path, **meta) -> FakeProcesses:
-    processes = FakeProcesses()
-
-    def play(call: dict) -> None:
-        argv = call["argv"]
-        if agent == "claude":
-            new = argv[argv.index("--session-id") + 1]
-            write_log(folder_of(call["cwd"]) / f"{new}.jsonl", [{"type": "mode", "sessionId": new}])
-        else:
-            moment = datetime.fromtimestamp(clock.now(), UTC).isoformat()
-            values = {"forked_from_id": SESSION, "timestamp": moment} | meta
-            write_log(codex_path(home, NEW), codex_records(NEW, call["cwd"], [], **values))
-
-    processes.on_start = play
-    return processes
-
-
-@pytest.fixture
-def source(request, agent, repo):
-    return source_of(agent, request.getfixturevalue(f"{agent}_session"), repo)
-
-
-@pytest.fixture
-def played(agent, clock, home):
-    return playing(agent, clock, home)
 
 
 @agents
@@ -221,10 +166,8 @@ def test_forks_of_forks_end_where_the_environment_is_not_passed_on(launch, sourc
     """Codex gives its servers next to nothing of its environment."""
     caller = NEW
     for number in range(3):
-        processes = FakeProcesses()
-        processes.living = False
         with Registry() as registry:
-            worker = registry.get(launch(source, processes, caller_session_id=caller).worker_id)
+            worker = registry.get(launch(source, FakeProcesses(), caller_session_id=caller).worker_id)
             caller = NEW.replace("7a1c", f"7a1{number}")
             registry.set_session_id(worker.id, caller)
 
@@ -290,38 +233,22 @@ def test_a_fork_that_does_not_appear_is_waited_for_in_bounds(launch, source, age
     assert str(forked.log) in forked.warnings[0]
 
 
-@agents
-def test_a_worker_that_ends_at_once_says_why(launch, source, agent, clock):
-    processes = FakeProcesses()
-    processes.living = False
-
-    forked = launch(source, processes)
-
-    assert ["The worker ended without a session of its own: Something went wrong"] == forked.warnings
-    assert 0 == clock.slept
-    with Registry() as registry:
-        assert "ended" == registry.get(forked.worker_id).state
-
-
-def test_claude_without_a_prompt_is_not_waited_for(launch, claude_session, clock, private_tmux, programs):
+def test_claude_without_a_prompt_is_waited_for_until_it_shows_a_line_to_type_in(
+    launch, claude_session, clock, private_tmux, programs
+):
     """It writes nothing before a person has typed something."""
+    (programs / "claude").write_text("#!/bin/sh\nprintf '\u276f '\nread line\n")
+    source = source_of("claude", claude_session, programs)
+
+    forked = launch(source, SystemThatHelps(), prompt=None, place="tmux", clock=SystemClock())
     (programs / "claude").write_text("#!/bin/sh\nread line\n")
-    processes = SystemThatHelps()
+    silent = launch(source, SystemThatHelps(), prompt=None, place="tmux")
 
-    forked = launch(source_of("claude", claude_session, programs), processes, prompt=None, place="tmux")
-
-    assert ([], 0) == (forked.warnings, clock.slept)
+    assert (True, []) == (forked.confirmed, forked.warnings)
     assert forked.terminal_id in private_tmux("list-panes", "-a", "-F", "#{pane_id}").split()
     assert forked.worker_id in private_tmux("list-windows", "-a", "-F", "#{window_name}")
-
-
-class SystemThatHelps(SystemProcesses):
-    """Real processes, but for the agents' help."""
-
-    def run(self, argv, **options):
-        if argv[-1] == "--help":
-            return FakeProcesses().run(argv, timeout=1)
-        return super().run(argv, **options)
+    assert not silent.confirmed
+    assert "does not show a line to type in yet" in silent.warnings[0]
 
 
 @agents
@@ -335,7 +262,7 @@ def test_here_is_remembered_before_it_replaces_us(launch, source, agent):
 
 
 @agents
-def test_a_message_number_forks_there(source, programs, monkeypatch):
+def test_a_message_number_forks_there(source, programs, no_waiting, monkeypatch):
     """B-074, C-022: and says where, if that is in the middle of an exchange."""
     played = FakeProcesses()
     monkeypatch.setattr("smart_fork.forking.launch.SystemProcesses", lambda: played)
@@ -346,7 +273,7 @@ def test_a_message_number_forks_there(source, programs, monkeypatch):
     assert forked["new_session_id"] in call["argv"]
     assert "resume" in " ".join(call["argv"])
     assert "fork" not in call["argv"][1:]
-    assert ["Forked after message"] == [text[:20] for text in forked["warnings"]]
+    assert ["Forked after message", forked["warnings"][1][:20]] == [text[:20] for text in forked["warnings"]][:2]
     shortened = fork_session(forked["new_session_id"], "go on", place="process", dry_run=True)
     assert forked["new_session_id"] == shortened["resume_session_id"]
     with pytest.raises(NotFound, match="No message 99"):

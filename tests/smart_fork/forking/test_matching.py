@@ -26,7 +26,7 @@ agents = pytest.mark.parametrize("agent", ["claude", "codex"])
 
 
 @pytest.fixture
-def played(monkeypatch) -> FakeProcesses:
+def played(no_waiting, monkeypatch) -> FakeProcesses:
     processes = FakeProcesses()
     monkeypatch.setattr("smart_fork.forking.launch.SystemProcesses", lambda: processes)
     return processes
@@ -50,6 +50,15 @@ def test_the_fork_ends_with_the_exchange_that_answers(world, parent, played, age
     assert "Forked after message 3: exchange 2 of 3 answers best" in forked["warnings"]
     (call,) = played.started
     assert forked["new_session_id"] in call["argv"]
+
+
+@agents
+@pytest.mark.parametrize(("also", "messages"), [((SAID[2],), 4), (("sweep and mop the kitchen", "tidy up"), 2)])
+@pytest.mark.usefixtures("played", "agent")
+def test_all_phrasings_together_say_which_exchange_answers(world, parent, also, messages):
+    forked = fork_at_match(parent, "hochladen", Engine(world.model), "go on", also=also, place="process")
+
+    assert len(session_of(forked["new_session_id"]).turns) == messages
 
 
 @agents
@@ -91,7 +100,7 @@ def test_nothing_is_started_where_nothing_answers(world, parent, played, agent):
         NotFound, match=f"No passage of {parent} answers that: .*no session has been embedded"
     ) as refused:
         fork_at_match(parent, "zanzibar", Engine(BrokenModel()), place="process")
-    assert "--intent" in refused.value.hint
+    assert "--also" in refused.value.hint
     assert not played.started
 
 
@@ -164,9 +173,22 @@ class TestCommand:
         assert {len(session_of(one["new_session_id"]).turns) for one in (by_prompt, by_intent)} == {4}
         assert played.started[1]["argv"][-1].strip() == LOGO
 
+    @pytest.mark.parametrize("agent", ["claude"])
+    def test_the_intent_may_be_said_in_other_words(self, run, parent, played, agent):  # noqa: F811
+        matching = ["--at", "match", "--intent", "hochladen", "--also", SAID[2], "--also", "backoff", "--json"]
+
+        one = json.loads(run("fork", parent, "go on", "--in", "process", *matching).out)
+        several = json.loads(run("fork", "go on", "--top", "1", "--in", "process", "--min-score", "0", *matching).out)
+        branched = json.loads(run("branch", parent, *matching).out)
+
+        ids = [one["new_session_id"], several["forks"][0]["new_session_id"], branched["session_id"]]
+        assert [len(session_of(each).turns) for each in ids] == [4, 4, 4]
+
     @pytest.mark.parametrize(
         ("words", "text"),
         [
+            (["--also", "x"], "--also is only for --at match"),
+            (["--at", "match", "--intent", "x", "--also", "y" * 301], "also takes texts of at most 300 characters"),
             (["--at", "match"], "--at match needs an intent"),
             (["--at", "match", "--intent", " "], "--at match needs an intent"),
             (["--at", "4", "--intent", "x"], "--intent is only for --at match"),
@@ -178,3 +200,43 @@ class TestCommand:
 
         assert done.code == 2
         assert text in done.err
+
+
+def exchange_of(world, shop, agent: str, intent: str, *said: str) -> int:
+    session = session_of(getattr(world, agent)(shop, *said))
+    message = message_for(session, intent, Engine(world.model))
+    return next(one.index for one in session.exchanges() if any(turn.id == message for turn in one.turns))
+
+
+@agents
+def test_of_a_question_of_two_parts_the_exchange_is_named_by_which_both_are_known(world, shop, agent):
+    said = (
+        "rename the uploader", "the uploader is called sender now", "tidy the kitchen", "swept",
+        "raise the compiler version", "the compiler is of the new version", "paint the logo", "blue",
+    )  # fmt: skip
+
+    assert exchange_of(world, shop, agent, "rename the uploader and raise the compiler version", *said) == 2
+
+
+@agents
+def test_where_a_first_answer_was_wrong_the_exchange_is_named_in_which_it_was_mended(world, shop, agent):
+    said = (
+        "the upload retry hangs, fix the upload retry", "the upload retry is fixed",
+        "the upload retry still hangs, that was wrong", "now the upload retry is really fixed", "paint the logo", "blue",
+    )  # fmt: skip
+
+    assert exchange_of(world, shop, agent, "the upload retry hangs", *said) == 1
+
+
+def test_a_result_that_is_forked_at_its_match_is_forked_where_all_is_known(world, shop, played):
+    said = (
+        "rename the uploader", "the uploader is called sender now", "raise the compiler version", "it is of the new one",
+        "paint the logo", "blue",
+    )  # fmt: skip
+    parent = world.claude(shop, *said)
+    request = Request("rename the uploader, raise the compiler version", project_path=str(shop))
+
+    forked = find_and_fork(request, Engine(world.model), fork_index=0, at="match", run_in="process")["forked_session"]
+
+    assert forked["resume_session_id"] == parent
+    assert "Forked after message 3: exchange 2 of 3 answers best" in forked["warnings"]

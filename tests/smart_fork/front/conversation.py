@@ -12,7 +12,7 @@ from smart_fork.front.messages import Message, made, read
 from smart_fork.front.relay import Relay
 from smart_fork.service.client import ServiceGoneError
 
-SECONDS = 30
+SECONDS = 120  # a machine may be busy; where all is well it costs nothing
 READING = frozenset({"list_sessions", "read_session"})
 
 

@@ -13,7 +13,7 @@ from tests.smart_fork.front.conversation import READING, call, request
 
 #: What each tool does is decided by its own annotations; here, which of them are believed to change nothing.
 ONLY_READ = {
-    "compare_workers", "index_status", "list_sessions", "list_workers", "read_session", "read_worker",
+    "compare_workers", "find_sessions", "index_status", "list_sessions", "list_workers", "read_session", "read_worker",
     "session_lineage", "wait_workers",
 }  # fmt: skip
 

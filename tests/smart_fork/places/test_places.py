@@ -213,6 +213,40 @@ def test_windows_that_somebody_else_opened_in_our_sessions_are_known(private_tmu
     assert {"smart-fork-shop"} == {window.session for window in found}
 
 
+def test_the_windows_of_another_home_that_shares_the_tmux_server_are_not_ours(private_tmux, repo, home, monkeypatch):
+    """Neither those of its workers, dead ones too, nor those that a person opened in its sessions."""
+    other, mine = home / "other", os.environ["SMART_FORK_HOME"]
+    monkeypatch.setenv("SMART_FORK_HOME", str(other))
+    place, _, theirs = tmux_agent(repo)
+    private_tmux("new-window", "-d", "-t", "=smart-fork-shop:", "sleep", "600")
+    PROCESSES.end(theirs.pid, force=True)
+    monkeypatch.setenv("SMART_FORK_HOME", mine)
+    assert [] == place.windows(PROCESSES, os.environ)
+
+    _, _, started = tmux_agent(repo)
+    assert [started.pid] == [window.pid for window in place.windows(PROCESSES, os.environ)]
+    monkeypatch.setenv("SMART_FORK_HOME", str(other))
+    assert {theirs.pid} < {window.pid for window in place.windows(PROCESSES, os.environ)}
+
+
+def test_a_worker_has_the_home_of_whoever_starts_it_and_not_that_of_the_tmux_server(
+    private_tmux, repo, home, monkeypatch
+):
+    private_tmux("kill-server")
+    for name in ("SMART_FORK_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "HOME"):
+        monkeypatch.setenv(name, str(home / "other"))
+    tmux_agent(repo)  # starts the server
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("CODEX_HOME", str(home / "mine"))
+    for name in ("SMART_FORK_HOME", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(name)
+    _, _, started = tmux_agent(repo)
+
+    given = PROCESSES.environment(started.pid)
+    assert (str(home), str(home / "mine")) == (given["HOME"], given["CODEX_HOME"])
+    assert not {"SMART_FORK_HOME", "CLAUDE_CONFIG_DIR"} & given.keys()
+
+
 def test_a_person_s_own_terminal_is_left_to_the_person(home, monkeypatch):
     place, mine = HerePlace(), Started(pid=os.getpid(), worker_id="claude-1")
 

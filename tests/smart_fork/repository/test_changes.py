@@ -201,15 +201,17 @@ def test_no_hook_of_the_repository_runs(repo, home):
     assert not (home / "HACKED").exists()
 
 
-def test_filters_of_the_repository_run_as_they_do_for_git(repo):
-    git(repo, "config", "filter.shout.clean", "tr a-z A-Z")
-    git(repo, "config", "filter.shout.smudge", "tr A-Z a-z")
+def test_files_for_which_there_is_a_filter_are_carried_over_as_they_are(repo, home):
+    for what in ("clean", "smudge"):
+        git(repo, "config", f"filter.shout.{what}", f"touch '{home}/HACKED'; cat")
+    git(repo, "config", "filter.shout.required", "true")
     (repo / ".gitattributes").write_text("*.quiet filter=shout\n*.crlf text eol=crlf\n")
     (repo / "x.quiet").write_text("hush\n")
     (repo / "x.crlf").write_bytes(b"one\r\ntwo\r\n")
 
-    worktree = assert_carried_over(repo)
+    worktree = create_worktree(repo, "x", PROCESSES, with_changes=True).path
 
+    assert not (home / "HACKED").exists()
     assert "hush\n" == (worktree / "x.quiet").read_text()
     assert b"one\r\ntwo\r\n" == (worktree / "x.crlf").read_bytes()
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from smart_fork.errors import ForkRefused, ProgramFailed
 from smart_fork.processes import SystemProcesses
-from smart_fork.repository.worktree import create_worktree, plain_name, plan_worktree, remove_worktree
+from smart_fork.repository.worktree import create_worktree, left_unfiltered, plain_name, plan_worktree, remove_worktree
 
 PROCESSES = SystemProcesses()
 
@@ -170,3 +170,28 @@ def test_a_plain_name_is_always_possible(name):
     assert not plain.endswith(".lock")
     assert ".." not in plain
     assert plain == plain_name(plain)
+
+
+def test_files_that_a_filter_makes_are_as_git_stores_them_and_named(repo):
+    """Large files, usually: their filter is a program, and which files it gets is anybody's to say."""
+    (repo / "movie").write_text("where it is kept\n")
+    (repo / ".gitattributes").write_text("movie filter=lfs\n")
+    git(repo, "add", ".")
+    git(repo, "commit", "-qm", "Movie")
+    assert "" == left_unfiltered(create_worktree(repo, "x", PROCESSES), PROCESSES)
+
+    git(repo, "config", "filter.lfs.smudge", "tr a-z A-Z")
+    git(repo, "config", "filter.lfs.required", "true")
+    made = create_worktree(repo, "y", PROCESSES)
+
+    said = left_unfiltered(made, PROCESSES)
+    assert "1 files, such as movie" in said
+    assert "git lfs pull" in said
+    assert "where it is kept\n" == (made.path / "movie").read_text()
+
+
+def test_a_repository_that_is_kept_elsewhere_has_worktrees(repo, home):
+    git(repo, "init", "-q", "--separate-git-dir", str(home / "kept"))
+
+    assert "# shop\n" == (create_worktree(repo, "x", PROCESSES).path / "README.md").read_text()
+    assert "/.worktrees/" in (home / "kept/info/exclude").read_text()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextvars
 import json
 import math
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from indexer.embedding import DEFAULT_MODEL
+from smart_fork import permission
 from smart_fork.errors import Usage
 from smart_fork.registry import Registry
 from smart_fork.retrieval.finding import Engine, Request, check, find
@@ -34,6 +37,9 @@ DONE = "The uploader in upload.py retries five times with exponential backoff"
         ({"min_score": math.inf}, "min_score must be a finite number"),
         ({"min_score": "0.5"}, "min_score must be a finite number"),
         ({"min_score": True}, "min_score must be a finite number"),
+        ({"min_score": 1.01}, "min_score must be between 0 and 1, not 1.01"),
+        ({"min_score": -0.1}, "min_score must be between 0 and 1, not -0.1"),
+        ({"min_score": 10**400}, "min_score must be between 0 and 1"),
         ({"collection": "mine"}, "unknown collection: mine"),
     ],
 )
@@ -51,6 +57,7 @@ def test_a_project_that_is_not_there_is_an_error_not_everything(world, path):
         world.find(RETRY, path)
 
 
+@pytest.mark.usefixtures("any_engine")
 def test_no_value_is_the_default_everywhere(world, shop, monkeypatch):
     """F-007."""
     for number in range(7):
@@ -93,6 +100,7 @@ def test_the_session_that_knows_comes_first_with_everything_needed_to_use_it(wor
     assert answer["index"]["complete"]
 
 
+@pytest.mark.usefixtures("any_engine")
 def test_many_matching_passages_of_a_session_are_one_result(world, shop):
     """F-037."""
     said = [words for number in range(30) for words in (f"{RETRY} {number}", f"{DONE} {number} " + "more " * 100)]
@@ -101,6 +109,7 @@ def test_many_matching_passages_of_a_session_are_one_result(world, shop):
     assert len(world.ids(RETRY, shop)) == 1
 
 
+@pytest.mark.usefixtures("any_engine")
 def test_equal_scores_are_ordered_by_date_then_id(world, shop):
     """F-038."""
     ids = [f"{digit}0000000-0000-4000-8000-000000000000" for digit in "312"]
@@ -144,14 +153,16 @@ def test_where_nothing_fits_no_score_reaches_one_half(world, shop):
     assert max(hit["score"] for hit in world.find("why is the mail server unreachable", shop)["results"]) < 0.5
 
 
+@pytest.mark.usefixtures("any_engine")
 def test_snippets_are_left_out_on_request_and_nothing_else_is(world, shop):
     """F-041."""
     world.claude(shop, RETRY, DONE)
     with_snippet, without = (world.find(RETRY, shop, include_snippets=wanted)["results"][0] for wanted in (True, False))
 
-    assert {key: value for key, value in with_snippet.items() if key != "snippet"} == without
+    assert {key: value for key, value in with_snippet.items() if key not in ("snippet", "said_by")} == without
 
 
+@pytest.mark.usefixtures("any_engine")
 def test_many_results_stay_small_enough_for_a_model(world, shop):
     """Tools' answers are cut by the agents at about 10 k tokens."""
     for number in range(60):
@@ -164,6 +175,7 @@ def test_many_results_stay_small_enough_for_a_model(world, shop):
     assert len(json.dumps(world.find(RETRY, shop)["results"])) < 12_000
 
 
+@pytest.mark.usefixtures("any_engine")
 class TestScope:
     """F-070…F-076, on real repositories and worktrees."""
 
@@ -227,6 +239,7 @@ class TestScope:
         assert world.ids(RETRY, shop) == [inside]
 
 
+@pytest.mark.usefixtures("any_engine")
 class TestTheCaller:
     """What the one who asks must not be told again."""
 
@@ -273,6 +286,7 @@ class TestTheCaller:
 
         assert world.ids(RETRY, shop, caller_session_id="someone") == [other]
 
+    @pytest.mark.parametrize("any_engine", ["builtin"], indirect=True)  # it finds by words what has none of them
     def test_calls_of_our_own_tool_are_not_evidence(self, world, shop):
         session_id = world.claude(shop, "hello there", "hi")
         call = {"type": "tool_use", "id": "t1", "name": "mcp__smart-fork__smart_fork", "input": {"intent": "zanzibar"}}
@@ -295,6 +309,7 @@ class TestTheCaller:
         assert answer["results"][0]["lineage"]["family_size"] == 2
 
 
+@pytest.mark.usefixtures("any_engine")
 class TestForkable:
     """F-061, F-062."""
 
@@ -363,6 +378,7 @@ def test_any_intent_is_answered(world, shop, intent):
     assert len(answer["query"]) <= MAX_CHARACTERS
 
 
+@pytest.mark.usefixtures("any_engine")
 def test_titles_and_snippets_cannot_steer_a_terminal_and_keep_no_secret(world, shop):
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "kLmNoPqRsTuVwXyZ"
     world.claude(
@@ -375,6 +391,7 @@ def test_titles_and_snippets_cannot_steer_a_terminal_and_keep_no_secret(world, s
     assert not any(sign in text for sign in ("\\u001b", "\\u0007", "\\u009b"))
 
 
+@pytest.mark.usefixtures("any_engine")
 def test_automated_sessions_are_hidden_unless_asked_for(world, shop):
     machine = world.claude(shop, RETRY, DONE, entrypoint="sdk-cli", promptSource="sdk", origin=None)
 
@@ -394,3 +411,43 @@ class TestOtherScripts:
         world.claude(shop, "повторять загрузку", "готово")
 
         assert "language_notice" not in world.find("повторять загрузку", shop)
+
+
+def test_a_pointer_into_another_repository_finds_nothing_of_it_and_the_answer_says_why(world, shop):
+    """Neither from the index nor from the logs; and what was done there is not taken for work in that repository."""
+    secret = world.claude(shop, RETRY, DONE)
+    forged = world.home / "forged"
+    forged.mkdir()
+    (forged / ".git").write_text(f"gitdir: {shop}/.git\n")
+    own = world.claude(forged, RETRY, DONE)
+
+    assert ([own], [secret]) == (world.ids(RETRY, forged), world.ids(RETRY, shop))
+    assert "does not say that" in world.find(RETRY, forged)["project_notice"]
+    assert "project_notice" not in world.find(RETRY, shop)
+
+
+def test_a_limited_caller_does_not_learn_where_a_pointer_leads(world, shop):
+    forged = world.home / "forged"
+    forged.mkdir()
+    (forged / ".git").write_text(f"gitdir: {shop}/.git\n")
+
+    def ask() -> str:
+        permission.limit_to(permission.permitted([str(forged)]))
+        return world.find(RETRY, forged)["project_notice"]
+
+    assert str(shop) not in contextvars.copy_context().run(ask)
+
+
+def test_a_worktree_that_is_gone_before_anything_was_indexed_is_searched_with_its_repository(world, shop):
+    git(shop, "worktree", "add", "-q", str(world.home / "gone"))
+    session_id = world.claude(world.home / "gone", RETRY, DONE)
+    shutil.rmtree(world.home / "gone")
+
+    assert [session_id] == world.ids(RETRY, shop)
+    assert [] == world.ids(RETRY, world.repository("elsewhere"))
+
+    def permitted() -> bool:
+        permission.limit_to(permission.permitted([str(shop)]))
+        return permission.permits(str(world.home / "gone"))
+
+    assert contextvars.copy_context().run(permitted)

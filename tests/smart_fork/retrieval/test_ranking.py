@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smart_fork.retrieval.ranking import KNOWN, RIVALS, Coverage, Evidence, parts, scores
+from smart_fork.retrieval.ranking import KNOWN, RIVALS, Coverage, Evidence, Phrased, parts, scores
 
 shares = st.floats(0, 1)
 evidence = st.builds(
@@ -22,7 +22,7 @@ ALL = Coverage(1.0, 1.0)
 
 
 def chance_of(found, cover=ALL, families=None, **how):
-    rated = scores(found, families or {session: str(session) for session in found}, cover, **how)
+    rated = scores([Phrased(found, cover)], families or {session: str(session) for session in found}, **how)
     return {session: score.chance for session, score in rated.items()}
 
 
@@ -37,7 +37,7 @@ def test_every_session_gets_a_chance_and_together_they_are_at_most_one(found, co
 
 @given(st.dictionaries(st.integers(0, 9), evidence, min_size=1), coverage)
 def test_a_score_is_explained_by_its_points(found, cover):
-    for score in scores(found, dict.fromkeys(found, "one family"), cover).values():
+    for score in scores([Phrased(found, cover)], dict.fromkeys(found, "one family")).values():
         assert score.chance == pytest.approx(1 / (1 + math.exp(score.against - sum(score.points))))
 
 
@@ -92,7 +92,7 @@ def test_a_session_of_which_only_the_words_are_known_is_judged_by_them_alone():
     words = Evidence(words=5, passages=[5.0] * 3, title=1.0)
 
     assert chance_of({1: words})[1] > 0.95
-    assert sum(scores({1: words}, {1: "a"}, ALL)[1].points) == pytest.approx(sum(KNOWN["words"].worth))
+    assert sum(scores([Phrased({1: words}, ALL)], {1: "a"})[1].points) == pytest.approx(sum(KNOWN["words"].worth))
 
 
 def test_words_that_say_little_about_the_question_count_little():

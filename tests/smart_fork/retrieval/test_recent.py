@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import orjson
 import pytest
@@ -11,10 +12,14 @@ from indexer.transcripts.lines import GLANCE_BYTES
 from smart_fork.errors import Usage
 from smart_fork.retrieval import recent
 from smart_fork.retrieval.listing import list_recent
+from tests.smart_fork.world import git
+
+#: What Claude Code writes of a session that a program has started.
+PROGRAM = {"entrypoint": "sdk-cli", "promptSource": "sdk", "origin": None}
 
 
 def ids(agent: str, project, limit: int = 20, **more: object) -> list[str]:
-    return [one["session_id"] for one in list_recent(agent, str(project) if project else None, limit, **more)]
+    return [one["session_id"] for one in list_recent(agent, str(project) if project else None, limit, **more).sessions]
 
 
 def test_newest_first_of_this_project_and_agent(world, shop):
@@ -97,4 +102,25 @@ def test_the_time_is_that_of_the_log(world, shop):
     session_id = world.claude(shop, "one", "1")
     os.utime(world.log_of(session_id), (0, 0))
 
-    assert list_recent("both", str(shop), 1)[0]["last_modified"] == "1970-01-01T00:00:00.000Z"
+    assert list_recent("both", str(shop), 1).sessions[0]["last_modified"] == "1970-01-01T00:00:00.000Z"
+
+
+def test_a_removed_worktree_is_of_the_repository_that_still_lists_it(world, shop):
+    for name in ("gone", "kept"):
+        git(shop, "worktree", "add", "-q", str(world.home / name))
+    session_id = world.claude(world.home / "gone/src", "one", "1")
+    shutil.rmtree(world.home / "gone")
+
+    assert [session_id] == ids("both", shop)
+    assert [session_id] == ids("both", world.home / "kept")
+    assert [] == ids("both", world.repository("elsewhere"))
+
+
+def test_sessions_that_no_person_started_are_counted_where_they_are_hidden(world, shop):
+    world.claude(shop, "one", "1")
+    for number in range(3):
+        world.claude(shop, f"by a program {number}", "done", **PROGRAM)
+    world.claude(world.repository("elsewhere"), "elsewhere", "done", **PROGRAM)
+
+    assert (1, 3) == (len(ids("both", shop)), list_recent("both", str(shop), 20).hidden)
+    assert (4, 0) == (len(ids("both", shop, automated=True)), list_recent("both", str(shop), 20, automated=True).hidden)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 import pytest
 
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.opening import opened
-from smart_fork.retrieval.search import search
+from smart_fork.retrieval.search import embedded, search
 from tests.smart_fork.world import WordsModel
 
 RETRY = "add retry with backoff to the uploader"
@@ -27,20 +30,20 @@ def ask(store, intent: str, embed=None, **more: object):
     return search(
         store,
         Query(intent, scope, 5, everywhere=True, **more),
-        embed or (lambda text: model.embed([text])[0].tobytes()),
+        embed or partial(embedded, model),
     )
 
 
 def test_the_text_is_embedded_once_however_many_ways_are_tried(store):
     calls = []
 
-    def fail(text: str) -> bytes:
-        calls.append(text)
+    def fail(texts: Sequence[str]) -> list[bytes]:
+        calls.append(texts)
         raise RuntimeError
 
     found = ask(store, RETRY, fail)
 
-    assert calls == [RETRY]
+    assert calls == [(RETRY,)]
     assert found.mode == "lexical"
     assert found.error == "vector search failed: RuntimeError"
     assert found.fallback_used
@@ -62,7 +65,7 @@ def test_a_session_without_a_directory_is_dropped_and_counted(store, world, shop
     scope = store.scope(None, ["claude"], automated=False)
     model = WordsModel()
 
-    found = search(store, Query(RETRY, scope, 5), lambda text: model.embed([text])[0].tobytes())
+    found = search(store, Query(RETRY, scope, 5), partial(embedded, model))
 
     assert (len(found.hits), found.dropped) == (2, 1)
 

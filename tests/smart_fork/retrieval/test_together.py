@@ -57,7 +57,7 @@ def test_a_question_does_not_wait_long_for_the_look_of_another(monkeypatch):
 def test_a_question_does_nothing_that_the_indexer_is_doing(world, shop):
     """F-180: while logs are read it is answered with what there is, and it makes no vectors at any time."""
     clock, stage, asked = Clock(), ["reading 3/7"], []
-    engine = Engine(world.model, together=Together(lambda: stage[0], lambda: asked.append(stage[0]), clock))
+    engine = Engine(world.model, together=Together(lambda: stage[0], lambda _: asked.append(stage[0]), clock))
     request = Request("add retry to the uploader", agent_type="both", all_projects=True)
     world.claude(shop, "add retry to the uploader", "done")
     assert 1 == find(request, engine)["index"]["sessions"], "where there is nothing at all, a question reads"
@@ -80,18 +80,18 @@ def test_a_question_reads_no_longer_than_a_moment_where_an_indexer_does_the_rest
     for number in range(3):
         world.claude(shop, f"uploader {number}", "done")
     request = Request("the uploader", agent_type="both", all_projects=True)
-    beside = Engine(world.model, together=Together(lambda: "", lambda: asked.append(1)))
+    beside = Engine(world.model, together=Together(lambda: "", asked.append))
 
     assert 2 == find(request, beside)["index"]["unread_logs"]
-    assert [1] == asked
+    assert [None] == asked
     alone = Engine(world.model, together=Together(lambda: None))
     assert find(request, alone)["index"]["complete"], "where there is none, it does all that time allows"
 
 
 def test_the_indexer_of_the_process_goes_on_and_without_one_whoever_asks_sees_to_it(world, shop):
     doing, told = [""], []
-    shared = Together(lambda: doing[0], lambda: told.append("indexer"))
-    engine = Engine(world.model, embed_seconds=0, together=shared, unfinished=lambda: told.append("itself"))
+    shared = Together(lambda: doing[0], lambda _: told.append("indexer"))
+    engine = Engine(world.model, embed_seconds=0, together=shared, unfinished=lambda _: told.append("itself"))
     request = Request("the uploader", agent_type="both", all_projects=True)
     world.claude(shop, "the uploader", "done")
 

@@ -5,33 +5,44 @@ from __future__ import annotations
 import http.client
 import socket
 import threading
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 import pytest
 import uvicorn
+from starlette.routing import Route
 
+from indexer.paths import state_home
 from smart_fork.page import views
-from smart_fork.page.entry import Codes
 from smart_fork.page.forms import Forms
-from smart_fork.page.rendering import stranger
 from smart_fork.retrieval.finding import Engine
 from smart_fork.server import create_server
-from smart_fork.service.address import cookie_value, token
-from smart_fork.service.app import PUBLIC, Work, application
+from smart_fork.service.app import Work, application
 from smart_fork.service.connections import Connection
-from smart_fork.service.guard import COOKIE, Guard
+from smart_fork.service.entrance import Entrance
+from smart_fork.service.guard import Doors
 
 
 @dataclass
 class Served:
-    """A service that runs."""
+    """A service that runs, and is asked with its token unless something else is said."""
 
     port: int
-    secret: str
-    codes: Codes
+    entrance: Entrance
+    doors: Doors | None = None
+    pages: Sequence[Route] = ()
     broken: bool = False
+    asked: list[str] = field(default_factory=list)
+
+    @property
+    def secret(self) -> str:
+        return self.entrance.token()
+
+    def cookie(self) -> str:
+        """As that of a browser that was let in."""
+        return f"{self.entrance.visits.name}={self.entrance.visits.begin()}"
 
     def get(self, path: str, **query: object) -> tuple[int, str]:
         answer = self.answer("GET", f"{path}?{urlencode(query)}" if query else path)
@@ -39,9 +50,8 @@ class Served:
 
     def answer(self, method: str, path: str, body: bytes = b"", **headers: str) -> http.client.HTTPResponse:
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=90)) as connection:
-            given = {"Cookie": f"{COOKIE}={cookie_value(self.secret)}"} | {
-                name.replace("_", "-"): one for name, one in headers.items()
-            }
+            given = {} if "Cookie" in headers else {"Authorization": f"Bearer {self.secret}"}
+            given |= {name.replace("_", "-"): one for name, one in headers.items()}
             connection.request(method, path, body or None, {name: one for name, one in given.items() if one})
             answer = connection.getresponse()
             content = answer.read()
@@ -54,18 +64,19 @@ def served(world):
     """The service of that world."""
     listening = socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
-    running = Served(port, token(), Codes())
+    running = Served(port, Entrance(state_home() / "page", port))
 
     def question() -> None:
+        running.asked.append("is it well?")
         if running.broken:
             raise RuntimeError("the disk is gone")
 
-    forms = Forms(running.secret)
-    page = views.Page(lambda: Engine(world.model), running.codes, forms, cookie_value(running.secret), COOKIE)
+    entrance = running.entrance
+    page = views.Page(lambda: Engine(world.model), Forms(entrance.token), entrance.entries, entrance.visits)
     work = Work(world.model, question, lambda: {"state": "idle"})
-    app = application(create_server(world.model), work, page.routes(), running.secret)
-    public = [*PUBLIC, *views.PUBLIC]
-    guard = Guard(app, secret=running.secret, hosts=[f"127.0.0.1:{port}"], public=public, stranger=stranger)
+    app, doors = application(create_server(world.model), work, page, entrance.token)
+    running.doors, running.pages = doors, page.routes()
+    guard = entrance.guard(app, [f"127.0.0.1:{port}"], doors)
     server = uvicorn.Server(uvicorn.Config(guard, log_config=None, ws="none", http=Connection))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

@@ -2,76 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import stat
-
 import pytest
 
 from indexer.paths import state_home
-from smart_fork.service.address import (
-    Address,
-    TokenUnsafe,
-    announced,
-    cookie_value,
-    keep_port,
-    proof,
-    publish,
-    token,
-    wanted_port,
-    withdraw,
-)
-from smart_fork.service.client import find_service
+from smart_fork.service.address import Address, announced, keep_port, publish, wanted_port, withdraw
 
 HERE = Address("127.0.0.1", 8766, 1, "1.0", "2026-01-01T00:00:00+00:00")
-
-
-def test_the_token_is_made_once_and_is_private(home):
-    assert token() == token()
-    assert 64 == len(token())
-    assert 0o600 == stat.S_IMODE((state_home() / "service-token").stat().st_mode)
-
-
-@pytest.mark.parametrize("kind", ["readable", "writable", "link", "folder", "pipe", "empty", "short", "other"])
-def test_a_token_that_is_not_only_ours_is_not_used(home, kind):
-    """An empty one would let in everybody."""
-    path = state_home() / "service-token"
-    good = token()
-    path.unlink()
-    if kind == "link":
-        path.with_name("elsewhere").write_text(good)
-        path.with_name("elsewhere").chmod(0o600)
-        path.symlink_to("elsewhere")
-    elif kind == "folder":
-        path.mkdir()
-    elif kind == "pipe":
-        os.mkfifo(path, 0o600)
-    else:
-        path.write_text({"empty": "", "short": good[:20], "other": "x" * 64}.get(kind, good))
-        path.chmod({"readable": 0o640, "writable": 0o602}.get(kind, 0o600))
-
-    with pytest.raises(TokenUnsafe) as refused:
-        token()
-    assert good not in str(refused.value)
-    assert find_service() is None
-
-
-def test_the_token_of_somebody_else_is_not_used(home, monkeypatch):
-    token()
-    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    with pytest.raises(TokenUnsafe, match="not your own"):
-        token()
-
-
-def test_what_a_browser_holds_is_not_the_token_nor_what_anybody_is_told():
-    assert cookie_value("one") != cookie_value("two")
-    assert cookie_value("one") not in ("one", proof("a browser's cookie", "one", 1))
-
-
-def test_only_who_has_the_token_can_prove_it_and_only_for_the_port_where_he_is_asked():
-    assert proof("nonce", "one", 1) == proof("nonce", "one", 1)
-    assert proof("nonce", "one", 1) != proof("nonce", "two", 1)
-    assert proof("nonce", "one", 1) != proof("other", "one", 1)
-    assert proof("nonce", "one", 1) != proof("nonce", "one", 2)
 
 
 def test_a_service_says_where_it_is_and_takes_it_back(home):

@@ -11,11 +11,16 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from smart_fork.page import views
+from smart_fork.page.entry import Entries
+from smart_fork.page.forms import Forms
+from smart_fork.page.visits import Visits
 from smart_fork.registry import Registry
 from smart_fork.server import create_server
 from smart_fork.service import app
-from smart_fork.service.address import Address, proof, publish
+from smart_fork.service.address import Address, publish
 from smart_fork.service.client import ServiceGoneError, SharedEmbedder, find_service
+from smart_fork.service.token import endpoint, proof
 
 
 @pytest.fixture
@@ -30,15 +35,27 @@ def announced(served, monkeypatch):
 def test_the_service_proves_that_it_has_the_token_without_telling_it(served):
     answer = json.loads(served.answer("GET", "/hello?nonce=abc", Cookie="").read())
 
-    assert proof("abc", served.secret, served.port) == answer["proof"]
+    here = endpoint("127.0.0.1", served.port)
+    assert proof("service", served.secret, here, "abc", answer["challenge"]) == answer["proof"]
+    assert {"name", "challenge", "proof"} == set(answer), "what runs here is told to who has the token"
     assert served.secret not in json.dumps(answer)
+    assert {"version", "model"} < set(json.loads(served.answer("GET", "/hello").read()))
+
+
+def test_whoever_has_no_token_is_told_that_it_lives_and_nothing_is_started(served, world, monkeypatch):
+    monkeypatch.setattr(app, "HEALTHY_SECONDS", 0.0)
+    served.broken = True
+    for headers in ({"Cookie": ""}, {"Cookie": served.cookie()}, {"Cookie": "", "Authorization": "Bearer x"}):
+        answer = served.answer("GET", "/healthz", **headers)
+        assert (200, {"ok": True}) == (answer.status, json.loads(answer.read()))
+    assert [] == served.asked
 
 
 def test_it_is_well_as_long_as_a_real_question_is_answered(served, monkeypatch):
     monkeypatch.setattr(app, "HEALTHY_SECONDS", 0.0)
-    assert 200 == served.answer("GET", "/healthz", Cookie="").status
+    assert 200 == served.answer("GET", "/healthz").status
     served.broken = True
-    answer = served.answer("GET", "/healthz", Cookie="")
+    answer = served.answer("GET", "/healthz")
     assert (503, {"ok": False, "problem": "RuntimeError", "indexing": "ok"}) == (
         answer.status,
         json.loads(answer.read()),
@@ -70,12 +87,13 @@ def test_however_many_ask_whether_it_is_well_one_question_is_asked(world):
     assert ([1], [1]) == (asked, busy)
 
 
-def test_others_may_ask_under_the_name_by_which_they_reach_it(world):
+def test_others_may_ask_under_the_name_by_which_they_reach_it(world, tmp_path):
     """The guard knows its names; whoever listens for other machines has more than loopback's."""
     work = app.Work(world.model, lambda: None, dict)
     body = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
     body["params"] = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-    served = app.application(create_server(world.model), work, [], "secret")
+    page = views.Page(lambda: None, Forms(str), Entries(tmp_path), Visits("x", tmp_path / "x", str))
+    served, _ = app.application(create_server(world.model), work, page, str)
     with TestClient(served, base_url="http://192.168.1.5:8766") as client:
         answer = client.post("/mcp", json=body, headers={"Accept": "application/json, text/event-stream"})
 

@@ -31,6 +31,14 @@ def test_hostile_calls_of_everything_break_tell_open_and_start_nothing(attack, t
     assert report["total"]["ok"] > 30, "hostile calls that all fail at the door say little"
     assert report["total"]["errors"] == 0
     assert len(report["by"]) > 30
+    tried = {name for name in report["by"] if name.startswith("! ")}
+    assert {
+        "! rotate",
+        "! flood: smart-fork status",
+        "! another address: told nothing",
+        "! what has ended",
+        "! code",
+    } <= tried
 
 
 def test_what_must_not_happen_would_be_seen(attack, tmp_path):

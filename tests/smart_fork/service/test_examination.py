@@ -129,6 +129,12 @@ def test_a_passage_that_is_deleted(settled):
     assert "1 of 1 passages are not what its log says" in told(settled, "sample")
 
 
+def test_a_passage_on_another_line(settled):
+    change("UPDATE placements SET last_line = last_line + 1 WHERE session = 1 AND position = 0")
+
+    assert "1 of 1 passages are not what its log says" in told(settled, "sample")
+
+
 def test_a_passage_with_another_text(settled):
     change("UPDATE chunks SET text = 'wrong' WHERE id = 1")
 
@@ -166,23 +172,40 @@ def test_what_is_left_of_a_forgotten_session(settled):
 
 
 @pytest.mark.parametrize(
-    "records", ["substr(records, 1, length(records) - 3)", "x''", "zeroblob(length(records))", "records || records"]
+    "vectors", ["substr(vectors, 1, length(vectors) - 3)", "x''", "zeroblob(length(vectors))", "vectors || vectors"]
 )
-def test_vectors_that_are_cut_or_overwritten(settled, records):
-    change(f"UPDATE vector_blocks SET records = {records} WHERE id = 1")  # noqa: S608 - from above
+def test_vectors_that_are_cut_or_overwritten(settled, vectors):
+    change(f"UPDATE vectors_vector_chunks00 SET vectors = {vectors} WHERE rowid = 1")  # noqa: S608 - from above
 
     assert "vectors" in wrong(settled)
-    assert "block 1 of vectors has" in told(settled, "vectors")
+    assert "group 1 of vectors has" in told(settled, "vectors")
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        ("UPDATE vectors_chunks SET validity = zeroblob(16)", "passages have no vector where it should be"),
+        ("UPDATE vectors_chunks SET rowids = zeroblob(1024)", "that are no vectors of passages of its part"),
+        ("UPDATE vectors_rowids SET chunk_offset = chunk_offset + 1", "that are no vectors of passages of its part"),
+        ("DELETE FROM vectors_vector_chunks00", "has 0 bytes"),
+        ("DELETE FROM vectors_chunks", "vectors are where there are none"),
+        ("DROP TABLE vectors_rowids", "no such table: vectors_rowids"),
+    ],
+)
+def test_what_sqlite_vec_knows_of_them_that_is_wrong(settled, harm, said):
+    change(harm)
+
+    assert "vectors" in wrong(settled)
+    assert said in told(settled, "vectors")
 
 
 def test_vectors_of_other_texts(settled):
     """They have the right form: only to embed a passage again shows it."""
-    size = 8 + 4 + settled.model.dimensions
+    size = settled.model.dimensions
     with closing(apsw.Connection(str(index_db()))) as db:
-        records = db.execute("SELECT records FROM vector_blocks WHERE id = 1").get
-        first, second = records[:size], records[size:]
-        swapped = first[:8] + second[8:] + second[:8] + first[8:]
-        db.execute("UPDATE vector_blocks SET records = ? WHERE id = 1", (swapped,))
+        stored = db.execute("SELECT vectors FROM vectors_vector_chunks00 WHERE rowid = 1").get
+        first, second, rest = stored[:size], stored[size : 2 * size], stored[2 * size :]
+        db.execute("UPDATE vectors_vector_chunks00 SET vectors = ? WHERE rowid = 1", (second + first + rest,))
 
     assert {"meaning"} == wrong(settled)
     assert "2 of 4 passages have the vector of another text" == told(settled, "meaning")

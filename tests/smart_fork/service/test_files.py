@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from indexer.paths import state_home
 from smart_fork.errors import Usage
 from smart_fork.service.units.plist import LABEL, launchd_plist, other_label, read_plist
 from smart_fork.service.units.settings import Settings
@@ -150,20 +151,23 @@ def test_a_unit_that_starts_something_else_is_not_ours(text):
 def test_a_damaged_agent_is_not_ours(content):
     with pytest.raises(ValueError):
         read_plist(content)
-    assert "" == other_label(content)
+    assert "" == other_label(content, HOME)
 
 
 def test_another_agent_that_runs_the_service_is_recognised():
     """F-202."""
 
-    def labelled(label: str, *words: str) -> str:
-        return other_label(plistlib.dumps({"Label": label, "ProgramArguments": list(words)}))
+    def labelled(label: str, *words: str, **variables: str) -> str:
+        agent = {"Label": label, "ProgramArguments": list(words), "EnvironmentVariables": variables}
+        return other_label(plistlib.dumps(agent), state_home())
 
     assert "old" == labelled("old", "/opt/bin/smart-fork", "serve")
     assert "old" == labelled("old", "/usr/bin/env", "smart-fork", "-v", "serve", "--port", "1")
     assert "" == labelled(LABEL, "/opt/bin/smart-fork", "serve")
     assert "" == labelled("old", "/opt/bin/smart-fork", "index", "run")
     assert "" == labelled("old", "/opt/bin/other", "serve")
+    assert "" == labelled("old", "/opt/bin/smart-fork", "serve", SMART_FORK_HOME="/other"), "another home's"
+    assert "old" == labelled("old", "/opt/bin/smart-fork", "serve", SMART_FORK_HOME=str(state_home()))
 
 
 @pytest.mark.parametrize("name", ["plain", *HOSTILE])

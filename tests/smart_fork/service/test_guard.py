@@ -14,16 +14,25 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from smart_fork.service import connections, guard, running
-from smart_fork.service.address import cookie_value
+from smart_fork.service import connections, guard, running, token
 from smart_fork.service.connections import Connection
-from smart_fork.service.guard import Bucket, Guard
+from smart_fork.service.guard import Bucket, Doors, Guard
 
 SECRET = "s3cret"
+COOKIE = "smart-fork-1"
 
 
 async def echo(request: Request) -> PlainTextResponse:
     return PlainTextResponse(await request.body())
+
+
+class LetIn:
+    """One browser was."""
+
+    name = COOKIE
+
+    def good(self, values):
+        return "let in" in values
 
 
 @pytest.fixture
@@ -31,8 +40,12 @@ def port():
     """A guarded service that gives back what it is sent."""
     listening = socket.create_server(("127.0.0.1", 0))
     number = listening.getsockname()[1]
-    app = Starlette(routes=[Route(path, echo, methods=["GET", "POST"]) for path in ("/private", "/public")])
-    guarded = Guard(app, secret=SECRET, hosts=[f"127.0.0.1:{number}", f"localhost:{number}"], public=["/public"])
+    routes = [
+        Route(path, echo, methods=["GET", "POST"]) for path in ("/private", "/public", "/always", "/enter", "/{a}/x")
+    ]
+    doors = Doors(always=["/always"], public=["/public", "/enter"], programs=routes[-1:], way_in="/enter")
+    hosts = [f"127.0.0.1:{number}", f"localhost:{number}"]
+    guarded = Guard(Starlette(routes=routes), token=lambda: SECRET, hosts=hosts, doors=doors, cookies=LetIn())
     server = uvicorn.Server(uvicorn.Config(guarded, log_config=None, lifespan="off", ws="none", http=Connection))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
@@ -51,14 +64,28 @@ def ask(port: int, path: str = "/private", body: bytes = b"", **headers: str) ->
 
 def test_the_token_opens_what_is_not_public(port):
     assert (200, b"hello") == ask(port, body=b"hello")
-    assert (200, b"") == ask(port, Authorization="", Cookie=f"other=1; {guard.COOKIE}={cookie_value(SECRET)}")
+    assert 200 == ask(port, "/mcp/x")[0]
+
+
+def test_a_cookie_opens_the_page_and_nothing_that_is_for_programs(port):
+    browser = {"Authorization": "", "Cookie": f"other=1; {COOKIE}=let in"}
+    assert (200, b"") == ask(port, **browser)
+    for address in ("/mcp/x", "/mcp%2fx", "/%6dcp/x", "/a/x?a=b"):
+        assert 403 == ask(port, address, **browser)[0]
+        assert 403 == ask(port, address, body=b"{}", **browser)[0]
+    assert 404 == ask(port, "/mcp//x", **browser)[0], "nothing is there"
+    assert 401 == ask(port, "/mcp/x", Authorization="Bearer wrong", Cookie=browser["Cookie"])[0]
 
 
 @pytest.mark.parametrize("other", ['state={"a": 1}', "a b=c", "=", "a", "ä=1", ";;"])
 def test_odd_cookies_of_programs_at_other_ports_keep_no_browser_out(port, other):
     """Browsers send the cookies of this machine to all of its ports."""
-    cookie = f"{other}; {guard.COOKIE}={cookie_value(SECRET)}".encode().decode("latin-1")
-    assert (200, b"") == ask(port, Authorization="", Cookie=cookie)
+    for cookies in (
+        f"{other}; {COOKIE}=let in",
+        f"{COOKIE}=let in; {other}",
+        f"{COOKIE}=x; {COOKIE}=let in; {COOKIE}=y",
+    ):
+        assert (200, b"") == ask(port, Authorization="", Cookie=cookies.encode().decode("latin-1"))
 
 
 @pytest.mark.parametrize(
@@ -69,12 +96,17 @@ def test_odd_cookies_of_programs_at_other_ports_keep_no_browser_out(port, other)
         {"Authorization": f"Bearer {SECRET}x"},
         {"Authorization": "Bearer"},
         {"Authorization": f"Basic {SECRET}"},
-        {"Authorization": "", "Cookie": f"{guard.COOKIE}=wrong"},
-        {"Authorization": "", "Cookie": f"{guard.COOKIE}={SECRET}"},
+        {"Authorization": "", "Cookie": f"{COOKIE}=wrong"},
+        {"Authorization": "", "Cookie": f"{COOKIE}={SECRET}"},
+        {"Authorization": "", "Cookie": "smart-fork=let in"},
+        {"Authorization": "", "Cookie": f"{COOKIE.upper()}=let in"},
         {"Authorization": f"Bearer {SECRET[:3]}"},
         {"Authorization": f"Bearer {SECRET.upper()}"},
         {"Authorization": f"Bearer {SECRET},{SECRET}"},
-        {"Authorization": f"Bearer {cookie_value(SECRET)}"},
+        {"Authorization": "Bearer let in"},
+        {"Authorization": f"Smart-Fork {SECRET}"},
+        {"Authorization": "Smart-Fork"},
+        {"Authorization": f"Smart-Fork {'0' * 64}"},
         {"Authorization": "", "Cookie": '"'},
     ],
 )
@@ -98,12 +130,25 @@ def test_nothing_else_opens_it(port, headers):
 )
 def test_other_pages_and_names_are_refused_with_the_token_and_on_public_paths_too(port, status, headers):
     """DNS rebinding: the name of the page is the attacker's, the address is ours."""
-    for path in ("/private", "/public"):
+    for path in ("/private", "/public", "/always", "/mcp/x"):
         assert status == ask(port, path, **headers)[0]
 
 
 def test_our_own_page_may_ask(port):
     assert 200 == ask(port, Origin=f"http://127.0.0.1:{port}", Sec_Fetch_Site="same-origin")[0]
+
+
+@pytest.mark.parametrize("origin", ["null", "file://"])
+def test_a_file_of_ours_may_send_the_code_and_nothing_else(port, origin):
+    """Any page can make itself look like a file, in a frame without an origin; but it has no code to send."""
+    of_a_file = {"Authorization": "", "Origin": origin, "Sec_Fetch_Site": "cross-site", "Sec_Fetch_Dest": "document"}
+    assert (200, b"code") == ask(port, "/enter", b"code", **of_a_file)
+    assert 403 == ask(port, "/enter", **of_a_file)[0]
+    assert 403 == ask(port, "/private", b"code", **of_a_file)[0]
+    assert 403 == ask(port, "/enter", b"code", **of_a_file | {"Sec_Fetch_Dest": "iframe"})[0]
+    assert 403 == ask(port, "/enter", b"code", **of_a_file | {"Origin": "http://evil.example"})[0]
+    assert 421 == ask(port, "/enter", b"code", **of_a_file | {"Host": "evil.example"})[0]
+    assert 413 == ask(port, "/enter", b"code" * 10_000, **of_a_file)[0]
 
 
 def test_a_body_that_is_too_large_is_refused_whether_or_not_it_says_so(port):
@@ -285,6 +330,34 @@ def test_connections_that_wait_give_way_to_those_that_ask(port, monkeypatch):
         one.close()
 
 
+def test_connections_of_strangers_give_way_whatever_they_are_busy_with(port, monkeypatch):
+    """Each has begun a request that never ends. Whoever has the token goes on with his, and others of his are let in."""
+    monkeypatch.setattr(connections, "MAX_STRANGERS", 3)
+    begun = head(port, "Content-Length: 10", line="POST /private HTTP/1.1").replace(b"Connection: close\r\n", b"")
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as known:
+        known.sendall(begun + b"only")
+        held = []
+        for _ in range(8):
+            held.append(socket.create_connection(("127.0.0.1", port), timeout=30))
+            held[-1].sendall(head(port, "Content-Length: 10", line="POST /enter HTTP/1.1", token="no") + b"co")
+            assert 200 == ask(port)[0]
+        with suppress(ConnectionError):
+            assert b"" == held[0].recv(1), "the oldest was sent away"
+        known.sendall(b" later")
+        assert known.recv(65536).startswith(b"HTTP/1.1 200")
+    for one in held:
+        one.close()
+
+
+def test_a_stranger_connects_anew_for_each_request_and_who_has_the_token_does_not(port):
+    keep = (b"Connection: close", b"Connection: keep-alive")
+    many = head(port, line="GET /always HTTP/1.1", token="no").replace(*keep) * 5
+    assert 1 == raw(port, many).count(b"HTTP/1.1 200")
+    assert 5 == raw(port, head(port).replace(*keep) * 4 + head(port)).count(b"HTTP/1.1 200")
+    in_browser = head(port, f"Cookie: {COOKIE}=let in").replace(f"Authorization: Bearer {SECRET}\r\n".encode(), b"")
+    assert 5 == raw(port, in_browser.replace(*keep) * 4 + in_browser).count(b"HTTP/1.1 200")
+
+
 def test_strangers_cannot_use_up_what_those_with_the_token_may_ask(monkeypatch, request):
     monkeypatch.setattr(guard, "STRANGERS_BURST", 3.0)
     monkeypatch.setattr(guard, "STRANGERS_RATE", 0.0)
@@ -292,15 +365,16 @@ def test_strangers_cannot_use_up_what_those_with_the_token_may_ask(monkeypatch, 
 
     assert [200, 200, 200, 429] == [ask(port, "/public", Authorization="")[0] for _ in range(4)]
     assert 200 == ask(port)[0]
+    assert 200 == ask(port, "/always", Authorization="")[0], "who has the token says so only when he has been answered"
 
 
 def test_secrets_are_compared_in_constant_time(port, monkeypatch):
     """How long it takes must not tell how much of it was right."""
     compared = []
-    real = guard.hmac.compare_digest
-    monkeypatch.setattr(guard.hmac, "compare_digest", lambda *both: compared.append(both) or real(*both))
+    real = token.hmac.compare_digest
+    monkeypatch.setattr(token.hmac, "compare_digest", lambda *both: compared.append(both) or real(*both))
 
     ask(port, Authorization="Bearer wrong")
-    ask(port, Authorization="", Cookie=f"{guard.COOKIE}=wrong")
+    ask(port, Authorization="Smart-Fork wrong")
 
     assert 2 == len(compared)

@@ -357,7 +357,7 @@ class TestBoth:
 
         assert installed(keeper) is None
         assert look(keeper)["installed"]
-        assert 8766 == settings_for(keeper, env={"HOME": str(home), "PATH": ""}).port
+        assert "1h" == settings_for(keeper, env={"HOME": str(home), "PATH": ""}).environment["SMART_FORK_INDEX_CRON"]
         assert "nothing of it is kept" in caplog.text
 
     def test_root_for_somebody_else_is_refused(self, keeper, home, monkeypatch):
@@ -393,3 +393,75 @@ def test_a_system_with_neither_is_told_so(monkeypatch):
     with pytest.raises(SmartForkError, match="Neither launchd nor systemd is on freebsd14"):
         supervisor()
     assert "launchd" == supervisor("launchd").name
+
+
+class TestTwoHomes:
+    """Each has a unit, a label and a port of its own, and does nothing to the other's."""
+
+    @pytest.fixture
+    def at(self, home, monkeypatch):
+        def move(name: str) -> Path:
+            monkeypatch.setenv("SMART_FORK_HOME", str(home / name))
+            return home / name
+
+        return move
+
+    def test_with_launchd(self, home, mac, at):
+        fake, keepers = FakeLaunchd(), []
+        for name in (".smart-fork", "second", "third"):
+            at(name)
+            keepers.append(launchd(fake))
+            install(keepers[-1], settings_for(keepers[-1], env=program_in(home)))
+
+        labels = [keeper.path.stem for keeper in keepers]
+        assert LABEL == labels[0]
+        assert set(labels) == fake.loaded
+        assert 3 == len({installed(keeper).port for keeper in keepers})
+        assert [home / name for name in (".smart-fork", "second", "third")] == [installed(one).state for one in keepers]
+
+        at("second")
+        launchd(fake).uninstall()
+        assert {labels[0], labels[2]} == fake.loaded
+        assert [True, False, True] == [keeper.path.exists() for keeper in keepers]
+        assert not any(verb == "disable" for verb, *_ in fake.ran)
+
+    def test_with_systemd(self, home, linux, at):
+        fakes, keepers = [], []
+        for name in (".smart-fork", "second"):
+            at(name)
+            fakes.append(FakeSystemd())
+            keepers.append(Systemd(fakes[-1]))
+            install(keepers[-1], settings_for(keepers[-1], env=program_in(home)))
+
+        units = [keeper.path.name for keeper in keepers]
+        assert UNIT == units[0] != units[1]
+        assert installed(keepers[0]).port != installed(keepers[1]).port
+        keepers[1].uninstall()
+        keepers[1].uninstall()
+        assert keepers[0].path.exists()
+        assert units[0] not in str(fakes[1].ran)
+
+    def test_one_that_was_installed_before_homes_had_names_stays_that_homes(self, home, linux, at):
+        keeper = Systemd(FakeSystemd())
+        install(keeper, settings(home, "second"))
+
+        at("second")
+        assert UNIT == Systemd(FakeSystemd()).path.name
+        at(".smart-fork")
+        assert UNIT != Systemd(FakeSystemd()).path.name
+
+    def test_where_home_is_another_than_the_one_of_the_login_the_unit_says_so(self, home, linux, monkeypatch):
+        monkeypatch.setattr("smart_fork.service.units.naming.login_home", lambda: home / "login")
+        keeper = Systemd(FakeSystemd())
+
+        assert UNIT != keeper.path.name
+        assert str(home / ".smart-fork") == settings_for(keeper, env=program_in(home)).environment["SMART_FORK_HOME"]
+
+
+def program_in(home: Path) -> dict[str, str]:
+    """An environment in which smart-fork is installed, and that names the home of just now."""
+    program = home / "bin/smart-fork"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    return {"PATH": str(program.parent), "HOME": str(home), "SMART_FORK_HOME": os.environ["SMART_FORK_HOME"]}

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smart_fork.service.address import proof
 from smart_fork.service.introduction import HEADER, ForgedError, OtherSettingsError, introduced, introduction
 from smart_fork.service.surroundings import surroundings
+from smart_fork.service.token import proof
 
 SECRET = "5" * 64
 
@@ -49,7 +49,7 @@ FORGED = {
     "another token": signed(facts(), "6" * 64),
     "another label": signed(facts(), label=b"8766 "),
     "another text": signed(facts()).replace("e", "f", 1),
-    "what the service signs for strangers": f"{'8' * 32}.{proof('8' * 32, SECRET, 8766)}",
+    "what the service signs for strangers": f"{'8' * 32}.{proof('service', SECRET, '127.0.0.1 8766', '8' * 32)}",
     "too long": signed(facts(directory="/" + "x" * 40_000)),
     "not ASCII": "ä.ö",
     "no object": signed([]),
@@ -122,6 +122,7 @@ def test_whoever_would_find_something_else_is_told_what_differs(programs, monkey
     ],
 )
 def test_what_changes_no_answer_may_be_different(programs, monkeypatch, name, value):
+    monkeypatch.delenv("TMUX_TMPDIR")
     monkeypatch.setenv(name, value)
     theirs = introduction(SECRET)
     monkeypatch.delenv(name)

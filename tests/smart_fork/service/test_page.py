@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import time
+import uuid
 from html.parser import HTMLParser
 
 import pytest
 
-from smart_fork.page.entry import MAX_CODES, Codes
 from smart_fork.page.forms import Forms
 from smart_fork.page.timeline import MIN_LENGTH, timeline
-from smart_fork.service.address import cookie_value
-from smart_fork.service.guard import COOKIE
+from tests.smart_fork.forks import eventually
 from tests.smart_fork.world import BrokenModel
 
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
@@ -40,9 +41,27 @@ def test_the_page_finds_sessions_as_the_command_line_does(served, world, shop):
 
     assert 200 == status
     assert knows in text
+    assert f"index/claude/{knows}.md:11-15</bdi>" in text
     assert other not in text
     assert other in served.get("/", q="retry the uploader")[1]
     assert knows not in served.get("/results", q="retry the uploader", agent="codex")[1]
+
+
+def test_the_page_says_who_said_it_and_that_a_project_is_inferred(served, world, shop):
+    session_id = str(uuid.uuid4())
+    records = [
+        {"id": session_id, "timestamp": "2025-08-24T10:00:00.000Z", "git": {}},
+        {"type": "message", "role": "user", "content": f"<environment_context><cwd>{shop}</cwd></environment_context>"},
+        {"type": "message", "role": "user", "content": RETRY},
+    ]
+    log = world.home / f".codex/sessions/2025/08/24/rollout-2025-08-24T10-00-00-{session_id}.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_text("".join(json.dumps(record) + "\n" for record in records))
+    status, text = served.get("/", q="retry the uploader", project=str(shop))
+
+    assert 200 == status
+    assert "<span>project inferred from its environment context</span>" in text
+    assert "<b>User:</b>" in text
 
 
 def test_times_are_those_of_where_the_computer_is_now(served, world, shop, monkeypatch):
@@ -187,34 +206,6 @@ def test_every_page_forbids_scripts_and_frames_of_others(served, world, shop):
     assert "no-store" == answer.headers["Cache-Control"]
 
 
-def test_a_code_lets_a_browser_in_once(served):
-    code = served.answer("POST", "/code").read().decode()
-
-    entered = served.answer("GET", f"/open?code={code}", Cookie="")
-
-    assert (303, "/") == (entered.status, entered.headers["Location"])
-    cookie = entered.headers["Set-Cookie"]
-    assert cookie.startswith(f"{COOKIE}={cookie_value(served.secret)};")
-    assert served.secret not in cookie, "browsers show cookies to every port of this machine"
-    assert {"httponly", "samesite=strict"} <= {part.strip().lower() for part in cookie.split(";")}
-    assert 401 == served.answer("GET", f"/open?code={code}", Cookie="").status
-    assert 401 == served.answer("GET", "/", Cookie="").status
-    assert 401 == served.answer("POST", "/code", Cookie="").status
-
-
-def test_a_code_expires_and_old_ones_give_way():
-    now = [0.0]
-    codes = Codes(lambda: now[0])
-    first, late = codes.new(), codes.new()
-    now[0] = 59.0
-    assert codes.use(first)
-    now[0] = 61.0
-    assert not codes.use(late)
-    many = [codes.new() for _ in range(MAX_CODES + 1)]
-    assert not codes.use(many[0])
-    assert codes.use(many[1])
-
-
 def test_a_fork_needs_a_prompt_and_comes_from_our_own_page(served, world, shop):
     knows = world.claude(shop, RETRY, DONE)
 
@@ -223,10 +214,55 @@ def test_a_fork_needs_a_prompt_and_comes_from_our_own_page(served, world, shop):
 
     assert (400, True) == (said.status, b"was not made by this page" in said.read())
     assert 403 == foreign.status
-    form = Forms(served.secret).new()
+    form = Forms(lambda: served.secret).new()
     empty = served.answer("POST", "/fork", f"form={form}&session={knows}&prompt=+".encode())
     assert (400, True) == (empty.status, b"What is the fork to do?" in empty.read())
     assert 404 == served.get(f"/forked/{form}")[0]
+
+
+def test_what_is_refused_is_answered_with_its_own_status(served, world, shop, monkeypatch):
+    """Unknown is 404, busy or unfinished 409, too many 429, and what makes no sense 400."""
+    knows = world.claude(shop, RETRY, DONE, "and the docs")
+    monkeypatch.setenv("SMART_FORK_MAX_WORKERS", "0")
+
+    def status(session: str, more: str = "") -> int:
+        form = Forms(lambda: served.secret).new()
+        body = f"form={form}&session={session}&prompt=go+on&place=process{more}"
+        return served.answer("POST", "/fork", body.encode()).status
+
+    assert [404, 409, 429, 400] == [
+        status("00000000-0000"), status(knows, "&at=2"), status(knows), status(knows, "&at=many"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_the_page_of_a_fork_never_says_that_one_runs_which_has_ended(served, world, shop, answers):
+    """One that dies at once is a mistake that is told; of one that was well started the page is looked at again."""
+    knows = world.claude(shop, RETRY, DONE)
+    program = ["#!/bin/sh", "echo 'Invalid API key'", "exit 3"]
+    if answers:
+        asked = (
+            '{"type": "user", "timestamp": "2999-01-01T00:00:00.000Z", "message": {"role": "user", "content": "go"}}'
+        )
+        program[1:] = [f"echo '{asked}' > {world.log_of(knows).parent}/$5.jsonl", "read line < $0.pipe"]
+    path = world.home / "bin/claude"
+    path.write_text("\n".join(["#!/bin/sh", '[ "$1" = --help ] && echo --fork-session && exit', *program[1:], ""]))
+    os.mkfifo(f"{path}.pipe")
+    form = Forms(lambda: served.secret).new()
+
+    said = served.answer("POST", "/fork", f"form={form}&session={knows}&prompt=go+on&place=process".encode())
+
+    text = said.read().decode()
+    if not answers:
+        assert 400 == said.status
+        assert "claude ended before it had taken its prompt (exit status 3): Invalid API key" in text
+        assert 404 == served.get(f"/forked/{form}")[0]
+        return
+    assert 303 == said.status, text
+    assert "The fork is running" in served.get(f"/forked/{form}")[1]
+    with open(f"{path}.pipe", "w") as pipe:  # noqa: PTH123
+        pipe.write("end\n")
+    eventually(lambda: "The fork has ended" in served.get(f"/forked/{form}")[1])
 
 
 def test_a_browser_without_the_token_is_told_how_to_get_in(served):

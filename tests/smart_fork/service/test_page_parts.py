@@ -121,7 +121,7 @@ def test_addresses_are_made_of_hostile_ids_without_harm():
 
 
 def test_a_form_does_its_work_once_however_often_it_is_sent():
-    forms: Forms[int] = Forms("secret")
+    forms: Forms[int] = Forms(lambda: "secret")
     form, done, go = forms.new(), [], threading.Event()
 
     def work() -> int:
@@ -143,7 +143,7 @@ def test_a_form_does_its_work_once_however_often_it_is_sent():
 
 
 def test_a_form_that_failed_is_sent_again_and_old_answers_are_forgotten():
-    forms: Forms[str] = Forms("secret")
+    forms: Forms[str] = Forms(lambda: "secret")
     form = forms.new()
 
     with pytest.raises(ZeroDivisionError):
@@ -156,11 +156,13 @@ def test_a_form_that_failed_is_sent_again_and_old_answers_are_forgotten():
 
 
 @pytest.mark.parametrize(
-    "form", ["", "x", "x.", ".", "ä.ö", Forms("other").new()], ids=["empty", "x", "x.", "dot", "no ASCII", "another's"]
+    "form",
+    ["", "x", "x.", ".", "ä.ö", Forms(lambda: "other").new()],
+    ids=["empty", "x", "x.", "dot", "no ASCII", "another's"],
 )
 def test_a_form_that_is_not_ours_does_nothing(form):
     with pytest.raises(Usage):
-        Forms("secret").send(form, lambda: pytest.fail("it was done"))
+        Forms(lambda: "secret").send(form, lambda: pytest.fail("it was done"))
 
 
 def session(*turns: Turn) -> Session:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
+from indexer.paths import index_db
 from smart_fork.excise import snapshots
+from smart_fork.retrieval.finding import Request, find
+from smart_fork.retrieval.opening import opened
 from smart_fork.service import parts
+from tests.smart_fork.forks import eventually
 
 
 def test_snapshots_that_have_had_their_time_go_when_the_service_starts(world, shop, monkeypatch):
@@ -21,3 +28,53 @@ def test_snapshots_that_have_had_their_time_go_when_the_service_starts(world, sh
     service.stop()
 
     assert ["new"] == [one.session_id for one in snapshots.snapshots()]
+
+
+@pytest.fixture
+def service(world, monkeypatch):
+    """A service, ended with the test."""
+    monkeypatch.setattr(parts, "configured_embedder", lambda **_: world.model)
+    service = parts.Parts()
+    before = set(threading.enumerate())
+    yield service
+    service.stop()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(30)  # it would look for the index of the next test
+
+
+def test_a_service_that_is_told_to_keep_the_index_fresh_indexes_by_itself(world, shop, service, monkeypatch):
+    monkeypatch.setenv("SMART_FORK_INDEXING", "true")
+    knows = world.claude(shop, "question", "answer")
+    service.start()
+
+    eventually(lambda: service._status().get("last_run"))
+    with opened() as store:
+        assert [knows] == [row.session_id for row in store.find_sessions("")]
+
+
+@pytest.mark.parametrize("value", [None, "", "false", "0", "off", "perhaps"])
+def test_a_service_that_is_not_told_to_indexes_nothing_by_itself(world, shop, service, monkeypatch, value):
+    if value is not None:
+        monkeypatch.setenv("SMART_FORK_INDEXING", value)
+    world.claude(shop, "question", "answer")
+    service.start()
+
+    assert {"state": "off"} == service._status()
+    assert not {"indexer", "watcher"} & {thread.name for thread in threading.enumerate()}
+    assert not index_db().exists()
+
+
+@pytest.mark.parametrize("value", ["false", "0", "off"])
+def test_where_indexing_is_switched_off_a_question_to_the_service_indexes_nothing_either(
+    world, shop, service, monkeypatch, value
+):
+    world.claude(shop, "question", "answer")
+    world.find("question", shop)
+    monkeypatch.setenv("SMART_FORK_INDEXING", value)
+    world.claude(shop, "something else", "another answer")
+    service.start()
+    answer = find(Request("something else", all_projects=True), service._engine())
+
+    assert "switched off" in answer["index"]["problem"]
+    with opened() as store:
+        assert 1 == store.counts().sessions

@@ -178,7 +178,7 @@ def test_a_cut_follows_into_copies_in_the_clients_projects_only(served, world, s
     assert 2 == found[0]["lineage"]["family_size"]
     before = Path(there).read_bytes()
 
-    cut = call(served, "excise_session", shop, session_id=ours, turns="1-2", dry_run=False)
+    cut = call(served, "excise_session", shop, session_id=ours, turns="0-1", dry_run=False)
 
     assert [here] == [one["path"] for one in cut.structured_content["followed"]], cut
     assert before == Path(there).read_bytes()

@@ -84,3 +84,55 @@ def test_a_service_that_proves_to_be_ours_is_ended_whatever_the_clock_says(servi
 
     assert stopping.stop()
     assert -15 == service.wait(10)
+
+
+@pytest.mark.parametrize(
+    "words", [["/venv/bin/smart-fork", "serve"], ["-m", "smart_fork", "-v", "serve", "--port", "1"]]
+)
+def test_one_that_is_just_starting_is_ended_and_that_of_another_home_is_not(words, home, monkeypatch):
+    """It has not said yet where it listens."""
+    begun = []
+    for name in ("own", "other"):
+        monkeypatch.setenv("SMART_FORK_HOME", str(home / name))
+        # What a program is run with, without the program.
+        begun.append(subprocess.Popen([sys.executable, "-c", ENDS, *words], stdout=subprocess.PIPE))
+        assert begun[-1].stdout.readline() == b"ready\n"
+    own, other = begun
+    monkeypatch.setenv("SMART_FORK_HOME", str(home / "own"))
+
+    try:
+        assert stopping.stop()
+        assert -15 == own.wait(10)
+        assert not stopping.stop()
+        assert other.poll() is None
+    finally:
+        for one in begun:
+            one.kill()
+            one.communicate()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["vim", "smart-fork", "serve"], ["smart-fork", "service"], ["bash", "-c", "smart-fork serve"], ["serve"], [],
+     ["python3", "-m", "http.server", "serve"], ["grep", "smart-fork", "serve"]],
+)  # fmt: skip
+def test_what_only_looks_like_it_is_not_ended(argv):
+    """X-003."""
+    assert not stopping._serves(argv)
+
+
+def test_one_that_is_told_to_end_before_it_is_up_ends_well_and_that_is_no_crash(home):
+    code = """
+import signal
+from pathlib import Path
+from smart_fork.service import crashes, running
+assert crashes.begin(Path("state"))
+running._end_well(Path("state"))
+print("ready", flush=True)
+signal.pause()
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=home) as process:
+        assert process.stdout.readline() == b"ready\n"
+        process.terminate()
+        assert 0 == process.wait(60)
+    assert [] == list((home / "state").iterdir())

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from smart_fork.release import own_version
-from smart_fork.service.address import Address, publish, token
+from smart_fork.service.address import Address, publish
 from smart_fork.service.client import ServiceGoneError, SharedEmbedder, find_service
+from smart_fork.service.token import token
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
 #: What a request is answered with: of its path, its content.

@@ -19,10 +19,11 @@ import pytest
 from indexer.paths import state_home
 from smart_fork import release
 from smart_fork.release import Release, installed
-from smart_fork.service.address import token
 from smart_fork.service.client import Service, find_service
+from smart_fork.service.token import token
 from smart_fork.service.traffic import QUIET_SECONDS, REQUEST_SECONDS, STREAM_SECONDS, Traffic
 from smart_fork.service.upgrade import LOOK_SECONDS, SOON_SECONDS, Upgrade
+from tests.living import kill
 from tests.smart_fork.forks import eventually
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -238,7 +239,7 @@ def service(home, packages, tmp_path, monkeypatch) -> Iterator[subprocess.Popen]
     with subprocess.Popen(argv, env=os.environ | env, cwd="/") as process:
         yield process
         for child in psutil.Process(process.pid).children() if process.poll() is None else ():
-            child.kill()
+            kill(child)
         process.kill()
 
 
@@ -286,7 +287,7 @@ def test_a_newer_version_that_does_not_start_is_a_crash(service, packages):
     packages.install("3")
 
     assert 7 == service.wait(60)
-    child.kill()
+    kill(child)
 
 
 def test_what_a_process_runs_does_not_change_when_another_version_is_installed(packages):

@@ -146,7 +146,7 @@ def test_without_names_the_last_fan_out_is_compared(fleet):
 
 
 def test_facts_are_words():
-    one = Compared("w", None, "n", "claude", "running", "idle", "p", "t")
+    one = Compared("w", None, "n", "claude", "fork", "running", "idle", "p", "t")
 
     assert {
         "state": "running, idle",
@@ -222,7 +222,7 @@ def hostile(**more: object) -> Compared:
         ("worker_id", "session_id", "name", "state", "status", "prompt", "answer", "branch", "worktree"), HOSTILE
     )
     files = (FileChange(HOSTILE, 1, None),)
-    return Compared(**values | {"agent_type": "claude", "started_at": "t", "files": files, "diff": f"+{HOSTILE}\n-x\n@@ 1", "notes": (HOSTILE,)} | more)  # fmt: skip
+    return Compared(**values | {"agent_type": "claude", "kind": "fork", "started_at": "t", "files": files, "diff": f"+{HOSTILE}\n-x\n@@ 1", "notes": (HOSTILE,)} | more)  # fmt: skip
 
 
 def test_nothing_in_a_page_is_anything_but_text():

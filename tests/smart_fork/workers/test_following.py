@@ -35,13 +35,14 @@ def test_both_ids_and_what_it_does_are_told(stage):
 
 def test_newest_first_of_the_project_and_all_its_worktrees(world, shop, stage):
     """R-067, R-068."""
-    elsewhere = Stage(world, world.repository("depot"))
-    inside = Stage(world, shop / ".worktrees" / "fix")
+    elsewhere = Stage(world, world.repository("depot"), pid=PID + 1)
+    inside = Stage(world, shop / ".worktrees" / "fix", pid=PID + 2)
+    stage.terminal.others = {PID + 1: elsewhere.id, PID + 2: inside.id}
 
     assert [inside.id, stage.id] == ids(stage, agent="claude")
     assert [inside.id, elsewhere.id, stage.id] == ids(stage, None)
     assert [] == ids(stage, agent="codex")
-    with pytest.raises(Usage, match="Unknown agent: gemini"):
+    with pytest.raises(Usage, match=r'agent_type must be .* not "gemini"'):
         ids(stage, agent="gemini")
 
 
@@ -56,7 +57,7 @@ def test_those_that_have_ended_are_shown_when_asked_for(stage):
 
 def test_windows_that_somebody_else_opened_have_no_ids(stage, monkeypatch):
     """R-069."""
-    rows = [f"{PANE}\t{PID}\tsmart-fork-shop\t{stage.cwd}\tfixer", f"%9\t8\tsmart-fork-shop\t{stage.cwd}\tmi\x1bne", "%10\t9\tmain\t/\tx"]  # fmt: skip
+    rows = [f"\t{PANE}\t{PID}\tsmart-fork-shop\t{stage.cwd}\tfixer", f"\t%9\t8\tsmart-fork-shop\t{stage.cwd}\tmi\x1bne", "\t%10\t9\tmain\t/\tx"]  # fmt: skip
     run = stage.terminal.run
 
     def with_windows(argv, **more):

@@ -325,7 +325,7 @@ def test_nobody_is_told_what_was_meant_for_another(stage):
         message_worker("codex-1", "hello", around=stage.around)
     stage.terminal.worker_id = "claude-1"  # the process of that number is another one now
 
-    with pytest.raises(ForkRefused, match="no longer the one"):
+    with pytest.raises(ForkRefused, match="has ended"):
         say(stage, "hello")
     assert ([], []) == (stage.terminal.pasted, stage.terminal.keys)
     assert json.dumps(stage.worker.command) == '["claude"]'

@@ -13,9 +13,10 @@ import pytest
 from smart_fork.agents.births import SEARCHED_SECONDS
 from smart_fork.agents.plan import WORKER_ID
 from smart_fork.agents.staging import folder_of
+from smart_fork.places.liveness import START_SECONDS, STARTING_SECONDS, process_start
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry
-from smart_fork.workers.recovery import START_SECONDS, STARTING_SECONDS, Recovered, process_start, reconcile, recover
+from smart_fork.workers.recovery import Recovered, reconcile, recover
 from tests.smart_fork.forks import NEW, SESSION, FakeProcesses, codex_path, codex_records, eventually, said, write_log
 
 OTHER = "11111111-0000-4000-8000-000000000003"
@@ -46,11 +47,12 @@ def sleeper():
     process.communicate()
 
 
-def test_workers_that_run_stay_and_those_that_are_gone_have_ended(registry, sleeper):
+def test_workers_that_run_stay_and_those_that_are_gone_have_ended(registry, marked):
     """R-042, R-043."""
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    lost, living = add(registry, pid=gone.pid), add(registry, pid=sleeper.pid)
+    lost, living = add(registry, pid=gone.pid), add(registry)
+    registry.set_started(living.id, command=["claude"], pid=marked(living.id))
     registry.set_session_id(living.id, NEW)
     registry.set_status(living.id, "waiting", "for an answer")
     before = registry.get(living.id)
@@ -74,16 +76,25 @@ def test_a_process_that_has_ended_and_was_never_waited_for_is_gone(registry):
 
 
 def test_another_process_of_the_same_number_is_not_the_worker(registry, sleeper):
-    """R-042: it began too late."""
-    worker = add(registry, pid=sleeper.pid, now=time.time() - START_SECONDS - 10)
+    worker = add(registry, pid=sleeper.pid, place="process")
     assert [worker.id] == [one.id for one in again(registry).ended]
 
 
-@pytest.mark.parametrize("marked", ["its own", "another"])
-def test_a_process_that_bears_a_mark_is_that_worker_whenever_it_began(registry, marked):
+def test_where_the_system_does_not_tell_what_it_was_started_with_one_that_began_too_late_is_another(
+    registry, sleeper, monkeypatch
+):
+    """R-042."""
+    monkeypatch.setattr(SystemProcesses, "environment", lambda *_: None)
+    late, in_time = add(registry, pid=sleeper.pid, now=time.time() - START_SECONDS - 10), add(registry, pid=sleeper.pid)
+    assert [late.id] == [one.id for one in again(registry).ended]
+    assert "running" == registry.get(in_time.id).state
+
+
+@pytest.mark.parametrize("whose", ["its own", "another"])
+def test_a_process_that_bears_a_mark_is_that_worker_whenever_it_began(registry, whose):
     """R-042: a worker that was taken up again began long after it was registered."""
     worker = add(registry, now=time.time() - START_SECONDS - 10)
-    mark = worker.id if marked == "its own" else "claude-1"
+    mark = worker.id if whose == "its own" else "claude-1"
     process = subprocess.Popen(["sleep", "600"], env={**os.environ, WORKER_ID: mark})
     registry.set_started(worker.id, command=["claude"], pid=process.pid)
 
@@ -91,7 +102,7 @@ def test_a_process_that_bears_a_mark_is_that_worker_whenever_it_began(registry, 
 
     process.kill()
     process.wait()
-    assert ended == ([] if marked == "its own" else [worker.id])
+    assert ended == ([] if whose == "its own" else [worker.id])
 
 
 def test_a_worker_that_took_the_place_of_a_command_began_before_it_was_registered(registry, sleeper):
@@ -101,7 +112,7 @@ def test_a_worker_that_took_the_place_of_a_command_began_before_it_was_registere
 
 def test_where_the_system_tells_no_times_a_pane_with_another_process_is_not_the_workers(registry, monkeypatch):
     """R-042: pane numbers begin anew with each tmux server."""
-    monkeypatch.setattr("smart_fork.workers.recovery.process_start", lambda *_: None)
+    monkeypatch.setattr("smart_fork.places.liveness.process_start", lambda *_: None)
     taken, ours, unknown = (
         add(registry, pid=11, pane="%1"),
         add(registry, pid=12, pane="%2"),
@@ -119,7 +130,9 @@ def test_a_start_that_was_cut_off_has_failed(registry):
     """Once it is too old to be going on just now."""
     worker = add(registry, now=time.time())
     assert () == again(registry).ended
-    registry.set_started(add(registry, now=1.0).id, command=[], terminal_id="of a place that knows no process")
+    registry.set_started(
+        add(registry, now=1.0, place="iterm2").id, command=[], terminal_id="whose process is not known"
+    )
     (failed,) = again(registry, now=time.time() + STARTING_SECONDS + 1).ended
     assert (worker.id, "failed") == (failed.id, failed.state)
 
@@ -138,9 +151,10 @@ def test_a_start_that_was_cut_off_is_written_down_where_its_process_is_found(reg
     assert Recovered() == again(registry, now=time.time() + STARTING_SECONDS + 1)
 
 
-def test_a_row_that_is_not_as_it_should_be_keeps_nobody_from_anything(registry, sleeper):
+def test_a_row_that_is_not_as_it_should_be_keeps_nobody_from_anything(registry, marked):
     """R-043: an unknown state is an active one, an unknown agent claude."""
-    good, odd = add(registry, pid=sleeper.pid), add(registry)
+    good, odd = add(registry), add(registry)
+    registry.set_started(good.id, command=["claude"], pid=marked(good.id))
     registry._db.execute(
         "UPDATE workers SET agent = 'gemini', state = 'dozing', status = 'odd', kind = '?', command = '{', pid = NULL,"
         " started_at = 'yesterday' WHERE id = ?",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from smart_fork.places.liveness import BECOMING_SECONDS, STARTING_SECONDS
 from smart_fork.registry import Registry
 from smart_fork.workers import watching
 from smart_fork.workers.following import list_workers, read_worker
@@ -165,21 +166,31 @@ def test_without_a_terminal_it_works_until_it_ends(world, shop):
     assert ("ended", "What it printed last") == (seen.state, seen.said)
 
 
-def test_one_that_is_just_being_started_has_not_ended(stage):
+def test_one_that_is_just_being_started_has_not_ended_before_it_was_given_up(stage):
     with Registry() as registry:
-        registry.set_state(stage.id, "starting")
-    stage.terminal.close()
+        begun = registry.add("claude", source_session_id="", place="tmux", cwd=stage.cwd, now=stage.clock.now())
+        seen = Watcher(stage.around).look(begun, registry)
+        stage.clock.time += STARTING_SECONDS + 1
+        late = Watcher(stage.around).look(begun, registry)
 
-    assert ("starting", "") == (look(stage).state, look(stage).status)
+    assert ("starting", "", "failed") == (seen.state, seen.status, late.state)
 
 
 def test_a_terminal_that_is_just_becoming_the_agent_has_not_ended(world, shop):
     stage = Stage(world, shop, "here")
-    stage.terminal.living = False
+    stage.terminal.worker_id = "claude-1"  # whoever started the command that becomes it
 
     stage.clock.time = STARTED + 1
     assert "running" == look(stage).state
-    stage.clock.time = STARTED + watching.BECOMING_SECONDS
+    stage.clock.time = STARTED + BECOMING_SECONDS
+    assert "ended" == look(stage).state
+
+
+def test_a_terminal_that_became_an_agent_which_has_ended_is_not_shown_as_running(world, shop):
+    stage = Stage(world, shop, "here")
+    stage.terminal.living = False
+    stage.clock.time = STARTED + 1
+
     assert "ended" == look(stage).state
 
 

@@ -1,4 +1,4 @@
-"""Every system call of a write, one method each: tests let each of them fail, or the process die in it."""
+"""Every system call of writing a file, one method each: tests let each of them fail, or the process die in it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ import contextlib
 import os
 import stat
 from pathlib import Path
-
-from smart_fork.excise.lines import stamp_of
-from smart_fork.excise.model import Stamp
 
 
 class Disk:
@@ -25,7 +22,7 @@ class Disk:
             view = view[os.write(descriptor, view) :]
 
     def like(self, descriptor: int, model: os.stat_result) -> None:
-        """Give it mode and owner of the file that it replaces (E-055); the owner only where we may."""
+        """Give it mode and owner of the file that it replaces; the owner only where we may."""
         info = os.fstat(descriptor)
         if (info.st_uid, info.st_gid) != (model.st_uid, model.st_gid):
             with contextlib.suppress(PermissionError):
@@ -40,12 +37,16 @@ class Disk:
         """Close it."""
         os.close(descriptor)
 
-    def stamp(self, path: Path) -> Stamp | None:
+    def look(self, path: Path) -> os.stat_result | None:
         """What is there now."""
         try:
-            return stamp_of(path.stat())
+            return path.stat()
         except FileNotFoundError:
             return None
+
+    def link(self, staging: Path, target: Path) -> None:
+        """Give the new file its name, which nobody must have."""
+        target.hardlink_to(staging)
 
     def replace(self, staging: Path, target: Path) -> None:
         """The one step in which the new file becomes the file."""

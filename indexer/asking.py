@@ -1,0 +1,139 @@
+"""What of a session was said to ask smart-fork, and of its answers.
+
+It repeats questions and quotes sessions, so that it would be found before the one that knows: it is not searched. What
+the session did besides is. The measure is an exchange: one that asks and changes nothing says nothing of its own; of
+one that goes on to work, the words between a question to smart-fork and the next thing done are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from indexer.masking import Masked, joined, mask
+from indexer.pieces import Piece
+from indexer.transcripts.model import Exchange, Session, Turn
+from indexer.transcripts.ours import only_looks, opens_a_session
+from indexer.transcripts.titles import title_of
+
+#: How the line of an action begins that only looks at something.
+_LOOKS = ("read ", "search ", "Glob ", "LS ", "WebFetch ", "WebSearch ", "Skill ")
+_US = re.compile(r"smart[-_ ]fork", re.IGNORECASE)
+_SENTENCES = re.compile(r"(?<=[.!?])(?=\s)|(?<=\n)")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a session can be found by: `pieces`, and its `title`, empty where that is a question to smart-fork.
+
+    `until` is the time of the last of it; `acted` the index of the last exchange in which the session did something of
+    its own, -1 where it only talked.
+    """
+
+    pieces: tuple[Piece, ...]
+    title: Masked
+    until: str
+    acted: int
+
+
+def told(session: Session, pieces: Sequence[Piece]) -> Told:
+    """`session` without what only asks smart-fork something, or repeats what it has answered."""
+    exchanges = session.exchanges()
+    acted = max((one.index for one in exchanges if _own_actions(one)), default=-1)
+    asking = {one.index: one for one in exchanges if _asks(one)}
+    if not asking:
+        return Told(tuple(pieces), session.title, session.last_activity, acted)
+    quoting = {turn.id for one in asking.values() for turn in _quoting(one)}
+    left: list[Piece] = []
+    apart = False
+    for piece in pieces:
+        parts = _parts(piece, quoting) if piece.exchange in asking else [(piece.text, True)]
+        for run in _runs(piece, parts):
+            if run is None:
+                apart = True
+            else:
+                left.append(run._replace(apart=True) if apart else run)
+                apart = False
+    until = session.turns[left[-1].turn].timestamp if left else ""
+    return Told(tuple(left), _title(session, pieces, left), until, acted)
+
+
+def _title(session: Session, pieces: Sequence[Piece], left: Sequence[Piece]) -> Masked:
+    """A name that somebody gave is the session's own; any other title is made of its prompts, as far as they count."""
+    if left and session.named:
+        return session.title
+    before, now = (title_of("", _prompts(some)) for some in (pieces, left))
+    return session.title if before == now else now
+
+
+def _prompts(pieces: Sequence[Piece]) -> Iterator[Masked]:
+    """What is there of each prompt."""
+    for _, runs in groupby((one for one in pieces if one.role == "user"), key=lambda one: one.turn):
+        yield joined(" ", (one.text for one in runs))
+
+
+def _parts(piece: Piece, quoting: Collection[str]) -> list[tuple[str, bool]]:
+    """A piece of an exchange that asks smart-fork: its stretches, and whether each says something of its own.
+
+    Of a prompt these are the sentences that do not name us.
+    """
+    if piece.role == "action":
+        return [(line, not opens_a_session(line.strip())) for line in piece.text.splitlines(keepends=True)]
+    if piece.role == "user":
+        return [
+            (part, piece.message_id not in quoting and not _US.search(part)) for part in _SENTENCES.split(piece.text)
+        ]
+    return [(piece.text, piece.message_id not in quoting)]
+
+
+def _runs(piece: Piece, parts: Sequence[tuple[str, bool]]) -> Iterator[Piece | None]:
+    """What is kept of a piece, in stretches without a gap, each with the line on which it begins; `None` for a gap."""
+    if all(kept for _, kept in parts):
+        yield piece
+        return
+    line = piece.line
+    for kept, run in groupby(parts, key=lambda part: part[1]):
+        text = "".join(part for part, _ in run)
+        inside = text.strip()
+        if not kept:
+            yield None
+        elif inside:
+            yield piece._replace(text=mask(inside), line=line + text[: text.index(inside)].count("\n"))
+        line += text.count("\n")
+
+
+def _asks(exchange: Exchange) -> bool:
+    return any(call.ours for turn in exchange.turns for call in turn.tool_calls)
+
+
+def _own_actions(exchange: Exchange) -> list[str]:
+    return [call.action for turn in exchange.turns for call in turn.tool_calls if call.action]
+
+
+def _quoting(exchange: Exchange) -> Iterator[Turn]:
+    """The turns whose text is about smart-fork's answer: all where nothing is changed, else until something is."""
+    changing = [_changes(turn) for turn in exchange.turns]
+    if not any(changing):
+        yield from exchange.turns
+        return
+    asking = [any(call.ours for call in turn.tool_calls) for turn in exchange.turns]
+    first = next(i for i, does in enumerate(zip(changing, asking, strict=True)) if any(does))
+    quotes = not changing[first]
+    for turn, changes, asks in zip(exchange.turns, changing, asking, strict=True):
+        quotes = not changes if changes or asks else quotes
+        if quotes and not turn.prompt:
+            yield turn
+
+
+def _changes(turn: Turn) -> bool:
+    """Whether something is done in it that is more than to look at something."""
+    return any(call.action and not _only_looks(call.action) for call in turn.tool_calls)
+
+
+def _only_looks(action: str) -> bool:
+    if action.startswith(_LOOKS):
+        return True
+    runs, _, line = action.partition("run ")
+    return not runs and only_looks(line)

@@ -1,0 +1,136 @@
+"""What a `.git` says of its directory, as far as it can be proven: whoever fills a directory also writes its `.git`.
+
+One that leads elsewhere is believed only where what it leads to points back.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from indexer.git_settings import content, settings
+from indexer.ownership import trusted
+
+#: A pointer is one path, and the longest of them is this long.
+_PATH_BYTES = 4096 + len("gitdir: \r\n")
+_POINTER = "gitdir: "
+
+
+class Unproven(Exception):
+    """Why a `.git` is not believed, in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """A working directory of a repository.
+
+    `own` is what git keeps for this directory alone, `common` what all of its worktrees share, and `key` names the
+    repository: the same for all directories that are proven to be of it.
+    """
+
+    top: Path
+    own: Path
+    common: Path
+    key: Path
+
+
+def top_of(directory: Path) -> Path | None:
+    """The nearest folder with a `.git` at or above the resolved `directory`."""
+    for folder in (directory, *directory.parents):
+        if os.path.exists(folder / ".git"):  # noqa: PTH110 - where we may not look there is none
+            return folder
+    return None
+
+
+def checkout(top: Path) -> Checkout:
+    """The checkout of the resolved `top`, which has a `.git`.
+
+    Raises:
+        Unproven: it is somebody else's, or leads to what does not point back.
+    """
+    git = top / ".git"
+    try:
+        kind = os.lstat(git).st_mode
+        found = Checkout(top, git, git, git) if stat.S_ISDIR(kind) else _elsewhere(top, git, kind)
+        shared = os.path.lexists(found.common / "commondir")
+    except (OSError, ValueError) as error:
+        raise Unproven(f"{git} cannot be read") from error
+    if shared:
+        raise Unproven(f"{found.common} says that it is a part of another repository, as none is that git makes")
+    if not trusted(top, git, *dict.fromkeys((found.own, found.common))):
+        raise Unproven(
+            f"{git} is somebody else's; if you trust it: git config --global --add safe.directory {str(top)!r}"
+        )
+    return found
+
+
+def listed_worktrees(common: Path) -> Iterator[Path]:
+    """The directories that a repository lists as its worktrees beside the main one, whether they are there or not."""
+    try:
+        entries = [Path(entry.path) for entry in os.scandir(common / "worktrees")]
+    except OSError:
+        return
+    yield from filter(None, map(_listed, entries))
+
+
+def removed_worktrees(common: Path) -> Iterator[Path]:
+    """Those that are no more."""
+    return (top for top in listed_worktrees(common) if not os.path.lexists(top))
+
+
+def _elsewhere(top: Path, git: Path, kind: int) -> Checkout:
+    """What a pointer or a symbolic link leads to, if that is proven."""
+    own = _target(git, kind)
+    if not os.path.lexists(own / "HEAD"):
+        raise Unproven(f"{git} leads to {own}, where no repository is")
+    if own.parent.name == "worktrees":
+        return _worktree(top, own)
+    said = {one.name: one.value for file in ("config", "config.worktree") for one in settings(own / file)}
+    if worktree := said.get("core.worktree"):
+        if Path(os.path.realpath(own / worktree)) == top:
+            return Checkout(top, own, own, own)
+        raise Unproven(f"{git} leads to {own}, which is the repository of another directory")
+    if _true(said.get("core.bare", "")):
+        if own.parent == top:  # worktrees beside the repository that they are of
+            return Checkout(top, own, own, own)
+    elif ".git" not in own.parts:  # git init --separate-git-dir, where nothing points back: it speaks for itself alone
+        return Checkout(top, own, own, git)
+    raise Unproven(f"{git} leads to {own}, which does not say that {top} is of it")
+
+
+def _target(git: Path, kind: int) -> Path:
+    if stat.S_ISLNK(kind):
+        return Path(os.path.realpath(git))
+    text = content(git, _PATH_BYTES).rstrip("\r\n")
+    if not text.startswith(_POINTER):
+        raise Unproven(f"{git} is not what git makes")
+    return Path(os.path.realpath(git.parent / text.removeprefix(_POINTER)))
+
+
+def _worktree(top: Path, own: Path) -> Checkout:
+    common = own.parent.parent
+    said = content(own / "commondir", _PATH_BYTES).rstrip("\r\n")
+    if os.path.realpath(own / said) != str(common):
+        raise Unproven(f"{own} says that it is a part of another repository than it lies in")
+    if (listed := _listed(own)) != top:
+        raise Unproven(
+            f"{top / '.git'} leads to {common}, which does not list it as its worktree"
+            + (f" but {listed}; if it was moved there: git worktree repair" if listed else "")
+        )
+    return Checkout(top, own, common, common)
+
+
+def _listed(own: Path) -> Path | None:
+    """The directory that a repository says a worktree of its is in."""
+    try:
+        path = own / content(own / "gitdir", _PATH_BYTES).rstrip("\r\n")
+        return Path(os.path.realpath(path.parent)) if path.name == ".git" else None
+    except (OSError, ValueError):
+        return None
+
+
+def _true(value: str | None) -> bool:
+    return value is None or value.lower() in ("true", "yes", "on", "1")

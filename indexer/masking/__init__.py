@@ -1,0 +1,65 @@
+"""Secrets out of what is exported, indexed, logged or shown: `mask` puts ``[REDACTED:<kind>]`` in their place.
+
+`Masked` is a text that went through it. Only such a text can be shortened (`shortening.py`): of a secret that a cut
+has gone through, nothing would be known any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+from indexer.masking.masked import NOTHING, VERSION, Masked
+from indexer.masking.shortening import beginning, between, ending, joined, shorten
+
+__all__ = [
+    "NOTHING",
+    "VERSION",
+    "Masked",
+    "beginning",
+    "between",
+    "ending",
+    "joined",
+    "mask",
+    "mask_cut",
+    "mask_parts",
+    "mask_screen",
+    "shorten",
+]
+
+
+def mask(text: str) -> Masked:
+    """`text` with every secret in it replaced by ``[REDACTED:<kind>]``; ids, hashes, code and placeholders stay.
+
+    Doing it again changes nothing.
+    """
+    return Masked(_redact()(text))
+
+
+def mask_cut(text: str) -> Masked:
+    """A text that others have cut, masked: what could be the beginning of a secret at its end is taken for one."""
+    from indexer.masking.edges import masked_before_a_cut
+
+    return Masked(masked_before_a_cut(text))
+
+
+def mask_parts(parts: Sequence[str]) -> list[Masked]:
+    """Texts that were cut from one, in order, masked: a secret may go from one into the next."""
+    from indexer.masking.secrets import redact_parts
+
+    return [Masked(part) for part in redact_parts(parts)]
+
+
+def mask_screen(text: str) -> Masked:
+    """What a terminal shows, masked: a secret may be wrapped, or cut where an ellipsis or the end is."""
+    from indexer.masking.edges import masked_screen
+
+    return Masked(masked_screen(text))
+
+
+@cache
+def _redact() -> Callable[[str], str]:
+    """Patterns are compiled where there is something to mask."""
+    from indexer.masking.secrets import redact
+
+    return redact

@@ -1,0 +1,209 @@
+"""Values that are known by the name to which they are assigned, in whatever language that is written."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Collection, Iterator
+
+from indexer.masking.spans import HIDDEN, NAME, Span
+from indexer.masking.values import Form, Value, is_secret
+
+#: Parts of names, in lower case, and what their values are.
+STEMS = {b"pass": "password", b"pw": "password", b"secret": "secret", b"token": "token", b"key": "api-key"}
+#: How a name may go on behind "pass".
+_PASS_ENDS = re.compile(
+    r"(?i)(?:w(?:or)?d|wort|_?phrase|code)?\d?"
+    r"(?:[_.-]?(?:base64|b64|value|plain|text|clear|new|old|default|prod|dev|test|staging|live|\d{1,2}))?"
+)
+_ESCAPED_LINE_ENDS = ("\\n", "\\r", "\\t")
+#: A name that ends in "key" is that of a secret only after one of these.
+_KEY_OWNERS = tuple(
+    b"api access secret private priv auth account client service signing encryption master db "
+    b"subscription shared app application deploy webhook hmac jwt license functions function consumer "
+    b"admin storage preshared integration ingest write server rest crypt cipher user session cookie "
+    b"refresh developer dev prod ssh host".split()
+)
+#: What a key in an environment belongs to that is no secret.
+_OPEN_KEYS = re.compile(
+    r"(?i)(?:public|publishable|pub|primary|foreign|sort|partition|cache|hot|idempotency|map|object|row|lookup|s3|bucket|storage_object|state|routing|dedup\w*|registry|hkey|index|group)_?key"
+)
+#: Names that only speak about a secret.
+_ABOUT = re.compile(
+    r"(?:^|[_.-]|(?<=[a-z])(?=[A-Z]))(?i:sha\d{0,3}|hash|hashed|digest|checksum|fingerprint|id|ids|name|names|path|file|dir|ur[li]|uri|type|types|count|counts|limit|field|"
+    r"label|hint|placeholder|length|len|size|sizes|policy|expiry|expires|expires_?(?:at|in)|expiration|ttl|regex|pattern|format|version|required|"
+    r"error|errors|message|msg|help|prompt|strength|validator|rotation|usage|used|budget|estimate|param|header|prefix|suffix|location|arn|ref|"
+    r"s|ed|ing|er|ers|ize\w*|ization|env|var|source|provider|manager|store|service|endpoint|class|index|column|table|total|max|min|age)$"
+)
+#: How a name may begin.
+_HEAD = string.ascii_letters + string.digits + "_.-"
+_ENDS_NAME = r"(?P<suffix>[A-Za-z0-9_-]{0,32}+)(?:\.(?:base64|b64))?(?P<close>\\{0,3}[\"'`]\]?|\*\*|\])?"
+_SEPARATOR = re.compile(
+    _ENDS_NAME + r"(?P<sep>[ \t]{0,4}+(?::[ \t]{0,4}+[A-Za-z_][\w.\[\]|]{0,40}+\??[ \t]{0,4}+=(?!=))[ \t]{0,4}+|"
+    r"[ \t]{0,24}+(?::=|=>|={1,3}|!={1,2}|:)(?:\*\*)?[ \t]{0,24}+|"
+    r"(?:\s|\\{1,3}[nrt]){0,40}+,?(?:\s|\\{1,3}[nrt]){0,40}+\\{0,3}[\"']?[vV]alue\\{0,3}[\"']?\s{0,4}+[:=]\s{0,4}+|"
+    r",[ \t]{0,4}+(?=\\{0,3}[\"'])|\((?=\\{0,3}[\"'])|[ ]{1,4}+)"
+    r"(?:[bfru]?(?P<quote>\\{0,3}[\"'`]))?"
+)
+_BARE = re.compile(rf"[^\s\"'`\\<>{HIDDEN}]{{1,4096}}+")
+_INSIDE = {
+    '"': re.compile(rf"(?:[^\"\\\s{HIDDEN}]|\\[^\snrt]){{1,4096}}+"),
+    "'": re.compile(rf"(?:[^'\\\s{HIDDEN}]|\\[^\snrt]){{1,4096}}+"),
+    "`": re.compile(rf"[^`\s{HIDDEN}]{{1,4096}}+"),
+}
+#: Before a name: what sets variables with a blank, or calls something with a name and a value.
+_SETS = re.compile(r"(?:(?:^|[\n;&|]|\\[nrt])[ \t]{0,8}(?:ENV|ARG|setenv|SETX|setx|set(?: -\w{1,4}){1,2}))[ \t]{1,4}$")
+_CALLS = re.compile(
+    r"(?i)(?:define|set\w{0,24}|put\w{0,12}|add\w{0,16}|headers?|append|insert|property|with\w{0,12}|config)\s{0,2}\(\s{0,8}\\{0,3}[\"'`]$"
+)
+_PAIRS = re.compile(r"(?i)(?:name|key|id|property)\\{0,3}[\"']?\s{0,4}[:=]\s{0,4}\\{0,3}[\"']?$")
+_STATEMENT = re.compile(r"[A-Z_]+")
+_CODE_ENDS = re.compile(r"[,;|(){}\[\]]")
+_CODE = re.compile(r"[\w)][(\[]\w{0,40}[)\]]|[,;]$|^[(\[{]")
+_NEXT_PARAMETER = re.compile(r"&[A-Za-z0-9_.-]{1,64}=")
+_UPPER_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
+#: Somebody's name or machine in the same line: what stands beside it is not the label of a field.
+_COMPANY = re.compile(r"(?i)[\"']?(?:user(?:_?name)?|login|host|server|database|email)[\"']?\s{0,4}[:=]")
+
+
+def assignments_in(text: str, lower: bytes, signs: Collection[bytes]) -> Iterator[Span]:
+    """The secrets in `text`, which is `lower` with one byte a character and no capitals, and has these of the stems."""
+    for stem, kind in STEMS.items():
+        if stem in signs:
+            yield from _of_stem(text, lower, stem, kind)
+
+
+def _of_stem(text: str, lower: bytes, stem: bytes, kind: str) -> Iterator[Span]:
+    position = lower.find(stem)
+    while position >= 0:
+        end = position + len(stem)
+        if _may_name(text, lower, stem, position):
+            match = _SEPARATOR.match(text, end)
+            if (
+                match
+                and (match["sep"].strip() or match["quote"] or _sets(text, position))
+                and (value := _value_at(text, match))
+            ):
+                yield from _assigned(text, position, match, value, kind)
+                # Names inside a very long value are not looked at: each would read the same characters again.
+                end = value.end() if value.end() - value.start() > 256 else end
+        position = lower.find(stem, end)
+
+
+def _may_name(text: str, lower: bytes, stem: bytes, position: int) -> bool:
+    """Whether a short stem stands where a word begins, also one in the midst of a name."""
+    if stem not in (b"pass", b"pw") or lower[position : position + 5] in (b"passw", b"passp"):
+        return True
+    if stem == b"pw" and lower[position + 2 : position + 3].isalnum() and lower[position + 2] != ord("d"):
+        return False
+    before = text[position - 1 : position] if position else ""
+    return (
+        not before.isalnum() or text[position].isupper() or text[max(0, position - 2) : position] in _ESCAPED_LINE_ENDS
+    )
+
+
+def _sets(text: str, stem: int) -> bool:
+    """Whether the words before a name may make a value of what stands behind it and a blank, as few do."""
+    earlier = text[max(0, stem - 108) : stem]
+    return "--" in earlier or "ENV" in earlier or "ARG" in earlier or "set" in earlier or "SET" in earlier
+
+
+def _value_at(text: str, match: re.Match[str]) -> re.Match[str] | None:
+    quote = match["quote"] or ""
+    inside = _INSIDE[quote] if len(quote) == 1 else _BARE
+    return inside.match(text, match.end())
+
+
+def _assigned(text: str, stem: int, match: re.Match[str], value: re.Match[str], kind: str) -> Iterator[Span]:
+    """The span of the assigned value, if it is a secret."""
+    name_start = stem - _length_of_head(text[max(0, stem - 48) : stem])
+    name, suffix = text[name_start : match.end("suffix")], match["suffix"]
+    if (suffix and _ABOUT.search(suffix)) or not _names(name, text[stem : match.end("suffix")], kind, match):
+        return
+    form = _form(text, name, name_start, match, value)
+    if form is None:
+        return
+    words, how = form
+    amazon = "aws" in name.lower() or "accesskey" in name.lower().replace("_", "")
+    if is_secret(Value(words, kind, how, amazon)):
+        yield Span(value.start(), NAME, value.start() + len(words), kind)
+
+
+def _length_of_head(earlier: str) -> int:
+    return len(earlier) - len(earlier.rstrip(_HEAD))
+
+
+def _names(name: str, word: str, kind: str, match: re.Match[str]) -> bool:
+    if kind == "password":
+        if word == "PASS" and match["sep"].strip() == ":" and not match["quote"]:  # so tests say that they passed
+            return False
+        lower = word.lower()
+        return lower.startswith(("pwd", "pw")) or _PASS_ENDS.fullmatch(word[4:]) is not None
+    if kind != "api-key":
+        return True
+    before = name.lower().rstrip()[: len(name) - len(word)].rstrip("_-.")
+    if before.encode("ascii", "replace").endswith(_KEY_OWNERS):
+        return not _OPEN_KEYS.search(name)
+    return (
+        _UPPER_NAME.fullmatch(name) is not None and "_" in name and not _OPEN_KEYS.search(name) and match["sep"] == "="
+    )
+
+
+def _form(text: str, name: str, name_start: int, match: re.Match[str], value: re.Match[str]) -> tuple[str, Form] | None:
+    """The value as far as it goes, and how it stands there; `None` where it is none."""
+    words, separator, quote = value[0], match["sep"], match["quote"]
+    earlier = text[max(0, name_start - 60) : name_start]
+    after = text[value.end() : value.end() + 1]
+    closed = not after or after in "\"'`\\"
+    if not separator.strip() and not name.startswith("--") and not (quote and _STATEMENT.fullmatch(name)):
+        return (words, "literal") if _SETS.search(earlier) else None
+    if "alue" in separator:
+        if not _PAIRS.search(earlier):
+            return None
+        return words.rstrip("/>"), "literal" if _UPPER_NAME.fullmatch(name) else "entry"
+    if separator.startswith((",", "(")):
+        called = separator[0] == "(" or _CALLS.search(earlier)
+        return (words, "entry") if called and quote and after and closed else None
+    if not quote:
+        return _bare(text, name, name_start, match, value)
+    if not closed:  # a string with blanks in it is a sentence about the secret
+        return None
+    if (earlier[-1:] == quote and not match["close"]) or words[:2] in ("'$", '"$'):
+        return None  # the end of a string, to which something is added
+    if name.startswith("--") or (separator == "=" and _UPPER_NAME.fullmatch(name)):
+        return words, "literal"
+    return words, "string" if "=" in separator or _COMPANY.search(_line(text, name_start)) else "entry"
+
+
+def _bare(text: str, name: str, name_start: int, match: re.Match[str], value: re.Match[str]) -> tuple[str, Form] | None:
+    """The same without quotes."""
+    words, separator, after = value[0], match["sep"], text[value.end() : value.end() + 1]
+    earlier = text[max(0, name_start - 60) : name_start]
+    before = earlier[-1:]
+    words = _NEXT_PARAMETER.split(words, maxsplit=1)[0]
+    if name.startswith("-") or (separator == "=" and (_UPPER_NAME.fullmatch(name) or (before and before in "?&;-"))):
+        return (words.split(";")[0] if before == ";" else words).rstrip(";,)"), "literal"
+    indent = earlier.rpartition("\n")[2]
+    quoted = before in ('"', "'", "\\")
+    alone = not indent.strip(" \t-*>|#+") or quoted or earlier.endswith(_ESCAPED_LINE_ENDS)
+    if separator.strip(" \t*") == ":" and alone and after != " ":
+        return None if _CODE_ENDS.search(words) and not _is_symbolic(words) else (words, "entry")
+    cut = _CODE_ENDS.search(words)
+    if cut and (cut[0] in "([{" or not cut.start()):
+        return None
+    words = words[: cut.start()] if cut else words
+    tight = separator == "=" and (not cut or cut[0] == ";") and not before.strip("\"' \t\n;|(\\")
+    if (tight and (not after or after in "\n\r\"'\\< ")) or (alone and not cut and after != " "):
+        return words, "line"
+    return words, "code"
+
+
+def _is_symbolic(words: str) -> bool:
+    """Whether signs of code stand in the midst of what no code is: a password."""
+    return _CODE.search(words) is None and any(c.isdigit() for c in words)
+
+
+def _line(text: str, position: int) -> str:
+    start = max(text.rfind("\n", max(0, position - 200), position) + 1, position - 200, 0)
+    end = text.find("\n", position, position + 300)
+    return text[start : end if end >= 0 else position + 300]

@@ -1,0 +1,140 @@
+"""A text as it may have to be read for a secret in it to be seen, and where everything stands in the text itself.
+
+What nobody sees (zero-width characters, soft hyphens, colours of a terminal) and what only looks different (wide
+letters, no-break spaces, escapes of JSON, HTML and addresses) keeps no secret from being one. Most texts have nothing
+of the kind and are read as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
+
+from indexer.masking.invisible import INVISIBLE, NEVER_SEEN
+
+_SPACES = "\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000"
+_WIDE = "\uff01-\uff5e"
+_ESCAPE = r"\\++(?:u001[bB]|x1[bB]|033|e)"
+#: What a terminal obeys, also where the character that begins it is written out, or was lost.
+_SEQUENCE = (
+    rf"(?:\x1b|{_ESCAPE})\[[0-9;:?]{{0,24}}[A-Za-z]|\[[0-9;]{{1,24}}m|"
+    r"\x1b\][^\x07\x1b\n]{0,400}(?:\x07|\x1b\\)?|\x1b[@-Z\\-_]"
+)
+_WIDE_NAMES = "\uff10-\uff19\uff21-\uff3a\uff3f\uff41-\uff5a"
+#: Cheap signs that a text may have to be read another way: what is rare comes first, so that the search skips to it.
+_HIDES = re.compile(
+    f"[{NEVER_SEEN}{_SPACES}\uff1a\uff1d{_WIDE_NAMES}](?:"
+    f"(?<=[!-~{_WIDE}][{NEVER_SEEN}{_SPACES}])[{NEVER_SEEN}{_SPACES}]{{0,63}}+[!-~{_WIDE}]|"
+    f"(?<=\x1b)|(?<=[A-Za-z][\uff1a\uff1d])|(?<=[{_WIDE_NAMES}]))"
+)
+_ODD = re.compile(f"[{NEVER_SEEN}{_SPACES}\uff1a\uff1d{_WIDE_NAMES}]")
+_ORDINARY = bytes([9, 10, *range(32, 127)])
+_ALTERED = re.compile(f"{_SEQUENCE}|[{NEVER_SEEN}{_SPACES}{_WIDE}]")
+_LIKE_SPACES = re.compile(f"(?<=[!-~])[{_SPACES}]")
+_ESCAPED = re.compile(rf"{_SEQUENCE}|\\++(?:u([0-9a-fA-F]{{4}})|(.))", re.DOTALL)
+_ENTITY = re.compile(r"&(?:(quot|apos|amp|lt|gt)|#(\d{2,3})|#[xX]([0-9a-fA-F]{2}));")
+_ENTITIES = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">"}
+_PERCENT = re.compile(r"%([2-7][0-9a-fA-F])")
+_HAS_ESCAPED = re.compile(rb"\\(?:[\\u/]|x1b|033)")
+_HAS_ENTITY, _HAS_PERCENT = re.compile(rb"&(?:quot;|#|amp;)"), re.compile(rb"%(?:3[DdAa]|22)")
+_LINE_ENDS = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+class Reading:
+    """`text` is what is read where `edits`, stretches of the original and what is read instead, are carried out."""
+
+    def __init__(self, original: str, edits: Iterable[tuple[int, int, str]]) -> None:
+        self._edits = list(edits)
+        self._size = len(original)
+        pieces: list[str] = []
+        position = 0
+        for start, end, instead in self._edits:
+            pieces += (original[position:start], instead)
+            position = end
+        pieces.append(original[position:])
+        self.text = "".join(pieces)
+
+    def original(self, start: int, end: int) -> tuple[int, int]:
+        """Where in the original it stands what is read between two positions."""
+        return self._place(start)[0], self._place(end - 1)[1]
+
+    def _place(self, position: int) -> tuple[int, int]:
+        """Where one character stands."""
+        starts, places = self._pieces
+        number = bisect_right(starts, position) - 1
+        start, end, same = places[number]
+        if not same:
+            return start, end
+        start += position - starts[number]
+        return start, start + 1
+
+    @cached_property
+    def _pieces(self) -> tuple[list[int], list[tuple[int, int, bool]]]:
+        """Where in `text` each piece begins, where it stands in the original, and whether it is the same there.
+
+        Most texts are only read.
+        """
+        starts: list[int] = []
+        places: list[tuple[int, int, bool]] = []
+        position = size = 0
+        for start, end, instead in (*self._edits, (self._size, self._size, "")):
+            for length, place in ((start - position, (position, start, True)), (len(instead), (start, end, False))):
+                if length:
+                    starts.append(size)
+                    places.append(place)
+                    size += length
+            position = end
+        return starts, places
+
+
+def other_readings(text: str, plain: bytes, *, odd: bool, telling: bool) -> Iterator[Reading]:
+    """The ways to read `text` beside the plain one that may show something else.
+
+    `plain` is the text with one byte a character, `odd` says whether it has controls or characters beyond ASCII, and
+    `telling` whether it says something of secrets, which no escape hides.
+    """
+    if odd and _ODD.search(_rare(text)) and _HIDES.search(text):
+        yield _changed(text, _ALTERED, _seen)
+        if _LIKE_SPACES.search(text):
+            yield _changed(text, _ALTERED, lambda found: _seen(found).strip(" "))
+    elif b"[0m" in plain:
+        yield _changed(text, _ALTERED, _seen)
+    if not telling:
+        return
+    if _HAS_ESCAPED.search(plain):
+        yield _changed(text, _ESCAPED, _unescaped)
+    if _HAS_ENTITY.search(plain):
+        yield _changed(text, _ENTITY, _entity)
+    if _HAS_PERCENT.search(plain):
+        yield _changed(text, _PERCENT, lambda found: chr(int(found[1], 16)))
+
+
+def _rare(text: str) -> str:
+    """The characters of `text` that are no ordinary ones, which are few: to search all for them takes much longer."""
+    return text.encode("utf-8", "surrogatepass").translate(None, _ORDINARY).decode("utf-8", "surrogatepass")
+
+
+def _changed(text: str, what: re.Pattern[str], instead: Callable[[re.Match[str]], str]) -> Reading:
+    return Reading(text, ((found.start(), found.end(), instead(found)) for found in what.finditer(text)))
+
+
+def _seen(found: re.Match[str]) -> str:
+    if "\uff01" <= found[0] <= "\uff5e":
+        return chr(ord(found[0]) - 0xFEE0)
+    return " " if found[0].isspace() and not INVISIBLE.match(found[0]) else ""
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    code, character = found.groups()
+    if code:
+        character = chr(int(code, 16))
+        return "" if INVISIBLE.match(character) else character
+    return _LINE_ENDS.get(character, character) if character else ""
+
+
+def _entity(found: re.Match[str]) -> str:
+    name, decimal, hexadecimal = found.groups()
+    code = int(decimal) if decimal else int(hexadecimal, 16) if hexadecimal else 0
+    return _ENTITIES[name] if name else chr(code) if 32 <= code < 127 else found[0]

@@ -1,0 +1,45 @@
+"""Words that tell of secrets, looked for all at once: most texts have none of them, and cost one search."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+
+#: What texts and code are made of, in lower case, the most frequent first.
+_FREQUENT = b' etsrionacldpumh/g.-f\nb":ywvk,_`0?12()x=\\*'
+_NONE: frozenset[bytes] = frozenset()
+
+
+class Signs:
+    """Literals in lower case. Each is known by its rarest character: the search skips to those, which are few."""
+
+    def __init__(self, literals: Iterable[bytes]) -> None:
+        self._literals: list[bytes] = []
+        by_rarest: dict[bytes, list[tuple[bytes, int]]] = defaultdict(list)
+        for literal in dict.fromkeys(literals):
+            at = max(range(len(literal)), key=lambda place: _rarity(literal[place]))
+            by_rarest[literal[at : at + 1]].append((literal, at))
+        ways = []
+        for rarest, together in by_rarest.items():
+            self._literals += [literal for literal, _ in together]
+            ways.append(re.escape(rarest) + b"(?:" + b"|".join(_around(*place) for place in together) + b")")
+        self._pattern = re.compile(b"|".join(ways))
+
+    def found_in(self, lower: bytes) -> AbstractSet[bytes]:
+        """Those that are in `lower`."""
+        if self._pattern.search(lower) is None:
+            return _NONE
+        return {self._literals[(found.lastindex or 0) - 1] for found in self._pattern.finditer(lower)}
+
+
+def _rarity(character: int) -> int:
+    place = _FREQUENT.find(character)
+    return place if place >= 0 else len(_FREQUENT)
+
+
+def _around(literal: bytes, at: int) -> bytes:
+    """A pattern for what is around one character of `literal`; no further is read, as another may begin in it."""
+    before = b"(?<=" + re.escape(literal[: at + 1]) + b")" if at else b""
+    return before + b"(?=(" + re.escape(literal[at + 1 :]) + b"))"

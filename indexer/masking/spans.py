@@ -1,0 +1,63 @@
+"""Where a secret stands in a text, and what tells one thing of a text from another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+#: What stands for a character of a mask: nothing that a secret is looked for in has it.
+HIDDEN = "\ufffe"
+SHAPE, PHRASE, NAME = 0, 1, 2
+
+_CHANGES = re.compile(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
+_STANDS_FOR = re.compile(
+    r"(?i)redacted|placeholder|change.?me|example|your|dummy|xxxx|^x{3}|[-_.]x{3}$|\*\*\*|\.\.\.|…|\$\{|\{\{|%\(|todo|replace|undefined|"
+    r"/.*\.[a-z]{2,5}$|"
+    r"^(?:pass|passw(?:or)?d|secret|token|string|none|null|true|false|hidden|masked|optional|required)$"
+)
+
+
+class Span(NamedTuple):
+    """Where a secret is. `source` puts one that is known by its shape before one that is only assigned there."""
+
+    start: int
+    source: int
+    end: int
+    kind: str
+
+
+def lines_at(plain: bytes, positions: Iterable[int]) -> list[tuple[int, int]]:
+    """The lines at ascending `positions`, each once, with the line end before them."""
+    lines: list[tuple[int, int]] = []
+    end = -1
+    for position in positions:
+        if position > end:
+            start = max(0, plain.rfind(b"\n", 0, position))
+            end = plain.find(b"\n", position)
+            end = len(plain) if end < 0 else end
+            lines.append((start, end))
+    return lines
+
+
+def positions_of(plain: bytes, needle: bytes) -> Iterator[int]:
+    """Where `needle` is."""
+    position = plain.find(needle)
+    while position >= 0:
+        yield position
+        position = plain.find(needle, position + len(needle))
+
+
+def monotone(value: str) -> bool:
+    """Whether the end of `value` is one or two characters over and over, as in ``ghp_xxxxxxxx``."""
+    return len(value) >= 8 and len(set(value[-12:])) <= 2
+
+
+def placeholder(value: str) -> bool:
+    """Whether `value` only stands for a secret."""
+    return _STANDS_FOR.search(value[:256]) is not None or value[:1] in "<$" or len(set(value)) <= 2
+
+
+def changes(value: str) -> int:
+    """How often digits and letters follow each other."""
+    return len(_CHANGES.findall(value))

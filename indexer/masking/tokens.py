@@ -1,0 +1,201 @@
+"""Tokens that are known by their shape alone.
+
+They are looked for only where a long run of token characters with a digit is: ordinary text has none, and costs one
+search for such runs. What a vendor's token begins with is looked up where a run, or what a dot joins to it, begins, so
+that it does not matter how many vendors there are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+from indexer.masking.spans import SHAPE, Span, changes, lines_at, monotone
+from indexer.masking.vendors import VENDORS
+
+_TOKEN = "[A-Za-z0-9_-]"  # noqa: S105 - a class of characters
+_TOKEN_BYTES = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+#: Every known token has so many of these on end.
+_LONG_RUN = b"a" * 20
+_CONTROL = b"c"
+_CONTROL_BYTES = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n")
+_RUNS = bytes(
+    ord("a") if byte in _TOKEN_BYTES else _CONTROL[0] if byte in _CONTROL_BYTES else ord(" ") for byte in range(256)
+)
+_DIGIT = re.compile(rb"[0-9]")
+#: What joins the parts of a token, and how many parts there may be before the longest.
+_JOINTS, _PARTS = b"./~$|:+", 6
+_ESCAPED_LINE_ENDS = ("\\n", "\\r", "\\t")
+_START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"
+
+
+class _Shape(NamedTuple):
+    """How one kind of token begins and goes on; `certain` where it goes on in one way only."""
+
+    beginning: str
+    follows: re.Pattern[str]
+    kind: str
+    certain: bool
+
+
+class _Pattern(NamedTuple):
+    """A shape without a beginning of its own; `anchors` are literals one of which is there. The group is the secret."""
+
+    kind: str
+    anchors: tuple[bytes, ...]
+    pattern: str
+
+
+#: What stands where a long run, or what is joined to it, begins.
+_AT_A_RUN = (
+    ("mailchimp-key", r"[0-9a-f]{32}-us[0-9]{1,2}"),
+    ("mailgun-key", r"[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}(?![A-Za-z0-9-])"),
+    ("discord-token", rf"[MNO]{_TOKEN}{{23,25}}\.{_TOKEN}{{6,7}}\.{_TOKEN}{{27,}}+"),
+    ("telegram-token", rf"[0-9]{{8,10}}:AA{_TOKEN}{{32,}}+"),
+    ("facebook-token", rf"[0-9]{{13,17}}\|{_TOKEN}{{27}}(?![A-Za-z0-9_-])"),
+)
+_PATTERNS = (
+    _Pattern("aws-access-key", (b"aws", b"AWS", b"Aws"), r"(?i:aws)[^\n]{0,60}?[\"']([A-Za-z0-9/+]{40})[\"']"),
+    _Pattern(
+        "slack-token",
+        (b"hooks.slack.com",),
+        rf"(?:https?://)?hooks\.slack\.com/(?:services|workflows|triggers)/(?:{_TOKEN}{{1,20}}/){{0,3}}{_TOKEN}{{16,}}+",
+    ),
+    _Pattern("npm-token", (b"_authToken=", b"_authtoken="), r":_auth[Tt]oken=([A-Za-z0-9+/=_-]{16,}+)"),
+    _Pattern("terraform-token", (b".atlasv1.",), rf"{_START}([A-Za-z0-9]{{14}}\.atlasv1\.{_TOKEN}{{40,}}+)"),
+    _Pattern("azure-secret", (b"Q~",), rf"{_START}([A-Za-z0-9_~.-]{{3}}[0-9]Q~[A-Za-z0-9_~.-]{{31,}}+)"),
+    _Pattern("newrelic-key", (b"NRAL",), rf"{_START}([0-9a-zA-Z]{{30,36}}NRAL)(?![A-Za-z0-9])"),
+    _Pattern("discord-webhook", (b"/api/webhooks/",), rf"/api/webhooks/[0-9]{{15,22}}/({_TOKEN}{{50,}}+)"),
+    _Pattern("teams-webhook", (b"webhook.office.com",), rf"/IncomingWebhook/([0-9a-f]{{32}}/{_TOKEN}{{30,}}+)"),
+    _Pattern("private-key", (b'kty\\"', b'"kty"'), r"\"d\\{0,3}\"\s{0,4}:\s{0,4}\\{0,3}\"([A-Za-z0-9_-]{40,}+)"),
+)
+_ANCHORS = [(anchor, rule) for rule in _PATTERNS for anchor in rule.anchors]
+
+
+def runs_of(plain: bytes) -> bytes:
+    """`plain` with an ``a`` for each character of tokens, a ``c`` for each control, and blanks."""
+    return plain.translate(_RUNS)
+
+
+def has_long_runs(runs: bytes) -> bool:
+    """Whether there may be tokens in it."""
+    return _LONG_RUN in runs
+
+
+def has_controls(runs: bytes) -> bool:
+    """Whether there are controls in it."""
+    return _CONTROL in runs
+
+
+def tokens_in(text: str, plain: bytes, runs: bytes) -> Iterator[Span]:
+    """The tokens in `text`, which is `plain` with one byte a character. It has long runs."""
+    starts = list(_long_runs(plain, runs))
+    end = 0
+    for start in starts:
+        if start >= end:  # what is inside a token is hidden with it, and need not be read again
+            for span in _vendors_at(text, plain, runs, start):
+                end = max(end, span.end)
+                yield span
+    lines = lines_at(plain, starts)
+    candidates = b"\n".join([plain[start:end] for start, end in lines])
+    for anchor, rule in _ANCHORS:
+        if anchor in candidates:
+            yield from _matches(rule, text, lines)
+
+
+def _long_runs(plain: bytes, runs: bytes) -> Iterator[int]:
+    """Where runs of token characters begin that are long enough for a token and have a digit."""
+    position = runs.find(_LONG_RUN)
+    while position >= 0:
+        end = runs.find(b" ", position + len(_LONG_RUN))
+        end = len(runs) if end < 0 else end
+        if _DIGIT.search(plain, position, end):
+            yield position
+        position = runs.find(_LONG_RUN, end)
+
+
+# --- what vendors' tokens begin with ----------------------------------------------------------------------------------
+
+
+@cache
+def _shapes() -> dict[str, list[_Shape]]:
+    """The shapes by their first two characters."""
+    shapes: dict[str, list[_Shape]] = defaultdict(list)
+    for vendor in VENDORS:
+        exact = isinstance(vendor.follows, str)
+        follows = vendor.follows if exact else f"[A-Za-z0-9_{re.escape(vendor.also)}-]{{{vendor.follows},}}+"
+        for beginning in vendor.beginnings.split():
+            shapes[beginning[:2]].append(_Shape(beginning, re.compile(str(follows)), vendor.kind, exact))
+    return shapes
+
+
+@cache
+def _any_at_a_run() -> re.Pattern[str]:
+    return re.compile("|".join(pattern for _, pattern in _AT_A_RUN))
+
+
+def _vendors_at(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[Span]:
+    """The token whose longest run begins at `start`, if some vendor's begins so."""
+    shapes = _shapes()
+    for at in _beginnings(text, plain, runs, start):
+        for shape in shapes.get(text[at : at + 2], ()):
+            if not text.startswith(shape.beginning, at):
+                continue
+            match = shape.follows.match(text, at + len(shape.beginning))
+            if match and match.end() > start and _random(match[0], certain=shape.certain):
+                yield Span(at, SHAPE, _token_end(text, match.end()), shape.kind)
+        for kind, pattern in _AT_A_RUN if _any_at_a_run().match(text, at) else ():
+            if (match := _compiled(pattern).match(text, at)) and not monotone(match[0]):
+                yield Span(at, SHAPE, _token_end(text, match.end()), kind)
+
+
+def _beginnings(text: str, plain: bytes, runs: bytes, start: int) -> Iterator[int]:
+    """Where a token may begin whose longest run begins at `start`."""
+    yield start
+    if text[start - 1 : start + 1] in _ESCAPED_LINE_ENDS and start:
+        yield start + 1
+    for _ in range(_PARTS):
+        if not start or plain[start - 1] not in _JOINTS:
+            return
+        before = start - 1
+        start = max(runs.rfind(b" ", 0, before), runs.rfind(_CONTROL, 0, before)) + 1
+        if start == before:
+            return
+        yield start
+        if text[max(0, start - 1) : start + 1] in _ESCAPED_LINE_ENDS:
+            yield start + 1
+
+
+def _random(follows: str, *, certain: bool) -> bool:
+    """Whether this is no name that happens to begin like a token."""
+    return not monotone(follows) and (certain or changes(follows[:200]) >= 2)
+
+
+# --- shapes that need more than that ----------------------------------------------------------------------------------
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def _matches(rule: _Pattern, text: str, lines: list[tuple[int, int]]) -> Iterator[Span]:
+    for start, end in lines:
+        for match in _compiled(rule.pattern).finditer(text, start, end):
+            group = match.lastindex or 0
+            if not monotone(match[group]) and (rule.kind != "aws-access-key" or changes(match[group]) >= 4):
+                yield Span(match.start(group), SHAPE, match.end(group), rule.kind)
+
+
+def _token_end(text: str, end: int) -> int:
+    """Where the run of token characters around `end` is over: longer tokens than a pattern knows leave no tail."""
+    while end < len(text) and _in_token(text[end]):
+        end += 1
+    return end
+
+
+def _in_token(character: str) -> bool:
+    return character.isascii() and (character.isalnum() or character in "_-")

@@ -1,0 +1,130 @@
+"""Whether a value is a secret, or a name, a reference, a placeholder, a number of things."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from indexer.masking.spans import changes, placeholder
+
+#: How a value stands there. ``literal``: an environment, an address, an option: the very characters. ``string``: in
+#: quotes, assigned. ``entry``: in quotes, or alone on its line, behind a colon. ``line``: alone behind an equals sign.
+#: ``code``: in the midst of something, more often a variable than a value.
+Form = Literal["literal", "string", "entry", "line", "code"]
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_HEX = re.compile(r"(?:0x)?[0-9a-fA-F]+")
+#: A variable, a format, a path, an address, an object or a function that is asked for the value.
+_REFERENCE = re.compile(
+    r"(?i)\$(?:\w+$|[({])|%\w+%$|%[sdr(]|\{|\[|\(|[@&*]\w+$|"
+    r"(?:\.{1,2}|~|[a-z]:)?[/\\][\w.@ -]+(?:[/\\]|\.[a-z]{1,5}$|$)|\./|~/|"
+    r"[a-z][a-z0-9+]{1,12}://|(?:process|os|sys|self|this|config|settings|env|secrets?|args|options|opts|var|local|data|"
+    r"module|request|req|ctx|props|state|form|params|user|credentials|body|input|values)[.\[]|vault:|arn:|enc\[|ref:|op://|ssm:"
+)
+_NAME = re.compile(
+    r"[A-Za-z_$][\w$]*(?:(?:\.|->|::)[A-Za-z_$][\w$]*)+|[a-z]+(?:_[a-z][a-z0-9]*)+|[A-Z]+(?:_[A-Z0-9]+)+"
+)
+#: What names of variables and fields are made of.
+_WORDS = re.compile(
+    r"(?i)pass|pwd|secret|token|key|value|input|field|param|string|user|name|hash|prompt|default|valid|confirm|enter|"
+    r"correct|wrong|invalid|current|test_|mock|fake|sample|text|bool|null|none|true|false|undefined|type|optional"
+)
+_SIGNS = frozenset("!#$%^&*+=?~@/|-")
+_STRONG_SIGNS = frozenset("!#$%^&*+?~@")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What is assigned to a telling name, and what kind of secret that would be."""
+
+    text: str
+    kind: str
+    form: Form
+    #: Whether the name says that it is of Amazon, whose keys may begin like a path.
+    amazon: bool = False
+
+
+def is_secret(value: Value) -> bool:
+    """Whether it is one."""
+    text = value.text
+    if len(text) < 6 or placeholder(text):
+        return False
+    if value.amazon and len(text) >= 32 and re.fullmatch(r"[A-Za-z0-9/+=]+", text) and changes(text) >= 3:
+        return True
+    if _refers(value):
+        return False
+    if _UUID.fullmatch(text):
+        # A token that is one is often only the name of something; in an environment it is a key.
+        return value.form == "literal" or (value.kind != "token" and value.form in ("string", "entry"))
+    if text.isdigit():
+        return value.kind == "password" and value.form != "code"
+    if _HEX.fullmatch(text) and len(text) >= 16:
+        return changes(text) >= 2
+    if value.kind == "password":
+        return _is_password(text, value.form)
+    if value.form == "literal":
+        return len(text) >= 16 or (len(text) >= 8 and is_mixed(text)) or (value.kind == "secret" and len(text) >= 8)
+    least = {"string": 8, "entry": 10, "line": 12, "code": 16}[value.form]
+    return len(text) >= least and looks_random(text, lenient=value.form == "string" or len(text) >= 20)
+
+
+def _is_password(text: str, form: Form) -> bool:
+    if form == "literal":
+        return True
+    mixed, signs = is_mixed(text), any(c in _STRONG_SIGNS for c in text[1:])
+    if form in ("string", "entry"):
+        if form == "string" and text.isalpha():
+            return len(text) >= 6 and not _WORDS.search(text)
+        return (any(c.isdigit() for c in text) or signs) and not _NAME.fullmatch(text)
+    if _NAME.fullmatch(text) or _WORDS.search(text):
+        return False
+    if form == "line":
+        return mixed or (signs and any(c.isdigit() for c in text))
+    return (mixed and signs) or (len(text) >= 6 and changes(text) >= 1 and any(c.isdigit() for c in text) and mixed)
+
+
+def _refers(value: Value) -> bool:
+    found = _REFERENCE.match(value.text)
+    if not found:
+        return False
+    if value.form in ("string", "entry") or value.kind == "password":  # a sign may be the first of a password
+        rest = value.text[1:]
+        return not (
+            value.text[0] in "@&*%$/[({"
+            and any(c in "!#^&*?~$%@)}]" for c in rest)
+            and is_mixed(rest)
+            and not value.text.startswith(("${", "$(", "{{", "%(", "[["))
+        )
+    return True
+
+
+def is_mixed(text: str) -> bool:
+    """Letters and digits."""
+    return any(c.isdigit() for c in text) and any(c.isalpha() for c in text)
+
+
+def is_strong(text: str) -> bool:
+    """What no word is: with a digit or a sign."""
+    return len(text) >= 4 and any(c.isdigit() or c in _STRONG_SIGNS for c in text) and not _REFERENCE.match(text)
+
+
+def looks_random(value: str, *, lenient: bool = False) -> bool:
+    """Letters and digits thrown together, which words with numbers and dates between separators are not."""
+    count = changes(value)
+    mixed = not value.islower() and not value.isupper() and any(c.isdigit() for c in value)
+    if count >= 4 or (len(value) >= 20 and value.isalnum() and mixed and count >= 1):
+        return True
+    return lenient and count >= 2 and (mixed or any(c in _SIGNS for c in value)) and not _NAME.fullmatch(value)
+
+
+def is_base64_pair(value: str) -> bool:
+    """Whether this is a name and a password, as HTTP and Docker write them."""
+    try:
+        said = base64.b64decode(value + "=" * (-len(value) % 4), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return False
+    name, colon, password = said.partition(":")
+    return bool(colon) and len(password) >= 1 and said.isprintable() and bool(name or password)

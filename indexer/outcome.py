@@ -1,0 +1,100 @@
+"""What became of a session's work, and which files it edited: from its own actions alone. Pure."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from indexer.masking import mask
+from indexer.transcripts.model import Proof, Session
+
+#: Of more files the last edited are remembered.
+MAX_FILES = 1000
+
+
+class Outcome(StrEnum):
+    """The best one to fork first."""
+
+    COMMITTED = "committed"
+    TESTS_PASSED = "tests_passed"
+    UNKNOWN = "unknown"
+    FAILED = "failed"
+    ABANDONED = "abandoned"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Outcome:  # noqa: ARG003 - as `Enum` calls it
+        return cls.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """The `files` that a session has edited, as absolute paths, and `until` when: its last edit or commit of it.
+
+    Paths are as the log gives them: text, which nobody opens.
+    """
+
+    files: tuple[str, ...] = ()
+    until: str = ""
+
+
+NO_EDITS = Edits()
+
+
+def outcome_of(session: Session) -> Outcome:
+    """The last that a commit or a test run has shown.
+
+    A pass does not take back a commit. A session that ends in the middle is abandoned, unless all was committed.
+    """
+    outcome, saved = Outcome.UNKNOWN, False
+    done = _edits_done(session)
+    for turn in session.turns:
+        for result in turn.tool_results:
+            if result.proof is Proof.COMMITTED:
+                outcome, saved = Outcome.COMMITTED, True
+            elif result.proof is Proof.FAILED:
+                outcome = Outcome.FAILED
+            elif result.proof is Proof.TESTS_PASSED and outcome is not Outcome.COMMITTED:
+                outcome = Outcome.TESTS_PASSED
+            saved = saved and not done.get(result.tool_use_id)
+    settled = outcome is Outcome.COMMITTED and saved
+    return Outcome.ABANDONED if session.unfinished and not settled else outcome
+
+
+def edits_of(session: Session, resolved_cwd: str) -> Edits:
+    """What a session has edited, with success. Left out are paths that hold secrets or are no text of one line."""
+    done = _edits_done(session)
+    files: dict[str, None] = {}
+    until = ""
+    for turn in session.turns:
+        for result in turn.tool_results:
+            paths = done.get(result.tool_use_id, ())
+            if paths or (files and result.proof is Proof.COMMITTED):
+                until = max(until, turn.timestamp)
+            for path in paths:
+                if file := _absolute(path, session.cwd, resolved_cwd):
+                    files.pop(file, None)
+                    files[file] = None
+    return Edits(tuple(files)[-MAX_FILES:], until or session.last_activity) if files else NO_EDITS
+
+
+def masked_again(edits: Edits) -> Edits:
+    """Without paths that hold what is known for a secret by now."""
+    return replace(edits, files=tuple(file for file in edits.files if mask(file) == file))
+
+
+def _edits_done(session: Session) -> dict[str, tuple[str, ...]]:
+    """The files of each call that edits some and did not fail."""
+    asked = {call.id: call.edits for turn in session.turns for call in turn.tool_calls if call.edits}
+    ended = {result.tool_use_id for turn in session.turns for result in turn.tool_results if not result.is_error}
+    return {call: files for call, files in asked.items() if call in ended}
+
+
+def _absolute(path: str, cwd: str, resolved_cwd: str) -> str:
+    """`path` without ``..`` and without asking the disk; empty where it is no absolute path, or not fit to be kept."""
+    if not path.isprintable() or mask(path) != path:
+        return ""
+    path = os.path.normpath(os.path.join(cwd, path))  # noqa: PTH118 - text
+    if resolved_cwd and (path == cwd or path.startswith(cwd.rstrip("/") + "/")):
+        path = resolved_cwd + path[len(cwd.rstrip("/")) :]
+    return path if path.startswith("/") else ""

@@ -1,0 +1,187 @@
+"""Many logs, read by several processes at once. One process alone writes what they give into the index.
+
+Reading takes most of the time of a first run. A reader reads ahead, and whoever writes reads as well where no reader
+has something ready, so that no processor waits. It is worth its start and its memory only where there is much to read.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import fields
+from operator import attrgetter
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from indexer.priority import step_back
+from indexer.transcripts.agents import adapter
+from indexer.transcripts.base import Checkpoint, LogFile, ReadResult
+from indexer.transcripts.model import ToolCall, ToolResult, Turn
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+#: Of logs. Fewer are read in the time that it takes to start a process.
+WORTH_BYTES = 48 << 20
+#: Beside the process that asks; each takes as much memory as it does.
+MOST_READERS = 2
+#: Logs that wait at a reader, so that it has always one to read.
+_AHEAD = 2
+
+log = logging.getLogger(__name__)
+
+
+def read_ahead(
+    files: Sequence[LogFile], checkpoint_of: Callable[[LogFile], Checkpoint | None], readers: int | None = None
+) -> Generator[tuple[LogFile, ReadResult | None], None, None]:
+    """Each of `files` once, nearly in order, with what a reader has read; `None` is for whoever asks to read itself.
+
+    That is what no reader could read, too: whoever asks sees for itself what is wrong with it.
+    """
+    left = deque(files)
+    at_work = [one for _ in range(_worth(files) if readers is None else readers) if (one := _Reader.start())]
+    try:
+        while left or at_work:
+            for reader in at_work:
+                while left and reader.takes():
+                    reader.ask(left[0], checkpoint_of(left.popleft()))
+            for reader in [one for one in at_work if not one.asked]:
+                at_work.remove(reader)
+                reader.close()
+            ready = _ready(at_work, None if not left else 0.0) if at_work else []
+            if left and not ready:
+                yield left.popleft(), None
+            for reader in ready:
+                if answer := reader.answer():
+                    yield answer
+                else:  # it has died: perhaps by one of them
+                    left.extendleft(reversed(reader.asked))
+                    at_work.remove(reader)
+                    reader.close()
+    finally:
+        for reader in at_work:
+            reader.close()
+
+
+def _worth(files: Sequence[LogFile]) -> int:
+    """How many readers these logs are worth."""
+    if len(files) < 2 or sum(file.size for file in files) < WORTH_BYTES:
+        return 0
+    there = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return min(there - 1, MOST_READERS)
+
+
+def _ready(readers: Sequence[_Reader], seconds: float | None) -> list[_Reader]:
+    """Those that have something to say, as soon as one has."""
+    from multiprocessing.connection import wait
+
+    lines = wait([reader.line for reader in readers], seconds)
+    return [reader for reader in readers if reader.line in lines]
+
+
+class _Reader:
+    """Another process that reads logs, one after the other. It ends when its line is closed, also by our death."""
+
+    def __init__(self, line: Connection, process: subprocess.Popen[bytes]) -> None:
+        self.line = line
+        self.asked: deque[LogFile] = deque()
+        self._process = process
+
+    @classmethod
+    def start(cls) -> _Reader | None:
+        """One that is just beginning; `None` where there can be none."""
+        from multiprocessing.connection import Pipe  # no process, no line to it: most runs are small
+
+        ours, its = Pipe()
+        # -P: nothing is imported from the directory that we happen to be in.
+        argv = [sys.executable, "-P", "-m", "indexer.readers", str(its.fileno())]
+        try:
+            with its:
+                process = subprocess.Popen(
+                    argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                    pass_fds=[its.fileno()], start_new_session=True,  # Ctrl-C on a terminal is for us
+                )  # fmt: skip
+        except OSError as error:
+            ours.close()
+            log.info("logs are read by this process alone: %s", error)
+            return None
+        return cls(ours, process)
+
+    def takes(self) -> bool:
+        """Whether it has room for one more."""
+        return len(self.asked) < _AHEAD
+
+    def ask(self, file: LogFile, checkpoint: Checkpoint | None) -> None:
+        """Have a log read. That it has died is seen by its answer."""
+        self.asked.append(file)
+        try:
+            self.line.send((file, checkpoint))
+        except OSError as error:
+            log.info("a process that reads logs has ended: %s", error)
+
+    def answer(self) -> tuple[LogFile, ReadResult | None] | None:
+        """The next log, and what it gave: `None` if it could not be read there. `None` alone if the reader is gone."""
+        try:
+            result: ReadResult | None = self.line.recv()
+        except (EOFError, OSError):
+            return None
+        return self.asked.popleft(), result
+
+    def close(self) -> None:
+        """Let it end."""
+        self.line.close()
+        threading.Thread(target=self._process.wait, name="reader", daemon=True).start()
+
+
+def _send_as_call(kind: type[Any]) -> None:
+    """Have values of this type sent as calls with their fields: there are thousands, and this is twice as fast."""
+    from multiprocessing.reduction import ForkingPickler
+
+    values = attrgetter(*[one.name for one in fields(kind)])
+
+    def call(value: object) -> tuple[type[Any], tuple[Any, ...]]:
+        return kind, values(value)
+
+    ForkingPickler.register(kind, call)
+
+
+def _answer(line: Connection) -> None:
+    """Read what is asked for until the other end is closed."""
+    asked: SimpleQueue[tuple[LogFile, Checkpoint | None]] = SimpleQueue()
+    threading.Thread(target=_receive, args=(line, asked), daemon=True).start()
+    while True:
+        file, checkpoint = asked.get()
+        try:
+            result = adapter(file.agent).read(file.path, checkpoint)
+        except Exception:  # noqa: BLE001 - whoever asked reads it again, and sees why
+            result = None
+        line.send(result)
+
+
+def _receive(line: Connection, asked: SimpleQueue[tuple[LogFile, Checkpoint | None]]) -> None:
+    """Take every question at once: who asks must not wait for us while we wait for them to take an answer."""
+    try:
+        while True:
+            asked.put(line.recv())
+    except (EOFError, OSError):
+        os._exit(0)  # nobody waits for an answer any more
+
+
+def main() -> None:
+    """The process: ``python -m indexer.readers DESCRIPTOR``."""
+    if sys.platform == "darwin":  # elsewhere it has the priority of the thread that has started it
+        step_back()
+    from multiprocessing.connection import Connection
+
+    for kind in (Turn, ToolCall, ToolResult):
+        _send_as_call(kind)
+    _answer(Connection(int(sys.argv[1])))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""How similar vectors are, and which are nearest. It imports NumPy, so it is imported late.
+
+A vector is stored in a byte a dimension, nearly all in the same steps, so that sqlite-vec can compare them as well. Of
+the 50 nearest in full precision more than 99 % are found. The vectors of the parts in question are read from sqlite-vec
+group by group, and compared with all questions in one pass. Its own search answers one question at a time, by sums of
+differences whose best 500 would then be compared again: twice the time where all projects are searched, to find less.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import apsw
+
+from indexer.arrays import np
+from indexer.store import vectors
+from indexer.store.base import Near
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.float32]
+    Codes = NDArray[np.int8]
+
+#: Steps of a byte, and of the usual size of a component (all of one vector are of size 1 together): one of four times
+#: that size just fits, and a vector that has a larger one, which is rare, gets coarser steps.
+MOST_STEPS, USUAL_STEPS = 127, 33
+#: Groups that are compared at once: what is made on the way stays in the processor's cache.
+TOGETHER = 4
+_SLOTS = np.dtype("<i8")
+
+
+def coded(given: Sequence[bytes]) -> list[bytes]:
+    """float32 vectors of one length as they are stored."""
+    return [code.tobytes() for code in _coded(_units(given))] if given else []
+
+
+class Similarities:
+    """See `indexer.store.base.Similarities`. `chunks` int64 (n), `cosines` float32 (n, questions)."""
+
+    def __init__(self, chunks: NDArray[np.int64], cosines: Matrix) -> None:
+        self._chunks, self._cosines = chunks, cosines
+
+    def best(self, limit: int) -> list[Near]:
+        """The nearest chunks to each question, the best to any first, of equals the lowest first."""
+        near = [_nearest(self._chunks, one, limit) for one in self._cosines.T]
+        # `np.unique` would import all of `numpy.ma`, which takes longer than this search.
+        union = np.fromiter(sorted({place for one in near for place in one.tolist()}), np.int64)
+        chunks, cosines = self._chunks[union], self._cosines[union]
+        order = np.lexsort((chunks, -cosines.max(axis=1, initial=-1)))
+        return list(map(Near, chunks[order].tolist(), map(tuple, cosines[order].tolist())))
+
+    def of(self, chunks: Collection[int]) -> dict[int, tuple[float, ...]]:
+        """The cosines of those of these chunks that are among them."""
+        there = np.isin(self._chunks, np.fromiter(chunks, np.int64, len(chunks)))
+        return dict(zip(self._chunks[there].tolist(), map(tuple, self._cosines[there].tolist()), strict=True))
+
+
+NOTHING = Similarities(np.empty(0, np.int64), np.empty((0, 0), np.float32))
+
+
+def similarities(
+    db: apsw.Connection, given: Sequence[bytes], parts: Sequence[int], among: Collection[int] | None
+) -> Similarities:
+    """To float32 vectors, of the chunks of some parts (of those `among` alone, where given)."""
+    questions = _units(given)
+    if among is not None:
+        return _compared(vectors.read(db, among, parts), questions)
+    return _passed(vectors.read_groups(db, parts), questions)
+
+
+def _compared(rows: Iterable[tuple[int, bytes]], questions: Matrix) -> Similarities:
+    chunks, codes = [], bytearray()
+    for chunk, code in rows:
+        chunks.append(chunk)
+        codes += code
+    matrix = np.frombuffer(codes, np.int8).reshape(len(chunks), questions.shape[1])
+    return Similarities(np.array(chunks, np.int64), _cosines(matrix, questions))
+
+
+def _passed(groups: Iterable[tuple[bytes, bytes, bytes]], questions: Matrix) -> Similarities:
+    chunks, cosines = [np.empty(0, np.int64)], [np.empty((0, len(questions)), np.float32)]
+    remaining = iter(groups)
+    while some := list(islice(remaining, TOGETHER)):
+        used, rowids, codes = map(b"".join, zip(*some, strict=True))
+        slots = np.unpackbits(np.frombuffer(used, np.uint8), bitorder="little").astype(bool)
+        matrix = np.frombuffer(codes, np.int8).reshape(len(slots), questions.shape[1])
+        chunks.append(np.frombuffer(rowids, _SLOTS)[slots])
+        cosines.append(_cosines(matrix, questions)[slots])
+    return Similarities(np.concatenate(chunks), np.concatenate(cosines))
+
+
+def _nearest(chunks: NDArray[np.int64], cosines: Matrix, limit: int) -> NDArray[np.int64]:
+    """Where the greatest cosines stand; of equals those of the lowest chunks."""
+    least = np.partition(cosines, -limit)[-limit] if len(cosines) > limit else -np.inf
+    kept = np.flatnonzero(cosines >= least)
+    return kept[np.lexsort((chunks[kept], -cosines[kept]))[:limit]]
+
+
+def _cosines(codes: Codes, questions: Matrix) -> Matrix:
+    """Of every code (a row) to every question (a column)."""
+    values = codes.astype(np.float32)
+    lengths = np.sqrt(np.einsum("ij,ij->i", values, values))
+    found: Matrix = values @ questions.T / np.maximum(lengths, 1)[:, None]
+    return found
+
+
+def _coded(units: Matrix) -> Codes:
+    largest = np.abs(units).max(axis=1, keepdims=True, initial=0)
+    usual = max(MOST_STEPS, USUAL_STEPS * math.sqrt(units.shape[1]))
+    steps = np.minimum(usual, MOST_STEPS / np.maximum(largest, 1e-12))
+    codes: Codes = np.rint(units * steps).astype(np.int8)
+    return codes
+
+
+def _units(given: Sequence[bytes]) -> Matrix:
+    """float32 vectors as rows of size 1; of nothing, or of no numbers, of size 0."""
+    matrix = np.nan_to_num(np.frombuffer(b"".join(given), np.float32).reshape(len(given), -1))
+    units: Matrix = matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), np.float32(1e-12))
+    return units

@@ -1,0 +1,186 @@
+"""Where vectors are kept: a vec0 table of sqlite-vec with the part as its partition key, so a search reads what it may
+find and nothing else. A row's number is its chunk's.
+
+sqlite-vec keeps the vectors of a part in *groups* of 128 in ordinary tables beside its own (``vectors_chunks``: slots
+that are used; ``vectors_rowids``: the slot of a row; ``vectors_vector_chunks00``: the bytes of a group). They are only
+read here: a vector by its place, which takes a tenth of the time of a row of the vec0 table, and groups one after
+another. Without the extension whole groups can be taken out as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+
+import apsw
+
+from indexer.store import extension
+
+#: Vectors a group. Small parts waste the rest of one; more in a group are hardly read faster.
+GROUP = 128
+#: Bytes of a chunk's number.
+NUMBER = 8
+
+
+def create(db: apsw.Connection, dimensions: int) -> None:
+    """An empty table for vectors of so many dimensions, in the place of another one."""
+    db.execute(
+        "DROP TABLE IF EXISTS vectors; "
+        f"CREATE VIRTUAL TABLE vectors USING vec0(part INTEGER PARTITION KEY, vector int8[{int(dimensions)}] "
+        f"distance_metric=L1, chunk_size={GROUP}); "
+        # The groups of a part, for a search, and the last of them, for each row that is added.
+        "CREATE INDEX vectors_part ON vectors_chunks(partition00)"
+    )
+
+
+def append(db: apsw.Connection, part: int, vectors: Mapping[int, bytes]) -> None:
+    """Keep coded vectors (`nearest.coded`) by chunk.
+
+    Raises:
+        ValueError: they are not of the length that the index has.
+    """
+    if any(len(vector) != length(db) for vector in vectors.values()):
+        raise ValueError("these are no vectors of the model that the index is embedded with")
+    with telling_damage(db):
+        db.executemany(
+            "INSERT INTO vectors(rowid, part, vector) VALUES(?, ?, vec_int8(?))",
+            [(chunk, part, vector) for chunk, vector in vectors.items()],
+        )
+    db.executemany("UPDATE chunks SET block = 1 WHERE id = ?", [(chunk,) for chunk in vectors])
+
+
+def adopt(db: apsw.Connection, part: int, chunks: Sequence[int]) -> None:
+    """Give those of these chunks that wait the vector of the same text in another part, where there is one."""
+    twins: list[Any] = db.execute(
+        "SELECT chunks.id, twin.id FROM chunks "  # noqa: S608 - integers
+        "JOIN chunks AS twin ON twin.hash = chunks.hash AND twin.block <> 0 "
+        f"WHERE chunks.id IN ({_numbers(chunks)}) AND chunks.block = 0"
+    ).fetchall()
+    if twins and extension.is_loaded(db):  # else they wait until it is
+        known = dict(read(db, {twin for _, twin in twins}))
+        append(db, part, {chunk: known[twin] for chunk, twin in twins})
+
+
+def remove(db: apsw.Connection, chunks: Sequence[int]) -> None:
+    """Let go of the vectors of these chunks. sqlite-vec writes zeros in their places."""
+    having = f"SELECT id FROM chunks WHERE id IN ({_numbers(chunks)}) AND block <> 0"  # noqa: S608 - integers
+    leaving = [chunk for (chunk,) in db.execute(having)]
+    if not leaving:
+        return
+    with telling_damage(db):
+        groups = {group for group, _, _ in _places(db, leaving)}
+        if not extension.is_loaded(db):
+            _remove_groups(db, groups)
+            return
+        db.execute(f"DELETE FROM vectors WHERE rowid IN ({_numbers(leaving)})")  # noqa: S608 - integers
+        for group in groups:
+            _fill_up(db, group)
+
+
+def read(db: apsw.Connection, chunks: Iterable[int], parts: Iterable[int] | None = None) -> list[tuple[int, bytes]]:
+    """Those of these chunks that have a vector (in these parts), with it."""
+    found: list[tuple[int, bytes]] = []
+    with telling_damage(db), db:  # as they are at one moment: a group may go, or its places be given to others
+        found += _read(db, _places(db, chunks, parts))
+    return found
+
+
+def read_groups(db: apsw.Connection, parts: Iterable[int]) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """Every group of these parts: which slots are used (a bit each), their chunks (8 bytes each), their vectors."""
+    shape = (GROUP // 8, GROUP * NUMBER, GROUP * length(db))
+    with telling_damage(db):
+        groups: Any = db.execute(
+            "SELECT validity, rowids, vectors FROM vectors_chunks "  # noqa: S608 - integers
+            "JOIN vectors_vector_chunks00 AS bytes ON bytes._rowid_ = chunk_id "
+            f"WHERE partition00 IN ({_numbers(parts)})"
+        )
+        for group in groups:
+            if tuple(map(len, group)) != shape:
+                raise apsw.CorruptError("a group of vectors is cut off")
+            yield group
+
+
+@contextmanager
+def telling_damage(db: apsw.Connection) -> Iterator[None]:
+    """sqlite-vec has no code of its own for damage. Where it fails, whether its tables say the same is looked at.
+
+    Raises:
+        apsw.CorruptError: they do not.
+    """
+    from indexer.store import soundness
+
+    try:
+        yield
+    except (apsw.SQLError, ValueError, TypeError) as error:  # the last two where a number is none, or too large
+        try:
+            fault = next(soundness.vectors(db), "")
+        except apsw.SQLError as worse:  # a table is gone
+            fault = str(worse)
+        if fault:
+            raise apsw.CorruptError(f"{error}: {fault}") from error
+        raise
+
+
+def length(db: apsw.Connection) -> int:
+    """Bytes of a vector: one a dimension."""
+    return int(db.execute("SELECT value FROM meta WHERE key = 'dimensions'").get or 0)
+
+
+def _read(db: apsw.Connection, places: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, bytes]]:
+    if not places:
+        return
+    size = length(db)
+    with closing(db.blob_open("main", "vectors_vector_chunks00", "vectors", places[0][0], writeable=False)) as blob:
+        for group, slot, chunk in places:
+            blob.reopen(group)
+            blob.seek(slot * size)
+            if len(vector := blob.read(size)) != size:
+                raise apsw.CorruptError(f"group {group} of vectors is cut off")
+            yield chunk, vector
+
+
+def _places(
+    db: apsw.Connection, chunks: Iterable[int], parts: Iterable[int] | None = None
+) -> list[tuple[int, int, int]]:
+    """Group, slot and chunk, of those that have a vector (in these parts), in order."""
+    inside = "" if parts is None else f" AND partition00 IN ({_numbers(parts)})"
+    found: Any = db.execute(
+        "SELECT chunk_id, chunk_offset, place.rowid FROM vectors_rowids AS place "  # noqa: S608 - integers
+        f"JOIN vectors_chunks USING (chunk_id) WHERE place.rowid IN ({_numbers(chunks)}){inside}"
+    )
+    return sorted(found)
+
+
+def _fill_up(db: apsw.Connection, group: int) -> None:
+    """Give up a group that is less than half full: new rows come into the last one of a part alone."""
+    part, used, rowids = db.execute(
+        "SELECT partition00, validity, rowids FROM vectors_chunks WHERE chunk_id = ?", (group,)
+    ).fetchone() or (0, b"", b"")
+    slots = list(slots_of(used))
+    last = db.execute("SELECT max(chunk_id) FROM vectors_chunks WHERE partition00 = ?", (part,)).get
+    if group == last or not 0 < len(slots) < GROUP // 2:
+        return
+    moving = dict(read(db, [int.from_bytes(rowids[slot * NUMBER :][:NUMBER], "little") for slot in slots]))
+    db.execute(f"DELETE FROM vectors WHERE rowid IN ({_numbers(moving)})")  # noqa: S608 - integers
+    append(db, part, moving)
+
+
+def slots_of(used: bytes) -> Iterator[int]:
+    """The numbers of the bits that are set."""
+    return (8 * at + bit for at, byte in enumerate(used) for bit in range(8) if byte >> bit & 1)
+
+
+def _remove_groups(db: apsw.Connection, groups: Iterable[int]) -> None:
+    """What the extension would do to groups that have become empty. Their other chunks wait again."""
+    within = _numbers(groups)
+    db.execute(
+        f"UPDATE chunks SET block = 0 WHERE id IN (SELECT rowid FROM vectors_rowids WHERE chunk_id IN ({within})); "  # noqa: S608
+        f"DELETE FROM vectors_rowids WHERE chunk_id IN ({within}); "
+        f"DELETE FROM vectors_vector_chunks00 WHERE _rowid_ IN ({within}); "
+        f"DELETE FROM vectors_chunks WHERE chunk_id IN ({within})"
+    )
+
+
+def _numbers(ids: Iterable[int]) -> str:
+    return ", ".join(str(int(id_)) for id_ in ids)

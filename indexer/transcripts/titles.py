@@ -1,0 +1,98 @@
+"""What a session is called: as it was named, else the first prompt that says what it is about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import islice
+
+from indexer.masking import NOTHING, Masked, beginning, mask, mask_cut, shorten
+
+TITLE_CHARACTERS = 100
+#: Prompts looked at, and how much of each: who has said nothing by then will not.
+_PROMPTS, _LOOKED_AT = 20, 4000
+
+_COMMAND = re.compile(r"/[\w:.-]+(?=\s|$)")
+_PLACEHOLDERS = re.compile(r"\[(?:Image|Pasted text|Request interrupted)[^\]\n]*\]")
+#: A path by itself, also one that is quoted, named with ``@``, or has escaped spaces.
+_PATH = re.compile(
+    r"""(?P<quote>["'`]?)@?(?:file://|~?/|\.{1,2}/|[A-Za-z]:[\\/]|@)(?:\\.|[^\s"'`])*(?(quote)(?P=quote))"""
+)
+_QUOTED_PATH = re.compile(r"""\s*(["'`])(?:file://|~?/|\.{1,2}/|[A-Za-z]:[\\/])[^"'`\n]*\1\s*""")
+_FILE = re.compile(r"(?:[\w.-]+/)*[\w-]+\.\w{1,5}|(?:[\w.-]+/)+[\w.-]*")
+#: What is said before a plan or document that has a heading: the rest is its body.
+_HEADED = re.compile(r"(?P<before>[^#\n]{1,80}:)[ \t]*\n\s*#{1,6}[ \t]+(?P<heading>[^\n]+)")
+#: How the line of a heading, a quotation or a list begins.
+_MARKUP = re.compile(
+    r"(?m)^[ \t]*(?:#{1,6}|>+|[-*+])(?:[ \t]+|$)|^[ \t]*(?:`{3,}|~{3,})[^\n]*$|^[ \t]*[-=*_]{3,}[ \t]*$"
+)
+_WORD = re.compile(r"[^\W_]+(?:'[^\W\d_]+)?")
+#: Scripts that put no spaces between words: one character is already most of one.
+_DENSE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0e7f]")
+#: Words that greet, agree, thank or ask to go on. A prompt of nothing else says nothing of what it is about.
+_EMPTY_WORDS = """
+    a again ah ahead all alright an and are as at back be both can continue continuing could cool did do done
+    exactly fine for from how get go going good great hello hey hi hiya hmm hm i if in is it job just k keep kindly
+    last left let let's lets lgtm like likewise me my nah need next nice no nope now of off ok okay on once our oh
+    ping please pls previous proceed ready really redo resume right same session sgtm should so start stop sure test
+    testing thank thanks that that's the then there this thx to today try up us wait what why who when huh want was
+    we well were what's where will with would y yeah yep yes yo you your conversation chat exit quit clear help
+    morning evening afternoon hallo ja nein bitte danke weiter weitermachen mach guten tag bonjour salut oui non
+    merci continuer continuez hola sí si gracias continúa continua sigue por favor ciao grazie olá oi sim obrigado
+    привет да нет спасибо продолжай
+    你好 您好 继续 繼續 請繼續 请继续 好 好的 是 是的 对 谢谢 謝謝 嗨
+    はい 続けて 続けてください こんにちは ありがとう ありがとうございます 안녕 안녕하세요 계속 네
+"""
+_EMPTY = frozenset(_EMPTY_WORDS.split())
+#: What an agent makes a title of where it could not ask its model for one.
+_FAILED = re.compile(
+    r"API Error|Invalid API key|Request timed out|Credit balance|Error:|Untitled|New (?:chat|conversation|session)\b",
+    re.IGNORECASE,
+)
+
+
+def title_of(named: str, prompts: Iterable[str] = (), *, by_agent: str = "") -> Masked:
+    """The name that a person gave, else the agent's own, else the first of `prompts` that says something.
+
+    Where none does, the first one that is not empty.
+    """
+    if named.strip():
+        return _title(named)
+    if any(map(str.isalpha, by_agent)) and not _FAILED.match(by_agent.strip()):
+        return _title(by_agent)
+    asked = [prompt for prompt in islice(prompts, _PROMPTS) if prompt.strip()]
+    telling = next(filter(says_something, asked), asked[0] if asked else "")
+    return _title(_without_markup(beginning(_masked(telling), _LOOKED_AT))) if telling else NOTHING
+
+
+def says_something(prompt: str) -> bool:
+    """Whether a prompt says what it is about: more than a greeting, a number, a key, a command or a path."""
+    text = _PLACEHOLDERS.sub(" ", prompt[:_LOOKED_AT]).strip()
+    text = _COMMAND.sub("", text, count=1) if _COMMAND.match(text) else text
+    text = "" if _QUOTED_PATH.fullmatch(text) or _FILE.fullmatch(text) else _PATH.sub(" ", text)
+    words = [word.lower() for word in _WORD.findall(text)]
+    return any(map(_tells, words))
+
+
+def _tells(word: str) -> bool:
+    if word in _EMPTY:
+        return False
+    letters = sum(character.isalpha() for character in word)
+    return letters >= (2 if _DENSE.search(word) else 3)
+
+
+def _without_markup(prompt: str) -> str:
+    """A prompt's words without the marks of headings, lists and what was pasted; as it is where nothing is left."""
+    text = _PLACEHOLDERS.sub("", prompt).strip()
+    if headed := _HEADED.match(text):
+        return f"{headed['before']} {headed['heading']}"
+    return _MARKUP.sub("", text).strip() or prompt
+
+
+def _title(text: str) -> Masked:
+    return shorten(_masked(text), TITLE_CHARACTERS)
+
+
+def _masked(text: str) -> Masked:
+    """A secret that whoever made the text has cut off is one all the same."""
+    return mask_cut(text) if text.endswith(("…", "...")) else mask(text)

@@ -1,0 +1,43 @@
+"""Which of several logs of one session is the session, and which are copies of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from indexer.paths import state_home
+from indexer.transcripts.base import AgentAdapter
+from smart_fork.registry import Registry
+
+
+def logs_of(reader: AgentAdapter, session_id: str) -> list[Path]:
+    """The logs of a session, the original before its copies, else the newest first; empty where there is none."""
+    return originals_first(reader, session_id, reader.locate(session_id))
+
+
+def original_of(reader: AgentAdapter, session_id: str) -> Path | None:
+    """The log where the session was begun; where that is gone, the newest copy of it; `None` where there is none."""
+    return next(iter(logs_of(reader, session_id)), None)
+
+
+def originals_first(reader: AgentAdapter, session_id: str, paths: Sequence[Path]) -> list[Path]:
+    """These logs of a session in the order of `logs_of`; they come newest first."""
+    if len(paths) < 2:
+        return list(paths)
+    ours = staged_paths(session_id)
+    return sorted(paths, key=lambda path: (str(path) in ours, _is_copy(reader, path)))
+
+
+def staged_paths(session_id: str) -> Collection[str]:
+    """The copies of a session that were made for forks."""
+    if not (state_home() / "workers.db").exists():
+        return ()
+    with Registry() as registry:
+        return {copy.path for copy in registry.staged_copies(session_id)}
+
+
+def _is_copy(reader: AgentAdapter, path: Path) -> bool:
+    try:
+        return reader.is_copy(path)
+    except OSError:
+        return True

@@ -1,0 +1,93 @@
+"""What a search program is asked, and what it answers, whichever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol
+
+from indexer.transcripts.model import Agent
+from smart_fork.errors import SmartForkError
+
+#: The exports of each agent under the name by which a search program knows them.
+COLLECTIONS: Mapping[Agent, str] = {"claude": "claude-sessions", "codex": "codex-sessions"}
+
+Way = Literal["hybrid", "vector", "lexical"]
+
+
+class EngineUnavailable(SmartForkError):
+    """The search program is not there, or does not know our exports."""
+
+
+class RankedDocument(NamedTuple):
+    """An export that answers: whose session it is, how well (0 to 1, where the program says), and what it quotes."""
+
+    agent: Agent
+    session_id: str
+    score: float | None
+    snippet: str
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked: the intent, its telling words, whose exports, and how many documents.
+
+    Where there are more of them, and those do not do as `enough` says, `most` are asked for.
+    """
+
+    intent: str
+    words: tuple[str, ...]
+    agents: tuple[Agent, ...]
+    wanted: int = 50
+    most: int = 1000
+    enough: Callable[[Sequence[RankedDocument]], bool] = bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """An answer. `way` is how it was found, `None` where nothing could be searched; `error` why not otherwise.
+
+    `dropped` were no exports of ours. `said` is what the answer repeats of it, as JSON values.
+    """
+
+    documents: tuple[RankedDocument, ...]
+    way: Way | None
+    error: str = ""
+    dropped: int = 0
+    said: Mapping[str, Any] = field(default_factory=dict)
+
+
+class SearchEngine(Protocol):
+    """A search program that reads the exports."""
+
+    name: str
+
+    def refresh(self, stamp: str) -> None:
+        """Have it read the exports, unless it has at the same `stamp`: that of the last change of the own index.
+
+        Raises:
+            EngineUnavailable: it is not there, or cannot be made to know the exports.
+        """
+        ...
+
+    def renew(self, stamp: str, patience: float) -> None:
+        """The same, and make vectors of all that has none: for whoever has time.
+
+        Raises:
+            EngineUnavailable: as `refresh`.
+            IndexBusyError: another process has been at it for `patience` seconds.
+            ProgramFailed: the words are searched, the meaning is not.
+        """
+        ...
+
+    def erase(self) -> bool:
+        """Whether nothing of what has been taken out of the exports is left in its files."""
+        ...
+
+    def ask(self, question: Question) -> Ranking:
+        """The documents that answer best. A failure is part of the answer."""
+        ...
+
+    def unavailable_payload(self, error: EngineUnavailable) -> dict[str, Any]:
+        """What is answered where it is not there: `error`, `message` and three `next_steps`."""
+        ...

@@ -1,0 +1,371 @@
+"""qmd (``npm install -g @tobilu/qmd``) searches the exports, in an index of its own below ``<SMART_FORK_HOME>/qmd``.
+
+A person's own qmd index and settings are never touched: `INDEX_PATH` and `QMD_CONFIG_DIR` lead to ours, and qmd is run
+where it finds no project's ``.qmd``, which would win over both. The models that it has downloaded are shared.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from indexer.files import replace_file
+from indexer.freshness import LOCK_SECONDS, IndexBusyError, only_writer
+from indexer.markdown import export_path, parse_front_matter
+from indexer.masking import Masked, beginning, mask
+from indexer.paths import index_root, private_dir, state_home
+from indexer.transcripts.model import Agent
+from smart_fork.advice import advice
+from smart_fork.engines.base import COLLECTIONS, EngineUnavailable, Question, RankedDocument, Ranking, Way
+from smart_fork.engines.printed import NotJson, location_of, results_in, text_of, without_steering
+from smart_fork.errors import ProgramFailed, ProgramMissing
+from smart_fork.processes import Completed, Processes, SystemProcesses
+from smart_fork.snippets import printable
+
+log = logging.getLogger(__name__)
+
+COMMAND, SECONDS = "SMART_FORK_QMD_COMMAND", "SMART_FORK_QMD_SECONDS"
+#: How long each search may take; the first ones may be loading models.
+SEARCH_SECONDS = 20.0
+#: How long qmd may take to read the exports while somebody waits, and for an index run; and to embed them: it ends a
+#: little earlier by itself, and the next run goes on from there.
+LIST_SECONDS, READ_SECONDS, UPDATE_SECONDS, EMBED_SECONDS = 20.0, 60.0, 900.0, 35 * 60.0
+#: Of an intent that no document answers as a whole, so many words are searched one by one.
+MOST_WORDS = 6
+#: Documents for which qmd itself is asked whose they are.
+MOST_LOOKED_UP = 20
+#: Of an export, what is read for its header.
+HEADER_BYTES, HEADER_LINES = 16_384, 12
+
+_COMMANDS: Mapping[Way, str] = {"hybrid": "query", "vector": "vsearch", "lexical": "search"}
+#: What ``vsearch`` says where it has no vectors to search; it then answers that nothing was found.
+_NO_VECTORS = re.compile(r"need embeddings|vector index not found|no embeddings", re.IGNORECASE)
+#: Beginnings that make something else of a query, and words that it must not have.
+_TYPED = re.compile(r"^(lex|vec|hyde|intent|expand)\s*:\s*", re.IGNORECASE)
+_NEGATED = re.compile(r"(?<!\S)-+(?=\S)")
+#: How a snippet begins, and how lines are numbered where they are.
+_HUNK = re.compile(r"^@@ [^\n]*@@[^\n]*\n*")
+_NUMBERED = re.compile(r"^\s*\d+\s*[:│|]\s?")
+_INSTALL = "Install qmd (npm install -g @tobilu/qmd) and put it on PATH, or set SMART_FORK_QMD_COMMAND to it."
+
+
+class Qmd:
+    """A `SearchEngine`. `environment` says which program, and how long it may take."""
+
+    name = "qmd"
+
+    def __init__(self, processes: Processes | None = None, *, environment: Mapping[str, str] | None = None) -> None:
+        self._processes = processes or SystemProcesses()
+        self._environment = os.environ if environment is None else environment
+        self._folder = state_home() / "qmd"
+
+    # -- what it knows ---------------------------------------------------------------------------------------------
+
+    def refresh(self, stamp: str) -> None:
+        """See `SearchEngine.refresh`."""
+        missing = self._missing()
+        if not missing and self._stamp() == stamp:
+            return
+        try:
+            with only_writer(LOCK_SECONDS, "qmd"):
+                self._read(missing, stamp, READ_SECONDS)
+        except IndexBusyError as error:
+            if missing:
+                raise EngineUnavailable("Another process has qmd read the exports just now.", "Ask again.") from error
+        except ProgramFailed as error:
+            if missing:
+                raise EngineUnavailable(error.message, error.hint) from error
+            log.warning("qmd has not read what is new: %s", error)
+
+    def renew(self, stamp: str, patience: float) -> None:
+        """See `SearchEngine.renew`."""
+        with only_writer(patience, "qmd"):
+            self._read(self._missing(), stamp, UPDATE_SECONDS)
+            done = self._run(["embed"], EMBED_SECONDS)
+        if not done.ok:
+            step = "`qmd pull` brings the models that it needs."
+            raise ProgramFailed(f"qmd has the words, not the meaning: {_failure('embed', done)}", step)
+
+    def erase(self) -> bool:
+        """See `SearchEngine.erase`."""
+        if not (self._folder / "index.sqlite").exists():
+            return True
+        (self._folder / "read").unlink(missing_ok=True)  # where it fails now, the next question tries again
+        try:
+            with only_writer(LOCK_SECONDS, "qmd"):
+                return self._read(self._missing(), "", READ_SECONDS)
+        except (EngineUnavailable, ProgramFailed, IndexBusyError) as error:
+            log.warning("what was taken out of exports may still be in qmd's index: %s", error)
+            return False
+
+    def _read(self, missing: list[Agent], stamp: str, seconds: float) -> bool:
+        """The collections made that are missing, the exports read, and erased what is in none of them any more.
+
+        False where that last could not be done.
+
+        Raises:
+            EngineUnavailable: a collection cannot be made.
+            ProgramFailed: the exports were not read.
+        """
+        for agent in missing:
+            self._make(agent, seconds)
+        if still := self._missing() if missing else []:
+            raise EngineUnavailable(f"qmd has no collection {COLLECTIONS[still[0]]}, and makes none.", _INSTALL)
+        done = self._run(["update"], seconds)
+        if not done.ok:
+            raise ProgramFailed(_failure("update", done))
+        erased = self._run(["cleanup"], seconds)  # an old version has none
+        if not erased.ok:
+            log.warning("what was taken out of exports may still be in qmd's index: %s", _failure("cleanup", erased))
+        replace_file(self._folder / "read", [stamp.encode()], durable=False)
+        return erased.ok
+
+    def _make(self, agent: Agent, seconds: float) -> None:
+        exports = private_dir(index_root() / agent)
+        done = self._run(["collection", "add", str(exports), "--name", COLLECTIONS[agent]], seconds)
+        if not done.ok and b"already exists" not in done.stderr + done.stdout:
+            raise EngineUnavailable(_failure("collection add", done), _INSTALL)
+
+    def _missing(self) -> list[Agent]:
+        """The agents whose exports qmd does not know.
+
+        Raises:
+            EngineUnavailable: there is no qmd, or it is another program.
+        """
+        try:
+            done = self._run(["collection", "list"], LIST_SECONDS)
+        except ProgramFailed as error:
+            raise EngineUnavailable(error.message, error.hint or _INSTALL) from error
+        if not done.ok:
+            raise EngineUnavailable(f"{self.program()}: {_failure('collection list', done)}", _INSTALL)
+        listed = without_steering(done.text)
+        return [
+            agent
+            for agent, name in COLLECTIONS.items()
+            if not re.search(rf"^[\s*•-]*{re.escape(name)}(?=[\s:(,]|$)", listed, re.MULTILINE)
+        ]
+
+    def _stamp(self) -> str:
+        try:
+            return (self._folder / "read").read_text("utf-8")
+        except (OSError, ValueError):
+            return ""
+
+    # -- asking ----------------------------------------------------------------------------------------------------
+
+    def ask(self, question: Question) -> Ranking:
+        """See `SearchEngine.ask`: by `query`, where that fails by `vsearch`, and then by `search`."""
+        failed: list[str] = []
+        for way in _COMMANDS:
+            try:
+                documents, dropped = self._found(way, question)
+            except EngineUnavailable as error:
+                failed.append(error.message)
+                break
+            except (ProgramFailed, NotJson) as error:
+                failed.append(str(error))
+            else:
+                return Ranking(tuple(documents), way, "; ".join(failed), dropped, _said(way, failed))
+        return Ranking((), None, "; ".join(failed), said=_said(None, failed))
+
+    def _found(self, way: Way, question: Question) -> tuple[list[RankedDocument], int]:
+        """The documents, and how many results were none of ours; more of them where there are, and these do not do."""
+        documents, dropped, more = self._ranked(way, question, question.wanted)
+        if more and not question.enough(documents):
+            try:
+                documents, dropped, _ = self._ranked(way, question, question.most)
+            except (ProgramFailed, NotJson) as error:
+                log.warning("qmd was asked for more, and does not give it: %s", error)
+        return documents, dropped
+
+    def _ranked(self, way: Way, question: Question, wanted: int) -> tuple[list[RankedDocument], int, bool]:
+        documents: list[RankedDocument] = []
+        results, more = 0, False
+        for agent in question.agents:
+            found = self._results(_COMMANDS[way], agent, question.intent, wanted)
+            if way == "lexical" and not found:
+                found = self._by_words(agent, question, wanted)
+            documents += self._documents(agent, found)
+            results += len(found)
+            more = more or len(found) >= wanted
+        return documents, results - len(documents), more
+
+    def _by_words(self, agent: Agent, question: Question, wanted: int) -> list[dict[str, Any]]:
+        """What has most of the words: ``search`` finds only what has all of them, and an intent is a sentence."""
+        words = sorted(question.words, key=len, reverse=True)[:MOST_WORDS]
+        best: dict[str, dict[str, Any]] = {}
+        total: dict[str, float] = {}
+        for word in words if len(question.words) > 1 else ():
+            for result in self._results("search", agent, word, wanted):
+                place = location_of(result)
+                best.setdefault(place, result)
+                total[place] = total.get(place, 0.0) + (_score(result) or 0.0) + 1e-6
+        return [best[place] | {"score": total[place] / len(words)} for place in best]
+
+    def _results(self, command: str, agent: Agent, intent: str, wanted: int) -> list[dict[str, Any]]:
+        argv = [command, "-c", COLLECTIONS[agent], "--json", "-n", str(wanted), "--", _query(command, intent)]
+        done = self._run(argv, self._seconds())
+        if not done.ok:
+            raise ProgramFailed(_failure(command, done))
+        try:
+            found = results_in(done.text)
+        except NotJson as error:
+            raise NotJson(f"qmd {command} returned invalid JSON: {_quoted(str(error), 200)}") from error
+        complaint = without_steering(done.stderr.decode("utf-8", "replace"))
+        if command == "vsearch" and not found and _NO_VECTORS.search(complaint):
+            raise ProgramFailed(_failure(command, done))
+        return found[:wanted]
+
+    # -- whose documents -------------------------------------------------------------------------------------------
+
+    def _documents(self, agent: Agent, found: list[dict[str, Any]]) -> Iterator[RankedDocument]:
+        left = MOST_LOOKED_UP
+        for result in found:
+            place = location_of(result)
+            if (export := _export(agent, place)) is None:
+                continue
+            session_id = _owner(agent, export)
+            if session_id is None and place.startswith("qmd://") and left:
+                left -= 1
+                session_id = self._looked_up(agent, place)
+            if session_id:
+                yield RankedDocument(agent, session_id, _score(result), _HUNK.sub("", text_of(result)))
+
+    def _looked_up(self, agent: Agent, place: str) -> str | None:
+        """Whose document qmd has under a name that no export has: versions of it change names."""
+        try:
+            done = self._run(["get", place, "--no-line-numbers", "-l", str(HEADER_LINES)], LIST_SECONDS)
+        except (ProgramFailed, EngineUnavailable):
+            return None
+        lines = [_NUMBERED.sub("", line) for line in done.text.splitlines()[: HEADER_LINES + 4]] if done.ok else []
+        # qmd puts a line of its own, and another such line, before the header.
+        beginnings = [number for number, line in enumerate(lines) if line.strip() == "---"][:2]
+        return next((who for number in beginnings if (who := _named(agent, "\n".join(lines[number:])))), None)
+
+    # -- the program -----------------------------------------------------------------------------------------------
+
+    def program(self) -> str:
+        """The program's absolute path.
+
+        Raises:
+            EngineUnavailable: it is nowhere.
+        """
+        wanted = self._environment.get(COMMAND) or "qmd"
+        folders = self._environment.get("PATH", os.defpath).split(os.pathsep)
+        # A relative one would let the directory that is asked from choose the program.
+        path = os.pathsep.join(folder for folder in folders if os.path.isabs(folder))  # noqa: PTH117 - a string
+        found = shutil.which(os.path.expanduser(wanted), path=path)  # noqa: PTH111 - a string
+        if found is None or not os.path.isabs(found):  # noqa: PTH117
+            raise EngineUnavailable(f"qmd executable not found: {wanted}", _INSTALL)
+        return found
+
+    def _run(self, argv: list[str], seconds: float) -> Completed:
+        """What qmd says with these arguments, whatever it ends with.
+
+        Raises:
+            EngineUnavailable: it is not there.
+            ProgramFailed: it cannot be started, or did not end in time.
+        """
+        program = self.program()
+        folder = private_dir(self._folder)
+        path = f"{Path(program).parent}{os.pathsep}{self._environment.get('PATH', os.defpath)}"  # node is beside it
+        ours = {"INDEX_PATH": str(folder / "index.sqlite"), "QMD_CONFIG_DIR": str(folder), "PWD": os.sep}
+        env = {**self._environment, **ours, "PATH": path, "NO_COLOR": "1"}
+        try:
+            return self._processes.run([program, *argv], cwd=Path(os.sep), env=env, timeout=seconds)
+        except ProgramMissing as error:
+            raise EngineUnavailable("qmd executable not found", _INSTALL) from error
+        except ProgramFailed as error:
+            raise ProgramFailed(f"qmd {argv[0]} failed: {error.message}", error.hint) from error
+
+    def _seconds(self) -> float:
+        try:
+            said = float(self._environment.get(SECONDS) or SEARCH_SECONDS)
+        except ValueError:
+            return SEARCH_SECONDS
+        return said if math.isfinite(said) and said > 0 else SEARCH_SECONDS
+
+    def unavailable_payload(self, error: EngineUnavailable) -> dict[str, Any]:
+        """See `SearchEngine.unavailable_payload`."""
+        have_it_read = "Start the service in HTTP mode with SMART_FORK_INDEXING=true" + advice(
+            ", or run `smart-fork index run`; or set SMART_FORK_ENGINE=builtin.",
+            tool="; or without SMART_FORK_ENGINE=qmd smart-fork searches by itself.",
+        )
+        return {
+            "error": "qmd_not_available",
+            "message": error.message,
+            "next_steps": [_INSTALL, have_it_read, "Ask again once indexing has completed."],
+        }
+
+
+def _query(command: str, intent: str) -> str:
+    """`intent` as qmd takes it for nothing but words: on one line, no typed query, nothing ruled out."""
+    text = " ".join(intent.split())
+    if command == "search":
+        return _NEGATED.sub("", text) or text
+    return _TYPED.sub(r"\1 ", text)
+
+
+def _said(way: Way | None, failed: list[str]) -> dict[str, Any]:
+    """What an answer says of qmd."""
+    return {"qmd_command": _COMMANDS[way] if way else None, **({"qmd_error": "; ".join(failed)} if failed else {})}
+
+
+def _failure(command: str, done: Completed) -> str:
+    said = without_steering(done.stderr.decode("utf-8", "replace")).strip()
+    return f"qmd {command} failed: {_quoted(said, 500) or '<no stderr>'}"
+
+
+def _quoted(said: str, characters: int) -> Masked:
+    return printable(beginning(mask(said), characters))
+
+
+def _score(result: Mapping[str, Any]) -> float | None:
+    """The relevance, 0 to 1. `distance` and `rank` are none, nor is what is no number."""
+    score = result.get("score")
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        return None
+    return min(1.0, max(0.0, float(score))) if abs(score) <= 1e300 else None  # NaN compares as false
+
+
+def _export(agent: Agent, place: str) -> Path | None:
+    """The file in the folder of exports that a location names; `None` where it names anything else."""
+    if place.startswith("qmd://"):
+        collection, _, name = place.removeprefix("qmd://").partition("?")[0].partition("/")
+        if collection != COLLECTIONS[agent]:
+            return None
+        name = unquote(name)
+    elif place.startswith(f"{COLLECTIONS[agent]}/"):
+        name = place.partition("/")[2]
+    else:
+        folder, _, name = place.rpartition("/")
+        if folder != str(index_root() / agent):
+            return None
+    plain = name not in ("", ".", "..") and "/" not in name and "\0" not in name
+    return index_root() / agent / name if plain else None
+
+
+def _owner(agent: Agent, export: Path) -> str | None:
+    """The session whose export that is; `None` where the file is not there, or is none."""
+    try:
+        if export.is_symlink() or not export.is_file():
+            return None
+        with export.open("rb") as file:
+            head = file.read(HEADER_BYTES).decode("utf-8", "replace")
+    except (OSError, ValueError):  # a name too long, half a character
+        return None
+    session_id = _named(agent, head)
+    return session_id if session_id and export_path(agent, session_id) == export else None
+
+
+def _named(agent: Agent, text: str) -> str | None:
+    """The session of which this header speaks, if it is that agent's."""
+    header = parse_front_matter(text)
+    return header.get("session_id") if header.get("agent", agent) == agent else None

@@ -1,0 +1,247 @@
+"""What was cut, looked for in every byte of ours: the index's files with what is free in them, exports, copies, logs.
+
+A word that something else still says, another session or our own messages, is no trace. What is found is named by its
+file and never repeated.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, Any
+
+import apsw
+
+from indexer.markdown import export_path
+from indexer.paths import file_name, index_db, state_home
+from indexer.store.soundness import read_only
+from indexer.transcripts.model import Agent
+from smart_fork.registry import Registry, Worker
+
+#: Shorter words are in anything that is packed, by chance.
+_WORD = re.compile(r"[^\W_]{5,64}")
+_ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
+_PIECE, _OVERLAP = 1 << 20, 512
+#: Word indexes keep a word without its ending, and without the beginning that it shares with the one before.
+_LONG, _BEGINNING, _ENDING = 9, 2, 3
+#: So many words, the longest, are looked for wherever in other words they stand.
+_LONGEST = 100
+#: What a worker was told and shows; its other columns say where it runs.
+_SAID = ("name", "prompt", "command", "status_note")
+#: A person's own file, and what names sessions and snapshots.
+_NOT_OURS_TO_SEARCH = ("config.toml", "excise.jsonl", "forgotten.jsonl")
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A file that has something of what was cut, and what kind of file it is."""
+
+    path: Path
+    kind: str
+
+
+def searched(words: Iterable[str]) -> frozenset[str]:
+    """Those of these words that can be looked for in bytes."""
+    return frozenset(part for word in words for part in _WORD.findall(word.lower()))
+
+
+def traces(agent: Agent | None, session_ids: Collection[str], words: Collection[str]) -> list[Trace]:
+    """The files that have one of the `words` of these sessions; snapshots are not looked into."""
+    wanted = searched(words)
+    if not wanted or not state_home().is_dir():
+        return []
+    search = _Search(agent, session_ids, wanted)
+    files = sorted(path for path in state_home().rglob("*") if path.is_file() and not path.is_symlink())
+    return [Trace(path, kind) for path in files if (kind := search.kind_of(path)) and search.has_trace(path, kind)]
+
+
+def agent_of(tool: str) -> Agent | None:
+    """The agent that has an index, whose tool that is."""
+    return "claude" if tool == "claude" else "codex" if tool == "codex" else None
+
+
+def related(worker: Worker, session_ids: Collection[str]) -> bool:
+    """Whether a worker was started from, by or as one of these sessions."""
+    return not {worker.session_id, worker.source_session_id, worker.caller_session_id}.isdisjoint(session_ids)
+
+
+def said_by(worker: Worker) -> str:
+    """What a worker was told and shows."""
+    return "\n".join((worker.name, worker.prompt, *worker.command, worker.status_note))
+
+
+def words_in(text: str) -> set[str]:
+    """The words of a text that can be looked for."""
+    return set(_WORD.findall(text.lower()))
+
+
+@cache
+def own_words() -> frozenset[str]:
+    """The words that our own messages are made of, and the names of our folders."""
+    package = Path(__file__).parents[1]
+    found = words_in(str(state_home()))
+    for folder in (package, package.with_name("indexer")):
+        for path in folder.rglob("*.py"):
+            found |= words_in(path.read_text(encoding="utf-8"))
+    return frozenset(found)
+
+
+class _Search:
+    """What is looked for, and what the kinds of files may say."""
+
+    def __init__(self, agent: Agent | None, session_ids: Collection[str], wanted: frozenset[str]) -> None:
+        self.session_ids, self.wanted = session_ids, wanted
+        self._exports = {export_path(agent, one) for one in session_ids} if agent else set()
+        self._copies = {file_name(one) for one in session_ids}
+        self._workers = _workers()
+
+    def kind_of(self, path: Path) -> str:
+        """What it is; empty where it is none of these sessions' business."""
+        first, *rest = path.relative_to(state_home()).parts
+        if path.name.endswith(".tmp"):
+            return "half a file"
+        if first == "snapshots" or path.name in _NOT_OURS_TO_SEARCH:
+            return ""
+        if first == "index":
+            return "export" if path in self._exports else ""
+        if first == "kept":
+            opened = ".reading" in rest and any(one in path.name for one in self.session_ids)
+            return "kept copy" if opened or self._copies.intersection(rest) else ""
+        if first == "logs":
+            return "log" if self._is_log(path) else ""
+        if first.startswith("index.db"):
+            return "older index" if ".corrupt-" in first else "index"
+        return "register of workers" if first.startswith("workers.db") else "file"
+
+    def has_trace(self, path: Path, kind: str) -> bool:
+        """Whether something in it is what was cut."""
+        if kind in ("index", "older index"):
+            return bool(self._in_states(path) or self._not_alive(self._found(path, parts=_parts_of(self.wanted))))
+        if kind == "register of workers":
+            others = self._said_by_others()
+            return any(word not in others for word in self._found(path, parts={word: word for word in self.wanted}))
+        found = self._found(path)
+        return bool(found - own_words() if kind in ("log", "file") else found)
+
+    def _is_log(self, path: Path) -> bool:
+        others = (one for one in self._workers if not related(one, self.session_ids))
+        return not any(path.name.startswith(f"{one.id}.") for one in others)
+
+    def _found(self, path: Path, parts: Mapping[str, str] = MappingProxyType({})) -> set[str]:
+        """The words in a file; of some of them a part is enough."""
+        found: set[str] = set()
+        for piece in _pieces(path):
+            text = piece.decode("utf-8", "ignore")
+            if "\\u" in text:
+                text += "\n" + _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
+            text = text.lower()
+            found |= self.wanted.intersection(_WORD.findall(text))
+            found |= {word for word, part in parts.items() if word not in found and part in text}
+        return found
+
+    def _in_states(self, path: Path) -> set[str]:
+        """What readers keep of these sessions' logs is packed."""
+        if path != index_db():
+            return set()
+        marks = ", ".join("?" * len(self.session_ids))
+        query = f"SELECT state FROM files JOIN sessions ON sessions.id = session WHERE session_id IN ({marks})"  # noqa: S608
+        found: set[str] = set()
+        with read_only(path) as db:
+            for (state,) in db.execute(query, tuple(self.session_ids)):
+                try:
+                    found |= words_in(zlib.decompress(state, wbits=47).decode("utf-8", "ignore"))
+                except zlib.error:
+                    continue
+        return found & self.wanted
+
+    def _not_alive(self, found: set[str]) -> set[str]:
+        """Those that nothing in the index says any more."""
+        if not found or not index_db().is_file():
+            return found
+        with read_only(index_db()) as db:
+            db.execute("CREATE VIRTUAL TABLE temp.said USING fts5vocab(main, session_words, row)")
+            facts = _facts(db).lower()
+            parts = _parts_of(found)
+            return {word for word in found if not _is_said(db, word, parts.get(word, word), facts)}
+
+    def _said_by_others(self) -> str:
+        """All that the register says, but what the workers of these sessions were told."""
+        texts = _schema(state_home() / "workers.db")
+        for worker in self._workers:
+            if not related(worker, self.session_ids):
+                texts.append(said_by(worker))
+            texts += [str(getattr(worker, name)) for name in worker.__slots__ if name not in _SAID]
+        return "\n".join(texts).lower()
+
+
+def _workers() -> list[Worker]:
+    if not (state_home() / "workers.db").is_file():
+        return []
+    with Registry() as registry:
+        return registry.workers()
+
+
+def _schema(path: Path) -> list[str]:
+    if not path.is_file():
+        return []
+    with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as db:
+        return [str(sql) for (sql,) in db.execute("SELECT sql FROM sqlite_schema")]
+
+
+def _parts_of(words: Collection[str]) -> dict[str, str]:
+    """Of the longest words, what is left of them in a word index. In a database nothing stands between two texts."""
+    longest = sorted(words, key=lambda word: (-len(word), word))[:_LONGEST]
+    return {word: word[_BEGINNING:-_ENDING] if len(word) >= _LONG else word for word in longest}
+
+
+def _is_said(db: apsw.Connection, word: str, part: str, facts: str) -> bool:
+    """Whether a session says it, or a path, title or other fact of one has it."""
+    if part in facts or db.execute("SELECT 1 FROM temp.said WHERE instr(term, ?) LIMIT 1", (part,)).fetchone():
+        return True
+    found = db.execute("SELECT 1 FROM session_words WHERE session_words MATCH ? LIMIT 1", (f'"{word}"',)).fetchone()
+    return found is not None
+
+
+def _facts(db: apsw.Connection) -> str:
+    """All texts of the index that nobody said."""
+    rows: list[Any] = []
+    for table in ("sessions", "files", "projects", "meta", "sqlite_schema"):
+        rows += db.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - constants
+    return "\n".join(str(value) for row in rows for value in row if isinstance(value, str))
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    """What is in a file, unpacked as far as it can be, in pieces that overlap; nothing where it has gone."""
+    rest = b""
+    try:
+        with path.open("rb") as file:
+            for piece in _unpacked(path, file):
+                yield rest + piece
+                rest = piece[-_OVERLAP:]
+    except OSError:
+        return
+
+
+def _unpacked(path: Path, file: IO[bytes]) -> Iterator[bytes]:
+    if ".zst" in path.suffixes:
+        import zstandard
+
+        with suppress(zstandard.ZstdError):
+            yield from _read(zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True))
+    elif ".gz" in path.suffixes:
+        unpacking = zlib.decompressobj(wbits=31)
+        with suppress(zlib.error):
+            yield from (unpacking.decompress(piece) for piece in _read(file))
+    else:
+        yield from _read(file)
+
+
+def _read(file: Any) -> Iterator[bytes]:
+    while piece := file.read(_PIECE):
+        yield piece

@@ -1,0 +1,77 @@
+"""What keeps a session from being forked. Results say it, and forks are refused for it: one function decides."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from indexer import kept
+from indexer.project import resolve
+from indexer.transcripts.model import Agent
+from smart_fork.advice import advice
+from smart_fork.snippets import shown
+
+
+@dataclass(frozen=True, slots=True)
+class Forkable:
+    """A session that may be forked. `asked` is whether anybody has asked anything in it.
+
+    `path` is its log, `cwd` where it worked, `works_in` where the fork is to work if not there.
+    """
+
+    agent: Agent
+    session_id: str
+    path: str | None
+    cwd: str
+    origin: str
+    asked: bool
+    works_in: str | None = None
+
+
+def obstacles(one: Forkable) -> list[str]:
+    """Why it cannot be forked now; empty where it can (F-061)."""
+    return [why for why in (_of_its_log(one), _of_its_kind(one), _of_its_place(one)) if why]
+
+
+def _of_its_log(one: Forkable) -> str:
+    size = _size(one.path)
+    if size is None:
+        return "" if kept.find(one.agent, one.session_id) is not None else _deleted()
+    if size == 0 or not one.asked:
+        return "nobody has asked anything in it yet"
+    return "" if one.path and os.access(one.path, os.R_OK) else "its log cannot be read"
+
+
+def _of_its_kind(one: Forkable) -> str:
+    return "it is a sub-agent's; fork the session that started it" if one.origin == "subagent" else ""
+
+
+def _of_its_place(one: Forkable) -> str:
+    if one.works_in is not None:
+        return ""
+    elsewhere = advice(
+        "say where its fork is to work: smart-fork fork ID --cwd DIR",
+        tool="give the project_path where its fork is to work",
+    )
+    if not Path(one.cwd).is_absolute():
+        return f"it is not known where it worked; {elsewhere}"
+    try:
+        there = resolve(one.cwd).is_dir()
+    except (OSError, ValueError):  # too long, a NUL
+        there = False
+    return "" if there else f"its directory is not there any more: {shown(one.cwd)}; {elsewhere}"
+
+
+def _deleted() -> str:
+    return advice(
+        "its log has been deleted; it can be read with `smart-fork show`, not forked",
+        tool="its log has been deleted; it can be read with read_session, not forked",
+    )
+
+
+def _size(path: str | None) -> int | None:
+    try:
+        return os.stat(path).st_size if path else None  # noqa: PTH116 - may be an empty text
+    except OSError:
+        return None

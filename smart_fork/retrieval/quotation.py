@@ -1,0 +1,104 @@
+"""What is quoted of a passage: the sentence that matched, what follows it, and who said it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from indexer.chunks import LABELS
+from indexer.masking import NOTHING, Masked
+from smart_fork.retrieval.found import Hit
+from smart_fork.sentences import evidence, sentences
+from smart_fork.snippets import snippet, tidied
+
+Speaker = Literal["user", "assistant"]
+#: How near texts are in meaning to what was asked.
+Nearness = Callable[[Sequence[str]], Sequence[float]]
+#: Hits of which the sentence is looked for that is nearest in meaning, and sentences of each: so few texts are embedded
+#: without loading anything large.
+_COMPARED, _SENTENCES = 2, 5
+
+
+class Said(NamedTuple):
+    """What one of them says in a passage, as it can be shown; `by` is `None` where that is not known."""
+
+    by: Speaker | None
+    text: Masked
+
+
+class Quotation(NamedTuple):
+    """What is shown of a passage, and who says it there."""
+
+    said_by: Speaker | None
+    text: Masked
+
+
+def quotations(hits: Sequence[Hit], limit: int, nearness: Nearness | None) -> list[Quotation]:
+    """What is shown of each hit, in at most `limit` characters.
+
+    The sentence with the best evidence for the words that were asked; where no sentence of a passage has one of them,
+    that which is nearest in meaning, if `nearness` can tell; else the first.
+    """
+    said = [_said(hit) for hit in hits]
+    telling = [_most_telling(parts, hit.asked) for parts, hit in zip(said, hits, strict=True)]
+    if nearness is not None:
+        silent = [number for number, place in enumerate(telling) if place is None and said[number]][:_COMPARED]
+        for number, place in zip(silent, _nearest([said[one] for one in silent], nearness), strict=True):
+            telling[number] = place
+    return [
+        _quoted(parts, place or (0, 0), hit.asked, limit)
+        for parts, place, hit in zip(said, telling, hits, strict=True)
+    ]  # fmt: skip
+
+
+def _said(hit: Hit) -> list[Said]:
+    """The passage by who speaks. What the agent did is told by it as well."""
+    if hit.place is None:
+        return [Said(None, shown)] if (shown := tidied(hit.text)) else []
+    role = hit.place.role
+    voices = hit.voices
+    if voices is None:  # of an index that an older version has written: behind the prompt may be its answer
+        first = hit.text.find("\n") + 1
+        voices = ((first, None),) if role == "user" and first else ()
+    starts: list[tuple[int, str | None]] = [(0, role), *voices, (len(hit.text), None)]
+    parts = [
+        Said(
+            None if by is None else "user" if by == "user" else "assistant",
+            tidied(hit.text[start:end].removeprefix(LABELS["user"] if by == "user" else "")),
+        )
+        for (start, by), (end, _) in pairwise(starts)
+    ]
+    return [part for part in parts if part.text]
+
+
+def _most_telling(parts: Sequence[Said], words: Sequence[str]) -> tuple[int, int] | None:
+    """Which part's which sentence has the best evidence, among equals the first."""
+    found, most = None, 0.0
+    for number, part in enumerate(parts):
+        for place, (start, end) in enumerate(sentences(part.text)):
+            if (one := evidence(part.text[start:end], words)) > most:
+                found, most = (number, place), one
+    return found
+
+
+def _nearest(passages: Sequence[Sequence[Said]], nearness: Nearness) -> list[tuple[int, int] | None]:
+    """Which part's which sentence of each passage is nearest in meaning, all compared at once."""
+    candidates = [
+        [(number, place, part.text[start:end])
+         for number, part in enumerate(parts) for place, (start, end) in enumerate(sentences(part.text))][:_SENTENCES]
+        for parts in passages
+    ]  # fmt: skip
+    near = iter(nearness([text for among in candidates for *_, text in among]) if any(candidates) else ())
+    found: list[tuple[int, int] | None] = []
+    for among in candidates:
+        ranked = [(next(near), -order) for order in range(len(among))]
+        found.append(among[-max(ranked)[1]][:2] if ranked else None)
+    return found
+
+
+def _quoted(parts: Sequence[Said], place: tuple[int, int], words: Sequence[str], limit: int) -> Quotation:
+    number, sentence = place
+    if number >= len(parts):
+        return Quotation(None, NOTHING)
+    return Quotation(parts[number].by, snippet(parts[number].text, words, limit, nearest=sentence))

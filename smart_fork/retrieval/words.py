@@ -1,0 +1,96 @@
+"""The words of a question in all its phrasings: each is looked for once, and speaks for every phrasing that has it."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from indexer.store.base import HavingTable, Scored, Store, WordTable
+from smart_fork.retrieval.found import Query
+from smart_fork.retrieval.query import terms_of
+
+#: A phrasing of more terms is a sentence, and none of them the beginning of a name; nor is one of fewer letters.
+MOST_NAMES, SHORTEST_BEGINNING = 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The best rows of a table by all words, and the BM25 that each phrasing gives them."""
+
+    rows: frozenset[int]
+    scores: tuple[Mapping[int, float], ...]
+
+
+class Words:
+    """The known terms of each phrasing, rarer ones weighing more, and what they find in the scope of a question."""
+
+    def __init__(self, store: Store, query: Query) -> None:
+        self._store, self._scope = store, query.scope
+        everything = store.session_count()
+        counted = cache(store.sessions_with)
+        self._phrasings = [
+            {term: _weight(count, everything) for term, count in _known(terms_of(text), counted).items()}
+            for text in query.phrasings
+        ]
+        self._terms = list(dict.fromkeys(term for terms in self._phrasings for term in terms))
+        self._having: dict[tuple[HavingTable, str], Collection[int]] = {}
+
+    def matches(self, table: WordTable, limit: int) -> Matches:
+        """The best rows of a table."""
+        best = self._store.match_words(table, " OR ".join(self._terms), self._scope, limit) if self._terms else []
+        return Matches(frozenset(hit.row for hit in best), self._shared(table, best))
+
+    def _shared(self, table: WordTable, best: Sequence[Scored]) -> tuple[Mapping[int, float], ...]:
+        """BM25 adds up term by term, so the score of each phrasing is the sum of those of its own terms."""
+        if len(self._phrasings) == 1:
+            return (dict(best),)
+        rows = [hit.row for hit in best]
+        scores = tuple(defaultdict[int, float](float) for _ in self._phrasings)
+        for term in self._terms if rows else ():
+            found = self._store.word_scores(table, term, self._scope, rows)
+            self._having[table, term] = found
+            for terms, score in zip(self._phrasings, scores, strict=True):
+                if term in terms:
+                    for row, points in found.items():
+                        score[row] += points
+        return scores
+
+    def coverage(self, table: HavingTable, scores: Sequence[Mapping[int, float]], most: int) -> list[dict[int, float]]:
+        """By phrasing, how much of its words (0…1, rare ones weighing more) each of its `most` best rows has."""
+        best = [heapq.nlargest(most, score, key=score.__getitem__) for score in scores]
+        asked = {row for rows in best for row in rows}
+        having = cache(lambda term: self._having_of(table, term, asked))
+        return [_shares(terms, rows, having) for terms, rows in zip(self._phrasings, best, strict=True)]
+
+    def _having_of(self, table: HavingTable, term: str, rows: Collection[int]) -> Collection[int]:
+        known = self._having.get((table, term))
+        return self._store.having(table, term, rows) if known is None else known
+
+
+def _shares(
+    terms: Mapping[str, float], rows: Sequence[int], having: Callable[[str], Collection[int]]
+) -> dict[int, float]:
+    shares = dict.fromkeys(rows, 0.0)
+    total = sum(terms.values())
+    for term, weight in terms.items() if rows and total else ():
+        for row in shares.keys() & having(term):
+            shares[row] += weight / total
+    return shares
+
+
+def _weight(count: int, everything: int) -> float:
+    return math.log((everything - count + 0.5) / (count + 0.5) + 1)
+
+
+def _known(terms: Sequence[str], counted: Callable[[str], int]) -> dict[str, int]:
+    """How many sessions have each term. Of a name typed in part, which none has, those that begin with it."""
+    known = {term: counted(term) for term in terms}
+    if len(known) > MOST_NAMES or any(known.values()):
+        return known
+    # Without its last letter, which a stem may not have; a term stands between quotes.
+    beginnings = [f'{term[:-2]}"*' for term in known if len(term) > SHORTEST_BEGINNING + 2]
+    return {beginning: counted(beginning) for beginning in beginnings}

@@ -1,0 +1,37 @@
+"""All that lets somebody in: the token, and what comes of it. With another token nothing of that opens any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from starlette.types import ASGIApp
+
+from smart_fork.page.entry import Entries
+from smart_fork.page.rendering import stranger
+from smart_fork.page.visits import Visits
+from smart_fork.service.guard import Doors, Guard
+from smart_fork.service.token import Token
+
+
+class Entrance:
+    """That of the service at `port`; what it has to keep is in `folder`."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.token = Token(self._changed)
+        # Browsers give a cookie to every port of a machine: each service has a name of its own for it.
+        self.visits = Visits(f"smart-fork-{port}", folder / "visits.json", self.token)
+        self.entries = Entries(folder)
+        self._guards: list[Guard] = []
+
+    def guard(self, app: ASGIApp, names: Sequence[str], doors: Doors) -> Guard:
+        """`app`, which can be asked for under those names, for who is let in."""
+        made = Guard(app, token=self.token, hosts=names, doors=doors, cookies=self.visits, stranger=stranger)
+        self._guards.append(made)
+        return made
+
+    def _changed(self) -> None:
+        self.visits.end()
+        for guard in self._guards:
+            guard.hang_up()
+        self.entries.end()

@@ -1,0 +1,123 @@
+"""Where the service can be asked: a literal address, or all those that a name of this machine stands for.
+
+Whoever names this machine is connected to any of its addresses. So a name is ours where we listen at each of them, and
+not where somebody else has the same port of another: he would be told the token by programs that trust the name.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import logging
+import os
+import socket
+from dataclasses import dataclass
+
+from smart_fork.errors import ProgramFailed, Usage
+from smart_fork.service.address import wanted_port
+
+#: What it stands for wherever it can be looked up, and where it cannot.
+LOCALHOST, LOOPBACKS = "localhost", ("127.0.0.1", "::1")
+BACKLOG = 512
+#: An address that this machine has not: nobody can listen there.
+_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+_OTHER = "Choose an address of this machine, --host, and a port above 1023, --port N."
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """`sockets` that listen at one `port`, the first at `host`. A request may name us as any of `names`."""
+
+    sockets: tuple[socket.socket, ...]
+    host: str
+    port: int
+    names: tuple[str, ...]
+
+    def close(self) -> None:
+        """Listen no more."""
+        for one in self.sockets:
+            one.close()
+
+
+def addresses(host: str, *, allow_remote: bool) -> list[str]:
+    """The literal addresses that `host` stands for.
+
+    Raises:
+        Usage: it is not this machine alone, and that was not allowed; or nobody can ask for it.
+        ProgramFailed: it is no address.
+    """
+    found = list(LOOPBACKS) if host.lower() == LOCALHOST else _looked_up(host)
+    if any(ipaddress.ip_address(one).is_unspecified for one in found):
+        # A request has to name us, and under which names it may is not known.
+        raise Usage(f"{host!r} is no address that a client can ask for", "Say by which one others reach this machine.")
+    if not allow_remote and not all(ipaddress.ip_address(one).is_loopback for one in found):
+        raise Usage(f"{host} can be reached from other machines", "Say so on purpose: --allow-remote.")
+    return found
+
+
+def _looked_up(host: str) -> list[str]:
+    if not host:
+        return ["0.0.0.0"]  # noqa: S104 - it is refused
+    try:
+        known = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise ProgramFailed(f"The service cannot listen at {host}: {error}", _OTHER) from error
+    literal = (ipaddress.ip_address(str(one[4][0]).partition("%")[0]) for one in known)
+    return list(dict.fromkeys(str(getattr(one, "ipv4_mapped", None) or one) for one in literal))
+
+
+def listen(host: str, port: int | None, *, allow_remote: bool = False) -> Listening:
+    """Listen at `port`; without one, at the port that is wanted (see `wanted_port`), else at any that is free.
+
+    Raises:
+        Usage: as `addresses`.
+        ProgramFailed: the port that was asked for is taken, or nobody can listen at `host`.
+    """
+    literal, *others = addresses(host, allow_remote=allow_remote)
+    sockets = [_first(literal, host, port)]
+    chosen = int(sockets[0].getsockname()[1])
+    ours = True
+    for other in others:
+        try:
+            sockets.append(_bound(other, chosen))
+        except OSError as error:
+            if error.errno not in _NOT_HERE:
+                log.warning("port %d of %s is another program's: ask at %s, not at %s", chosen, other, literal, host)
+                ours = False
+    for one in sockets:
+        one.listen(BACKLOG)
+    hosts = [str(one.getsockname()[0]) for one in sockets] + ([host] if ours else [])
+    return Listening(tuple(sockets), literal, chosen, tuple(dict.fromkeys(_named(one, chosen) for one in hosts)))
+
+
+def _first(literal: str, host: str, port: int | None) -> socket.socket:
+    for wanted in (port,) if port is not None else (wanted_port(os.environ), 0):
+        try:
+            return _bound(literal, wanted)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise ProgramFailed(f"The service cannot listen at {host}, port {wanted}: {error}", _OTHER) from error
+            if port is not None:
+                raise ProgramFailed(f"Port {wanted} of {host} is taken: {error}", "Choose another: --port N") from error
+            log.warning("port %d is taken by another program", wanted)
+    raise AssertionError("one of the two returns or raises")
+
+
+def _bound(literal: str, port: int) -> socket.socket:
+    made = socket.socket(socket.AF_INET6 if ":" in literal else socket.AF_INET)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if made.family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind((literal, port))
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def _named(host: str, port: int) -> str:
+    """As the Host of a request names it."""
+    return f"[{host}]:{port}" if ":" in host else f"{host.lower()}:{port}"

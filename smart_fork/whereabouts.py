@@ -1,0 +1,102 @@
+"""Where a session worked whose log does not say so.
+
+A log could name any directory and any commit: what is inferred counts only where the directory is there and of the
+project, or the project's repository has the commit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TypeVar
+
+from indexer.objects import known
+from indexer.project import Project, is_within, project_of, resolve, was_worktree_of
+from indexer.store.base import SessionRow
+from indexer.transcripts.model import Inferred, Session
+from smart_fork import permission
+
+_One = TypeVar("_One", Session, SessionRow)
+#: What the agent itself has written down is as good as stated.
+_STATED = ("", "environment_context")
+
+
+def belongs(one: Session | SessionRow, project: Project) -> bool:
+    """Whether a session worked in `project`, as far as it can be known."""
+    if _is_there(one) and in_project(one.cwd, project):
+        return True
+    return _has_head(one, project)
+
+
+def in_project(cwd: str, project: Project) -> bool:
+    """Whether what is done in `cwd` belongs to `project` (F-070…F-076). An unknown directory does not."""
+    if not cwd:
+        return False
+    directory = resolve(cwd)
+    if is_within(directory, project.root):
+        return True
+    if not project.git:
+        return False
+    return project_of(directory).key == project.key or was_worktree_of(project, directory)
+
+
+def permits(one: Session | SessionRow) -> bool:
+    """Whether a session may be told of: `permission.permits` of where it worked, which has to be so."""
+    allowed = permission.projects()
+    if allowed is None:
+        return True
+    if _is_there(one) and permission.permits(one.cwd):
+        return True
+    return any(_has_head(one, project) for project in allowed)
+
+
+def placed(one: _One, project: Project | None) -> _One:
+    """A session, in `project` where its commit alone tells that it is of it."""
+    if project is None or (one.cwd and _is_there(one)) or not _has_head(one, project):
+        return one
+    where: Inferred = "commit"
+    if isinstance(one, Session):
+        return dataclasses.replace(one, cwd=project.root, inferred_from=where)
+    return one._replace(cwd=project.root, resolved_cwd=project.root, repo_root=project.root, inferred_from=where)
+
+
+def placed_here(one: _One) -> _One:
+    """The same, in a project that whoever asks works in."""
+    for project in _asking() if one.head else ():
+        if (there := placed(one, project)) is not one:
+            return there
+    return one
+
+
+def is_in_doubt(one: Session | SessionRow) -> bool:
+    """Whether neither the log nor the agent says where it worked."""
+    return one.inferred_from not in _STATED
+
+
+def remark(one: Session | SessionRow) -> dict[str, str]:
+    """What an answer says of a project that was inferred; nothing of one that is stated."""
+    return {"project_inferred_from": one.inferred_from} if one.inferred_from else {}
+
+
+def _asking() -> tuple[Project, ...]:
+    """The projects that may be asked about, or where everything may, that of the working directory."""
+    allowed = permission.projects()
+    if allowed is not None:
+        return allowed
+    try:
+        return (project_of(Path.cwd()),)
+    except (OSError, ValueError):
+        return ()
+
+
+def _is_there(one: Session | SessionRow) -> bool:
+    if not is_in_doubt(one):
+        return True
+    try:
+        return Path(one.cwd).is_dir()
+    except (OSError, ValueError):  # too long, a NUL
+        return False
+
+
+def _has_head(one: Session | SessionRow, project: Project) -> bool:
+    return bool(one.head) and project.git and one.head in known(Path(project.key), (one.head,))

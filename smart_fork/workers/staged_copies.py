@@ -1,0 +1,69 @@
+"""The copies of transcripts that were staged into a worktree: they go with it, and what is only in them stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from indexer.files import remove
+from indexer.transcripts.agents import adapter
+from indexer.transcripts.lines import LineReader
+from smart_fork.agents.logs import logs_of, staged_paths
+from smart_fork.agents.staging import folder_of, is_part_of
+from smart_fork.registry import Registry
+
+
+def remove_copies(worktrees: Iterable[Path], registry: Registry) -> tuple[list[Path], list[str]]:
+    """Take away the copies that were staged for these worktrees, which are gone: which, and why others are kept.
+
+    An original is none of them, and a copy that has turns of its own, or is all that is left of its session, stays.
+    """
+    folders = {folder_of(worktree) for worktree in worktrees}
+    removed: list[Path] = []
+    kept: list[str] = []
+    for copy in registry.staged_copies():
+        path = Path(copy.path)
+        if path.parent not in folders:
+            continue
+        reason = _why_kept(path, copy.session_id) if path.is_file() else ""
+        if reason:
+            kept.append(f"{path} is kept: {reason}")
+            continue
+        if path.is_file():
+            removed.append(path)
+        _remove(path, copy.session_id)
+        registry.forget_staged_copy(path)
+    return removed, kept
+
+
+def _why_kept(path: Path, session_id: str) -> str:
+    """Why a copy must stay; empty where all of it is in the original as well."""
+    ours = staged_paths(session_id)
+    original = next((one for one in logs_of(adapter("claude"), session_id) if str(one) not in ours), None)
+    if original is None:
+        return "it is all that is left of this session"
+    try:
+        if more := len(_turns(path) - _turns(original)):
+            return f"the session went on in it, {more} records are only there"
+    except OSError as error:
+        return f"it cannot be compared with {original}: {error}"
+    beside = path.with_suffix("")
+    if beside.is_dir() and not is_part_of(beside, original.with_suffix("")):
+        return f"{beside} holds what is not beside the original"
+    return ""
+
+
+def _turns(path: Path) -> set[str]:
+    named = (line.record.get("uuid") for line in LineReader(path))
+    return {one for one in named if isinstance(one, str)}
+
+
+def _remove(path: Path, session_id: str) -> None:
+    """The log first, so that it never stands without what is beside it; the folder where nothing else is in it."""
+    remove(path)
+    beside = path.with_suffix("")
+    if beside.name == session_id and not beside.is_symlink():
+        remove(beside)
+    with suppress(OSError):
+        path.parent.rmdir()

@@ -1,0 +1,96 @@
+"""Where passages are embedded: on a GPU that gives what the processor gives, and on the processor when it fails.
+
+This machine has no GPU. ``cpu:0`` is one as far as we can tell: a device that the model is moved to. ``meta`` takes every
+model and then fails at everything; ``cuda`` is one that PyTorch does not have.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from indexer import embedding
+from indexer.device import best_device
+from indexer.embedding import SentenceTransformerEmbedder
+
+TEXTS = ["retry the upload with exponential backoff", "make the button blue"]
+
+
+@pytest.fixture(scope="module")
+def expected():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(embedding, "best_device", lambda: "cpu")
+        patch.setattr(embedding, "_has_bfloat16", lambda: False)
+        return SentenceTransformerEmbedder().embed(TEXTS)
+
+
+def on(name: str, monkeypatch) -> SentenceTransformerEmbedder:
+    monkeypatch.setattr(embedding, "best_device", lambda: name)
+    monkeypatch.setattr(embedding, "_has_bfloat16", lambda: False)
+    return SentenceTransformerEmbedder()
+
+
+@pytest.mark.parametrize(("cuda", "mps", "best"), [(0, 0, "cpu"), (0, 1, "mps"), (1, 0, "cuda"), (1, 1, "cuda")])
+def test_a_gpu_is_used_where_pytorch_has_one(monkeypatch, cuda, mps, best):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(cuda))
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: bool(mps))
+
+    assert best == best_device()
+    monkeypatch.setenv("SMART_FORK_DEVICE", " CPU ")
+    assert "cpu" == best_device()
+
+
+def test_a_driver_that_is_half_installed_is_no_gpu(monkeypatch, caplog):
+    def broken():
+        raise RuntimeError("driver too old")
+
+    monkeypatch.setattr(torch.cuda, "is_available", broken)
+
+    assert ("cpu", "no GPU can be used: driver too old") == (best_device(), caplog.messages[-1])
+
+
+def test_on_a_gpu_everything_is_in_full_precision(monkeypatch, expected):
+    embedder = on("cpu:0", monkeypatch)
+    monkeypatch.setattr(embedding, "_has_bfloat16", lambda: True)
+
+    assert np.allclose(expected, embedder.embed(TEXTS), atol=1e-5)
+    assert "cpu:0" == embedder._device
+
+
+@pytest.mark.parametrize("name", ["meta", "cuda", "no-such-device"])
+def test_a_gpu_that_cannot_be_used_is_passed_over_with_a_note(monkeypatch, caplog, expected, name):
+    embedder = on(name, monkeypatch)
+
+    assert np.allclose(expected, embedder.embed(TEXTS), atol=1e-5)
+    (note,) = [text for text in caplog.messages if "cannot be used" in text]
+    assert note.startswith(f"{name} cannot be used (")
+    assert note.endswith("): passages are embedded on the processor")
+
+
+def test_a_gpu_that_gives_other_vectors_is_not_relied_on(monkeypatch, caplog, expected):
+    real = embedding._on_gpu
+    monkeypatch.setattr(embedding, "_on_gpu", lambda model, texts: real(model, texts)[:, ::-1])
+
+    assert np.allclose(expected, on("cpu:0", monkeypatch).embed(TEXTS), atol=1e-5)
+    assert "cpu:0 cannot be used (it gives other vectors than the processor)" in caplog.text
+
+
+@pytest.mark.parametrize("what", ["no memory", "no numbers"])
+def test_a_gpu_that_fails_later_is_left_for_good(monkeypatch, caplog, expected, what):
+    embedder = on("cpu:0", monkeypatch)
+    embedder.embed(TEXTS)
+    first, asked = embedder._loaded, []
+
+    def encode(texts, **_):
+        asked.append(texts)
+        if what == "no memory":
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return np.full((len(texts), 384), np.nan, np.float32)
+
+    monkeypatch.setattr(first, "encode", encode)
+    for _ in range(2):
+        assert np.allclose(expected, embedder.embed(TEXTS), atol=1e-5)
+
+    assert (1, True) == (len(asked), embedder._loaded is not first)
+    assert 1 == caplog.text.count("cpu:0 cannot be used")

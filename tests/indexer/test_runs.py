@@ -1,0 +1,85 @@
+"""What became of the last run, and when the next one is: told by the index itself, to any process."""
+
+from __future__ import annotations
+
+import subprocess
+from datetime import UTC, datetime, timedelta
+
+import orjson
+import pytest
+
+from indexer.damage import open_sound
+from indexer.paths import index_db
+from indexer.pipeline import Report
+from indexer.runs import Run, announce, last_run, moment, next_run, record, recorded
+
+NOW = datetime.now(UTC)
+LATER = moment(NOW + timedelta(hours=1))
+
+
+@pytest.fixture
+def store(home):
+    with open_sound(index_db()) as opened:
+        yield opened
+
+
+def test_nothing_is_told_before_the_first_run(store):
+    assert (None, None) == (last_run(store), next_run(store, NOW))
+
+
+def test_what_a_run_did_and_what_it_could_not(store):
+    report = Report(files=3, read=2, embedded=7, failed={f"log-{number}": "odd" for number in range(30)})
+    record(store, Run(moment(NOW), 1.5, "completed", report))
+
+    told = last_run(store)
+
+    assert (3, 2, 7, 30, "completed") == tuple(
+        told[key] for key in ("logs", "read", "embedded", "failed_logs", "outcome")
+    )
+    assert {"path": "log-0", "reason": "odd"} == told["failed"][0]
+    assert 10 == len(told["failed"])
+
+
+def test_a_run_that_fails_says_why_and_fails_all_the_same(store):
+    with pytest.raises(RuntimeError), recorded(store, Report(), unless=KeyError):
+        raise RuntimeError("the disk is full")
+
+    assert ("failed", "the disk is full") == (last_run(store)["outcome"], last_run(store)["error"])
+
+
+def test_a_run_that_another_process_makes_unneeded_leaves_no_trace(store):
+    with pytest.raises(KeyError), recorded(store, Report(), unless=KeyError):
+        raise KeyError
+
+    assert last_run(store) is None
+
+
+def test_the_next_run_counts_for_as_long_as_its_process_lives(store):
+    announce(store, LATER)
+    assert LATER == next_run(store, NOW)
+
+    other = subprocess.Popen(["sleep", "60"])
+    told = orjson.loads(store.meta("next_run"))
+    store.set_meta("next_run", orjson.dumps(told | {"pid": other.pid}).decode())
+    assert next_run(store, NOW) is None  # that process is another one, of the same number
+
+    other.kill()
+    other.wait()
+    assert next_run(store, NOW) is None
+
+
+def test_a_run_that_should_have_been_is_no_next_one(store):
+    announce(store, moment(NOW - timedelta(seconds=1)))
+
+    assert next_run(store, NOW) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "no JSON", "[]", "{}", '{"at": 5, "pid": "x"}', '{"at": "9", "pid": -1, "born": null}']
+)
+def test_whatever_stands_there_is_read_without_harm(store, text):
+    for key in ("last_run", "next_run"):
+        store.set_meta(key, text)
+
+    assert isinstance(last_run(store), dict | None)
+    assert next_run(store, NOW) is None

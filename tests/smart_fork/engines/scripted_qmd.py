@@ -1,0 +1,127 @@
+"""A qmd whose answers a test decides: it knows collections, ranks by words, and does otherwise where it is told to."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+RETRY = "add retry with backoff to the uploader"
+DONE = "The uploader in upload.py retries five times with exponential backoff"
+UNAVAILABLE = {"error", "message", "next_steps", "fallback_sessions"}
+
+_PROGRAM = """#!{python} -IS
+import json, os, re, sys, time
+from pathlib import Path
+
+ORDERS = Path({orders!r})
+state = Path(os.environ["QMD_CONFIG_DIR"])
+argv = sys.argv[1:]
+orders = json.loads(ORDERS.read_text())
+with (ORDERS.parent / "qmd-calls.jsonl").open("a") as calls:
+    calls.write(json.dumps({{"argv": argv, "cwd": os.getcwd(), "index": os.environ["INDEX_PATH"]}}) + "\\n")
+order = orders.get(argv[0]) or orders.get(" ".join(argv[:2]))
+if order:
+    if order.get("hangs"):
+        time.sleep(1000)
+    sys.stderr.write(order.get("stderr", ""))
+    sys.stdout.write(order.get("prints", ""))
+    sys.stdout.flush()
+    if order.get("dies"):
+        os.kill(os.getpid(), 9)
+    sys.exit(order.get("code", 0))
+known = state / "collections.json"
+collections = json.loads(known.read_text()) if known.exists() else {{}}
+if argv[:2] == ["collection", "list"]:
+    print("Collections (%d):\\n" % len(collections) if collections else "No collections found.")
+    for name in collections:
+        print(name + " (qmd://" + name + "/)\\n  Pattern:  **/*.md")
+elif argv[:2] == ["collection", "add"]:
+    name = argv[argv.index("--name") + 1]
+    if name in collections:
+        sys.exit("Collection '" + name + "' already exists.")
+    known.write_text(json.dumps(collections | {{name: argv[2]}}))
+elif argv[0] in ("query", "vsearch", "search"):
+    words = set(re.findall(r"\\w+", argv[-1].lower()))
+    name = argv[argv.index("-c") + 1]
+    found = []
+    for file in sorted(Path(collections[name]).glob("*.md")):
+        text = file.read_text()
+        score = len(words & set(re.findall(r"\\w+", text.lower()))) / max(1, len(words))
+        if score:
+            body = text.split("---\\n", 2)[2].strip()
+            snippet = "@@ -9,4 @@ (8 before, 3 after)\\n\\n" + body
+            found.append({{"docid": "#1", "score": score, "file": "qmd://" + name + "/" + file.name, "snippet": snippet}})
+    found.sort(key=lambda one: -one["score"])
+    print(json.dumps(found[: int(argv[argv.index("-n") + 1])], indent=2))
+elif argv[0] not in ("update", "embed", "cleanup"):
+    sys.exit("Unknown command")
+"""
+
+
+@dataclass(frozen=True)
+class ScriptedQmd:
+    """The program, and what it has been told and asked."""
+
+    home: Path
+
+    @property
+    def calls(self) -> list[dict]:
+        file = self.home / "qmd-calls.jsonl"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    @property
+    def searched(self) -> list[str]:
+        """The ways of searching that were tried, in order."""
+        return [call["argv"][0] for call in self.calls if call["argv"][0] in ("query", "vsearch", "search")]
+
+    def answers(self, command: str, prints: str = "", **more: object) -> None:
+        """From now on `command` prints that: `stderr`, its `code`, or whether it `hangs` or `dies`, may be given."""
+        file = self.home / "qmd-orders.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {command: {"prints": prints, **more}}))
+
+    def fails(self, *commands: str) -> None:
+        for command in commands:
+            self.answers(command, stderr=f"boom {command}", code=1)
+
+    def finds(self, *results: dict) -> None:
+        """From now on ``query`` answers that."""
+        self.answers("query", json.dumps(list(results)))
+
+
+@pytest.fixture
+def qmd(home: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedQmd:
+    """The engine is a qmd that does as it is told."""
+    orders = home / "qmd-orders.json"
+    orders.write_text("{}")
+    (home / "bin").mkdir(exist_ok=True)
+    program = home / "bin" / "qmd"
+    program.write_text(_PROGRAM.format(python=sys.executable, orders=str(orders)))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{home / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setenv("SMART_FORK_ENGINE", "qmd")
+    return ScriptedQmd(home)
+
+
+@pytest.fixture(params=["builtin", "qmd"])
+def any_engine(request: pytest.FixtureRequest) -> str:
+    """What holds whichever engine answers."""
+    if request.param == "qmd":
+        request.getfixturevalue("qmd")
+    return request.param
+
+
+@pytest.fixture
+def knows(world, shop) -> str:
+    """A session that has been read, and the program asked nothing since."""
+    session_id = world.claude(shop, RETRY, DONE)
+    world.find(RETRY, shop)
+    (world.home / "qmd-calls.jsonl").unlink()
+    return session_id
+
+
+def located(session_id: str, **more: object) -> dict:
+    return {"file": f"qmd://claude-sessions/{session_id}.md", "score": 0.5, "snippet": RETRY} | more

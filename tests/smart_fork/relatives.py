@@ -1,0 +1,33 @@
+"""A session with what follows a cut of it: a copy that was staged for a fork, and branches that we wrote."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from smart_fork.agents.staging import folder_of
+from smart_fork.families.branching import branch
+from smart_fork.registry import Registry
+from tests.smart_fork.world import World
+
+SAID = ("add retry", "done", "the passphrase is swordfish", "I will remember swordfish")
+
+
+def relatives(world: World, shop: Path, branches: int) -> list[Path]:
+    """Their files, the session's first."""
+    log = world.log_of(world.claude(shop, *SAID))
+    copy = folder_of(world.home / "elsewhere") / log.name
+    copy.parent.mkdir(parents=True)
+    shutil.copy(log, copy)
+    with Registry() as registry:
+        registry.add_staged_copy(copy, session_id=log.stem, source_path=log)
+    world.find("retry", shop)
+    made = [Path(branch(log.stem)["path"]) for _ in range(branches)]
+    world.find("retry", shop)
+    return [log, copy, *made]
+
+
+def ids_with(path: Path, word: str) -> list[str]:
+    """The ids of the records in which the word stands."""
+    return [json.loads(line)["uuid"] for line in path.read_text().splitlines() if word in line and "uuid" in line]

@@ -1,0 +1,283 @@
+"""Programs that a repository or a worker has planted: real git, and a file that each of them would write."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from smart_fork.errors import SmartForkError
+from smart_fork.processes import SystemProcesses
+from smart_fork.registry import Registry
+from smart_fork.repository.changes import difference
+from smart_fork.repository.unsaved import what_would_be_lost
+from smart_fork.repository.worktree import Worktree, create_worktree, remove_if_saved, remove_worktree
+from smart_fork.workers.comparing import compare
+from smart_fork.workers.worktrees import prune, worktrees
+
+PROCESSES = SystemProcesses()
+#: What is planted, and the whole of benchmarks/forged.py, which is no package.
+BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+PLANTED = runpy.run_path(str(BENCHMARKS / "_planted.py"))
+ATTRIBUTES, settings, plant = PLANTED["ATTRIBUTES"], PLANTED["settings"], PLANTED["plant"]
+
+
+def git(folder: Path, *words: object) -> str:
+    command = ["git", "-c", "protocol.file.allow=always", *map(str, words)]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def canary(home) -> Path:
+    return PLANTED["program"](home)
+
+
+@pytest.fixture
+def quiet(home):
+    """Sees that nothing has run."""
+    yield
+    assert not (home / "CANARY").exists(), (home / "CANARY").read_text()
+
+
+def everything(made: Worktree) -> None:
+    """All that is ever done with a worktree, whether it works or is refused."""
+    with Registry() as registry:
+        worker = registry.add(
+            "claude",
+            source_session_id="",
+            place="process",
+            cwd=made.path,
+            worktree=made.path,
+            branch=made.branch,
+            base_commit=made.base,
+        )
+        registry.set_state(worker.id, "ended")
+    doings: list[Callable[[], object]] = [
+        lambda: difference(made.path, made.base, PROCESSES, patch=True),
+        lambda: what_would_be_lost(made.path, made.branch, made.base, PROCESSES),
+        lambda: compare([worker.id], PROCESSES, patch=True),
+        lambda: worktrees(PROCESSES, None),
+        lambda: create_worktree(made.path, "inner", PROCESSES, with_changes=True),
+        lambda: create_worktree(made.repository, "beside", PROCESSES, with_changes=True),
+        lambda: prune(PROCESSES, None),
+        lambda: remove_if_saved(made.path, made.branch, made.base, PROCESSES),
+        lambda: remove_worktree(made, PROCESSES),
+    ]
+    for do in doings:
+        try:
+            do()
+        except SmartForkError:
+            continue
+
+
+def change(folder: Path) -> None:
+    """A change of each kind, also one that only the contents tell."""
+    (folder / "README.md").write_text("# SHOP\n")
+    os.utime(folder / "README.md", (0, 0))
+    (folder / "new.txt").write_text("new\n")
+    (folder / ".gitattributes").write_text(ATTRIBUTES)
+
+
+@pytest.fixture
+def made(repo) -> Worktree:
+    return create_worktree(repo, "x", PROCESSES)
+
+
+def test_the_planted_programs_would_run(repo, canary, home):
+    """Or the other tests would prove nothing."""
+    plant(repo / ".git", canary)
+    change(repo)
+    subprocess.run(["git", "add", "--all"], cwd=repo, check=False, capture_output=True)
+
+    assert "bad-program" in (home / "CANARY").read_text()
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_nothing_that_the_repository_configures_runs(repo, canary, when):
+    if when == "before":
+        plant(repo / ".git", canary)
+        change(repo)
+    made = create_worktree(repo, "x", PROCESSES, with_changes=True)
+    if when == "after":
+        plant(repo / ".git", canary)
+    change(made.path)
+
+    files, patch = difference(made.path, made.base, PROCESSES, patch=True)
+    assert {"README.md"} <= {file.path for file in files} or when == "before"
+    assert b"+# SHOP" in patch or when == "before"
+    everything(made)
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("condition", ["onbranch:smart-fork/**", "gitdir:**/worktrees/**", "gitdir:**"])
+def test_what_is_configured_only_for_a_workers_worktree_does_not_run_either(repo, canary, home, condition):
+    (home / "more").write_text(settings(canary))
+    (repo / ".gitattributes").write_text(ATTRIBUTES)
+    git(repo, "add", ".")
+    git(repo, "commit", "-qm", "Attributes")
+    git(repo, "config", f"includeIf.{condition}.path", home / "more")
+
+    made = create_worktree(repo, "x", PROCESSES, with_changes=True)
+    assert "# shop\n" == (made.path / "README.md").read_text()
+    change(made.path)
+    everything(made)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_what_a_worktree_configures_for_itself_does_not_run(repo, made, canary):
+    git(repo, "config", "extensions.worktreeConfig", "true")
+    (repo / ".git/worktrees/x/config.worktree").write_text(settings(canary))
+    change(made.path)
+
+    assert difference(made.path, made.base, PROCESSES)[0]
+    everything(made)
+
+
+def forged_repository(folder: Path, canary: Path) -> Path:
+    git(folder.parent, "init", "-q", folder)
+    plant(folder / ".git", canary)
+    (folder / "README.md").write_text("# other\n")
+    return folder / ".git"
+
+
+FORGERIES: dict[str, Callable[[Path, Path, Path], object]] = {
+    "a repository of its own": lambda tree, own, _: (
+        (tree / ".git").unlink(),
+        own.rename(tree / ".git"),
+    ),
+    "a pointer to one inside": lambda tree, own, _: (
+        own.rename(tree / "own"),
+        (tree / ".git").write_text("gitdir: ./own\n"),
+    ),
+    "a pointer to one inside that points back": lambda tree, own, _: (
+        own.rename(tree / "own"),
+        (tree / "own/config").write_text((tree / "own/config").read_text() + f"[core]\n\tworktree = {tree}\n"),
+        (tree / ".git").write_text("gitdir: ./own\n"),
+    ),
+    "what looks like a worktree of the real one": lambda tree, own, repo: (
+        own.rename(tree / "own"),
+        (tree / "own/worktrees/x").mkdir(parents=True),
+        (tree / "own/worktrees/x/HEAD").write_text("ref: refs/heads/smart-fork/x\n"),
+        (tree / "own/worktrees/x/gitdir").write_text(f"{tree}/.git\n"),
+        (tree / "own/worktrees/x/commondir").write_text("../..\n"),
+        (tree / ".git").write_text("gitdir: ./own/worktrees/x\n"),
+    ),
+    "a symbolic link to one": lambda tree, own, _: (
+        own.rename(tree / "own"),
+        (tree / ".git").unlink(),
+        (tree / ".git").symlink_to("own"),
+    ),
+    "none, but a bare one in the middle": lambda tree, own, _: (
+        (tree / ".git").unlink(),
+        [path.rename(tree / path.name) for path in own.iterdir()],
+    ),
+    "a pipe": lambda tree, _own, _repo: (
+        (tree / ".git").unlink(),
+        os.mkfifo(tree / ".git"),
+    ),
+    "one inside that git adds as a submodule": lambda tree, own, _: (
+        (tree / "part").mkdir(),
+        own.rename(tree / "part/.git"),
+        (tree / "part/x").write_text("x\n"),
+        (tree / "part/.gitattributes").write_text(ATTRIBUTES),
+        git(tree / "part", "-c", "user.name=x", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false",
+            "-c", "filter.bad.clean=", "-c", "filter.bad.required=false", "-c", "commit.gpgSign=false",
+            "-c", "filter.a.b=c", "commit", "-q", "--allow-empty", "-m", "x"),
+        git(tree, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},part"),
+        (tree / ".gitmodules").write_text('[submodule "part"]\n\tpath = part\n\turl = ./x\n\tignore = none\n'),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("kind", FORGERIES)
+def test_nothing_that_a_worker_puts_into_its_worktree_runs(repo, made, canary, home, kind):
+    change(made.path)
+    own = forged_repository(home / "elsewhere", canary)
+    FORGERIES[kind](made.path, own, repo)
+    (home / "CANARY").unlink(missing_ok=True)
+
+    everything(made)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_worktree_that_now_leads_to_another_repository_is_not_compared(repo, made, canary, home):
+    """What is in that other one would be told as the worker's changes."""
+    other = forged_repository(home / "elsewhere", canary)
+    (made.path / ".git").unlink()
+    (made.path / ".git").symlink_to(other)
+
+    for _ in range(2):
+        with pytest.raises(SmartForkError, match="git is not run in"):
+            difference(made.path, made.base, PROCESSES)
+        (made.path / ".git").unlink(missing_ok=True)  # without any it would be taken for the repository around it
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_changed_submodule_is_told_without_running_what_it_configures(repo, canary, home):
+    git(home, "init", "-q", "part")
+    (home / "part/x").write_text("x\n")
+    git(home / "part", "add", ".")
+    git(home / "part", "commit", "-qm", "Part")
+    git(repo, "submodule", "--quiet", "add", home / "part", "part")
+    git(repo, "commit", "-qm", "Part")
+    made = create_worktree(repo, "x", PROCESSES)
+    git(made.path, "submodule", "--quiet", "update", "--init")
+    before = git(made.path / "part", "rev-parse", "HEAD").strip()
+    git(made.path / "part", "commit", "-q", "--allow-empty", "-m", "more")
+    after = git(made.path / "part", "rev-parse", "HEAD").strip()
+    plant(repo / ".git/worktrees/x/modules/part", canary)
+    (made.path / "part/.gitattributes").write_text(ATTRIBUTES)
+
+    _, patch = difference(made.path, made.base, PROCESSES, patch=True)
+    assert f"-Subproject commit {before}\n+Subproject commit {after}" in patch.decode()
+    assert what_would_be_lost(made.path, made.branch, made.base, PROCESSES)
+    everything(made)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_nothing_from_the_environment_runs(repo, canary, monkeypatch):
+    for name in ("GIT_EXTERNAL_DIFF", "GIT_EDITOR", "GIT_PAGER", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_PROXY_COMMAND"):
+        monkeypatch.setenv(name, str(canary))
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "core.fsmonitor")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", str(canary))
+    monkeypatch.setenv("GIT_CONFIG_PARAMETERS", f"'core.fsmonitor={canary}'")
+    made = create_worktree(repo, "x", PROCESSES, with_changes=True)
+    change(made.path)
+
+    assert difference(made.path, made.base, PROCESSES, patch=True)[0]
+    everything(made)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_the_list_of_what_git_passes_over_is_never_written_through_a_link(repo, home):
+    (home / "precious").write_text("as it was\n")
+    (repo / ".git/info/exclude").unlink()
+    (repo / ".git/info/exclude").symlink_to(home / "precious")
+
+    create_worktree(repo, "x", PROCESSES)
+
+    assert "as it was\n" == (home / "precious").read_text()
+
+
+def test_forged_repositories_open_no_session_and_run_nothing(home, monkeypatch):
+    """benchmarks/forged.py, in small."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    try:
+        report = importlib.import_module("forged").forge(home, 25, seed=3).as_json()
+    finally:
+        for name in ("forged", "_planted", "_words_only"):
+            sys.modules.pop(name, None)
+
+    assert [] == report["violations"]
+    assert len(report["tricks"]) > 8
+    assert report["outcomes"]["believed"]
+    assert report["outcomes"]["not believed"]

@@ -1,0 +1,105 @@
+"""The token: kept, proved without being told, changed."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+from indexer.paths import state_home
+from smart_fork.service.client import find_service
+from smart_fork.service.token import Token, TokenUnsafe, change, endpoint, proof, token
+
+
+def test_the_token_is_made_once_and_is_private(home):
+    assert token() == token()
+    assert 64 == len(token())
+    assert 0o600 == stat.S_IMODE((state_home() / "service-token").stat().st_mode)
+
+
+@pytest.mark.parametrize("kind", ["readable", "writable", "link", "folder", "pipe", "empty", "short", "other"])
+def test_a_token_that_is_not_only_ours_is_not_used(home, kind):
+    """An empty one would let in everybody."""
+    path = state_home() / "service-token"
+    good = token()
+    path.unlink()
+    if kind == "link":
+        path.with_name("elsewhere").write_text(good)
+        path.with_name("elsewhere").chmod(0o600)
+        path.symlink_to("elsewhere")
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path, 0o600)
+    else:
+        path.write_text({"empty": "", "short": good[:20], "other": "x" * 64}.get(kind, good))
+        path.chmod({"readable": 0o640, "writable": 0o602}.get(kind, 0o600))
+
+    with pytest.raises(TokenUnsafe) as refused:
+        token()
+    assert good not in str(refused.value)
+    assert find_service() is None
+
+
+def test_the_token_of_somebody_else_is_not_used(home, monkeypatch):
+    token()
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(TokenUnsafe, match="not your own"):
+        token()
+
+
+def test_only_who_has_the_token_can_prove_it_and_only_where_he_is_asked():
+    said = ("service", "one", "127.0.0.1 1", "nonce", "challenge")
+    assert proof(*said) == proof(*said)
+    others = ("client", "two", "127.0.0.1 2", "other", "another")
+    assert 6 == len({proof(*said), *(proof(*said[:i], others[i], *said[i + 1 :]) for i in range(5))})
+
+
+def test_an_address_is_the_same_at_both_ends_however_it_is_spelled():
+    assert endpoint("127.0.0.1", 1) == endpoint("::ffff:127.0.0.1", 1) == endpoint("::ffff:7f00:1", 1)
+    assert endpoint("::1", 1) == endpoint("0:0:0:0:0:0:0:1", 1) == endpoint("::1%lo", 1)
+    assert 4 == len({endpoint(host, 1) for host in ("127.0.0.1", "::1", "127.0.0.2", "fe80::1")})
+
+
+def test_a_token_that_is_changed_is_another_one_at_once(home):
+    told = []
+    now = Token(lambda: told.append("changed"))
+    first = now()
+
+    assert first == now() == token()
+    assert [] == told
+    assert first == change()
+    assert first != now() == token()
+    (state_home() / "service-token").unlink()
+    third = now()
+    assert third == token()
+    assert ["changed"] * 2 == told
+
+
+@pytest.mark.parametrize(
+    "harm", [lambda path: path.chmod(0o644), lambda path: path.write_text("")], ids=["readable", "empty"]
+)
+def test_a_token_that_becomes_unsafe_opens_nothing_any_more(home, harm, caplog):
+    now = Token()
+    path = state_home() / "service-token"
+    first = now()
+    harm(path)
+
+    assert now() not in ("", first)
+    assert "nobody is let in" in caplog.text
+    assert first not in caplog.text
+    change()
+    assert now() == token() != first
+
+
+def test_a_link_is_replaced_and_not_followed_by_another_token(home, tmp_path):
+    token()
+    path = state_home() / "service-token"
+    (tmp_path / "theirs").write_text("x")
+    path.unlink()
+    path.symlink_to(tmp_path / "theirs")
+
+    assert change() is None
+    assert 64 == len(token())
+    assert "x" == (tmp_path / "theirs").read_text()

@@ -1,0 +1,98 @@
+"""What to do next is said in the words of whoever asks."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from contextvars import copy_context
+from pathlib import Path
+
+import pytest
+
+from smart_fork import advice as advising
+from smart_fork import sessions
+from smart_fork.advice import advice
+from smart_fork.cli import _COMMANDS
+from smart_fork.errors import NotFound
+from smart_fork.server import create_server
+from tests.smart_fork.client import call, refusal
+
+PACKAGE = Path(advising.__file__).parent
+#: Rooms that only a person at a terminal, or in front of the page, ever hears.
+OF_PEOPLE = ("cli/", "demo/", "doctor.py", "examination.py", "hooks/", "overview.py", "page/", "service/")
+#: The same of single modules: rolling back and suggesting are commands alone, and so is a comparison's page.
+OF_PEOPLE += ("excise/snapshots.py", "excise/suggesting.py", "excise/undoing.py", "workers/comparison_page.py")
+#: `git worktree remove --force` is git's.
+COMMAND = re.compile(rf"smart-fork (?:{'|'.join(_COMMANDS)})\b(?! on demand)|(?<!remove )(?<=\s)--[a-z]+")
+TOOL_NAMES = sorted(create_server()._tool_manager._tools)
+
+
+def prose(module: Path) -> Iterator[tuple[str, str, int]]:
+    """The texts of a module that somebody may read: where each stands (``command``, ``tool`` or nothing), and its line."""
+    tree = ast.parse(module.read_text())
+    said: dict[ast.AST, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "advice":
+            said |= dict.fromkeys(ast.walk(node.args[0]), "command")
+            said |= dict.fromkeys(ast.walk(node.keywords[0].value), "tool")
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            said[node.value] = "docstring"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield said.get(node, ""), node.value, node.lineno
+
+
+def modules() -> list[Path]:
+    found = sorted(PACKAGE.rglob("*.py"))
+    return [one for one in found if not one.relative_to(PACKAGE).as_posix().startswith(OF_PEOPLE)]
+
+
+def test_the_rooms_of_people_exist():
+    assert [] == [room for room in OF_PEOPLE if not (PACKAGE / room).exists()]
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_no_command_is_named_to_whoever_has_tools(module):
+    wrong = [(line, text) for where, text, line in prose(module) if where in ("", "tool") and COMMAND.search(text)]
+
+    assert [] == wrong
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_no_tool_is_named_to_whoever_has_commands(module):
+    if module.is_relative_to(PACKAGE / "server") or module.is_relative_to(PACKAGE / "front"):
+        return  # whoever talks to these has tools
+    names = re.compile(rf"\b(?:{'|'.join(name for name in TOOL_NAMES if name != 'smart_fork')})\b")
+    wrong = [(line, text) for where, text, line in prose(module) if where in ("", "command") and names.search(text)]
+
+    assert [] == wrong
+
+
+def test_each_hears_what_it_can_do():
+    assert advice("type it", tool="call it") == "type it"
+
+    asked = copy_context()
+    asked.run(advising.speak_of_tools)
+
+    assert asked.run(advice, "type it", tool="call it") == "call it"
+    assert advice("type it", tool="call it") == "type it"
+
+
+def test_the_same_mistake_is_explained_with_a_command_and_with_a_tool(world):
+    with pytest.raises(NotFound) as told:
+        sessions.locate("deadbeef")
+
+    assert told.value.hint == "`smart-fork list --all-projects` shows what there is."
+    assert refusal(world, "read_session", session_id="deadbeef").endswith("list_sessions shows what there is.")
+
+
+def test_a_deleted_log_is_told_of_with_a_tool_in_an_answer_as_well(world, shop):
+    identity = world.claude(shop, "add retry", "done")
+    world.find("retry", shop)
+    world.log_of(identity).unlink()
+
+    found = call(world, intent="retry", project_path=str(shop)).structured_content
+
+    assert "read_session" in found["results"][0]["warning"]
+    assert "smart-fork show" in world.find("retry", shop)["results"][0]["warning"]

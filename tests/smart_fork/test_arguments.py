@@ -1,0 +1,135 @@
+"""A wrong or missing argument: one sentence of ours, with the parameter, what was given and what is allowed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+from mcp.server.mcpserver import Context
+
+from smart_fork.server import Server, create_server
+from smart_fork.server.calls import strict
+from tests.smart_fork.client import answer, refusal
+
+TOOLS = {tool.name: tool for tool in create_server()._tool_manager.list_tools()}
+#: One value of each kind that JSON has, and the words of libraries that must not be heard.
+VALUES: list[Any] = [None, True, 7, -1, 2.5, "x", "\x1b[31m", ["x"], [1], {"x": 1}, [[]], "9" * 5000]
+FOREIGN = (
+    "pydantic",
+    "http://",
+    "https://",
+    "validation error",
+    "Input should",
+    "Error executing",
+    "Traceback",
+    "type=",
+)
+SENTENCE = 700
+
+
+@pytest.fixture(autouse=True)
+def _in_the_project(shop, monkeypatch):
+    monkeypatch.chdir(shop)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_whatever_is_given_a_refusal_is_ours(world, tool):
+    required = dict.fromkeys(TOOLS[tool].parameters.get("required", ()), "deadbeef")
+
+    async def talk() -> list[str]:
+        async with Client(create_server(world.model)) as client:
+            given = [
+                await client.call_tool(tool, {**required, parameter: value})
+                for parameter in TOOLS[tool].parameters["properties"]
+                for value in VALUES
+            ]
+        return [one.content[0].text for one in given if one.is_error]
+
+    for said in anyio.run(talk):
+        assert not [word for word in FOREIGN if word in said]
+        assert len(said) < SENTENCE
+        assert said.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"limit": "many"}, 'limit must be a whole number, not "many"'),
+        ({"limit": True}, "limit must be a whole number, not true"),
+        ({"limit": 2.5}, "limit must be a whole number, not 2.5"),
+        ({"limit": 0}, "limit must be at least 1, not 0."),
+        ({"min_score": "0.5"}, 'min_score must be a finite number, not "0.5"'),
+        ({"min_score": True}, "min_score must be a finite number, not true"),
+        ({"run_in": "screen"}, "run_in must be 'tmux' or 'process' or 'iterm2', not \"screen\""),
+        ({"at": "end"}, "at must be a whole number or 'match', not \"end\""),
+        ({"worktree": 5}, "worktree must be text or true or false, not 5"),
+        ({"auto_fork": "perhaps"}, 'auto_fork must be true or false, not "perhaps"'),
+        ({"agent_type": "gpt"}, "agent_type must be 'claude', 'codex', or 'both', not \"gpt\""),
+        ({"collection": "notes"}, "unknown collection: notes. Known: claude-sessions, codex-sessions."),
+        ({"also": "in other words"}, 'also must be a list of texts, not "in other words"'),
+        ({"also": ["fine", 5]}, 'also must be a list of texts, not ["fine", 5]'),
+        ({"also": {"a": "b"}}, 'also must be a list of texts, not {"a": "b"}'),
+        ({"also": True}, "also must be a list of texts, not true"),
+        ({"also": ["x"] * 1000}, "also takes at most 8 texts, not 1000."),
+        ({"also": ["x" * 301]}, "also takes texts of at most 300 characters; number 1 has 301."),
+        ({"intent": 5}, "intent must be text, not 5"),
+        ({"limits": 5}, "unknown parameter: limits. Known: intent, agent_type,"),
+    ],
+)
+def test_the_parameter_what_was_given_and_what_is_allowed(world, arguments, said):
+    assert refusal(world, **({"intent": "retry"} | arguments)).startswith(said)
+
+
+def test_what_is_missing_is_named_with_what_it_is_for(world):
+    assert refusal(world).startswith("intent is required (text): What is to be done next")
+
+
+def test_the_elements_of_a_list_are_looked_at(world):
+    assert refusal(world, "wait_workers", workers=[1]) == "workers must be a list of texts, not [1]"
+
+
+def test_a_secret_that_was_given_is_not_repeated(world):
+    token = "ghp_" + "a1B2c3D4e5" * 4
+
+    assert token[:12] not in refusal(world, intent="x", limit=token)
+    assert token[:12] not in refusal(world, **{"intent": "x", token: 1})
+
+
+@pytest.mark.parametrize("value", ["3", 3.0])
+def test_a_whole_number_may_be_written_as_some_clients_do(world, shop, value):
+    for number in range(4):
+        world.claude(shop, f"add retry {number}", "done")
+
+    assert answer(world, "list_sessions", limit=value)["count"] == 3
+
+
+def test_a_text_that_happens_to_be_json_stays_a_text(world, shop):
+    world.claude(shop, 'what does {"a": 1} mean', "an object")
+
+    assert answer(world, intent="null")["query"] == "null"
+    assert refusal(world, intent="x", project_path='["x"]').startswith("project_path does not exist: ")
+
+
+def test_a_tool_that_there_is_not_is_refused_with_those_that_there_are(world):
+    said = refusal(world, "find_everything\x1b[31m" * 40)
+
+    assert said.startswith('There is no tool "find_everything')
+    assert said.endswith("excise_session.")
+    assert "\x1b" not in said
+
+
+def test_what_goes_wrong_in_us_is_told_without_its_inside(world):
+    async def broken(ctx: Context[Any, Any]) -> dict[str, Any]:
+        """Fail."""
+        raise RuntimeError("the key is in /home/ann/secret")
+
+    async def talk() -> Any:
+        async with Client(Server("x", tools=[strict(broken, "Broken")])) as client:
+            return await client.call_tool("broken", {})
+
+    told = anyio.run(talk)
+
+    assert told.is_error
+    assert told.content[0].text == "broken failed unexpectedly. index_status says how the index is."

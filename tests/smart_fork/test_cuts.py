@@ -1,0 +1,180 @@
+"""A secret that a cut goes through is masked before: no way out shows a piece of it, wherever the cut is."""
+
+from __future__ import annotations
+
+import ast
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from indexer.masking import beginning, ending, mask, mask_cut, mask_screen, shorten
+from indexer.transcripts.actions import describe, describe_raw, error_note, failure_of
+from indexer.transcripts.model import Session, Turn
+from indexer.transcripts.titles import title_of
+from smart_fork import sessions
+from smart_fork.agents.plan import plain_name
+from smart_fork.agents.questions import question_on
+from smart_fork.errors import Usage
+from smart_fork.excise.lines import preview
+from smart_fork.forking.fan_out import name_of
+from smart_fork.page.conversation import reading
+from smart_fork.places.base import Started
+from smart_fork.places.process import ProcessPlace
+from smart_fork.processes import Completed
+from smart_fork.registry import Registry
+from smart_fork.service.records import JsonLines
+from smart_fork.snippets import quoted, snippet
+from smart_fork.workers.following import described
+from smart_fork.workers.watching import Seen
+from tests.indexer.masking.invented import BASE64_LINES, KEY_BEGIN, made_up
+
+SECRETS = {
+    "a token": ("", "ghp" + "_" + made_up(36)),
+    "a long token": ("", "sk-" + "ant-api03-" + made_up(95)),
+    "a JWT": ("Bearer ", f"eyJ{made_up(30)}.eyJ{made_up(60)}.{made_up(43)}"),
+    "a password in an address": ("https://anna:", made_up(24) + "@host"),
+    "a password with a name": ("PASSWORD=", made_up(24)),
+    "a key": ("", f"{KEY_BEGIN.format('')}\n{BASE64_LINES}"),
+}
+every_secret = pytest.mark.parametrize(("before", "secret"), SECRETS.values(), ids=SECRETS.keys())
+#: So much of a token says what it is, not what is in it.
+PREFIX = 12
+
+
+def shown_in(secret: str, text: str) -> list[str]:
+    """The pieces of six characters of a secret that stand in a text, but for how its kind begins."""
+    body = secret.rpartition("-----")[2].replace("\n", " ")[PREFIX:]
+    return [body[i : i + 6] for i in range(len(body) - 5) if body[i : i + 6] in text.replace("\n", " ")]
+
+
+def texts(before: str, secret: str, limit: int) -> Iterator[str]:
+    """A secret at every offset at which a cut at `limit` goes through it, or close by."""
+    words = "fix the retry of the uploader that gave up on us again " * (limit // 50 + 2)
+    for start in range(max(0, limit - len(before) - min(len(secret), 250) - 6), limit + 6):
+        filler = words[:start]
+        yield f"{filler[:-1]} {before}{secret} and so on, said at some length to be longer than that {words}"
+
+
+def message_of(text: str) -> str:
+    return sessions.message(0, Turn("a", None, "user", "", text=text), 300)["text"]
+
+
+def place_of(text: str) -> str:
+    turns = (Turn("a", None, "user", "", text=text, prompt=True), Turn("b", "a", "assistant", "", text="done"))
+    return reading(Session("claude", "s", Path("s.jsonl"), turns)).places[0].question
+
+
+def logged(text: str) -> str:
+    record = logging.makeLogRecord({"msg": text, "name": "smart_fork", "levelname": "INFO", "said": text})
+    return JsonLines().format(record)
+
+
+def refused(text: str) -> str:
+    return str(Usage(f"no such session: {quoted(text)}", text))
+
+
+WAYS_OUT: dict[str, tuple[int, Callable[[str], str]]] = {
+    "title": (100, title_of),
+    "title made of a prompt": (100, lambda text: title_of("", [text])),
+    "action": (240, lambda text: describe("Bash", {"command": text})),
+    "action of one text": (240, lambda text: describe_raw("exec", text)),
+    "note": (200, error_note),
+    "note with a status": (200, lambda text: failure_of(f"Exit code: 1\nWall time: 1 s\nOutput:\n{text}")),
+    "excise list": (120, preview),
+    "excise list of a result": (120, lambda text: preview("", ["Bash"], [text])),
+    "snippet": (240, lambda text: snippet(mask(text), ["uploader"], 240)),
+    "show": (300, message_of),
+    "place on the page": (60, place_of),
+    "error": (80, refused),
+    "log line": (4000, logged),
+    "name": (200, plain_name),
+    "name of a fan-out": (27, name_of),
+    "program's complaint": (500, lambda text: Completed((), 1, b"", text.encode()).complaint),
+    "first characters": (90, lambda text: beginning(mask(text), 90)),
+    "last characters": (90, lambda text: ending(mask(text), 90)),
+    "question": (2000, lambda text: question_on(mask_screen(f"{text}\n❯ 1. Yes\n  2. No\n\nEsc to cancel")).text),
+}
+
+
+@every_secret
+@pytest.mark.parametrize(("limit", "shown"), WAYS_OUT.values(), ids=WAYS_OUT.keys())
+def test_no_cut_shows_a_piece_of_a_secret(limit, shown, before, secret):
+    found = {piece for text in texts(before, secret, limit) for piece in shown_in(secret, shown(text))}
+    assert set() == found
+
+
+@every_secret
+def test_a_workers_prompt_is_masked_before_it_is_shortened(home, before, secret):
+    with Registry() as registry:
+        for text in list(texts(before, secret, 200))[::9]:
+            worker = registry.add("claude", source_session_id="s", place="tmux", cwd=home, prompt=text, name=text)
+            told = described(worker, Seen("running", "working", ""))
+            assert [] == shown_in(secret, told["prompt"] + told["name"])
+
+
+@every_secret
+def test_a_token_that_was_cut_before_we_saw_it_is_masked(before, secret):
+    for length in range(PREFIX + 6, len(secret)):
+        for dots in ("", "…", "..."):
+            assert [] == shown_in(secret, mask_cut(f"fix it with {before}{secret[:length]}{dots}"))
+
+
+@every_secret
+def test_a_token_in_the_title_that_an_agent_has_cut_is_masked(before, secret):
+    for length in range(PREFIX + 6, len(secret)):
+        assert [] == shown_in(secret, title_of(f"{before}{secret[:length]}…"))
+
+
+@pytest.mark.parametrize("name", ["a token", "a long token", "a JWT", "a password with a name"])
+def test_a_token_that_a_screen_wraps_or_cuts_is_masked(name):
+    before, secret = SECRETS[name]
+    for width in range(50, 120):
+        command = f"run {before}{secret}"
+        lines = [command[start : start + width] for start in range(0, len(command), width)]
+        wrapped = "\n".join(f"│ {line:{width}} │" for line in [*lines, "Proceed?"])
+        assert [] == shown_in(secret, mask_screen(wrapped))
+        assert ("Proceed?" in mask_screen(wrapped)) or len(lines[-1]) >= 40
+        assert [] == shown_in(secret, mask_screen(f"│ {command[:width]}… │\n│ Proceed? │"))
+
+
+def test_the_end_of_a_token_that_a_long_log_begins_with_is_not_shown(home):
+    log = home / "worker.log"
+    secret = "ghp" + "_" + made_up(36)
+    place = ProcessPlace()
+    for cut in range(1, 40):
+        log.write_text(f"{secret} and {'words ' * 20_000}"[: 64_000 + cut])
+        assert [] == shown_in(secret, place.ended(Started(pid=1, log=log), _Gone(), {}))
+    log.write_text(f"{'words ' * 20_000}\nbad credentials {secret}"[-64_000:])
+    assert place.ended(Started(pid=1, log=log), _Gone(), {}).endswith("bad credentials [REDACTED:github-token]")
+
+
+class _Gone:
+    def environment(self, pid: int) -> None:
+        return None
+
+
+def test_a_mask_is_never_cut_in_two():
+    text = mask(f"{'x ' * 20}{'ghp' + '_' + made_up(36)}{' y' * 20}")
+    for limit in range(len(text)):
+        for shown in (shorten(text, limit), beginning(text, limit), ending(text, limit)):
+            assert shown.count("[RED") == shown.count("token]") == shown.count("REDACTED")
+
+
+def test_only_the_masking_functions_make_a_masked_text():
+    """The type is worth what its makers are: beside them only what was packed masked is unpacked as such."""
+    root = Path(__file__).parents[2]
+    makers = {
+        str(path.relative_to(root))
+        for package in ("indexer", "smart_fork")
+        for path in (root / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Masked"
+    }
+    assert {
+        "indexer/masking/__init__.py",
+        "indexer/masking/masked.py",
+        "indexer/masking/shortening.py",
+        "indexer/transcripts/state.py",
+    } == makers

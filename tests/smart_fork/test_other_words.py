@@ -1,0 +1,141 @@
+"""Over MCP: a question in other words, the twin that only reads, and what an uncertain answer asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp import Client
+
+from smart_fork.forking.floor import in_words
+from smart_fork.front.routing import FORKING
+from smart_fork.server import create_server
+from tests.smart_fork.client import answer, refusal
+from tests.smart_fork.world import World
+
+RETRY = "add retry with backoff to the uploader"
+DONE = "The uploader in upload.py retries five times with exponential backoff"
+
+
+@pytest.fixture(autouse=True)
+def _in_the_project(shop: Path, monkeypatch):
+    monkeypatch.chdir(shop)
+
+
+def offered(world: World) -> dict[str, types.Tool]:
+    async def ask() -> list[types.Tool]:
+        async with Client(create_server(world.model)) as session:
+            return (await session.list_tools()).tools
+
+    return {tool.name: tool for tool in anyio.run(ask)}
+
+
+@pytest.mark.parametrize("name", ["smart_fork", "find_sessions"])
+def test_both_that_find_ask_for_further_phrasings_without_being_told(world, name):
+    tool = offered(world)[name]
+    also = tool.input_schema["properties"]["also"]
+
+    assert "Always give `also`, four further phrasings" in " ".join(tool.description.split())
+    for asked in (
+        "developer would have typed",
+        "reworded",
+        "short title",
+        "identifiers, files",
+        "error texts",
+        "another language",
+    ):
+        assert asked in also["description"]
+    assert {"type": "array", "maxItems": 8, "items": {"type": "string", "maxLength": 300}} in also["anyOf"]
+    assert "also" not in tool.input_schema["required"]
+
+
+def test_the_twin_takes_what_finds_and_nothing_that_forks(world):
+    tools = offered(world)
+    both, twin = (set(tools[name].input_schema["properties"]) for name in ("smart_fork", "find_sessions"))
+
+    assert both - twin == FORKING | {"prompt", "run_in", "at", "worktree", "with_changes"}
+    assert not twin - both
+    assert tools["smart_fork"].output_schema == tools["find_sessions"].output_schema
+
+
+def test_the_twin_answers_what_smart_fork_answers(world, shop):
+    world.claude(shop, RETRY, DONE)
+    world.claude(shop, "draw the map", "drawn")
+
+    for asked in ({}, {"also": ["retry uploads", "backoff upload.py"]}, {"limit": 1, "explain": True}):
+        assert answer(world, intent=RETRY, **asked) == answer(world, "find_sessions", intent=RETRY, **asked)
+
+
+def test_the_twin_forks_nothing(world, shop, launched):
+    world.claude(shop, RETRY, DONE)
+
+    assert "unknown parameter: auto_fork" in refusal(world, "find_sessions", intent=RETRY, auto_fork=True)
+    assert "forked_session" not in answer(world, "find_sessions", intent=RETRY, also=[DONE])
+    assert [] == launched
+
+
+@pytest.mark.parametrize("tool", ["smart_fork", "find_sessions"])
+def test_an_uncertain_answer_asks_for_other_words(world, shop, tool):
+    world.claude(shop, RETRY, DONE)
+    world.claude(shop, "draw the map", "drawn")
+
+    unsure = answer(world, tool, intent="hochladen wiederholen")
+    sure = answer(world, tool, intent=RETRY)
+    blank = answer(world, tool, intent="hochladen wiederholen", also=["", " "])
+    again = answer(world, tool, intent="hochladen wiederholen", also=["carry umbrellas"])
+
+    best = unsure["results"][0]["score"]
+    assert best < 0.5 <= sure["results"][0]["score"]
+    assert unsure["next"].startswith(
+        f"The best chance is {in_words(best)}. Call this tool again with the same intent and `also`: four"
+    )
+    assert blank["next"] == unsure["next"]
+    assert "next" not in sure
+    assert "next" not in again
+
+
+def test_where_nothing_was_found_other_words_may_find_it(world, shop):
+    world.claude(shop, RETRY, DONE)
+
+    assert "best chance is 0.00" in answer(world, intent="hochladen", min_score=0.9)["next"]
+
+
+def test_other_words_help_nobody_where_nothing_can_be_found(world, shop, monkeypatch):
+    nothing = answer(world, intent=RETRY)
+    assert nothing["count"] == 0
+    assert "next" not in nothing
+
+    world.claude(shop, RETRY, DONE)
+    monkeypatch.setenv("SMART_FORK_INDEXING", "0")
+    monkeypatch.setenv("SMART_FORK_HOME", "/dev/null/x")
+    assert "next" not in answer(world, intent="hochladen")
+
+
+def test_the_command_line_is_not_told_to_call_a_tool(world, shop):
+    world.claude(shop, RETRY, DONE)
+
+    assert "next" not in world.find("hochladen wiederholen", shop)
+
+
+def test_a_list_that_comes_as_text_is_a_list(world, shop):
+    world.claude(shop, RETRY, DONE)
+
+    assert ["one", "two"] == answer(world, intent=RETRY, also='["one", "two"]')["also"]
+    assert "also" not in answer(world, intent=RETRY, also=None)
+    assert "also" not in answer(world, intent=RETRY, also=[])
+
+
+def test_a_fork_at_the_answer_is_where_all_phrasings_together_say(world, shop, launched):
+    knows = world.claude(
+        shop, "draw the map of the harbour", "drawn", RETRY, "the uploader retries", "paint the ship", "painted"
+    )
+    chosen = {"intent": "hochladen", "at": "match", "fork_session_id": knows, "limit": 1}
+
+    answer(world, **chosen, also=["retry the uploader with backoff"])
+    answer(world, **chosen, also=["map of the harbour", "draw the harbour"])
+
+    points = [more["through"] for _, _, more in launched]
+    messages = {one["message_id"]: one["number"] for one in answer(world, "read_session", session_id=knows)["messages"]}
+    assert [messages[point] // 2 for point in points] == [1, 0]

@@ -1,0 +1,96 @@
+"""The documentation as people see it: rendered, with every table whole and every link leading somewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+MARKDOWN = MarkdownIt("commonmark").enable("table")
+#: A pipe that parts two cells, wherever it stands.
+_BETWEEN = re.compile(r"(?<!\\)\|")
+
+
+def tokens(page: Path) -> list[Token]:
+    return MARKDOWN.parse(page.read_text())
+
+
+def inside(page: Path) -> Iterator[Token]:
+    for token in tokens(page):
+        yield from token.children or ()
+
+
+def anchors(page: Path) -> set[str]:
+    """The names by which headings are linked to, as GitHub makes them of their text."""
+    found = tokens(page)
+    titles = [found[number + 1].content for number, token in enumerate(found) if token.type == "heading_open"]
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_row_of_a_table_is_in_a_table(page):
+    lost = [token.content for token in tokens(page) if token.type == "inline" and re.match(r"\s*\|", token.content)]
+
+    assert [] == lost
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_row_of_a_table_has_as_many_cells_as_its_heading(page):
+    """One too many is left out when the table is rendered, and a missing one is filled with nothing."""
+    lines = page.read_text().splitlines()
+    odd, heading = [], 0
+    for token in tokens(page):
+        if token.type == "tr_open" and token.map:
+            line = lines[token.map[0]]
+            cells = len(_BETWEEN.findall(line))
+            heading = cells if set("".join(lines[token.map[1] : token.map[1] + 1])) <= set("|-: ") else heading
+            odd += [line] if cells != heading else []
+
+    assert [] == odd
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_no_option_or_key_stands_twice_in_one_table(page):
+    twice: list[str] = []
+    seen: set[str] = set()
+    for line in page.read_text().splitlines():
+        cell = re.match(r"\| (`[^|]+`) \|", line)
+        seen = seen if line.startswith("|") else set()
+        if cell:
+            twice += [cell[1]] if cell[1] in seen else []
+            seen.add(cell[1])
+
+    assert [] == twice
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_link_leads_somewhere(page):
+    lost = []
+    for token in inside(page):
+        target = str(token.attrs.get("href") or token.attrs.get("src") or "")
+        parts = urlsplit(target)
+        if not target or parts.scheme:
+            continue
+        file = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+        if not file.exists() or (parts.fragment and parts.fragment not in anchors(file)):
+            lost.append(target)
+
+    assert [] == lost
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_code_ends_where_it_is_meant_to(page):
+    fences = [token for token in tokens(page) if token.type == "fence"]
+
+    assert page.read_text().count("\n```") + page.read_text().startswith("```") == 2 * len(fences)
