@@ -1,10 +1,13 @@
-"""What is to be seen on a machine when a test fails: the terminals, the ends of the logs, and what the model was asked."""
+"""What is to be seen on a machine when a test fails: what runs, the terminals, the ends of the logs, what the model was asked."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import psutil
 
 if TYPE_CHECKING:
     from tests.e2e.agents import Machine
@@ -22,7 +25,20 @@ _FILES, _LINES, _CHARACTERS, _PROMPTS = 3, 4, 400, 12
 
 def situation(machine: Machine) -> str:
     """All of it, as text for a person who was not there."""
-    return "\n".join([*_terminals(machine), *_log_ends(machine.home), *_prompts(machine)])
+    return "\n".join([*_running(machine), *_terminals(machine), *_log_ends(machine.home), *_prompts(machine)])
+
+
+def _running(machine: Machine) -> Iterator[str]:
+    yield "--- what runs: process, parent, state, where the kernel has it wait, age, command"
+    for process in machine.processes():
+        try:
+            age = f"{time.time() - process.create_time():.0f} s"
+            where = Path(f"/proc/{process.pid}/wchan")
+            waits = where.read_text() if where.exists() else "-"
+            command = " ".join(process.cmdline())[:_CHARACTERS]
+            yield f"{process.pid} {process.ppid()} {process.status()} {waits} {age} {command}"
+        except (psutil.Error, OSError):  # it has ended meanwhile
+            continue
 
 
 def _terminals(machine: Machine) -> Iterator[str]:
