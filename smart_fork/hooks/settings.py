@@ -21,8 +21,8 @@ from typing import Any
 from indexer.files import replace_file
 from indexer.paths import claude_home, codex_home, private_dir, state_home
 from indexer.transcripts.model import Agent
+from smart_fork import foreign_files, json_text
 from smart_fork.errors import SmartForkError
-from smart_fork.hooks import json_text
 
 #: No others: Claude Code stops at its start to ask about an event that it does not know.
 EVENTS: Mapping[Agent, tuple[str, ...]] = {
@@ -32,6 +32,7 @@ EVENTS: Mapping[Agent, tuple[str, ...]] = {
 MODULE = "smart_fork.hooks"
 #: Seconds after which the agent goes on without us. Codex gives a session's end three at most.
 TIMEOUT = 3
+_IN_SILENCE = "2>/dev/null || :"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,11 @@ def settings_file(agent: Agent) -> Path:
 
 
 def command(agent: Agent) -> str:
-    """What the agent runs, for a shell. ``-P``: nothing is imported from the directory that the agent works in."""
-    return shlex.join([sys.executable, "-P", "-m", MODULE, agent])
+    """What the agent runs, for a shell. ``-P``: nothing is imported from the directory that the agent works in.
+
+    Where smart-fork has been uninstalled it says nothing and ends with 0: no agent complains of a hook that is left.
+    """
+    return f"{shlex.join([sys.executable, '-P', '-m', MODULE, agent])} {_IN_SILENCE}"
 
 
 def entries(agent: Agent) -> dict[str, Any]:
@@ -78,7 +82,7 @@ def install(agent: Agent) -> Change:
         text = _without_ours(text, event, spaces)
     if text != before:
         spaces.save(created=before is None)
-        _write(path, before, text)
+        foreign_files.write(path, before, text)
     return Change(agent, path, text != before, installed=True, notes=tuple(_notes(agent, text)))
 
 
@@ -97,7 +101,7 @@ def remove(agent: Agent) -> Change:
         text = _without_ours(text, event, spaces)
     if text != before:
         made_by_us = spaces.created and not json_text.items(text, json_text.root(text))
-        _write(path, before, None if made_by_us else text)
+        foreign_files.write(path, before, None if made_by_us else text)
     spaces.forget()
     return Change(agent, path, text != before, installed=False)
 
@@ -261,13 +265,11 @@ class _Spaces:
 
 
 def _read(path: Path) -> str | None:
-    try:
-        text = path.read_bytes().decode()
-        hooks = json_text.read_object(text).get("hooks", {})
-    except FileNotFoundError:
+    text = foreign_files.read(path, _by_hand(path))
+    if text is None:
         return None
-    except OSError as error:
-        raise SmartForkError(f"{path} cannot be read: {error.strerror}", _by_hand(path)) from error
+    try:
+        hooks = json_text.read_object(text).get("hooks", {})
     except (ValueError, RecursionError) as error:
         raise SmartForkError(f"{path} is not plain JSON, and was left as it is: {error}", _by_hand(path)) from error
     if not isinstance(hooks, dict) or not all(isinstance(groups, list) for groups in hooks.values()):
@@ -277,19 +279,3 @@ def _read(path: Path) -> str | None:
 
 def _by_hand(path: Path) -> str:
     return f"Correct {path}, or add by hand what `smart-fork setup hooks --print` prints."
-
-
-def _write(path: Path, before: str | None, text: str | None) -> None:
-    """Write, or with `None` delete, if it is still what was read. A link stays one: what it points to is written."""
-    target = path.resolve()
-    try:
-        now = target.read_bytes() if target.exists() else None
-        if now != (before.encode() if before is not None else None):
-            raise SmartForkError(f"{path} has just been changed by another program", "Try again.")
-        if text is None:
-            target.unlink()
-            return
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        replace_file(target, [text.encode()], like_before=True)
-    except OSError as error:
-        raise SmartForkError(f"{path} cannot be written: {error.strerror}", "See whose file it is.") from error

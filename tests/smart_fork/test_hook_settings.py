@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from smart_fork import json_text
 from smart_fork.errors import SmartForkError
-from smart_fork.hooks import json_text, settings
+from smart_fork.hooks import settings
 
 FOREIGN = {
     "model": "opus",
@@ -53,7 +55,7 @@ def test_installing_adds_one_command_to_each_event_and_once_is_enough(file, agen
     ours, found = settings.command(agent), commands(file)
     assert set(settings.EVENTS[agent]) == {event for event, words in found.items() if ours in words}
     assert (["guard"], ["say done", "smart_fork.hooks", ours]) == (found["PreToolUse"], found["Stop"])
-    assert [sys.executable, "-P", "-m", "smart_fork.hooks", agent] == shlex.split(ours)
+    assert [sys.executable, "-P", "-m", "smart_fork.hooks", agent] == shlex.split(ours)[:5]
     once = file.read_bytes()
     assert not settings.install(agent).changed
     assert (once, True) == (file.read_bytes(), settings.is_installed(agent))
@@ -237,6 +239,27 @@ def test_a_change_between_reading_and_writing_is_not_lost(file, monkeypatch):
     with pytest.raises(SmartForkError, match="changed by another program"):
         settings.install("claude")
     assert '{"model": "opus"}' == file.read_text()
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+@agents
+def test_a_hook_that_outlives_the_program_says_nothing_and_does_not_fail(shell, agent, monkeypatch, tmp_path):
+    """After `pip uninstall` the Python is there without the module, or is gone itself."""
+    for python in (sys.executable, str(tmp_path / "gone/python")):
+        monkeypatch.setattr(settings.sys, "executable", python)
+        monkeypatch.setattr(settings, "MODULE", "smart_fork_is_gone")
+        words = [shell, "-c", settings.command(agent)]
+        done = subprocess.run(words, input=b"{}", capture_output=True, cwd=tmp_path, check=False)
+
+        assert (0, b"", b"") == (done.returncode, done.stdout, done.stderr)
+
+
+def test_a_file_that_its_owner_has_made_read_only_is_not_written(file):
+    file.write_text("{}")
+    file.chmod(0o444)
+    with pytest.raises(SmartForkError, match="read-only"):
+        settings.install("claude")
+    assert "{}" == file.read_text()
 
 
 def test_what_keeps_codex_from_running_them_is_said(home):

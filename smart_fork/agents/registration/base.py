@@ -1,0 +1,93 @@
+"""What is common to all agents' registrations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path, PurePath
+from typing import Any, Protocol
+
+from indexer.transcripts.model import Agent
+
+#: Under which the agents know our server.
+NAME = "smart-fork"
+ARGUMENTS = ("mcp",)
+
+
+class UnsuitableError(ValueError):
+    """Settings that cannot be edited safely, and why."""
+
+
+class Registration(Protocol):
+    """The entry of our server in an agent's settings. Texts go in and out; nothing here writes a file."""
+
+    agent: Agent
+    title: str
+    #: What the agent calls itself to a server, and the version of the protocol that it speaks.
+    client: tuple[str, str]
+
+    def path(self) -> Path:
+        """The file that has the entry."""
+        ...
+
+    def home(self) -> Path:
+        """The agent's own folder."""
+        ...
+
+    def skills(self) -> Path:
+        """The folder of a person's skills that the agent reads."""
+        ...
+
+    def value(self, text: str | None) -> dict[str, Any] | None:
+        """The entry of our name, whoever has made it; `None` without one.
+
+        Raises:
+            UnsuitableError: the settings are not understood.
+        """
+        ...
+
+    def raw(self, text: str | None) -> str | None:
+        """The same as it is written."""
+        ...
+
+    def put(self, text: str | None, entry: Mapping[str, Any]) -> str:
+        """`text` with `entry` as the entry of our name. All other bytes stay, but for a line's end before it.
+
+        Raises:
+            UnsuitableError: it cannot be put there safely.
+        """
+        ...
+
+    def has_servers(self, text: str | None) -> bool:
+        """Whether the settings have a place for servers, be it empty."""
+        ...
+
+    def restore(self, text: str, raw: str | None, *, had_servers: bool = True) -> str:
+        """`text` with what `raw` has said instead of the entry; with `None`, without any.
+
+        Without `had_servers` the place for servers goes as well, where nothing is left in it.
+
+        Raises:
+            UnsuitableError: that cannot be done safely.
+        """
+        ...
+
+    def wanted(self, program: str, env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
+        """The entry that starts `program`; of one that is there, `before`, what a person has chosen stays."""
+        ...
+
+    def environment(self, env: Mapping[str, str], entry: Mapping[str, Any]) -> dict[str, str]:
+        """What the agent, run with `env`, starts the server of `entry` with."""
+        ...
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Held while the file is written, so that the agent does not write at the same time."""
+        ...
+
+
+def is_ours(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry of our name starts smart-fork, from wherever; one of an address or another program does not."""
+    command, arguments = entry.get("command"), entry.get("args")
+    if not isinstance(command, str) or not isinstance(arguments, list):
+        return False
+    return PurePath(command).name == NAME or (NAME in arguments or "smart_fork" in arguments)

@@ -1,0 +1,61 @@
+"""Files that belong to others: read as text, and written only if they still are what was read.
+
+A link stays one: what it points to is written. Mode and owner stay. What its owner has made read-only is not written.
+"""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from indexer.files import replace_file
+from smart_fork.errors import SmartForkError
+
+
+def read(path: Path, by_hand: str) -> str | None:
+    """The text of `path`, `None` where there is no such file. `by_hand` is the next step that an error names.
+
+    Raises:
+        SmartForkError: it cannot be read, or is no UTF-8.
+    """
+    try:
+        return path.read_bytes().decode()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SmartForkError(f"{path} cannot be read: {error.strerror}", by_hand) from error
+    except ValueError as error:
+        raise SmartForkError(f"{path} is not UTF-8, and was left as it is", by_hand) from error
+
+
+def write(path: Path, before: str | None, text: str | None) -> None:
+    """Write `text`, or with `None` delete the file, if it still is `before`. Folders that are missing are made.
+
+    Raises:
+        SmartForkError: somebody else has changed it meanwhile, or it cannot be written; it is as it was.
+    """
+    target = path.resolve()
+    try:
+        now = target.read_bytes() if target.exists() else None
+        if now != (before.encode() if before is not None else None):
+            raise SmartForkError(f"{path} has just been changed by another program", "Try again.")
+        check_writable(path)
+        if text is None:
+            target.unlink()
+            return
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        replace_file(target, [text.encode()], like_before=True)
+    except OSError as error:
+        raise SmartForkError(f"{path} cannot be written: {error.strerror}", "See whose file it is.") from error
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a file that is there and that its owner has made read-only, also to who could write it nevertheless.
+
+    Raises:
+        SmartForkError: it is read-only.
+        OSError: it cannot be looked at.
+    """
+    target = path.resolve()
+    if target.is_file() and not target.stat().st_mode & stat.S_IWUSR:
+        raise SmartForkError(f"{path} is read-only, and was left as it is", f"Make it writable (chmod u+w {path}).")

@@ -1,0 +1,119 @@
+"""What setting up has done to this machine: a line is written before each thing is done, so all can be undone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from filelock import FileLock, Timeout
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from indexer.files import remove, replace_file
+from indexer.paths import private_dir, state_home
+from smart_fork.errors import SmartForkError
+from smart_fork.setup.edit import Edit
+
+What = Literal["server", "skill", "hooks", "service"]
+
+
+class Line(BaseModel):
+    """One thing that was done, or was just going to be.
+
+    `edit` is what was changed in the file at `path`, for a server and a skill. `value` and `former` are the entry of a
+    server as we have written it, and the text of the one that it replaced; `had_servers`: whether there was a place for
+    it. `folders` were made for it, the outermost first.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    what: What
+    agent: str = ""
+    path: Path
+    edit: Edit | None = None
+    value: dict[str, Any] | None = None
+    former: str | None = None
+    had_servers: bool = True
+    folders: list[Path] = Field(default_factory=list)
+
+    @property
+    def about(self) -> tuple[What, str, Path]:
+        """What no two lines have in common."""
+        return self.what, self.agent, self.path
+
+
+class _Kept(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    version: Literal[1] = 1
+    lines: list[Line] = Field(default_factory=list)
+
+
+class Ledger:
+    """The lines, in the order in which things were done; on the disk after each change."""
+
+    def __init__(self) -> None:
+        self.path = state_home() / "setup" / "ledger.json"
+        self._kept = self._read()
+
+    def __iter__(self) -> Iterator[Line]:
+        return iter(tuple(self._kept.lines))
+
+    def of(self, what: What, agent: str, path: Path) -> Line | None:
+        """The line about this, if there is one."""
+        return next((line for line in self if line.about == (what, agent, path)), None)
+
+    def write(self, line: Line) -> None:
+        """Keep `line`, instead of the one about the same.
+
+        Raises:
+            SmartForkError: it cannot be written.
+        """
+        others = [one for one in self if one.about != line.about]
+        self._save([*others, line])
+
+    def strike(self, line: Line) -> None:
+        """Forget what is undone. Without any line there is no ledger.
+
+        Raises:
+            SmartForkError: it cannot be written.
+        """
+        self._save([one for one in self if one.about != line.about])
+
+    def _save(self, lines: list[Line]) -> None:
+        kept = _Kept(lines=lines)
+        try:
+            if lines:
+                replace_file(private_dir(self.path.parent) / self.path.name, [kept.model_dump_json(indent=2).encode()])
+            else:
+                remove(self.path)
+        except OSError as error:
+            step = "See whose folder it is."
+            raise SmartForkError(f"{self.path} cannot be written: {error.strerror}", step) from error
+        self._kept = kept
+
+    def _read(self) -> _Kept:
+        try:
+            return _Kept.model_validate(json.loads(self.path.read_bytes()))
+        except FileNotFoundError:
+            return _Kept()
+        except (OSError, ValueError, ValidationError) as error:
+            step = "It lists what was set up. Restore it; or take that out by hand, and delete it."
+            raise SmartForkError(f"{self.path} cannot be read", step) from error
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Held by whoever sets up or undoes.
+
+    Raises:
+        SmartForkError: somebody else does.
+    """
+    lock = FileLock(private_dir(state_home() / "setup") / "lock")
+    try:
+        with lock.acquire(timeout=0):
+            yield
+    except Timeout as error:
+        raise SmartForkError("smart-fork is being set up in another window", "Finish it there first.") from error

@@ -1,0 +1,206 @@
+"""One entry in the settings of each agent, put in and taken out with all else left byte for byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+
+import pytest
+
+from smart_fork.agents.registration import REGISTRATIONS, UnsuitableError, registration_of
+from smart_fork.agents.registration.base import is_ours
+from smart_fork.agents.registration.toml_text import statements
+from smart_fork.errors import SmartForkError
+
+PROGRAM = "/opt/tools/bin/smart-fork"
+CLAUDE, CODEX = registration_of("claude"), registration_of("codex")
+JSON = [
+    "{}",
+    "{ }\n",
+    '{"mcpServers":{}}',
+    '{"a": [1,\n2],   "mcpServers"  : {"x": {"command": "x"}} , "z":"ü\\u00fc"}',
+    json.dumps({"numStartups": 7, "mcpServers": {"other": {"command": "x", "args": []}}}, indent=2),
+    json.dumps({"projects": {"/p": {"mcpServers": {"smart-fork": {}}}}}, indent="\t").replace("\n", "\r\n") + "\r\n",
+]
+TOML = [
+    "",
+    "# only a comment",
+    'model = "gpt-5" # mine\n\n[mcp_servers.x]\ncommand = "x"\nenv = { A = "b" }   # inline\n',
+    'model = "gpt-5"\r\n\r\n[features]\r\nhooks = true\r\n',
+    'notify = [\n  "a", # one\n  "b",\n]\n[mcp_servers.x]\ncommand="x"',
+    "x = \"\"\"\n[mcp_servers.smart-fork]\n\"\"\"\n[[profiles]]\nname = '''a\n[b]'''\n\n# the end\n",
+    'mcp_servers.x.command = "x"\n',
+    '["mcp_servers"."odd name"]\ncommand = "x"\n[mcp_servers.z.tools."a.b"]\napproval_mode = "approve"\n',
+]
+CASES = [(CLAUDE, text) for text in JSON] + [(CODEX, text) for text in TOML]
+both = pytest.mark.parametrize("way", REGISTRATIONS, ids=lambda one: one.agent)
+
+
+def read(way, text):
+    return json.loads(text) if way is CLAUDE else tomllib.loads(text)
+
+
+@pytest.mark.parametrize(("way", "text"), CASES)
+def test_an_entry_is_added_beside_all_others(way, text):
+    entry = way.wanted(PROGRAM, {}, None)
+
+    made = way.put(text, entry)
+
+    assert entry == way.value(made)
+    servers = "mcpServers" if way is CLAUDE else "mcp_servers"
+    left = read(way, made)
+    del left[servers]["smart-fork"]
+    assert {servers: {}} | read(way, text) == left
+    assert made == way.put(made, entry)
+
+
+@pytest.mark.parametrize(("way", "text"), CASES)
+def test_without_the_entry_the_settings_say_what_they_said(way, text):
+    made = way.put(text, way.wanted(PROGRAM, {}, None))
+
+    assert read(way, text) == read(way, way.restore(made, None, had_servers=way.has_servers(text)))
+
+
+@both
+def test_an_entry_is_made_where_there_are_no_settings(way):
+    entry = way.wanted(PROGRAM, {}, None)
+
+    assert entry == way.value(way.put(None, entry))
+    assert way.value(None) is None
+
+
+def test_each_agent_waits_for_the_server_as_long_as_it_needs():
+    assert {"command": PROGRAM, "args": ["mcp"], "alwaysLoad": True} == CLAUDE.wanted(PROGRAM, {}, None)
+    assert {
+        "command": PROGRAM,
+        "args": ["mcp"],
+        "startup_timeout_sec": 30,
+        "tool_timeout_sec": 300,
+    } == CODEX.wanted(PROGRAM, {}, None)
+
+
+def test_what_a_person_has_chosen_for_it_stays():
+    text = (
+        '[mcp_servers.smart-fork] # mine\ncommand = "smart-fork"\nargs = [\n  "mcp", # all\n]\ntool_timeout_sec = 9\n'
+    )
+    text += '# why\n[mcp_servers.smart-fork.tools.find_sessions]\napproval_mode = "approve"\n\n# of x\n[x]\n'
+
+    made = CODEX.put(text, CODEX.wanted(PROGRAM, {}, CODEX.value(text)))
+
+    assert f'command = "{PROGRAM}"' in made
+    assert "startup_timeout_sec = 30\n" in made
+    for kept in ("# mine", '"mcp", # all', "tool_timeout_sec = 9\n# why\n", "approve", "\n\n# of x\n[x]\n"):
+        assert kept in made
+    text = (
+        '{"mcpServers": {"smart-fork": {"env": {"A": "b"}, "command": "smart-fork", "args": [], "alwaysLoad": false}}}'
+    )
+    kept = CLAUDE.value(CLAUDE.put(text, CLAUDE.wanted(PROGRAM, {}, CLAUDE.value(text))))
+    assert {"env": {"A": "b"}, "command": PROGRAM, "args": ["mcp"], "alwaysLoad": False} == kept
+
+
+@both
+def test_an_entry_that_was_replaced_comes_back_as_it_was_written(way):
+    text = (
+        '{"a":1,"mcpServers":{"smart-fork":{"command" :"smart-fork","args":["mcp"]}}}'
+        if way is CLAUDE
+        else 'a = 1\n[mcp_servers.smart-fork]\ncommand="smart-fork" # mine\nargs=["mcp"]\n\n[b]\n'
+    )
+    former = way.raw(text)
+
+    made = way.put(text, way.wanted(PROGRAM, {}, way.value(text)))
+
+    assert text != made
+    assert text == way.restore(made, former)
+
+
+def test_what_codex_has_written_below_the_entry_goes_with_it():
+    """A table of ours alone, without a command, would keep Codex from starting."""
+    made = CODEX.put("a = 1\n[b]\n", CODEX.wanted(PROGRAM, {}, None))
+    made += '\n[mcp_servers.smart-fork.tools.find_sessions]\napproval_mode = "approve"\n\n[c]\n'
+
+    assert {"a": 1, "b": {}, "c": {}} == tomllib.loads(CODEX.restore(made, None))
+
+
+def test_codex_is_told_of_folders_that_only_the_environment_names():
+    env = {"SMART_FORK_HOME": '/s "x"\\y\x7f', "CODEX_HOME": "", "OTHER": "x"}
+    entry = CODEX.wanted(PROGRAM, env, None)
+
+    assert {"SMART_FORK_HOME": env["SMART_FORK_HOME"]} == entry["env"]
+    assert entry == CODEX.value(CODEX.put("", entry))
+
+
+def test_codex_passes_on_little_and_claude_code_all_but_its_own_session():
+    env = {"HOME": "/h", "PATH": "/b", "SECRET": "x", "CLAUDE_CODE_SESSION_ID": "1"}
+
+    assert {"HOME": "/h", "PATH": "/b", "A": "b"} == CODEX.environment(env, {"env": {"A": "b"}})
+    assert {"HOME": "/h", "PATH": "/b", "SECRET": "x", "CLAUDECODE": "1"} == CLAUDE.environment(env, {})
+
+
+@pytest.mark.parametrize(
+    ("way", "text"),
+    [
+        (CLAUDE, ""),
+        (CLAUDE, "[]"),
+        (CLAUDE, '{"a": 1} // mine'),
+        (CLAUDE, '{"mcpServers": []}'),
+        (CLAUDE, '{"mcpServers": {"smart-fork": 1}}'),
+        (CLAUDE, '{"mcpServers": {}, "mcpServers": {}}'),
+        (CODEX, "a = "),
+        (CODEX, "mcp_servers = 1"),
+        (CODEX, 'mcp_servers = { x = { command = "x" } }'),
+        (CODEX, "[mcp_servers]\nsmart-fork = 1"),
+        (CODEX, '[mcp_servers]\nsmart-fork = { command = "smart-fork" }'),
+        (CODEX, '[mcp_servers.smart-fork]\ncommand = "x"\n[a]\n[mcp_servers.smart-fork.env]\nA = "b"'),
+    ],
+)
+def test_settings_that_cannot_be_edited_safely_are_refused(way, text):
+    with pytest.raises(UnsuitableError):
+        way.put(text, way.wanted(PROGRAM, {}, way.value(text)))
+
+
+@pytest.mark.parametrize("text", TOML)
+def test_the_statements_of_a_toml_text_are_all_of_it(text):
+    assert text == "".join(one.text for one in statements(text))
+
+
+def test_a_server_at_an_address_or_of_another_program_is_not_ours():
+    assert is_ours({"command": "smart-fork", "args": ["mcp"]})
+    assert is_ours({"command": "/x/python", "args": ["-m", "smart_fork", "mcp"]})
+    assert is_ours({"command": "uvx", "args": ["smart-fork", "mcp"]})
+    assert not is_ours({"url": "http://127.0.0.1:8766/mcp"})
+    assert not is_ours({"command": "docker", "args": ["run"]})
+
+
+def test_claude_codes_settings_are_where_it_reads_them(home, monkeypatch):
+    assert home / ".claude.json" == CLAUDE.path()
+    (home / ".claude").mkdir()
+    (home / ".claude/.config.json").write_text("{}")
+    assert home / ".claude/.config.json" == CLAUDE.path()
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home / "c"))
+    assert home / "c/.claude.json" == CLAUDE.path()
+
+
+def test_claude_codes_lock_is_held_meanwhile_and_given_back(home):
+    lock = home / ".claude.json.lock"
+    with CLAUDE.lock():
+        assert lock.is_dir()
+    assert not lock.exists()
+
+
+def test_a_lock_that_a_process_has_left_is_taken_over(home):
+    lock = home / ".claude.json.lock"
+    lock.mkdir()
+    os.utime(lock, (1, 1))
+    with CLAUDE.lock():
+        pass
+    assert not lock.exists()
+
+
+def test_a_lock_that_is_held_is_not_broken(home, monkeypatch):
+    lock = home / ".claude.json.lock"
+    lock.mkdir()
+    monkeypatch.setattr("smart_fork.agents.registration.claude._PATIENCE", -1.0)
+    with pytest.raises(SmartForkError, match="is writing"), CLAUDE.lock():
+        pass
+    assert lock.is_dir()
