@@ -27,10 +27,11 @@ USED: list[Machine] = []
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failure tells what was to be seen."""
+    """A failure tells what was to be seen on the machines of its test."""
     report = yield
     if report.failed:
-        report.sections += [(f"machine {one.root.name}", situation(one)) for one in USED if one.root.exists()]
+        used = [one for one in getattr(item, "funcargs", {}).values() if isinstance(one, Machine) and one.root.exists()]
+        report.sections += [(f"machine {one.root.name}", situation(one)) for one in used]
     return report
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,11 @@ LOGS = (
     ".codex/log/*.log",
     ".codex/sessions/*/*/*/*.jsonl",
 )
-_FILES, _LINES, _CHARACTERS, _PROMPTS = 3, 4, 400, 12
+_FILES, _LINES, _CHARACTERS, _PROMPTS, _ROWS = 3, 3, 240, 12, 16
+
+
+#: Without one a row of a screen is a frame or a picture.
+_WORD = re.compile(r"\w")
 
 
 def situation(machine: Machine) -> str:
@@ -46,7 +51,7 @@ def _terminals(machine: Machine) -> Iterator[str]:
     for pane in machine.tmux("list-panes", "-a", "-F", form, check=False).splitlines():
         yield f"--- terminal {pane[:_CHARACTERS]}"
         screen = machine.tmux("capture-pane", "-p", "-t", pane.split()[0], check=False)
-        yield from (line.rstrip() for line in screen.splitlines() if line.strip())
+        yield from [line.rstrip() for line in screen.splitlines() if _WORD.search(line)][-_ROWS:]
 
 
 def _log_ends(home: Path) -> Iterator[str]:
