@@ -6,11 +6,15 @@ import sys
 
 
 def main() -> None:
-    """Run the command. Each agent keeps a server open: that one is decided on before anything large is imported."""
+    """Run the command. What agents and shells wait for is decided on before anything large is imported."""
     if sys.argv[1:] == ["mcp"]:
         from smart_fork.front import serve
 
         serve()
+    if sys.argv[1:] == ["welcome"]:
+        from smart_fork.terminal.welcome import main as welcome
+
+        welcome()
     from smart_fork.cli import main as command_line
 
     command_line()

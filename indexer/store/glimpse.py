@@ -1,0 +1,55 @@
+"""A look into the index for whoever cannot wait: shells that complete, hooks. Imports little, writes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+
+#: So long an index that is being written is waited for.
+PATIENCE_MILLISECONDS = 50
+
+
+class Glimpsed(NamedTuple):
+    """A session as the index names it; `until` is its last activity as ISO time. The title is hostile text of a log."""
+
+    agent: str
+    session_id: str
+    title: str
+    until: str
+
+
+def newest(path: Path, project: str | None, limit: int, beginning: str = "") -> list[Glimpsed]:
+    """The newest sessions of people in the project of this key (`None`: in all), whose ids begin so.
+
+    Empty where there is no index, or none that can be read at once.
+    """
+    begins = "AND session_id >= ? AND session_id < ? ORDER BY until DESC LIMIT ?"
+    values = (project, project, beginning, beginning + "\U0010ffff", limit)
+    return [Glimpsed(*row) for row in _rows(path, f"SELECT agent, session_id, title, until {_OF} {begins}", values)]
+
+
+def count(path: Path, project: str) -> int:
+    """How many sessions of people the project of this key has in the index; 0 where it cannot be read at once."""
+    return next((int(number) for (number,) in _rows(path, f"SELECT count(*) {_OF}", (project, project))), 0)
+
+
+_OF = (
+    "FROM sessions JOIN parts ON parts.id = sessions.part JOIN projects ON projects.id = parts.project"
+    " WHERE (? IS NULL OR projects.key = ?) AND NOT parts.automated"
+)
+
+
+def _rows(path: Path, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    try:
+        db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    except apsw.Error:
+        return []
+    try:
+        db.set_busy_timeout(PATIENCE_MILLISECONDS)
+        return list(db.execute(query, values))
+    except apsw.Error:
+        return []
+    finally:
+        db.close()

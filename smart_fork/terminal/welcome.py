@@ -1,0 +1,37 @@
+"""``smart-fork welcome``: what a plugin's SessionStart hook puts before the model. One line at most, never an error."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from indexer.paths import index_db
+from indexer.project import project_of
+from indexer.store import glimpse
+
+
+def main() -> None:
+    """Print the line, if there is anything to say. Does not return: an agent's start must not fail for it."""
+    try:
+        sys.stdout.write(line())
+        sys.stdout.flush()
+    except BaseException:  # noqa: BLE001, S110 - see above
+        pass
+    os._exit(0)
+
+
+def line() -> str:
+    """What a new session in the current directory should know; empty where there is nothing, and for a worker.
+
+    Titles stay out of it: what stands in a log must not get before a model unasked.
+    """
+    if os.environ.get("SMART_FORK_WORKER_ID"):
+        return ""
+    known = glimpse.count(index_db(), project_of(os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd()).key)  # noqa: PTH109
+    if not known:
+        return ""
+    sessions = "1 past session" if known == 1 else f"{known:,} past sessions"
+    return (
+        f"smart-fork: {sessions} of this repository can be searched and forked. Before work that resembles something"
+        " done earlier, ask its tools which one knows how.\n"
+    )

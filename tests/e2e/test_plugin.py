@@ -1,0 +1,164 @@
+"""The plugin in the real agents: installed from this repository, used, and taken out again."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.agents import Machine, machine_in
+from tests.e2e.logs import Json
+from tests.e2e.model_server import Call, Protocol, Request, Say
+from tests.e2e.programs import CHECKOUT, cache_folder
+from tests.e2e.scenario import EXCHANGES, INTENT, unlike_any_other
+from tests.e2e.terminals import wait_until
+
+pytestmark = pytest.mark.e2e
+agents = pytest.mark.parametrize("agent", ["claude", "codex"], indirect=True)
+NAME = "smart-fork@smart-fork"
+ADD: dict[Protocol, tuple[str, ...]] = {"claude": ("plugin", "install", NAME), "codex": ("plugin", "add", NAME)}
+REMOVE: dict[Protocol, tuple[str, ...]] = {
+    "claude": ("plugin", "uninstall", NAME),
+    "codex": ("plugin", "remove", NAME),
+}
+
+
+@pytest.fixture(scope="module")
+def plain(programs: Path, machines: list[Machine]) -> Iterator[Machine]:
+    """A machine with smart-fork on its PATH, which neither agent knows of."""
+    with machine_in(cache_folder(), programs) as fresh:
+        machines.append(fresh)
+        command = fresh.home / "bin" / "smart-fork"
+        command.parent.mkdir()
+        started = f'PYTHONPATH="{CHECKOUT}" HF_HUB_OFFLINE=1 exec "{sys.executable}" -m smart_fork "$@"'
+        command.write_text(f"#!/bin/sh\n{started}\n")
+        command.chmod(0o755)
+        fresh.env["PATH"] = f"{command.parent}:{fresh.env['PATH']}"
+        # Claude Code waits for servers, however busy the machine is.
+        fresh.env |= {"MCP_CONNECTION_NONBLOCKING": "0", "MCP_CONNECT_TIMEOUT_MS": "60000"}
+        yield fresh
+
+
+@contextmanager
+def with_the_plugin(plain: Machine, who: Protocol) -> Iterator[Protocol]:
+    """Afterwards the agent has neither plugin nor marketplace any more."""
+    run(plain, who, "plugin", "marketplace", "add", str(CHECKOUT))
+    run(plain, who, *ADD[who])
+    yield who
+    plain.close_terminals()
+    if installed(plain, who):
+        run(plain, who, *REMOVE[who])
+    run(plain, who, "plugin", "marketplace", "remove", "smart-fork")
+
+
+@pytest.fixture
+def agent(request: pytest.FixtureRequest, plain: Machine) -> Iterator[Protocol]:
+    """An agent that has the plugin."""
+    with with_the_plugin(plain, request.param) as who:
+        yield who
+
+
+@pytest.fixture
+def claude_with_it(plain: Machine) -> Iterator[Protocol]:
+    """Claude Code, which has the plugin."""
+    with with_the_plugin(plain, "claude") as who:
+        yield who
+
+
+def run(machine: Machine, agent: Protocol, *args: str) -> str:
+    return machine.run(machine.programs / agent, *args).stdout
+
+
+def installed(machine: Machine, agent: Protocol) -> bool:
+    told: Json | list[Json] = json.loads(run(machine, agent, "plugin", "list", "--json"))
+    plugins = told if isinstance(told, list) else told["installed"]
+    return any(NAME in (one.get("id"), one.get("pluginId")) for one in plugins)
+
+
+def say(machine: Machine, agent: Protocol, prompt: str) -> Request:
+    """What the model is sent of a prompt in a new session. Codex waits a second for its servers, so there it is said again."""
+    if agent == "claude":
+        machine.claude("-p", prompt)
+        return machine.model.wait_for(lambda request: prompt in request.last_prompt)
+    terminal = machine.agent_interactive(agent)
+    terminal.choose("Hooks need review", "2")
+    for _ in range(10):
+        again = unlike_any_other(prompt)
+        terminal.type(again)
+        heard = machine.model.wait_for(lambda request, said=again: said in request.last_prompt)
+        wait_until(lambda said=again: machine.find_log(agent, f"Noted: {said}"[:67]), "the answer")
+        if ours(heard):
+            break
+    return heard
+
+
+def ours(request: Request) -> set[str]:
+    """Our tools, as the model is offered them."""
+    return {name.rpartition("__")[2].rpartition("/")[2] for name in request.tools if "smart" in name.partition("/")[0]}
+
+
+@pytest.mark.parametrize("folder", [CHECKOUT, CHECKOUT / "plugin"], ids=["marketplace", "plugin"])
+def test_claude_code_finds_nothing_to_complain_about(plain: Machine, folder: Path):
+    assert "Validation passed" in plain.claude("plugin", "validate", "--strict", str(folder)).stdout
+
+
+@agents
+def test_an_agent_with_the_plugin_is_given_the_tools_and_the_skill(plain: Machine, agent: Protocol):
+    prompt = unlike_any_other("What did we do last?")
+
+    first = say(plain, agent, prompt)
+
+    assert {"find_sessions", "smart_fork", "read_session"} <= ours(first)
+    assert "smart-fork:past-sessions" in json.dumps(first.body)
+
+
+def test_a_new_session_of_claude_code_is_told_how_many_came_before(plain: Machine, claude_with_it: Protocol):
+    plain.session_of_a_person("claude", *EXCHANGES)
+    plain.smart_fork("index", "run", "--no-vectors")
+    prompt = unlike_any_other("What did we do last?")
+
+    first = say(plain, "claude", prompt)
+
+    assert re.search(r"smart-fork: \d past sessions? of this repository", json.dumps(first.body))
+
+
+def test_the_command_asks_for_a_fork_and_may_search_unasked(plain: Machine, claude_with_it: Protocol):
+    found = Call("plugin_smart-fork_smart-fork", "find_sessions", {"intent": INTENT}, Say("That is all."))
+    task = unlike_any_other("Add retry to the downloader")
+    plain.model.when(task, found)
+
+    plain.claude("-p", f"/smart-fork:fork {task}")
+
+    heard = plain.model.wait_for(lambda request: task in request.last_prompt and bool(request.our_results))
+    assert "find_sessions" == heard.our_results[0].tool
+    assert "results" in heard.our_results[0].structured
+
+
+@agents
+def test_taken_out_again_nothing_of_it_is_left_in_the_agent(plain: Machine, agent: Protocol):
+    run(plain, agent, *REMOVE[agent])
+    assert not installed(plain, agent)
+
+    prompt = unlike_any_other("Are you alone?")
+    plain.claude("-p", prompt) if agent == "claude" else plain.codex("exec", prompt)
+
+    first = plain.model.wait_for(lambda request: prompt in request.last_prompt)
+    assert set() == ours(first)
+    assert "past-sessions" not in json.dumps(first.body)
+
+
+def test_without_smart_fork_on_the_path_a_session_begins_as_ever(plain: Machine, claude_with_it: Protocol):
+    path = plain.env["PATH"].partition(":")[2]
+    prompt = unlike_any_other("Hello")
+
+    told = plain.run(plain.programs / "claude", "-p", prompt, env={"PATH": path})
+
+    assert "Noted: Hello" in told.stdout
+    first = plain.model.wait_for(lambda request: prompt in request.last_prompt)
+    assert set() == ours(first)
+    assert "hook" not in told.stderr
