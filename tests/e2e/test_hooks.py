@@ -18,7 +18,7 @@ from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Call, Message, Protocol, Say
 from tests.e2e.programs import cache_folder
 from tests.e2e.scenario import CONVERSATION, EXCHANGES, INTENT, assert_forked, heard, run_fork, unlike_any_other
-from tests.e2e.terminals import wait_until
+from tests.e2e.terminals import alive, wait_until
 from tests.mcp_process import McpProcess
 
 pytestmark = pytest.mark.e2e
@@ -128,7 +128,7 @@ def test_a_worker_that_asks_for_permission_waits_and_says_for_what(hooked, regis
     hooked.terminal(worker.terminal_id).choose("list_sessions", "1")
     wait_until(lambda: told(registry, worker)[-1] == "idle", "the answer")
     assert "" == registry.get(worker.id).status_note
-    hooked.tmux("kill-pane", "-t", worker.terminal_id)
+    close(hooked, registry, worker)
 
 
 @agents
@@ -149,7 +149,7 @@ def test_sessions_of_persons_and_of_scripts_say_nothing_of_workers(hooked, regis
     assert theirs.exists(), "hooks were run"
     assert before == registry.workers()
     registry.set_state(pending.id, "failed")
-    hooked.tmux("kill-pane", "-t", worker.terminal_id)
+    close(hooked, registry, worker)
 
 
 def test_after_kill_9_of_the_server_its_workers_are_what_they_were(hooked, registry, parent_of):
@@ -188,6 +188,15 @@ def test_taking_our_hooks_out_gives_back_the_settings_as_they_were(hooked, agent
     """R-028. The last of these tests."""
     hooked.smart_fork("setup", "hooks", "--agent", agent, "--remove")
     assert THEIRS[agent] == settings_of(hooked, agent).read_text()
+
+
+def close(machine: Machine, registry: Registry, worker: Worker) -> None:
+    """End a worker and have that noted, so that no server notes it while the next test looks at the register."""
+    assert worker.pid is not None
+    machine.tmux("kill-pane", "-t", worker.terminal_id or "")
+    wait_until(lambda: not alive(worker.pid or 0), "the worker to end")
+    reconcile(registry, SystemProcesses(), machine.env)
+    assert "ended" == registry.get(worker.id).state
 
 
 def pane_is_dead(machine: Machine, worker: Worker) -> bool:
