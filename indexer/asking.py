@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from indexer.masking import Masked, joined, mask
+from indexer.masking import NOTHING, Masked, joined, mask
 from indexer.pieces import Piece
 from indexer.transcripts.model import Exchange, Session, Turn
 from indexer.transcripts.ours import only_looks, opens_a_session
@@ -26,7 +26,7 @@ _SENTENCES = re.compile(r"(?<=[.!?])(?=\s)|(?<=\n)")
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a session can be found by: `pieces`, and its `title`, empty where that is a question to smart-fork.
+    """What a session can be found by: `pieces`, its `title`, empty where that is a question to smart-fork, other names.
 
     `until` is the time of the last of it; `acted` the index of the last exchange in which the session did something of
     its own, -1 where it only talked.
@@ -34,6 +34,7 @@ class Told:
 
     pieces: tuple[Piece, ...]
     title: Masked
+    also_called: Masked
     until: str
     acted: int
 
@@ -44,7 +45,7 @@ def told(session: Session, pieces: Sequence[Piece]) -> Told:
     acted = max((one.index for one in exchanges if _own_actions(one)), default=-1)
     asking = {one.index: one for one in exchanges if _asks(one)}
     if not asking:
-        return Told(tuple(pieces), session.title, session.last_activity, acted)
+        return Told(tuple(pieces), session.title, session.also_called, session.last_activity, acted)
     quoting = {turn.id for one in asking.values() for turn in _quoting(one)}
     left: list[Piece] = []
     apart = False
@@ -57,15 +58,17 @@ def told(session: Session, pieces: Sequence[Piece]) -> Told:
                 left.append(run._replace(apart=True) if apart else run)
                 apart = False
     until = session.turns[left[-1].turn].timestamp if left else ""
-    return Told(tuple(left), _title(session, pieces, left), until, acted)
+    return Told(tuple(left), *_names(session, pieces, left), until, acted)
 
 
-def _title(session: Session, pieces: Sequence[Piece], left: Sequence[Piece]) -> Masked:
-    """A name that somebody gave is the session's own; any other title is made of its prompts, as far as they count."""
-    if left and session.named:
-        return session.title
+def _names(session: Session, pieces: Sequence[Piece], left: Sequence[Piece]) -> tuple[Masked, Masked]:
+    """Its title and its other names. A name that somebody gave is the session's own; any other is made of its prompts,
+    as far as they count.
+    """
     before, now = (title_of("", _prompts(some)) for some in (pieces, left))
-    return session.title if before == now else now
+    if before == now:
+        return session.title, session.also_called
+    return (session.title if left and session.named else now), NOTHING
 
 
 def _prompts(pieces: Sequence[Piece]) -> Iterator[Masked]:

@@ -287,6 +287,7 @@ def document_of(session: Session, repo_root: str = "") -> tuple[Document, Export
     known = told(session, export.pieces)
     words = Words(
         title=known.title,
+        also_called=known.also_called,
         asked="\n".join(piece.text for piece in known.pieces if piece.role == "user"),
         answered="\n".join(piece.text for piece in known.pieces if piece.role == "assistant"),
         actions="\n".join(piece.text for piece in known.pieces if piece.role == "action"),

@@ -22,8 +22,8 @@ def mask_again(store: Store, session: SessionRow) -> bool:
     said = dict.fromkeys(LABELS, "")
     for placement, text in zip(placements, texts, strict=True):
         said[placement.role] += text.removeprefix(LABELS[placement.role]) + "\n"
-    title = mask(session.title)
-    words = Words(title, said["user"], said["assistant"], said["action"], "")
+    names = (mask(session.title), mask(session.also_called))
+    words = Words(names[0], said["user"], said["assistant"], said["action"], "", also_called=names[1])
     store.replace_texts(session.row, [*zip(chained(texts, session.root_id), texts, strict=True)], words)
     path = export_path(session.agent, session.session_id)
     with suppress(FileNotFoundError):

@@ -15,13 +15,14 @@ from indexer.transcripts.model import Agent, BrokenLine, Inferred, Session
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A session's text by role, for ranking whole sessions by their words."""
+    """A session's text by role, for ranking whole sessions by their words. `also_called` counts like the title."""
 
     title: str
     asked: str
     answered: str
     actions: str
     symbols: str
+    also_called: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,10 @@ class SeenFile(NamedTuple):
 
 
 class SessionRow(NamedTuple):
-    """A stored session. `path` is empty when the agent has deleted the log. The last three are as in `Document`."""
+    """A stored session. `path` is empty when the agent has deleted the log. `also_called` is never shown.
+
+    The last three are as in `Document`.
+    """
 
     row: int
     agent: Agent
@@ -81,6 +85,7 @@ class SessionRow(NamedTuple):
     repo_root: str
     git_branch: str
     title: str
+    also_called: str
     version: str
     started: str
     last_activity: str

@@ -21,8 +21,8 @@ from indexer.store.connection import with_vectors
 from indexer.transcripts.model import Agent
 
 _SESSION = (
-    "id, agent, session_id, part, path, cwd, resolved_cwd, repo_root, git_branch, title, version, started, "
-    "last_activity, origin, parent_id, root_id, turns, prompts, tokens, compactions, until, acted, "
+    "id, agent, session_id, part, path, cwd, resolved_cwd, repo_root, git_branch, title, also_called, version, "
+    "started, last_activity, origin, parent_id, root_id, turns, prompts, tokens, compactions, until, acted, "
     "inferred_from, head, outcome"
 )
 _PLACEMENT = "session, position, chunk, turn, message_id, role, exchange, ends, tokens"

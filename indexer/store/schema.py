@@ -158,6 +158,11 @@ def m007_sqlite_vec_keeps_the_vectors(db: apsw.Connection) -> None:
     db.execute("CREATE INDEX chunks_embedded ON chunks(part) WHERE block <> 0")
 
 
+def m008_found_by_names_that_are_not_shown(db: apsw.Connection) -> None:
+    """What a session is called besides its title, a name a line."""
+    db.execute("ALTER TABLE sessions ADD COLUMN also_called TEXT NOT NULL DEFAULT ''")
+
+
 MIGRATIONS = (
     m001_sessions_and_chunks,
     m002_made_for_searching,
@@ -166,6 +171,7 @@ MIGRATIONS = (
     m005_passages_are_spans_of_the_export,
     m006_who_said_what_and_where,
     m007_sqlite_vec_keeps_the_vectors,
+    m008_found_by_names_that_are_not_shown,
 )
 
 

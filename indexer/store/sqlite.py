@@ -26,9 +26,9 @@ BROKEN_LINES_KEPT = 20
 _LATEST = (1 << 63) - 1
 _WORD = re.compile(r"\w+")
 _SESSION_COLUMNS = (
-    "part", "path", "cwd", "resolved_cwd", "repo_root", "git_branch", "title", "version", "started", "last_activity",
-    "origin", "parent_id", "root_id", "turns", "prompts", "tokens", "compactions", "until", "acted", "export",
-    "outcome", "inferred_from", "head",
+    "part", "path", "cwd", "resolved_cwd", "repo_root", "git_branch", "title", "also_called", "version", "started",
+    "last_activity", "origin", "parent_id", "root_id", "turns", "prompts", "tokens", "compactions", "until", "acted",
+    "export", "outcome", "inferred_from", "head",
 )  # fmt: skip
 
 
@@ -116,7 +116,9 @@ class SqliteStore(StoreReading):
             )
             vectors.adopt(self.db, part, sorted(set(has) - had))
             self._drop_orphans(had - set(has))
-            self.db.execute("UPDATE sessions SET title = ? WHERE id = ?", (words.title, session))
+            self.db.execute(
+                "UPDATE sessions SET title = ?, also_called = ? WHERE id = ?", (words.title, words.also_called, session)
+            )
             self._write_words(session, part, words)
             if edits := self.edits([session]).get(session):
                 self._write_edits(session, masked_again(edits))
@@ -206,12 +208,13 @@ class SqliteStore(StoreReading):
     def _write_session(self, row: int, document: Document) -> bool:
         """Whether words have gone from it."""
         session = document.session
-        (title,) = self.db.execute("SELECT title FROM sessions WHERE id = ?", (row,)).fetchone() or ("",)
+        names = self.db.execute("SELECT title || ' ' || also_called FROM sessions WHERE id = ?", (row,)).get or ""
         part = self._part(document.project, session)
         values = (
             part, str(session.source_path), session.cwd, document.resolved_cwd,
-            document.project.root if document.project.git else "", session.git_branch, session.title, session.version,
-            session.started, session.last_activity, session.origin, session.parent_id, session.root_id,
+            document.project.root if document.project.git else "", session.git_branch, session.title,
+            document.words.also_called, session.version, session.started, session.last_activity, session.origin,
+            session.parent_id, session.root_id,
             len(session.turns), sum(turn.prompt for turn in session.turns), session.token_estimate, session.compactions,
             document.until, document.acted, document.export, document.outcome, session.inferred_from, session.head,
         )  # fmt: skip
@@ -220,7 +223,7 @@ class SqliteStore(StoreReading):
         gone = self._place_chunks(row, part, document)
         self._write_words(row, part, document.words)
         self._write_edits(row, document.edits)
-        return gone or not _has_words_of(title, document.words)
+        return gone or not _has_words_of(names, document.words)
 
     def _write_edits(self, row: int, edits: Edits) -> None:
         if edits.files:
@@ -231,10 +234,11 @@ class SqliteStore(StoreReading):
 
     def _write_words(self, row: int, part: int, words: Words) -> None:
         self.db.execute("DELETE FROM session_words WHERE rowid = ?", (row,))
+        names = f"{words.title}\n{words.also_called}"
         self.db.execute(
             "INSERT INTO session_words(rowid, part, title, asked, answered, actions, symbols) "
             "VALUES(?, ?, ?, ?, ?, ?, ?)",
-            (row, f"p{part}", words.title, words.asked, words.answered, words.actions, words.symbols),
+            (row, f"p{part}", names, words.asked, words.answered, words.actions, words.symbols),
         )
 
     def _place_chunks(self, row: int, part: int, document: Document) -> bool:
@@ -372,12 +376,10 @@ def _is_continued(text: str, texts: Sequence[str]) -> bool:
     return text in texts or any(one.startswith(text) for one in texts)
 
 
-def _has_words_of(title: str, words: Words) -> bool:
-    """Whether every word of a title that was is still in one of the texts."""
-    return title == words.title or all(
-        any(word in text for text in (words.title, words.asked, words.answered, words.actions))
-        for word in _WORD.findall(title)
-    )
+def _has_words_of(names: str, words: Words) -> bool:
+    """Whether every word of a title that was, and of other names, is still in one of the texts."""
+    texts = (words.title, words.also_called, words.asked, words.answered, words.actions)
+    return all(any(word in text for text in texts) for word in _WORD.findall(names))
 
 
 def _forks(document: Document) -> list[tuple[int | None, int]]:

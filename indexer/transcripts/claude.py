@@ -25,7 +25,7 @@ from indexer.transcripts.model import Agent, Origin, Proof, Session, ToolCall, T
 from indexer.transcripts.ours import is_ours, opens_a_session, runs_ours
 from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.symbols import Symbols
-from indexer.transcripts.titles import title_of
+from indexer.transcripts.titles import also_called, title_of, with_name
 
 #: Different working directories remembered a session.
 MAX_CWDS = 50
@@ -189,7 +189,8 @@ class _Fold:
         facts, kind = self.facts, record.get("type")
         title = _TITLES.get(kind) if isinstance(kind, str) else None
         if title and isinstance(record.get(title), str) and self._is_own(record):
-            facts[title] = record[title].strip()
+            facts[title] = name = record[title].strip()
+            facts["names"] = with_name(facts.get("names", ()), name)
         elif kind == "summary" and isinstance(record.get("summary"), str):
             # Old versions put summaries of *other* sessions at the head of a file: the leaf tells whose it is.
             facts.setdefault("summaries", {})[str(record.get("leafUuid"))] = record["summary"]
@@ -300,7 +301,7 @@ class _Fold:
             return None, "only sub-agent records" if facts.get("sidechain") else "no conversation"
         if not any(turn.prompt for turn in turns):
             return None, "nobody asked anything"
-        cwd = self._cwd()
+        cwd, title = self._cwd(), self._title(turns)
         return Session(
             agent="claude",
             session_id=self._session_id(),
@@ -308,7 +309,8 @@ class _Fold:
             turns=turns,
             cwd=cwd,
             git_branch=facts.get("gitBranch", ""),
-            title=self._title(turns),
+            title=title,
+            also_called=also_called(title, self._names(turns)),
             version=facts.get("version", ""),
             started=facts.get("started", ""),
             last_activity=facts.get("last", ""),
@@ -352,6 +354,12 @@ class _Fold:
         by_agent = facts.get("aiTitle") or self._summary(turns)
         named = facts.get("customTitle") or facts.get("agentName") or ""
         return title_of(named, (turn.text for turn in turns if turn.prompt), by_agent=by_agent)
+
+    def _names(self, turns: tuple[Turn, ...]) -> Iterator[str]:
+        """All that it is or was called, also by summaries of what has been gone on from."""
+        summaries = self.facts.get("summaries", {})
+        yield from (str(summaries[turn.id]) for turn in turns if summaries and turn.id in summaries)
+        yield from self.facts.get("names", ())
 
     def _summary(self, turns: tuple[Turn, ...]) -> str:
         """The summary of what is said last: one of an earlier leaf does not know what was asked since."""

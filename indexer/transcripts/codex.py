@@ -39,7 +39,7 @@ from indexer.transcripts.ours import is_ours, opens_a_session, runs_ours
 from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
 from indexer.transcripts.thread_names import thread_name
-from indexer.transcripts.titles import title_of
+from indexer.transcripts.titles import also_called, title_of, with_name
 from indexer.transcripts.twice import EVENT, ITEM, roll_back, told_once
 
 #: Forks of forks are followed this far; deeper ones are read without their oldest part.
@@ -333,6 +333,8 @@ class _Fold:
         """What a record says that the thread is called, if it does."""
         if isinstance(event, dict) and event.get("type") == "thread_name_updated":
             name = event.get("thread_name")
+            if isinstance(name, str):
+                self.facts["names"] = with_name(self.facts.get("names", ()), name)
             self.facts["name"] = name if isinstance(name, str) else self.facts.get("name", "")
 
     def _tokens(self, info: object) -> None:
@@ -366,6 +368,7 @@ class _Fold:
             return None, "nobody asked anything"
         cwd, inferred_from = self._where()
         name = thread_name(codex_home(), self.own_id()) or facts.get("name", "")
+        title = title_of("", (turn.text for turn in turns if turn.prompt), by_agent=name)
         return Session(
             agent="codex",
             session_id=self.own_id(),
@@ -373,7 +376,8 @@ class _Fold:
             turns=turns,
             cwd=cwd,
             git_branch=facts.get("branch", ""),
-            title=title_of("", (turn.text for turn in turns if turn.prompt), by_agent=name),
+            title=title,
+            also_called=also_called(title, facts.get("names", ())),
             version=facts.get("version", ""),
             started=facts.get("started", ""),
             # Records of old versions have no times: the file's own is the best there is.

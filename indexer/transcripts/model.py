@@ -111,6 +111,7 @@ class Session:
     where that is recorded. `symbols` are names of code that its tools were given or gave back. `copied` says that its
     file lies elsewhere than where the session was begun: another file of the same session is the original. `named` is
     whether a person has given it its title, as far as that can be told: Codex makes its own from the first prompt.
+    `also_called` are its other names, former ones too, a line each: it is found by them, and not shown with them.
     `circular` says that records name each other as parents, so that their order is that of the file. `interrupted` is
     whether the person has stopped the agent in what it did last. `inferred_from` is what `cwd` was taken from where the
     log does not state it; `head` the commit that it was begun at, where that matters: without a `cwd`, or with one that
@@ -125,6 +126,7 @@ class Session:
     cwd: str = ""
     git_branch: str = ""
     title: Masked = NOTHING
+    also_called: Masked = NOTHING
     version: str = ""
     started: str = ""
     last_activity: str = ""

@@ -6,9 +6,13 @@ import re
 from collections.abc import Iterable
 from itertools import islice
 
-from indexer.masking import NOTHING, Masked, beginning, mask, mask_cut, shorten
+from indexer.masking import NOTHING, Masked, beginning, joined, mask, mask_cut, shorten
 
 TITLE_CHARACTERS = 100
+#: Other names that a session is found by as well: the last ones.
+OTHER_NAMES = 20
+#: A longer one is no name.
+_LONGEST_NAME = 1000
 #: Prompts looked at, and how much of each: who has said nothing by then will not.
 _PROMPTS, _LOOKED_AT = 20, 4000
 
@@ -58,11 +62,21 @@ def title_of(named: str, prompts: Iterable[str] = (), *, by_agent: str = "") -> 
     """
     if named.strip():
         return _title(named)
-    if any(map(str.isalpha, by_agent)) and not _FAILED.match(by_agent.strip()):
+    if _is_a_name(by_agent):
         return _title(by_agent)
     asked = [prompt for prompt in islice(prompts, _PROMPTS) if prompt.strip()]
     telling = next(filter(says_something, asked), asked[0] if asked else "")
     return _title(_without_markup(beginning(_masked(telling), _LOOKED_AT))) if telling else NOTHING
+
+
+def also_called(title: Masked, names: Iterable[str]) -> Masked:
+    """What a session is or was called besides its title, a name a line: it is found by them, and not shown with them.
+
+    A summary that an agent made too early to be the title still tells what the session began with.
+    """
+    others = dict.fromkeys(_title(name) for name in names if _is_a_name(name))
+    others.pop(title, None)
+    return joined("\n", [*others][-OTHER_NAMES:])
 
 
 def says_something(prompt: str) -> bool:
@@ -72,6 +86,16 @@ def says_something(prompt: str) -> bool:
     text = "" if _QUOTED_PATH.fullmatch(text) or _FILE.fullmatch(text) else _PATH.sub(" ", text)
     words = [word.lower() for word in _WORD.findall(text)]
     return any(map(_tells, words))
+
+
+def with_name(names: Iterable[str], name: str) -> list[str]:
+    """The last names of a session that has just been given this one."""
+    fits = [name] if len(name) <= _LONGEST_NAME else []
+    return [*(one for one in names if one != name), *fits][-OTHER_NAMES:]
+
+
+def _is_a_name(text: str) -> bool:
+    return any(map(str.isalpha, text)) and not _FAILED.match(text.strip())
 
 
 def _tells(word: str) -> bool:

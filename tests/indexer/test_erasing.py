@@ -116,6 +116,50 @@ def test_a_log_that_has_grown_costs_no_erasing(store, monkeypatch):
     assert [] == erased
 
 
+def named(summary: str, leaf: str) -> bytes:
+    return lines([{"type": "summary", "summary": summary, "leafUuid": leaf}])
+
+
+@pytest.mark.parametrize("goes", ["edited", "forgotten", "rewound"])
+def test_a_name_that_is_searched_and_not_shown_goes_from_every_byte(store, goes):
+    crowd()
+    texts = ["how are you", "fine", "and you", "fine as well", "so am I", "good"]
+    log, records = claude_log(ONE, "/work/a", *texts), claude_records(ONE, "/work/a", texts)
+    append(log, named(f"{SECRET} found", records[3]["uuid"]))
+    run(store)
+    assert ("how are you", 1) == (store.session("claude", ONE).title, store.sessions_with(f'"{SECRET}"'))
+    if goes == "edited":
+        log.write_bytes(log.read_bytes().replace(SECRET.encode(), b"nothing"))
+    elif goes == "forgotten":
+        log.unlink()
+        store.forget_session("claude", ONE)
+    else:
+        append(log, lines(claude_records(ONE, "/work/a", ["something else", "as you like"], 6, records[1]["uuid"])))
+    run(store)
+
+    assert 0 == store.sessions_with(f'"{SECRET}"')
+    if goes != "rewound":  # the log still has it, and so has what the reader keeps of the log
+        assert GONE not in everything()
+    assert GONE not in index_db().read_bytes().lower()
+
+
+def test_a_name_that_is_not_shown_is_masked_by_a_newer_version_where_the_log_is_deleted(store, monkeypatch):
+    log = claude_log(ONE, "/work/a", "how are you", "fine", "and you", "fine as well")
+    leaf = claude_records(ONE, "/work/a", ["how are you", "fine"])[1]["uuid"]
+    append(log, named("deployed to postgres://app:kX7mQ2zanzibarW9pL4@db.internal/shop", leaf))
+    with monkeypatch.context() as older:
+        older.setattr("indexer.transcripts.titles.mask", Masked)
+        run(store)
+    log.unlink()
+    run(store)
+    store.set_meta("renewed", "older")
+    assert GONE in everything()
+    assert run(store).erased
+
+    assert GONE not in everything()
+    assert (1, 0) == (store.sessions_with('"deployed"'), store.sessions_with(f'"{GONE.decode()}"'))
+
+
 def test_what_is_masked_since_a_newer_version_is_in_no_byte(store, monkeypatch):
     crowd()
     claude_log(ONE, "/work/a", "mend the parser", f"the key is {SECRET}", f"{SECRET} it is")

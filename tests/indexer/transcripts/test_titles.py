@@ -90,7 +90,9 @@ def test_a_summary_of_an_earlier_leaf_is_stale(home):
         user("u2", "a1", "now rename the table of the orders"),
         assistant("a2", "u2", "renamed"),
     )
-    assert "fix the uploader" == read_claude(log).title
+    session = read_claude(log)
+
+    assert ("fix the uploader", "Uploader fixed") == (session.title, session.also_called)
 
 
 def test_a_summary_of_what_was_said_last_is_the_title(home):
@@ -104,7 +106,45 @@ def test_a_summary_of_what_was_said_last_is_the_title(home):
         {"type": "summary", "summary": "Uploader and table", "leafUuid": "a2"},
         assistant("a3", "a2", "and looked at it again"),
     )
-    assert "Uploader and table" == read_claude(log).title
+    session = read_claude(log)
+
+    assert ("Uploader and table", "Uploader fixed") == (session.title, session.also_called)
+
+
+def test_names_that_were_replaced_are_kept_beside_the_title_and_no_failures_nor_those_of_others(home):
+    log = claude_log(
+        home,
+        {"type": "ai-title", "aiTitle": "Uploader retry"},
+        {"type": "ai-title", "aiTitle": "API Error: Request timed out."},
+        {"type": "summary", "summary": "Of another session", "leafUuid": "elsewhere"},
+        {"type": "custom-title", "customTitle": "uploads"},
+        {"type": "ai-title", "aiTitle": "Of the parent", "sessionId": id_of(9)},
+        user("u1", None, "fix the uploader"),
+        assistant("a1", "u1", "ok"),
+        {"type": "custom-title", "customTitle": "release 4"},
+        {"type": "ai-title", "aiTitle": "x" * 200_000},
+    )
+    session = read_claude(log)
+
+    assert ("release 4", "Uploader retry\nuploads") == (session.title, session.also_called)
+
+
+def test_of_very_many_names_the_last_are_kept_and_each_is_masked(home):
+    names = [
+        {"type": "ai-title", "aiTitle": f"plan {number} postgres://app:kX7mQ2W9pL4@db/shop"} for number in range(99)
+    ]
+    session = read_claude(claude_log(home, *names, user("u1", None, "fix it"), assistant("a1", "u1", "ok")))
+
+    assert "kX7mQ2W9pL4" not in session.title + session.also_called
+    assert "plan 97" in session.also_called
+    assert 19 == len(session.also_called.splitlines())
+
+
+def test_former_names_of_a_thread_are_kept(home):
+    named = [event("thread_name_updated", thread_name=name) for name in ("Old", None, "New", "Old", "Newest")]
+    session = read_codex(codex_log(home, id_of(1), meta(id_of(1)), *named, message("user", "one")))
+
+    assert ("Newest", "New\nOld") == (session.title, session.also_called)
 
 
 @pytest.mark.parametrize(
