@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
 import re
 import secrets
@@ -94,6 +95,14 @@ def sweep(folder: Path, seconds: float = STALE_SECONDS) -> None:
     for path in folder.glob(".*.tmp"):
         with contextlib.suppress(OSError):
             if _STAGING.fullmatch(path.name) and time.time() - path.lstat().st_mtime >= seconds:
+                remove(path)
+
+
+def sweep_beside(target: Path) -> None:
+    """Remove at once what writers of `target` that were killed have left: whoever calls knows that none is at work."""
+    for path in target.parent.glob(f".{glob.escape(target.name[:50])}.*.tmp"):
+        if _STAGING.fullmatch(path.name):
+            with contextlib.suppress(OSError):
                 remove(path)
 
 

@@ -30,9 +30,10 @@ def doctor(
 ) -> None:
     """Check every part by using it, and say the next step for each failure."""
     from smart_fork.cli.doctoring import print_checks
-    from smart_fork.doctor import healthy, run_checks
+    from smart_fork.doctor import healthy, run_checks, run_each
+    from smart_fork.setup import standing
 
-    checks, about = run_checks(), {}
+    checks, about = run_checks() + run_each({"set-up": standing.checks}), {}
     if deep:
         from smart_fork.examination import examine
 

@@ -66,13 +66,14 @@ class Ledger:
         return next((line for line in self if line.about == (what, agent, path)), None)
 
     def write(self, line: Line) -> None:
-        """Keep `line`, instead of the one about the same.
+        """Keep `line`, in the place of the one about the same: what was done first is undone last.
 
         Raises:
             SmartForkError: it cannot be written.
         """
-        others = [one for one in self if one.about != line.about]
-        self._save([*others, line])
+        lines = list(self)
+        at = next((at for at, one in enumerate(lines) if one.about == line.about), len(lines))
+        self._save([*lines[:at], line, *lines[at + 1 :]])
 
     def strike(self, line: Line) -> None:
         """Forget what is undone. Without any line there is no ledger.

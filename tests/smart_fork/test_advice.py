@@ -20,7 +20,7 @@ from tests.smart_fork.client import call, refusal
 
 PACKAGE = Path(advising.__file__).parent
 #: Rooms that only a person at a terminal, or in front of the page, ever hears.
-OF_PEOPLE = ("cli/", "demo/", "doctor.py", "examination.py", "hooks/", "overview.py", "page/", "service/")
+OF_PEOPLE = ("cli/", "demo/", "doctor.py", "examination.py", "hooks/", "overview.py", "page/", "service/", "setup/")
 #: The same of single modules: rolling back and suggesting are commands alone, and so is a comparison's page.
 OF_PEOPLE += ("excise/snapshots.py", "excise/suggesting.py", "excise/undoing.py", "workers/comparison_page.py")
 #: `git worktree remove --force` is git's.

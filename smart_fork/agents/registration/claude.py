@@ -103,9 +103,8 @@ class ClaudeRegistration:
 
     def wanted(self, program: str, env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:  # noqa: ARG002
         """See `Registration.wanted`. Only with ``alwaysLoad`` does the first request wait for the server."""
-        return {**(before or {}), "command": program, "args": list(ARGUMENTS)} | {
-            "alwaysLoad": (before or {}).get("alwaysLoad", True)
-        }
+        ours = {"command": program, "args": list(ARGUMENTS)}
+        return {**ours, "alwaysLoad": True, **(before or {}), **ours}
 
     def environment(self, env: Mapping[str, str], entry: Mapping[str, Any]) -> dict[str, str]:
         """See `Registration.environment`: all that it has itself."""

@@ -92,7 +92,8 @@ class CodexRegistration:
 
     def wanted(self, program: str, env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
         """See `Registration.wanted`."""
-        entry = {**_DEFAULTS, **(before or {}), "command": program, "args": list(ARGUMENTS)}
+        ours = {"command": program, "args": list(ARGUMENTS)}
+        entry = {**ours, **_DEFAULTS, **(before or {}), **ours}
         folders = {name: env[name] for name in _FOLDERS if env.get(name)}
         if folders:
             entry["env"] = folders | dict((before or {}).get("env", {}))

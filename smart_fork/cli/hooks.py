@@ -11,14 +11,24 @@ from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import SmartForkError, Usage
 
-app = typer.Typer(help="Make Claude Code and Codex known to smart-fork.", no_args_is_help=True)
-
 _AGENTS: dict[str, tuple[Agent, ...]] = {"claude": ("claude",), "codex": ("codex",), "both": ("claude", "codex")}
 
+AgentOption = Annotated[str, typer.Option("--agent", help="claude, codex, or both.")]
 
-@app.command("hooks")
+
+def chosen(agent: str) -> tuple[Agent, ...]:
+    """The agents that an ``--agent`` means.
+
+    Raises:
+        Usage: it means none.
+    """
+    if agent not in _AGENTS:
+        raise Usage(f"Unknown agent: {agent}", "Say claude, codex, or both.")
+    return _AGENTS[agent]
+
+
 def hooks(
-    agent: Annotated[str, typer.Option("--agent", help="claude, codex, or both.")] = "both",
+    agent: AgentOption = "both",
     remove: Annotated[bool, typer.Option("--remove", help="Take them out again.")] = False,
     only_print: Annotated[bool, typer.Option("--print", help="Print what would be added, and change nothing.")] = False,
     as_json: JsonOption = False,
@@ -26,14 +36,11 @@ def hooks(
     """Have the agents tell what their workers do: put our hooks into their settings, beside those of others."""
     from smart_fork.hooks import settings
 
-    if agent not in _AGENTS:
-        raise Usage(f"Unknown agent: {agent}", "Say claude, codex, or both.")
+    agents = chosen(agent)
     if only_print:
-        print_json(
-            {one: {"path": str(settings.settings_file(one)), "hooks": settings.entries(one)} for one in _AGENTS[agent]}
-        )
+        print_json({one: {"path": str(settings.settings_file(one)), "hooks": settings.entries(one)} for one in agents})
         return
-    done = [_changed(one, remove=remove, wanted=agent != "both") for one in _AGENTS[agent]]
+    done = [_changed(one, remove=remove, wanted=agent != "both") for one in agents]
     if as_json:
         print_json({"ok": not any("error" in one for one in done), "agents": done})
     else:

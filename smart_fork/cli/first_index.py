@@ -1,0 +1,67 @@
+"""The first index, with bars that may be left: what is missing then is indexed in the background."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from smart_fork.cli.output import say
+from smart_fork.cli.progress import progress_bar
+from smart_fork.errors import SmartForkError
+
+if TYPE_CHECKING:
+    from smart_fork.setup.plan import Plan
+
+#: How long another process that is indexing is waited for.
+_PATIENCE = 600.0
+_NICE = ("nice", "-n", "10")
+
+
+def first_index(plan: Plan, *, quiet: bool) -> list[str]:
+    """Index everything, the newest first. Gives what a person should know.
+
+    Raises:
+        SmartForkError: the index or the model is not available.
+    """
+    from indexer.embedding import ModelUnavailableError
+    from indexer.freshness import IndexBusyError
+    from indexer.store.extension import VectorsUnavailableError
+
+    if not quiet:
+        say("Indexing. Ctrl-C goes on without waiting: the rest is done in the background.")
+    try:
+        return [_indexed(quiet=quiet)]
+    except KeyboardInterrupt:
+        return [_later(plan)]
+    except IndexBusyError:
+        return ["Another process is indexing; it goes on in the background."]
+    except (ModelUnavailableError, VectorsUnavailableError) as error:
+        step = "`smart-fork doctor` checks the model, and what keeps the vectors."
+        raise SmartForkError(f"Words are indexed, meaning is not: {error}", step) from error
+
+
+def _indexed(*, quiet: bool) -> str:
+    from indexer.freshness import complete
+    from indexer.models import configured_embedder
+    from indexer.transcripts.agents import AGENTS
+    from smart_fork.retrieval.opening import opened
+    from smart_fork.retrieval.renewal import renewed
+
+    with opened() as store, progress_bar(quiet=quiet) as progress:
+        with renewed(store, _PATIENCE, progress, vectors=True):
+            complete(store, AGENTS, configured_embedder(), None, patience=_PATIENCE, progress=progress)
+        counts = store.counts()
+    return f"{counts.sessions:,} sessions, {counts.embedded:,} of {counts.chunks:,} passages with their meaning"
+
+
+def _later(plan: Plan) -> str:
+    """Leave the rest to the service, where one is or is about to be; else to a process of its own."""
+    from indexer.paths import private_dir, state_home
+    from smart_fork.processes import SystemProcesses
+
+    if any(step.what == "service" and step.state != "left" for step in plan.steps):
+        return "Left for now; the service does the rest. `smart-fork index status` says how far it is."
+    log = private_dir(state_home() / "logs") / "first-index.log"
+    argv = [*_NICE, plan.program, "index", "run"]
+    SystemProcesses().start(argv, cwd=state_home(), env=os.environ, log=log)
+    return "Left for now; it goes on in the background. `smart-fork index status` says how far it is."

@@ -1,0 +1,242 @@
+"""``setup``: one plan, one question, everything done and tried; and ``setup --remove``."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smart_fork.cli.first_index import first_index
+from smart_fork.cli.hooks import AgentOption, chosen, hooks
+from smart_fork.cli.output import as_values, out, plain, print_json, say
+from smart_fork.cli.search import JsonOption
+from smart_fork.errors import SmartForkError, Usage
+
+if TYPE_CHECKING:
+    from smart_fork.setup.ledger import Ledger
+    from smart_fork.setup.plan import Options, Plan
+    from smart_fork.setup.removal import Undone
+    from smart_fork.setup.step import Step
+    from smart_fork.setup.trial import Trial
+
+app = typer.Typer(
+    help="Make smart-fork known to Claude Code and Codex; --remove undoes it.", invoke_without_command=True
+)
+app.command("hooks")(hooks)
+
+_VERBS = {"new": "add", "changed": "update", "there": "ready", "left": "skip"}
+#: Where a person has to scroll, or lines are broken in words, a plan is not read.
+_WIDTH, _BELOW = 80, " " * 10
+_DONE = {"new": "added", "changed": "updated", "there": "ready", "left": "skipped"}
+
+
+@app.callback()
+def setup(  # noqa: PLR0917 - the command's options
+    ctx: typer.Context,
+    agent: AgentOption = "both",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, and change nothing.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Undo what was set up.")] = False,
+    no_skill: Annotated[bool, typer.Option("--no-skill", help="Without the skill.")] = False,
+    no_hooks: Annotated[bool, typer.Option("--no-hooks", help="Without the hooks.")] = False,
+    no_index: Annotated[bool, typer.Option("--no-index", help="Without the first index.")] = False,
+    no_service: Annotated[bool, typer.Option("--no-service", help="Without the service.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make smart-fork known to Claude Code and Codex: server, skill, hooks, first index, service; then try each."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from smart_fork.setup.ledger import Ledger, alone
+    from smart_fork.setup.plan import Options
+
+    agents = chosen(agent)
+    options = Options(agents, skill=not no_skill, hooks=not no_hooks, service=not no_service, index=not no_index)
+    if dry_run:
+        _undo(Ledger(), options, dry_run=True, as_json=as_json) if remove else _show(Ledger(), options, as_json=as_json)
+        return
+    with alone():
+        if remove:
+            _undo(Ledger(), options, dry_run=False, as_json=as_json)
+        else:
+            _set_up(Ledger(), options, yes=yes, as_json=as_json)
+
+
+def _show(ledger: Ledger, options: Options, *, as_json: bool) -> Plan:
+    from smart_fork.processes import SystemProcesses
+    from smart_fork.setup.plan import make_plan
+
+    plan = make_plan(options, ledger, SystemProcesses())
+    if as_json:
+        print_json({**_plan_json(plan), "changed": False})
+    else:
+        _print_plan(plan)
+    return plan
+
+
+def _set_up(ledger: Ledger, options: Options, *, yes: bool, as_json: bool) -> None:
+    from smart_fork.processes import SystemProcesses
+    from smart_fork.setup.plan import make_plan
+
+    plan = make_plan(options, ledger, SystemProcesses())
+    asks = not plan.is_done and not yes
+    if not as_json:
+        _print_plan(plan)
+    if asks and (as_json or not sys.stdin.isatty()):
+        if as_json:
+            print_json({**_plan_json(plan), "changed": False})
+        raise Usage("Nothing was changed: nobody is here to say yes", "Do it with `smart-fork setup --yes`.")
+    if asks and not typer.confirm("\nGo ahead?", default=True):
+        say("Nothing was changed.")
+        raise typer.Exit(1)
+    done = [_act(step, plan, ledger, as_json=as_json) for step in plan.steps if step.is_open]
+    failed = [one for one in done if "error" in one]
+    tried = list(_tried(plan, ask=options.index, as_json=as_json))
+    ok = not failed and all(trial.ok for trial in tried)
+    if as_json:
+        trials = [trial.as_json() for trial in tried]
+        print_json({**_plan_json(plan), "changed": bool(done), "ok": ok, "done": done, "tried": trials})
+    else:
+        _print_end(plan, ok=ok)
+    if not ok:
+        raise typer.Exit(1)
+
+
+def _act(step: Step, plan: Plan, ledger: Ledger, *, as_json: bool) -> dict[str, Any]:
+    """What was done of a step. One that fails does not keep the next from being done."""
+    told: dict[str, Any] = step.as_json()
+    try:
+        notes = first_index(plan, quiet=as_json) if step.what == "index" else step.act(ledger)
+    except SmartForkError as error:
+        if not as_json:
+            out.print(plain(_line("failed", step)))
+            _say_below(error.message)
+            _say_below(error.hint)
+        return told | as_values(error)
+    if not as_json:
+        out.print(plain(_line(_DONE[step.state], step)))
+        for note in notes:
+            _say_below(note)
+    return told | {"notes": notes}
+
+
+def _tried(plan: Plan, *, ask: bool, as_json: bool) -> Iterator[Trial]:
+    from smart_fork.setup.trial import try_server
+
+    if not as_json:
+        say("\nTrying each agent's way in …")
+    for found in plan.found:
+        trial = try_server(found.way, ask=ask)
+        if not as_json:
+            out.print(plain(f"  {found.way.title:<13}{_in_words(trial)}"))
+        yield trial
+
+
+def _in_words(trial: Trial) -> str:
+    if trial.error:
+        return f"failed: {trial.error}"
+    tools = f"{trial.tools} tools in {trial.tools_seconds} s"
+    if not trial.asked:
+        return tools
+    return f'{tools}; "{_short(trial.asked, 28)}" found in {trial.answer_seconds} s'
+
+
+def _print_plan(plan: Plan) -> None:
+    out.print(plain(f"smart-fork  {_at_home(plan.program)}", "bold"))
+    for found in plan.found:
+        out.print(plain(f"{found.way.title}  {_at_home(found.program or str(found.way.home()))}", "bold"))
+        _print_steps([step for step in plan.steps if step.agent == found.way.agent])
+    if own := [step for step in plan.steps if not step.agent]:
+        out.print(plain("This machine", "bold"))
+        _print_steps(own)
+    for title in plan.absent:
+        say(f"{title} was not found; run this again when you have it.")
+    if plan.is_done:
+        out.print(plain("\nEverything is set up already; nothing has to be changed."))
+    else:
+        out.print(plain("\nNothing else in these files changes. `smart-fork setup --remove` undoes it all."))
+
+
+def _print_steps(steps: list[Step]) -> None:
+    for step in steps:
+        out.print(plain(_line(_VERBS[step.state], step)))
+        if step.why:
+            for line in textwrap.wrap(step.why, _WIDTH - len(_BELOW)):
+                out.print(plain(f"{_BELOW}{line}"))
+
+
+def _line(verb: str, step: Step) -> str:
+    return f"  {verb:<8}{step.name:<22}  {_at_home(step.where)}".rstrip()
+
+
+def _print_end(plan: Plan, *, ok: bool) -> None:
+    if not ok:
+        say("\nNot everything works yet: `smart-fork doctor` says what to do. Run this again then.")
+        return
+    titles = " or ".join(found.way.title for found in plan.found)
+    out.print(plain(f"\nReady. Start a new session of {titles} in a repository, and ask:"))
+    out.print(plain('  "Which past session knows how we did the upload retry?"'))
+    out.print(plain('Or here: smart-fork find "…"'))
+
+
+def _plan_json(plan: Plan) -> dict[str, Any]:
+    return {
+        "program": plan.program,
+        "agents": [found.as_json() for found in plan.found],
+        "steps": [step.as_json() for step in plan.steps],
+    }
+
+
+def _undo(ledger: Ledger, options: Options, *, dry_run: bool, as_json: bool) -> None:
+    from smart_fork.processes import SystemProcesses
+    from smart_fork.setup.removal import Undone, lines_of, not_ours_to_undo, remove
+
+    lines = lines_of(ledger, options.agents)
+    undone = [Undone(line) for line in lines] if dry_run else remove(ledger, lines, SystemProcesses())
+    left = list(not_ours_to_undo(options.agents)) if not dry_run else []
+    ok = not any(one.error for one in undone)
+    if as_json:
+        steps = [one.as_json() for one in undone]
+        print_json({"ok": ok, "changed": bool(undone) and not dry_run, "steps": steps, "left": left})
+    else:
+        _print_undone(undone, left, dry_run=dry_run)
+    if not ok:
+        raise typer.Exit(1)
+
+
+def _print_undone(undone: list[Undone], left: list[str], *, dry_run: bool) -> None:
+    from indexer.paths import state_home
+    from smart_fork.setup.removal import NAMES
+
+    for one in undone:
+        verb = "failed" if one.error else "remove" if dry_run else "removed"
+        out.print(plain(f"  {verb:<8}{NAMES[one.line.what]:<22}  {_at_home(str(one.line.path))}"))
+        for note in (one.error, one.hint, *one.notes):
+            if note:
+                _say_below(note)
+    for note in left:
+        say(note)
+    if not undone:
+        out.print(plain("Nothing was set up here; nothing was changed."))
+    elif not dry_run:
+        out.print(plain(f"The index stays in {_at_home(str(state_home()))}: delete that folder to be rid of it."))
+
+
+def _say_below(message: str) -> None:
+    """Below the step that it is about; commands that stand on lines of their own stay there."""
+    for line in message.splitlines():
+        for part in textwrap.wrap(line, _WIDTH - len(_BELOW), break_long_words=False, break_on_hyphens=False):
+            say(f"{_BELOW}{part}")
+
+
+def _at_home(path: str) -> str:
+    """A path as people write it."""
+    home = str(Path.home())
+    return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
+
+
+def _short(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1].rstrip()}…"

@@ -1,0 +1,60 @@
+"""The service that keeps the index fresh, as a step."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+from smart_fork.errors import SmartForkError
+from smart_fork.processes import Processes
+from smart_fork.service.units import installing
+from smart_fork.service.units.base import Supervisor
+from smart_fork.setup.ledger import Ledger, Line
+from smart_fork.setup.step import Step, missing_folders, take_away
+
+_NAME = "service"
+#: Without a service a question brings the index up to date first.
+_OTHERWISE = "the index is brought up to date when you ask"
+
+
+def planned(program: str, processes: Processes) -> Step:
+    """The step that has the system run the service; left out where the system cannot."""
+    kind = installing.native_kind()
+    step = partial(Step, "service", _NAME)
+    if kind is None:
+        return step("this system", "left", why=f"neither launchd nor systemd is here; {_OTHERWISE}")
+    keeper = installing.supervisor(kind, processes)
+    there = installing.installed(keeper)
+    if there is not None and there.program == program:
+        return step(str(keeper.path), "there")
+    try:
+        if os.geteuid() == 0 and os.environ.get("SUDO_USER"):
+            return step(kind, "left", why="it belongs to a person, not to root")
+        keeper.reach()
+    except SmartForkError:
+        return step(kind, "left", why=f"{kind} does not answer here; {_OTHERWISE}")
+    return step(str(keeper.path), "changed" if there else "new", act=partial(_written, keeper))
+
+
+def _written(keeper: Supervisor, ledger: Ledger) -> list[str]:
+    if not keeper.path.exists() and ledger.of("service", "", keeper.path) is None:
+        ledger.write(Line(what="service", path=keeper.path, folders=missing_folders(keeper.path)))
+    return installing.install(keeper, installing.settings_for(keeper))
+
+
+def undo(line: Line, processes: Processes) -> list[str]:
+    """Stop and remove it.
+
+    Raises:
+        SmartForkError: the system does not let it be removed.
+    """
+    keeper = installing.supervisor(processes=processes)
+    if keeper.path == line.path:
+        keeper.uninstall()
+    take_away(line.path, line.folders)
+    return []
+
+
+def standing(line: Line) -> str:
+    """What is no longer as it was left; empty where all is."""
+    return "" if line.path.exists() else "the service was removed"

@@ -1,0 +1,141 @@
+"""The entry of our MCP server in an agent's settings: planned, written, and taken out again."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+from smart_fork import foreign_files
+from smart_fork.agents.registration import Registration, UnsuitableError, registration_of
+from smart_fork.agents.registration.base import is_ours
+from smart_fork.errors import SmartForkError
+from smart_fork.setup.edit import Edit
+from smart_fork.setup.ledger import Ledger, Line
+from smart_fork.setup.step import Step, missing_folders, take_away
+
+_NAME = "MCP server"
+
+
+def planned(way: Registration, program: str) -> Step:
+    """The step that makes `program` known to an agent.
+
+    Raises:
+        SmartForkError: its settings are not understood, or must not be written.
+    """
+    path = way.path()
+    text = _read(way)
+    try:
+        before = way.value(text)
+        if before is not None and not is_ours(before):
+            why = "another server has this name; rename it, or leave it as it is"
+            return Step("server", _NAME, str(path), "left", way.agent, why)
+        entry = way.wanted(program, os.environ, before)
+        if entry == before:
+            return Step("server", _NAME, str(path), "there", way.agent)
+        way.put(text, entry)
+    except UnsuitableError as error:
+        raise _unsuitable(way, error) from error
+    foreign_files.check_writable(path)
+    act = partial(_written, way, program)
+    return Step("server", _NAME, str(path), "changed" if before else "new", way.agent, act=act)
+
+
+def _written(way: Registration, program: str, ledger: Ledger) -> list[str]:
+    path = way.path()
+    earlier = ledger.of("server", way.agent, path)
+    folders = [*(earlier.folders if earlier else ()), *missing_folders(path)]
+    text = _read(way)
+    try:
+        original, line = _original(way, text, earlier)
+        entry = way.wanted(program, os.environ, way.value(text))
+        made = way.put(text, entry)
+        former, had_servers = (line.former, line.had_servers) if line else (way.raw(text), way.has_servers(text))
+    except UnsuitableError as error:
+        raise _unsuitable(way, error) from error
+    ledger.write(
+        Line(
+            what="server", agent=way.agent, path=path, edit=Edit.of(original, made), value=entry, former=former,
+            had_servers=had_servers, folders=folders,
+        )
+    )  # fmt: skip
+    with way.lock():
+        foreign_files.write(path, text, made)  # refused where the agent has written meanwhile
+    return []
+
+
+def _original(way: Registration, text: str | None, line: Line | None) -> tuple[str | None, Line | None]:
+    """The settings without what an earlier set-up has done to them, and its line where it still counts."""
+    if line is None or line.edit is None or text is None or line.edit.never_came(text):
+        return text, None
+    if line.edit.is_in(text):
+        return line.edit.undone(text), line
+    return way.restore(text, line.former, had_servers=line.had_servers), line
+
+
+def undo(line: Line) -> list[str]:
+    """Take out the entry; gives what a person should know.
+
+    Raises:
+        SmartForkError: it cannot be taken out safely.
+    """
+    way = registration_of("codex" if line.agent == "codex" else "claude")
+    path = line.path
+    with way.lock():
+        text = foreign_files.read(path, f"Make {path} readable.")
+        if text is None or line.edit is None or line.edit.never_came(text):
+            notes: list[str] = []
+        elif line.edit.is_in(text):
+            foreign_files.write(path, text, line.edit.undone(text))
+            notes = []
+        else:
+            notes = _taken_out(way, line, text)
+    take_away(path, line.folders)
+    return notes
+
+
+def _taken_out(way: Registration, line: Line, text: str) -> list[str]:
+    """The entry out of settings that others have changed since."""
+    try:
+        value = way.value(text)
+        if value is None:
+            return [f"{line.path}: the entry had been taken out already"]
+        if not is_ours(value):
+            return [f"{line.path}: the entry starts another program now, and was left"]
+        rest = way.restore(text, line.former, had_servers=line.had_servers)
+    except UnsuitableError as error:
+        raise _unsuitable(way, error) from error
+    empty = not (line.edit and line.edit.before) and rest.strip() in ("", "{}")
+    foreign_files.write(line.path, text, None if empty else rest)
+    changed = "" if value == line.value else ", with what was changed in it"
+    return [f"{line.path} has changed since: only our entry was taken out{changed}"]
+
+
+def standing(line: Line) -> str:
+    """What is no longer as it was left; empty where all is.
+
+    Raises:
+        SmartForkError: the settings are not understood.
+    """
+    way = registration_of("codex" if line.agent == "codex" else "claude")
+    text = foreign_files.read(line.path, f"Make {line.path} readable.")
+    try:
+        value = way.value(text)
+    except UnsuitableError as error:
+        raise _unsuitable(way, error) from error
+    if value is None:
+        return f"the entry of the MCP server is gone from {line.path}"
+    if line.value is not None and value.get("command") != line.value.get("command"):
+        return f"the MCP server in {line.path} starts {value.get('command')}"
+    return ""
+
+
+def _read(way: Registration) -> str | None:
+    return foreign_files.read(way.path(), _step(way))
+
+
+def _unsuitable(way: Registration, error: UnsuitableError) -> SmartForkError:
+    return SmartForkError(f"{way.path()} was left as it is: {error}", _step(way))
+
+
+def _step(way: Registration) -> str:
+    return f"Correct {way.path()}, or set up the other agent alone with --agent."

@@ -1,0 +1,59 @@
+"""The hooks in an agent's settings, as a step. What they are, and how they are put in, `hooks.settings` knows."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from indexer.transcripts.model import Agent
+from smart_fork import foreign_files
+from smart_fork.hooks import settings
+from smart_fork.setup.ledger import Ledger, Line
+from smart_fork.setup.step import Step, missing_folders, take_away
+
+
+def planned(agent: Agent) -> Step:
+    """The step that has an agent tell what its sessions do.
+
+    Raises:
+        SmartForkError: its settings are not understood, or must not be written.
+    """
+    path = settings.settings_file(agent)
+    step = partial(Step, "hooks", "hooks", str(path), agent=agent)
+    if settings.is_installed(agent):
+        return step(state="there")
+    foreign_files.check_writable(path)
+    return step(state="new", act=partial(_written, agent))
+
+
+def _written(agent: Agent, ledger: Ledger) -> list[str]:
+    path = settings.settings_file(agent)
+    line = ledger.of("hooks", agent, path)
+    folders = [*(line.folders if line else ()), *missing_folders(path)]
+    ledger.write(Line(what="hooks", agent=agent, path=path, folders=folders))
+    return list(settings.install(agent).notes)
+
+
+def undo(line: Line) -> list[str]:
+    """Take them out.
+
+    Raises:
+        SmartForkError: the settings are not understood; they are as they were.
+    """
+    agent = _agent(line)
+    if settings.settings_file(agent) == line.path:
+        settings.remove(agent)
+    take_away(line.path, line.folders)
+    return []
+
+
+def standing(line: Line) -> str:
+    """What is no longer as it was left; empty where all is.
+
+    Raises:
+        SmartForkError: the settings are not understood.
+    """
+    return "" if settings.is_installed(_agent(line)) else f"the hooks in {line.path} are gone, or older ones"
+
+
+def _agent(line: Line) -> Agent:
+    return "codex" if line.agent == "codex" else "claude"

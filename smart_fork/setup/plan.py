@@ -1,0 +1,122 @@
+"""What setting up would do here: nothing is changed by looking."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from indexer.transcripts.agents import AGENTS
+from indexer.transcripts.model import Agent
+from smart_fork.agents.programs import find_program
+from smart_fork.agents.registration import REGISTRATIONS, Registration
+from smart_fork.errors import ProgramMissing
+from smart_fork.processes import Processes
+from smart_fork.setup import background, entry, hook_entries, skill_file
+from smart_fork.setup.ledger import Ledger
+from smart_fork.setup.program import lasting_program
+from smart_fork.setup.step import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What of it is wanted."""
+
+    agents: tuple[Agent, ...]
+    skill: bool = True
+    hooks: bool = True
+    service: bool = True
+    index: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An agent that is here. `program` is empty where only its folder is: an editor may have brought it."""
+
+    way: Registration
+    program: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The agent as JSON values."""
+        return {"agent": self.way.agent, "program": self.program or None, "home": str(self.way.home())}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The agents that are here, and the steps, in the order in which they are done."""
+
+    program: str
+    found: tuple[Found, ...]
+    absent: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is nothing to do."""
+        return not any(step.is_open for step in self.steps)
+
+
+def make_plan(options: Options, ledger: Ledger, processes: Processes) -> Plan:
+    """Look at everything that is wanted.
+
+    Raises:
+        SmartForkError: the program would not stay where it is, no agent is here, or settings cannot be edited safely.
+    """
+    program = lasting_program(os.environ)
+    looked = [(way, _found(way)) for way in REGISTRATIONS if way.agent in options.agents]
+    found = tuple(one for _, one in looked if one is not None)
+    absent = tuple(way.title for way, one in looked if one is None)
+    if not found:
+        step = "Install one and start it once, then run this again; `smart-fork demo` works without."
+        raise ProgramMissing(f"{' and '.join(absent)} {'were' if len(absent) > 1 else 'was'} not found", step)
+    steps = tuple(_steps(options, [one.way for one in found], program, ledger, processes))
+    return Plan(program, found, absent, steps)
+
+
+def _found(way: Registration) -> Found | None:
+    try:
+        return Found(way, find_program(way.agent))
+    except ProgramMissing:
+        return Found(way, "") if way.home().is_dir() else None
+
+
+def _steps(
+    options: Options, ways: Sequence[Registration], program: str, ledger: Ledger, processes: Processes
+) -> Iterator[Step]:
+    for way in ways:
+        yield entry.planned(way, program)
+        if options.skill:
+            yield skill_file.planned(way, ledger)
+        if options.hooks:
+            yield hook_entries.planned(way.agent)
+    if options.index:
+        yield _index()
+    if options.service:
+        yield background.planned(program, processes)
+
+
+def _index() -> Step:
+    """The first index. Whatever is new later is indexed by the service, or by who asks."""
+    from indexer.paths import index_db
+
+    logs = sum(1 for agent in AGENTS for _ in agent.discover())
+    where = str(index_db())
+    if not logs:
+        return Step("index", "first index", where, "left", why="there are no sessions yet")
+    return Step("index", f"first index of {logs:,} sessions", where, "there" if _is_whole(index_db()) else "new")
+
+
+def _is_whole(database: Path) -> bool:
+    from smart_fork.errors import IndexUnavailable
+    from smart_fork.retrieval.opening import opened
+
+    if not database.is_file():
+        return False
+    try:
+        with opened() as store:
+            counts = store.counts()
+    except IndexUnavailable:
+        return False
+    return counts.sessions > 0 and counts.embedded >= counts.chunks

@@ -1,0 +1,83 @@
+"""Undoing what the ledger lists, the last first; what somebody else has changed since stays theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from smart_fork.agents.registration import REGISTRATIONS, UnsuitableError
+from smart_fork.agents.registration.base import is_ours
+from smart_fork.errors import SmartForkError
+from smart_fork.hooks import settings
+from smart_fork.processes import Processes
+from smart_fork.setup import background, entry, hook_entries, skill_file
+from smart_fork.setup.ledger import Ledger, Line
+
+#: For people.
+NAMES = {"server": "MCP server", "skill": f"skill {skill_file.SKILL}", "hooks": "hooks", "service": "service"}
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """A line of the ledger that was undone; with an `error` it was not, and stays in the ledger."""
+
+    line: Line
+    notes: tuple[str, ...] = ()
+    error: str = ""
+    hint: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """What was done as JSON values."""
+        whose = {"agent": self.line.agent} if self.line.agent else {}
+        wrong = {"error": self.error, "hint": self.hint} if self.error else {}
+        return {
+            "step": self.line.what,
+            **whose,
+            "where": str(self.line.path),
+            "removed": not self.error,
+            "notes": list(self.notes),
+            **wrong,
+        }
+
+
+def lines_of(ledger: Ledger, agents: tuple[str, ...]) -> list[Line]:
+    """What there is to undo for these agents, the last first; for all of them, what is the machine's as well."""
+    everything = len(agents) == len(REGISTRATIONS)
+    return [line for line in reversed(list(ledger)) if line.agent in agents or (everything and not line.agent)]
+
+
+def remove(ledger: Ledger, lines: list[Line], processes: Processes) -> list[Undone]:
+    """Undo these lines, each on its own: one that fails does not stop the next."""
+    return [_undone(ledger, line, processes) for line in lines]
+
+
+def _undone(ledger: Ledger, line: Line, processes: Processes) -> Undone:
+    try:
+        if line.what == "server":
+            notes = entry.undo(line)
+        elif line.what == "skill":
+            notes = skill_file.undo(line)
+        elif line.what == "hooks":
+            notes = hook_entries.undo(line)
+        else:
+            notes = background.undo(line, processes)
+        ledger.strike(line)
+    except SmartForkError as error:
+        return Undone(line, error=error.message, hint=error.hint)
+    return Undone(line, tuple(notes))
+
+
+def not_ours_to_undo(agents: tuple[str, ...]) -> Iterator[str]:
+    """What is here without having been set up: somebody has put it there by hand, and knows how to take it out."""
+    for way in REGISTRATIONS:
+        if way.agent not in agents:
+            continue
+        try:
+            value = way.value(way.path().read_text(encoding="utf-8"))
+            if value is not None and is_ours(value):
+                yield f"{way.title} still has a server smart-fork that was put there by hand: {way.path()}"
+            if settings.is_installed(way.agent):
+                yield f"{way.title} still has hooks: `smart-fork setup hooks --remove` takes them out"
+        except (OSError, UnicodeDecodeError, UnsuitableError, SmartForkError):
+            continue

@@ -1,0 +1,73 @@
+"""The skill in a folder that an agent reads: planned, written, and taken away again."""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+
+from smart_fork import foreign_files
+from smart_fork.agents.registration import Registration
+from smart_fork.setup.edit import Edit
+from smart_fork.setup.ledger import Ledger, Line
+from smart_fork.setup.step import Step, missing_folders, take_away
+
+SKILL = "past-sessions"
+
+
+def content() -> str:
+    """The skill's text."""
+    return files("smart_fork.setup").joinpath("skill/SKILL.md").read_text(encoding="utf-8")
+
+
+def planned(way: Registration, ledger: Ledger) -> Step:
+    """The step that gives an agent the skill. One that is not as we have left it is somebody's, and stays.
+
+    Raises:
+        SmartForkError: what is there cannot be read.
+    """
+    path = way.skills() / SKILL / "SKILL.md"
+    text = _read(path)
+    line = ledger.of("skill", way.agent, path)
+    step = partial(Step, "skill", f"skill {SKILL}", str(path), agent=way.agent)
+    if text == content():
+        return step(state="there")
+    if text is not None and not (line and line.edit and line.edit.is_in(text)):
+        return step(state="left", why="there is another skill of this name, or you have changed it")
+    return step(state="new" if text is None else "changed", act=partial(_written, way.agent, path))
+
+
+def _written(agent: str, path: Path, ledger: Ledger) -> list[str]:
+    text, line = _read(path), ledger.of("skill", agent, path)
+    folders = [*(line.folders if line else ()), *missing_folders(path)]
+    ledger.write(Line(what="skill", agent=agent, path=path, edit=Edit.of(None, content()), folders=folders))
+    foreign_files.write(path, text, content())
+    return []
+
+
+def undo(line: Line) -> list[str]:
+    """Take it away, unless somebody has changed it.
+
+    Raises:
+        SmartForkError: it cannot be taken away.
+    """
+    text, notes = _read(line.path), []
+    if text is not None and line.edit is not None:
+        if line.edit.is_in(text):
+            foreign_files.write(line.path, text, None)
+        else:
+            notes = [f"{line.path} was left: you have changed it"]
+    take_away(line.path, line.folders)
+    return notes
+
+
+def standing(line: Line) -> str:
+    """What is no longer as it was left; empty where all is."""
+    text = _read(line.path)
+    if text is None:
+        return f"the skill {line.path} is gone"
+    return "" if line.edit and line.edit.is_in(text) else f"the skill {line.path} was changed"
+
+
+def _read(path: Path) -> str | None:
+    return foreign_files.read(path, f"Make {path} readable, or leave the skill out with --no-skill.")

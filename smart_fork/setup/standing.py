@@ -1,0 +1,52 @@
+"""Whether what was set up is still as it was left: for ``doctor``, which reads the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from smart_fork.doctor import Check
+from smart_fork.errors import SmartForkError
+from smart_fork.setup import background, entry, hook_entries, skill_file
+from smart_fork.setup.ledger import Ledger, Line
+
+_AGAIN = "`smart-fork setup` sets it up again; `smart-fork setup --remove` undoes the rest."
+
+
+def checks() -> Iterator[Check]:
+    """One check of everything that the ledger lists; none where nothing was set up.
+
+    Raises:
+        SmartForkError: the ledger cannot be read.
+    """
+    lines = list(Ledger())
+    if not lines:
+        step = "`smart-fork setup` makes it known to your agents."
+        yield Check("set-up", ok=False, detail="nothing was set up here", next_step=step, optional=True)
+        return
+    wrong = [said for line in lines if (said := _standing(line))]
+    gone = [program for line in lines if (program := _missing_program(line))]
+    if gone:
+        detail = f"the agents start {gone[0]}, which is gone"
+        yield Check("set-up", ok=False, detail=detail, next_step="Run `smart-fork setup`: it writes the new place.")
+    elif wrong:
+        yield Check("set-up", ok=False, detail="; ".join(wrong), next_step=_AGAIN, optional=True)
+    else:
+        yield Check("set-up", ok=True, detail=f"{len(lines)} things are as they were left")
+
+
+def _standing(line: Line) -> str:
+    """What is no longer as it was left; empty where all is."""
+    try:
+        if line.what == "server":
+            return entry.standing(line)
+        if line.what == "skill":
+            return skill_file.standing(line)
+        return hook_entries.standing(line) if line.what == "hooks" else background.standing(line)
+    except SmartForkError as error:
+        return error.message
+
+
+def _missing_program(line: Line) -> str:
+    program = str((line.value or {}).get("command", ""))
+    return program if program and not Path(program).exists() else ""

@@ -1,0 +1,58 @@
+"""One thing to set up: what it is, where, and whether anything has to be done about it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from indexer.files import sweep_beside
+from smart_fork.setup.ledger import Ledger
+
+#: ``new`` is put where nothing is, ``changed`` replaces what is there, ``there`` is as it should be, ``left`` cannot or
+#: must not be done.
+State = Literal["new", "changed", "there", "left"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`name` is what people read, `why` what keeps a step from being done. `act` gives what a person should know."""
+
+    what: str
+    name: str
+    where: str
+    state: State
+    agent: str = ""
+    why: str = ""
+    act: Callable[[Ledger], list[str]] = lambda _: []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is something to do."""
+        return self.state in ("new", "changed")
+
+    def as_json(self) -> dict[str, Any]:
+        """The step as JSON values."""
+        whose = {"agent": self.agent} if self.agent else {}
+        why = {"why": self.why} if self.why else {}
+        return {"step": self.what, **whose, "name": self.name, "where": self.where, "state": self.state, **why}
+
+
+def missing_folders(path: Path) -> list[Path]:
+    """The folders that have to be made for `path`, the outermost first."""
+    missing: list[Path] = []
+    for folder in path.parents:
+        if folder.exists():
+            break
+        missing.insert(0, folder)
+    return missing
+
+
+def take_away(path: Path, folders: list[Path]) -> None:
+    """Remove what a killed writer has left beside `path`, and of `folders`, made for it, those that are empty."""
+    sweep_beside(path.resolve())
+    for folder in reversed(folders):
+        with contextlib.suppress(OSError):
+            folder.rmdir()

@@ -1,0 +1,35 @@
+"""A machine with both agents, whose server is not really started."""
+
+from __future__ import annotations
+
+import pytest
+
+from smart_fork.setup import background, trial
+from smart_fork.setup.step import Step
+from smart_fork.setup.trial import Trial
+from tests.smart_fork.commands import command_model, run
+from tests.smart_fork.setup.homes import HOMES
+
+__all__ = ["command_model", "run"]  # fixtures, defined beside what they are made of
+
+
+@pytest.fixture
+def setup(run, world, monkeypatch):
+    """Run `smart-fork setup` with these words; the trial of a server is a made-up one, and nothing starts programs here."""
+    monkeypatch.setattr(trial, "try_server", lambda way, *, ask: Trial(way.agent, ok=True, tools=7, tools_seconds=0.1))
+    monkeypatch.setattr(
+        background, "planned", lambda *_: Step("service", "service", "systemd", "left", why="systemd does not answer")
+    )
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def command(*words: str):
+        return run("setup", *words)
+
+    return command
+
+
+@pytest.fixture(params=HOMES, ids=lambda one: one.__name__)
+def settled(request, world):
+    """A home of each kind."""
+    request.param(world.home)
+    return world.home

@@ -1,0 +1,95 @@
+"""Homes that are full of other people's settings, and what they are to the byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+CODEX_TOML = (
+    '# my settings\nmodel = "gpt-5"   # the big one\nnotify = [\n  "say", # loud\n]\n\n[mcp_servers.other]\ncommand = "other"\n'
+    'env = { A = "b", B = "[mcp_servers.smart-fork]" }\n\n[plugins."x@y"]\nenabled = true\n\n# the end, without a line end'
+)
+CLAUDE_JSON = (
+    '{"numStartups":   7,\n  "odd": [1,\n2 ], "mcpServers" : {"other": {"command": "other", "args": []}},\n'
+    '\t"projects": {"/p": {"mcpServers": {}}}, "naïve": "\\u00e4 ä"}'
+)
+SETTINGS = {
+    "model": "opus",
+    "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "say done"}]}], "PreToolUse": []},
+    "enabledPlugins": {"x@y": True},
+    "permissions": {"allow": ["Bash(ls:*)"]},
+}
+
+
+def _claude(home: Path) -> Path:
+    return home / ".claude"
+
+
+def empty(home: Path) -> None:
+    """Agents that were never started."""
+
+
+def started(home: Path) -> None:
+    """Agents that were started once, and nothing else."""
+    _claude(home).mkdir()
+    (home / ".codex").mkdir()
+    (home / ".claude.json").write_text('{\n  "numStartups": 1\n}')
+
+
+def full(home: Path) -> None:
+    """Servers, hooks, plugins and skills of others, oddly written."""
+    (_claude(home) / "skills" / "mine").mkdir(parents=True)
+    (_claude(home) / "skills" / "mine" / "SKILL.md").write_text("---\nname: mine\n---\n")
+    (home / ".codex").mkdir()
+    (home / ".claude.json").write_text(CLAUDE_JSON)
+    (home / ".claude.json").chmod(0o640)
+    (_claude(home) / "settings.json").write_text(json.dumps(SETTINGS, indent=4))
+    (home / ".codex" / "config.toml").write_text(CODEX_TOML)
+    (home / ".codex" / "hooks.json").write_text('{"hooks":{}}')
+
+
+def windows(home: Path) -> None:
+    """The same with the line ends of another system."""
+    full(home)
+    for name in (".claude.json", ".claude/settings.json", ".codex/config.toml"):
+        path = home / name
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n") + b"\r\n")
+
+
+def linked(home: Path) -> None:
+    """Settings that are links into a folder of dotfiles."""
+    full(home)
+    dotfiles = home / "dotfiles"
+    dotfiles.mkdir()
+    for name in (".claude.json", ".claude/settings.json", ".codex/config.toml", ".codex/hooks.json", ".claude/skills"):
+        path = home / name
+        path.rename(dotfiles / path.name)
+        path.symlink_to(dotfiles / path.name)
+
+
+def by_hand(home: Path) -> None:
+    """smart-fork is registered already, as people do it."""
+    full(home)
+    (home / ".claude.json").write_text(
+        '{"mcpServers": {"smart-fork": {"type":"stdio", "command":"smart-fork","args":["mcp"], "env":{"A":"b"}}}}\n'
+    )
+    config = '\n\n[mcp_servers.smart-fork] # mine\ncommand = "smart-fork"\nargs = ["mcp"]\n\n[tui]\n'
+    (home / ".codex" / "config.toml").write_text(CODEX_TOML + config)
+
+
+HOMES = (empty, started, full, windows, linked, by_hand)
+
+
+def everything(home: Path) -> dict[str, tuple[int, bytes | str]]:
+    """Each file, folder and link of a home, but for what is ours: its mode, and its content."""
+    found: dict[str, tuple[int, bytes | str]] = {}
+    for folder, folders, files in os.walk(home):
+        folders[:] = [name for name in folders if name not in (".smart-fork", "bin", "shop")]
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            mode = stat.S_IMODE(path.lstat().st_mode)
+            content = str(path.readlink()) if path.is_symlink() else "" if path.is_dir() else path.read_bytes()
+            found[str(path.relative_to(home))] = (mode, content)
+    return found

@@ -1,0 +1,349 @@
+"""`smart-fork setup` in homes full of other people's settings, and out of them again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from smart_fork.agents.registration import registration_of
+from smart_fork.doctor import run_each
+from smart_fork.hooks import settings
+from smart_fork.setup import standing
+from smart_fork.setup.ledger import Ledger
+from smart_fork.setup.skill_file import content
+from tests.smart_fork.setup.homes import everything, full
+from tests.smart_fork.test_docs import assert_documented
+
+CLAUDE, CODEX = registration_of("claude"), registration_of("codex")
+
+
+def test_what_was_set_up_is_there_and_undone_to_the_byte(setup, settled):
+    before = everything(settled)
+
+    done = setup("--yes")
+
+    assert 0 == done.code, done.err
+    for way in (CLAUDE, CODEX):
+        entry = way.value(way.path().read_text())
+        assert (["mcp"], True) == (entry["args"], Path(entry["command"]).is_absolute())
+        assert settings.is_installed(way.agent)
+        assert content() == (way.skills() / "past-sessions/SKILL.md").read_text()
+    assert setup("--remove").code == 0
+    assert before == everything(settled)
+    assert not Ledger().path.exists()
+
+
+def test_a_second_run_changes_nothing_and_says_so(setup, settled):
+    setup("--yes")
+    before = everything(settled)
+
+    again = setup()  # it need not even ask
+
+    assert (0, before) == (again.code, everything(settled))
+    assert "Everything is set up already" in again.out
+    assert "added" not in again.out
+
+
+def test_a_plan_alone_changes_nothing(setup, settled):
+    before = everything(settled)
+
+    shown = setup("--dry-run")
+
+    assert (0, before) == (shown.code, everything(settled))
+    assert "MCP server" in shown.out
+    assert not (settled / ".smart-fork/setup").exists()
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_where_nobody_can_say_yes_nothing_is_done(setup, settled, words):
+    before = everything(settled)
+
+    asked = setup(*words)
+
+    assert (2, before) == (asked.code, everything(settled))
+    assert "smart-fork setup --yes" in asked.err
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1)])
+def test_a_person_is_asked_once(setup, world, monkeypatch, answer, code):
+    full(world.home)
+    before = everything(world.home)
+    terminal = __import__("io").StringIO(answer)
+    terminal.isatty = lambda: True
+    monkeypatch.setattr("sys.stdin", terminal)
+
+    done = setup()
+
+    assert code == done.code
+    assert (code == 1) == (before == everything(world.home))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (".claude.json", '{"mcpServers": {'),
+        (".claude.json", '{"a": 1} // mine'),
+        (".claude/settings.json", '{\n  // mine\n  "hooks": {}\n}'),
+        (".codex/config.toml", "[mcp_servers\n"),
+        (".codex/config.toml", 'mcp_servers = { x = { command = "x" } }'),
+        (".codex/hooks.json", "[]"),
+    ],
+)
+def test_settings_that_are_not_understood_keep_everything_as_it_is(setup, world, name, text):
+    full(world.home)
+    (world.home / name).write_text(text)
+    before = everything(world.home)
+
+    refused = setup("--yes")
+
+    assert (1, before) == (refused.code, everything(world.home))
+    assert name in refused.err
+    assert "Correct" in refused.err
+
+
+def test_a_read_only_file_keeps_everything_as_it_is(setup, world):
+    full(world.home)
+    (world.home / ".codex/config.toml").chmod(0o444)
+    before = everything(world.home)
+
+    refused = setup("--yes")
+
+    assert (1, before) == (refused.code, everything(world.home))
+    assert "read-only" in refused.err
+
+
+def test_one_agent_is_set_up_where_the_settings_of_the_other_are_broken(setup, world):
+    full(world.home)
+    (world.home / ".codex/config.toml").write_text("[broken")
+    before = everything(world.home)
+
+    assert 0 == setup("--yes", "--agent", "claude").code
+
+    assert "smart-fork" in json.loads((world.home / ".claude.json").read_text())["mcpServers"]
+    assert before[".codex/config.toml"] == everything(world.home)[".codex/config.toml"]
+    assert 0 == setup("--remove", "--agent", "claude").code
+    assert before == everything(world.home)
+
+
+def test_a_server_of_our_name_that_is_not_smart_fork_is_left(setup, world):
+    full(world.home)
+    text = '{"mcpServers": {"smart-fork": {"type": "http", "url": "http://127.0.0.1:8766/mcp"}}}'
+    (world.home / ".claude.json").write_text(text)
+
+    done = setup("--yes", "--agent", "claude")
+
+    assert (0, text) == (done.code, (world.home / ".claude.json").read_text())
+    assert "another server has this name" in done.out
+
+
+def test_a_skill_of_our_name_that_is_not_ours_is_left(setup, world):
+    mine = world.home / ".claude/skills/past-sessions/SKILL.md"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+
+    setup("--yes")
+    setup("--remove")
+
+    assert "mine" == mine.read_text()
+
+
+def test_out_of_settings_that_have_changed_since_only_ours_is_taken(setup, world):
+    """Claude Code writes its settings again whenever it starts; people edit theirs."""
+    full(world.home)
+    claude, codex = world.home / ".claude.json", world.home / ".codex/config.toml"
+    setup("--yes")
+    changed = json.loads(claude.read_text()) | {"numStartups": 8}
+    claude.write_text(json.dumps(changed, indent=2))
+    codex.write_text(codex.read_text() + '\n[mcp_servers.smart-fork.tools.x]\napproval_mode = "approve"\n\n[new]\n')
+    skill = world.home / ".agents/skills/past-sessions/SKILL.md"
+    skill.write_text("my own words")
+
+    removed = setup("--remove")
+
+    del changed["mcpServers"]["smart-fork"]
+    assert changed == json.loads(claude.read_text())
+    assert {"other"} == set(tomllib.loads(codex.read_text())["mcp_servers"])
+    assert "new" in tomllib.loads(codex.read_text())
+    assert "my own words" == skill.read_text()
+    said = " ".join(removed.err.split())
+    assert said.count("has changed since: only our entry was taken out") == 2
+    assert "with what was changed in it" in said
+    assert "you have changed it" in said
+
+
+def test_what_was_empty_before_is_so_again_after_the_agent_has_written_its_settings(setup, world):
+    claude = world.home / ".claude.json"
+    claude.write_text("{}")
+    setup("--yes")
+    claude.write_text(json.dumps(json.loads(claude.read_text()) | {"numStartups": 1}, indent=2))
+
+    setup("--remove")
+
+    assert {"numStartups": 1} == json.loads(claude.read_text())
+
+
+def test_a_program_that_has_moved_is_registered_anew_and_undone_to_the_byte(setup, settled, monkeypatch, tmp_path):
+    before = everything(settled)
+    setup("--yes")
+    moved = tmp_path / "smart-fork"
+    monkeypatch.setattr("smart_fork.setup.plan.lasting_program", lambda _: str(moved))
+
+    done = setup("--yes")
+
+    assert "updated MCP server" in done.out
+    assert str(moved) == CODEX.value(CODEX.path().read_text())["command"]
+    setup("--remove")
+    assert before == everything(settled)
+
+
+def test_removing_what_was_never_set_up_changes_nothing(setup, settled):
+    before = everything(settled)
+
+    removed = setup("--remove")
+
+    assert (0, before) == (removed.code, everything(settled))
+    assert "Nothing was set up here" in removed.out
+
+
+def test_what_was_put_there_by_hand_is_named(setup, world):
+    (world.home / ".claude.json").write_text(
+        '{"mcpServers": {"smart-fork": {"command": "smart-fork", "args": ["mcp"]}}}'
+    )
+    settings.install("claude")
+
+    removed = setup("--remove")
+
+    assert "put there by hand" in removed.err
+    assert "smart-fork setup hooks --remove" in removed.err
+
+
+def test_parts_are_left_out(setup, world):
+    setup("--yes", "--no-skill", "--no-hooks", "--no-index", "--no-service")
+
+    assert {"server"} == {line.what for line in Ledger()}
+
+
+def test_from_the_cache_of_uvx_nothing_is_done(setup, settled, monkeypatch, tmp_path):
+    fleeting = tmp_path / ".cache/uv/archive-v0/x/bin/smart-fork"
+    fleeting.parent.mkdir(parents=True)
+    fleeting.write_text("#!/bin/sh\n")
+    fleeting.chmod(0o755)
+    monkeypatch.setattr(
+        "smart_fork.setup.program.own_program.__defaults__", (str(fleeting.with_name("python")),), raising=True
+    )
+    before = everything(settled)
+
+    refused = setup("--yes")
+
+    assert (1, before) == (refused.code, everything(settled))
+    assert "uv tool install" in refused.err
+
+
+def test_without_any_agent_it_says_what_to_install(setup, world):
+    for name in ("claude", "codex"):
+        (world.home / "bin" / name).unlink()
+    for folder in (".claude", ".codex"):
+        __import__("shutil").rmtree(world.home / folder, ignore_errors=True)
+
+    refused = setup("--yes")
+
+    assert refused.code == 1
+    assert "Claude Code and Codex were not found" in refused.err
+
+
+def test_nothing_that_is_printed_is_wider_than_a_terminal(setup, settled):
+    printed = [setup("--dry-run"), setup("--yes"), setup("--yes"), setup("--remove"), setup("--remove")]
+
+    lines = [line for one in printed for line in (one.out + one.err).splitlines()]
+    assert [] == [line for line in lines if len(line) > 80 and str(settled) not in line and "/bin/" not in line]
+
+
+def test_json_is_documented(setup, world):
+    full(world.home)
+    done = json.loads(setup("--yes", "--json").out)
+
+    assert_documented("setup", done)
+    for step in done["steps"]:
+        assert_documented("steps", step)
+    for trial in done["tried"]:
+        assert_documented("tried", trial)
+    assert_documented("setup", json.loads(setup("--dry-run", "--json").out))
+    removed = json.loads(setup("--remove", "--json").out)
+    assert_documented("setup --remove", removed)
+    for step in removed["steps"]:
+        assert_documented("undone", step)
+
+
+def test_the_doctor_says_what_is_not_as_it_was_left(setup, world):
+    full(world.home)
+
+    def doctor():
+        (check,) = run_each({"set-up": standing.checks})
+        return check
+
+    assert "nothing was set up" in doctor().detail
+    setup("--yes")
+    assert doctor().ok, doctor().detail
+    (world.home / ".agents/skills/past-sessions/SKILL.md").write_text("mine")
+    (world.home / ".claude.json").write_text("{}")
+    assert "was changed" in doctor().detail
+    assert "is gone from" in doctor().detail
+    assert doctor().optional
+
+
+def test_the_doctor_fails_where_the_agents_start_what_is_gone(setup, world, monkeypatch, tmp_path):
+    full(world.home)
+    monkeypatch.setattr("smart_fork.setup.plan.lasting_program", lambda _: str(tmp_path / "gone"))
+    setup("--yes")
+
+    (check,) = run_each({"set-up": standing.checks})
+
+    assert (False, False) == (check.ok, check.optional)
+    assert "which is gone" in check.detail
+
+
+_KILLED = """
+import os, signal, sys
+from indexer.disk import Disk
+from smart_fork.processes import SystemProcesses
+from smart_fork.setup.ledger import Ledger
+from smart_fork.setup.plan import Options, make_plan
+left, replace = [int(sys.argv[1])], Disk.replace
+def die(self, staging, target):
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(self, staging, target)
+Disk.replace = die
+ledger = Ledger()
+plan = make_plan(Options(("claude", "codex"), service=False, index=False), ledger, SystemProcesses())
+for step in plan.steps:
+    if step.is_open:
+        step.act(ledger)
+"""
+
+
+@pytest.mark.parametrize("finish", [("--remove",), ("--yes", "--remove")], ids=" ".join)
+def test_a_kill_at_any_step_is_made_whole(setup, world, finish):
+    """By undoing, or by setting up again and undoing."""
+    full(world.home)
+    before = everything(world.home)
+    for kill_at in range(1, 100):
+        done = subprocess.run(
+            [sys.executable, "-c", _KILLED, str(kill_at)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode in (0, -9), done.stderr
+        if (lock := world.home / ".claude.json.lock").exists():
+            os.utime(lock, (1, 1))  # ten seconds later nobody holds it
+        for word in finish:
+            assert 0 == setup(word).code
+        assert before == everything(world.home), kill_at
+        if done.returncode == 0:
+            break
+    assert kill_at > 10
