@@ -30,7 +30,7 @@ from smart_fork.server.arguments import taken
 #: Seconds between two progress notifications.
 PROGRESS_SECONDS = 0.25
 #: How long a client may take to say which folders it works in.
-ROOTS_SECONDS = 2.0
+ROOTS_SECONDS = 10.0
 #: Each is looked at on the disk.
 MAX_ROOTS = 64
 Progress = Callable[[str, int, int], None]

@@ -18,7 +18,7 @@ from indexer.paths import state_home
 from smart_fork.page import views
 from smart_fork.page.forms import Forms
 from smart_fork.retrieval.finding import Engine
-from smart_fork.server import create_server
+from smart_fork.server import calls, create_server
 from smart_fork.service.app import Work, application
 from smart_fork.service.connections import Connection
 from smart_fork.service.entrance import Entrance
@@ -60,8 +60,9 @@ class Served:
 
 
 @pytest.fixture
-def served(world):
-    """The service of that world."""
+def served(world, monkeypatch):
+    """The service of that world, which waits for what its clients say however busy the machine is."""
+    monkeypatch.setattr(calls, "ROOTS_SECONDS", 120.0)
     listening = socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
     running = Served(port, Entrance(state_home() / "page", port))

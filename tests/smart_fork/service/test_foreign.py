@@ -37,7 +37,7 @@ def talk(served, root: Path, calls) -> list[str]:
         async def list_roots(_: object) -> types.ListRootsResult:
             return types.ListRootsResult(roots=[types.Root(uri=root.as_uri())])
 
-        async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {served.secret}"}) as http:
+        async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {served.secret}"}, timeout=None) as http:
             transport = streamable_http_client(f"http://127.0.0.1:{served.port}/mcp", http_client=http)
             info = types.Implementation(name="claude-code", version="1")
             async with Client(transport, client_info=info, mode="legacy", list_roots_callback=list_roots) as session:

@@ -28,7 +28,7 @@ def call(served, tool: str, root: Path | None, client: str = "claude-code", meta
         async def list_roots(_: object) -> types.ListRootsResult:
             return types.ListRootsResult(roots=[types.Root(uri=root.as_uri())] if root else [])
 
-        async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {served.secret}"}) as http:
+        async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {served.secret}"}, timeout=None) as http:
             transport = streamable_http_client(f"http://127.0.0.1:{served.port}/mcp", http_client=http)
             info = types.Implementation(name=client, version="1")
             more = {"list_roots_callback": list_roots} if root else {}
@@ -47,7 +47,7 @@ def calls_of(served, tool: str, roots: Sequence[str], **arguments: Any) -> list[
         async def list_roots(_: object) -> types.ListRootsResult:
             return types.ListRootsResult(roots=[types.Root(uri=next(named))])
 
-        async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {served.secret}"}) as http:
+        async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {served.secret}"}, timeout=None) as http:
             transport = streamable_http_client(f"http://127.0.0.1:{served.port}/mcp", http_client=http)
             async with Client(transport, mode="legacy", list_roots_callback=list_roots) as session:
                 return [await session.call_tool(tool, arguments) for _ in roots]
