@@ -10,7 +10,7 @@ override INTENT := $(value INTENT)
 override PROJECT := $(value PROJECT)
 export INTENT PROJECT
 
-.PHONY: help run test coverage check bench bench-report screenshots clean
+.PHONY: help run test coverage check bench bench-report catalogue screenshots clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -63,6 +63,9 @@ build/bench/corpus:
 
 bench-report: $(STAMP) ## docs/benchmarks.md with its plots, from what `make bench` has measured
 	$(BIN)/python benchmarks/_report.py
+
+catalogue: $(STAMP) ## smart_fork/front/mcp.json, from which `smart-fork mcp` answers before it has imported its server
+	$(BIN)/python -m smart_fork.server.catalogue
 
 screenshots: $(STAMP) ## docs/images, of the page with the demo's sessions; needs Chromium
 	$(BIN)/python -m tests.e2e.screenshots docs/images

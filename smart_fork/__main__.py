@@ -7,10 +7,10 @@ import sys
 
 def main() -> None:
     """Run the command. What agents and shells wait for is decided on before anything large is imported."""
-    if sys.argv[1:] == ["mcp"]:
-        from smart_fork.front import serve
+    if sys.argv[1:2] == ["mcp"]:
+        from smart_fork.front.greeting import serve
 
-        serve()
+        serve(sys.argv[2:])
     if sys.argv[1:] == ["welcome"]:
         from smart_fork.terminal.welcome import main as welcome
 

@@ -12,9 +12,13 @@ SmartForkError          anything below; `message` says what, `hint` says what to
 
 from __future__ import annotations
 
+import logging
 from typing import ClassVar
 
 from indexer.masking import mask
+
+# A library says nothing by itself. Here, for every module that logs imports this one, and the package itself nothing.
+logging.getLogger("smart_fork").addHandler(logging.NullHandler())
 
 
 class SmartForkError(Exception):

@@ -10,21 +10,30 @@ from typing import Any, Self
 
 
 class McpProcess:
-    """A server that has been greeted. Leaving the context ends it."""
+    """A server that has been greeted, unless told otherwise. Leaving the context ends it."""
 
     def __init__(
-        self, command: Sequence[str], *, cwd: Path, env: Mapping[str, str], client: str = "claude-code"
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        client: str = "claude-code",
+        greeted: bool = True,
     ) -> None:
         self._command, self._cwd, self._env, self._client = list(command), cwd, dict(env), client
+        self._greeted = greeted
         self.start()
 
     def start(self) -> None:
-        """Start it, anew after `kill`, and greet it."""
+        """Start it, anew after `kill`."""
         pipe = subprocess.PIPE
         self._number = 0
         self.process = subprocess.Popen(
             self._command, cwd=self._cwd, env=self._env, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
         )
+        if not self._greeted:
+            return
         info = {"name": self._client, "version": "1"}
         self._ask("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=info)
         self._say({"method": "notifications/initialized", "params": {}})

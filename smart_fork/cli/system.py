@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,13 +12,18 @@ from smart_fork.cli.progress import progress_bar
 from smart_fork.cli.search import JsonOption
 
 
-def mcp() -> None:
+def mcp(
+    tools: Annotated[
+        Literal["few", "all"],
+        typer.Option("--tools", envvar="SMART_FORK_TOOLS", help="Which tools are listed to the agent."),
+    ] = "few",
+) -> None:
     """Serve the tools over MCP on stdin and stdout; Claude Code and Codex start this."""
     from indexer.models import configured_embedder
     from smart_fork.server import run_stdio
     from smart_fork.service.client import SharedEmbedder
 
-    run_stdio(SharedEmbedder(configured_embedder(stays=True)))
+    run_stdio(SharedEmbedder(configured_embedder(stays=True)), everything=tools == "all")
 
 
 def doctor(

@@ -17,17 +17,19 @@ from smart_fork.processes import SystemProcesses
 END_SECONDS = 5.0
 #: The command line itself: unlike the program it looks for no service to stand before. Nothing is imported from the
 #: directory that the agent works in.
-COMMAND = (sys.executable, "-P", "-m", "smart_fork.cli", "mcp")
+COMMAND = (sys.executable, "-P", "-m", "smart_fork.cli", "mcp", "--tools")
 
 
 class Local:
-    """A server that runs. `heard` gets what it says, `ended` its status when it ends by itself; both from a thread.
+    """A server that runs, and lists these `tools`.
+
+    `heard` gets what it says, `ended` its status when it ends by itself; both from a thread.
 
     It sees the end of its input, and ends, when this process does, however that comes about.
     """
 
-    def __init__(self, heard: Callable[[Message], None], ended: Callable[[int], None]) -> None:
-        self._process = SystemProcesses().converse(COMMAND, cwd=Path.cwd(), env=os.environ)
+    def __init__(self, tools: str, heard: Callable[[Message], None], ended: Callable[[int], None]) -> None:
+        self._process = SystemProcesses().converse((*COMMAND, tools), cwd=Path.cwd(), env=os.environ)
         if self._process.stdin is None or self._process.stdout is None:
             raise AssertionError("both are pipes")
         self._said, self._says = self._process.stdin, self._process.stdout

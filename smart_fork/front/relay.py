@@ -1,6 +1,6 @@
 """Who gets which message: what only reads the service, what acts a server of our own, which gets all without the other.
 
-The client sees one server. It begins the conversation once; each of the two is told the same when it is first needed.
+The client sees one server. It has begun the conversation once; each of the two is told the same when first needed.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ import itertools
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import BinaryIO, Literal, Protocol
+from typing import Any, BinaryIO, Literal, Protocol
 
 from smart_fork.errors import SmartForkError
-from smart_fork.front.local import Local
 from smart_fork.front.messages import Id, Message, made, read
 from smart_fork.front.remote import INITIALIZED
 from smart_fork.front.routing import acts
@@ -25,7 +24,13 @@ QUESTIONS = 32
 #: How long a client that has closed our input is still answered: a script writes all that it asks and waits.
 LAST_SECONDS = 0.5
 
-_CANCELLED = "notifications/cancelled"
+_INITIALIZE, _CANCELLED = "initialize", "notifications/cancelled"
+#: Of what we ask a server of our own ourselves.
+_OUR_HELLO, _OUR_LIST = "smart-fork: initialize", "smart-fork: tools"
+_LIST = made({"jsonrpc": "2.0", "id": _OUR_LIST, "method": "tools/list", "params": {}})
+_LIST_CHANGED = made({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+#: A server that ended, or could not be started; free for an implementation to choose.
+_GONE_CODE = -32000
 Side = Literal["service", "own"]
 
 log = logging.getLogger(__name__)
@@ -34,9 +39,6 @@ log = logging.getLogger(__name__)
 class Far(Protocol):
     """The conversation with the service; see `Remote`."""
 
-    @property
-    def reading(self) -> frozenset[str]: ...
-    def greet(self, hello: Message) -> Message: ...
     def ask(self, request: Message, heard: Callable[[Message], None]) -> None: ...
     def tell(self, message: Message) -> None: ...
     def end(self) -> None: ...
@@ -50,24 +52,33 @@ class Near(Protocol):
 
 
 class Relay:
-    """One conversation of a client, whose messages it writes to `out`."""
+    """One conversation of a client, whose messages it writes to `out`.
+
+    The client has introduced itself with `hello` and been told of the tools `listed`; without `hello` it begins in
+    another way, and what then speaks to whom is not known here. `remote` is the service, where one runs; `reading`
+    names the tools that only read; `start` starts a server of our own.
+    """
 
     def __init__(
         self,
-        remote: Far,
         out: BinaryIO,
-        start: Callable[[Callable[[Message], None], Callable[[int], None]], Near] = Local,
+        *,
+        hello: Message | None,
+        remote: Far | None,
+        reading: Collection[str],
+        listed: list[Any],
+        start: Callable[[Callable[[Message], None], Callable[[int], None]], Near],
     ) -> None:
-        self._remote, self._out, self._start = remote, out, start
+        self._out, self._hello, self._remote, self._start = out, hello, remote, start
+        #: Whom the service is asked through, for as long as it answers.
+        self._asked_through = remote
+        self._reading, self._listed = reading, listed
         self._asking = ThreadPoolExecutor(QUESTIONS, "ask")
         self._telling = ThreadPoolExecutor(1, "tell")
         self._lock = threading.RLock()
         self._answered = threading.Condition(self._lock)
         self._writing = threading.Lock()
-        self._hello: Message | None = None
         self._local: Near | None = None
-        #: The service is not asked any more; or the client has not begun as one does who can be answered by two.
-        self._alone = False
         #: Requests of the client that are not answered, and who has them.
         self._open: dict[Id, tuple[Message, Side | None]] = {}
         #: Requests to the client, by the ids that we give them: two servers may choose the same.
@@ -86,7 +97,8 @@ class Relay:
         finally:
             if self._local is not None:
                 self._local.end()
-            self._remote.end()
+            if self._remote is not None:
+                self._remote.end()
             for threads in (self._asking, self._telling):
                 threads.shutdown(wait=False, cancel_futures=True)
 
@@ -101,27 +113,24 @@ class Relay:
     def _request(self, message: Message) -> None:
         with self._lock:
             self._open[message.id] = (message, None)
-            if self._hello is None and not self._alone:
-                # Later versions of the protocol begin in another way: what then speaks to whom is not known here.
-                self._alone = message.method != "initialize"
-                self._hello = message if not self._alone else None
-        if self._alone:
+            if self._hello is None and message.method == _INITIALIZE:
+                self._hello = message
+        if self._asked_through is None:
             self._to_own(message)
         else:
             self._asking.submit(self._ask, message)
 
     def _ask(self, message: Message) -> None:
+        remote = self._asked_through
         try:
-            if message is self._hello:
-                self._heard("service", self._remote.greet(message))
-            elif self._alone or acts(message, self._remote.reading):
+            if remote is None or acts(message, self._reading):
                 self._to_own(message)
             elif self._has(message, "service"):
-                self._remote.ask(message, lambda said: self._heard("service", said))
+                remote.ask(message, lambda said: self._heard("service", said))
         except Exception as error:  # noqa: BLE001 - whatever it is, the question must not be lost with it
             expected = isinstance(error, ServiceGoneError | OSError)
             log.log(logging.INFO if expected else logging.ERROR, "working without the service: %s", error)
-            self._alone = True
+            self._asked_through = None
             self._to_own(message)
 
     def _has(self, message: Message, side: Side) -> bool:
@@ -138,21 +147,46 @@ class Relay:
                 return
             try:
                 local = self._local = self._local or self._begun()
-            except (SmartForkError, OSError):
+            except (SmartForkError, OSError) as error:
                 log.exception("no server of our own")
-                self._gone(1)
+                self._lost(f"smart-fork's server could not be started: {error}")
                 return
         if message is not self._hello:  # it was greeted with that
             local.tell(message)  # without the lock: it may have to be listened to before it reads on
 
     def _begun(self) -> Near:
-        """A server that has been greeted as the client has greeted us. Its answer counts where there was none yet."""
-        local = self._start(lambda said: self._heard("own", said), self._gone)
+        """A server that has been greeted as the client has greeted us."""
+        local = self._start(lambda said: self._heard("own", said), self._ended)
         if (hello := self._hello) is not None:
             waits = self._open.get(hello.id, (None, None))[0] is hello
-            local.tell(hello if waits else hello.with_id("smart-fork: initialize"))
-            local.tell(INITIALIZED)
+            local.tell(hello if waits else hello.with_id(_OUR_HELLO))
+            if not waits:
+                local.tell(INITIALIZED)
+                local.tell(_LIST)
         return local
+
+    def _ended(self, status: int) -> None:
+        """The server of our own has ended by itself. The next question starts another."""
+        with self._lock:
+            self._local = None
+            forgotten = [number for number, (side, _) in self._asked.items() if side == "own"]
+            for number in forgotten:
+                del self._asked[number]
+            how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+            self._lost(f"smart-fork's server {how} before it had answered. Ask again: another one is started")
+        for number in forgotten:  # the client may show a form that nobody reads any more
+            self._write(made({"jsonrpc": "2.0", "method": _CANCELLED, "params": {"requestId": number}}))
+
+    def _lost(self, why: str) -> None:
+        """Say to whoever waits for a server of our own why it does not answer."""
+        with self._answered:
+            waiting = [number for number, (_, side) in self._open.items() if side == "own"]
+            for number in waiting:
+                del self._open[number]
+            self._answered.notify_all()
+        for number in waiting:
+            error = {"code": _GONE_CODE, "message": why}
+            self._write(made({"jsonrpc": "2.0", "id": number, "error": error}))
 
     def _reply(self, message: Message) -> None:
         """The client has answered one of the two."""
@@ -169,20 +203,22 @@ class Relay:
                 self._answered.notify_all()
             if side is not None:
                 self._tell(message, side)
-        elif message.method != INITIALIZED.method or self._hello is None:  # each was told when it was greeted
+        else:
             self._tell(message, "own")
             self._tell(message, "service")
 
     def _tell(self, message: Message, side: Side) -> None:
         if side == "service":
-            if not self._alone:
-                self._telling.submit(self._remote.tell, message)
-        elif self._local is not None:
-            self._local.tell(message)
+            if self._asked_through is not None:
+                self._telling.submit(self._asked_through.tell, message)
+        elif (local := self._local) is not None:
+            local.tell(message)
 
     def _heard(self, side: Side, message: Message) -> None:
         """Pass on what one of the two says."""
-        if message.kind == "answer":
+        if message.kind == "answer" and message.id == _OUR_LIST and side == "own":
+            self._compare(message)
+        elif message.kind == "answer":
             with self._answered:
                 waited = self._open.pop(message.id, None)
                 self._answered.notify_all()
@@ -206,14 +242,16 @@ class Relay:
                 del self._asked[ours]
             return ours
 
+    def _compare(self, listed: Message) -> None:
+        """Tell the client where it was told of other tools than there are."""
+        result = listed.content.get("result")
+        if isinstance(result, dict) and result.get("tools") != self._listed:
+            self._write(_LIST_CHANGED)
+
     def _write(self, message: Message) -> None:
         try:
             with self._writing:
                 self._out.write(message.line + b"\n")
                 self._out.flush()
-        except OSError:  # nobody listens any more
-            self._gone(0)
-
-    def _gone(self, status: int) -> None:
-        """The server of our own has ended, or the client: there is no more to be said."""
-        os._exit(status if 0 <= status <= 255 else 1)
+        except OSError:  # nobody listens any more: there is no more to be said
+            os._exit(0)

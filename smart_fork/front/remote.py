@@ -6,38 +6,28 @@ import http.client
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cached_property
 
 from smart_fork.front.messages import Message, made, read
-from smart_fork.front.routing import reading_tools
 from smart_fork.service.client import HELLO_SECONDS, Service, ServiceGoneError
 
 #: A stream says every 15 seconds that it is still there.
 SILENT_SECONDS = 60.0
 INITIALIZED = made({"jsonrpc": "2.0", "method": "notifications/initialized"})
-_LIST = made({"jsonrpc": "2.0", "id": "smart-fork: tools", "method": "tools/list", "params": {}})
 _OK, _ACCEPTED, _NOT_FOUND = http.HTTPStatus.OK, http.HTTPStatus.ACCEPTED, http.HTTPStatus.NOT_FOUND
 _UNAUTHORIZED = http.HTTPStatus.UNAUTHORIZED
 
 
 class Remote:
-    """A conversation with the service that runs. Threads may share it.
+    """A conversation with the service that runs, begun with the client's own ``initialize``. Threads may share it.
 
     Whatever keeps it from answering is a `ServiceGoneError` or an `OSError`.
     """
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, service: Service, hello: Message) -> None:
+        self._service, self._hello = service, hello
         self._lock = threading.Lock()
-        self._hello: Message | None = None
         self._session: str | None = None
         self._version = ""
-
-    def greet(self, hello: Message) -> Message:
-        """Begin, with the client's own ``initialize``; its answer."""
-        with self._lock:
-            self._hello = hello
-            return self._greet(hello)
 
     def ask(self, request: Message, heard: Callable[[Message], None]) -> None:
         """Have `request` answered: `heard` gets all that comes, with the answer as the last."""
@@ -60,13 +50,6 @@ class Remote:
         if self._session is not None:
             self._tell(message, self._session)
 
-    @cached_property
-    def reading(self) -> frozenset[str]:
-        """The tools that only read."""
-        answers: list[Message] = []
-        self.ask(_LIST, answers.append)
-        return reading_tools(answers[-1])
-
     def end(self) -> None:
         """Say that nothing more will come."""
         session, self._session = self._session, None
@@ -79,14 +62,12 @@ class Remote:
         """The conversation's name at the service, which is begun anew where the service has `forgotten` it."""
         with self._lock:
             if self._session is None or self._session == forgotten:
-                if self._hello is None:
-                    raise ServiceGoneError("nobody has begun a conversation")
-                self._greet(self._hello)
+                self._greet()
             return str(self._session)
 
-    def _greet(self, hello: Message) -> Message:
+    def _greet(self) -> None:
         self._session = None
-        with self._said(hello, None) as answer:
+        with self._said(self._hello, None) as answer:
             name = answer.headers.get("Mcp-Session-Id", "")
             welcome = next((message for message in _streamed(answer) if message.kind == "answer"), None)
         if welcome is None or not name:
@@ -95,7 +76,6 @@ class Remote:
         self._version = str(result.get("protocolVersion", "")) if isinstance(result, dict) else ""
         self._tell(INITIALIZED, name)
         self._session = name
-        return welcome
 
     def _tell(self, message: Message, session: str) -> None:
         with self._said(message, session) as answer:

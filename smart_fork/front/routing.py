@@ -5,7 +5,7 @@ A call of which this is not known for certain acts.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from smart_fork.front.messages import Message
@@ -21,15 +21,9 @@ FINDING = frozenset(
 FORKING = frozenset({"auto_fork", "fork_index", "fork_session_id"})
 
 
-def reading_tools(listed: Message) -> frozenset[str]:
-    """The tools that say of themselves that they only read, in an answer to ``tools/list``."""
-    result = listed.content.get("result")
-    tools = result.get("tools") if isinstance(result, dict) else None
-    return frozenset(
-        tool["name"]
-        for tool in (tools if isinstance(tools, list) else ())
-        if isinstance(tool, dict) and isinstance(tool.get("name"), str) and _only_reads(tool.get("annotations"))
-    )
+def reading_tools(tools: Iterable[dict[str, Any]]) -> frozenset[str]:
+    """The names of those `tools`, as ``tools/list`` has them, that say of themselves that they only read."""
+    return frozenset(tool["name"] for tool in tools if tool.get("annotations", {}).get("readOnlyHint") is True)
 
 
 def acts(message: Message, reading: Collection[str]) -> bool:
@@ -40,10 +34,6 @@ def acts(message: Message, reading: Collection[str]) -> bool:
     if not isinstance(name, str) or not isinstance(arguments, dict | None):
         return True
     return name not in reading and not (name == FINDS and _only_finds(arguments or {}))
-
-
-def _only_reads(annotations: Any) -> bool:
-    return isinstance(annotations, dict) and annotations.get("readOnlyHint") is True
 
 
 def _only_finds(arguments: dict[str, Any]) -> bool:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import Tool
 
 from indexer.paths import state_home
 from smart_fork.release import own_version
 from smart_fork.server import excising, following
+from smart_fork.server.abilities import only_what_there_is
 from smart_fork.server.arguments import in_own_words
 from smart_fork.server.calls import strict
 from smart_fork.server.comparing import compare_workers
@@ -32,8 +35,29 @@ INSTRUCTIONS = (
 )
 
 
+#: The tools that are listed where nothing else is said. The others can be called all the same.
+FEW = (
+    "smart_fork",
+    "find_sessions",
+    "list_sessions",
+    "read_session",
+    "list_workers",
+    "wait_workers",
+    "message_worker",
+)
+
+
 class Server(MCPServer[Any]):
-    """MCP's server, which says in our words that it has no tool of a name."""
+    """MCP's server. It lists a few tools, or `everything`, and says in our words that it has none of a name."""
+
+    def __init__(self, *args: Any, everything: bool, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._everything = everything
+
+    async def list_tools(self) -> list[Tool]:
+        """What ``tools/list`` says. Not what they answer: no agent shows that to its model."""
+        offered = [tool for tool in await super().list_tools() if self._everything or tool.name in FEW]
+        return [tool.model_copy(update={"output_schema": None}) for tool in offered]
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None) -> Any:
         """Call a tool.
@@ -47,15 +71,21 @@ class Server(MCPServer[Any]):
         return await super().call_tool(name, arguments, context)
 
 
-def create_server(embedder: Embedder | None = None, together: Together | None = None) -> MCPServer[Any]:
-    """A server with all tools, for any transport. `embedder` instead of the configured one; `together` for many."""
+def create_server(
+    embedder: Embedder | None = None, together: Together | None = None, *, everything: bool = False
+) -> MCPServer[Any]:
+    """A server for any transport, which lists a few tools or `everything`.
+
+    `embedder` instead of the configured one; `together` for many.
+    """
     searching = Searching(embedder, together)
     return Server(
         "smart-fork",
         instructions=INSTRUCTIONS,
         version=own_version(),
         log_level="ERROR",
-        middleware=[in_own_words],
+        middleware=[in_own_words, only_what_there_is],
+        everything=everything,
         tools=[
             strict(searching.smart_fork, "Find and fork a past session", reads=False),
             strict(searching.find_sessions, "Find past sessions"),
@@ -72,10 +102,15 @@ def create_server(embedder: Embedder | None = None, together: Together | None = 
     )
 
 
-def run_stdio(embedder: Embedder | None = None) -> None:
+def wants_everything(environment: Mapping[str, str]) -> bool:
+    """Whether ``SMART_FORK_TOOLS=all`` has all tools listed."""
+    return environment.get("SMART_FORK_TOOLS", "").strip().lower() == "all"
+
+
+def run_stdio(embedder: Embedder | None = None, *, everything: bool = False) -> None:
     """Serve on stdin and stdout until stdin closes. The SDK keeps stdout for the protocol, whatever prints (X-005)."""
     threading.Thread(target=_recover, name="recover", daemon=True).start()
-    create_server(embedder).run("stdio")
+    create_server(embedder, everything=everything).run("stdio")
     # A model that is just being loaded, or a log being read, must not keep a server without a client alive.
     os._exit(0)
 

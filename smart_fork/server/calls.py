@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -72,7 +73,8 @@ class _Exactly(FuncMetadata):
 def strict(function: Callable[..., Any], title: str, *, reads: bool = True) -> Tool:
     """The tool of a function."""
     hints = ToolAnnotations(read_only_hint=reads, destructive_hint=False, idempotent_hint=reads, open_world_hint=False)
-    tool = StrictTool.from_function(function, title=title, annotations=hints)
+    said = inspect.cleandoc(function.__doc__ or "")
+    tool = StrictTool.from_function(function, title=title, description=said, annotations=hints)
     tool.parameters["additionalProperties"] = False
     for described in (tool.parameters, *tool.parameters["properties"].values()):
         described.pop("title", None)  # the name again, which every model would have to read

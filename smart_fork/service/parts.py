@@ -26,7 +26,7 @@ from smart_fork.retrieval.opening import opened
 from smart_fork.retrieval.renewal import Renewal
 from smart_fork.retrieval.rerank import configured_reranker
 from smart_fork.retrieval.together import Together
-from smart_fork.server import create_server
+from smart_fork.server import create_server, wants_everything
 from smart_fork.server.searching import EMBED_SECONDS, MODEL_SECONDS, READ_SECONDS
 from smart_fork.service import app
 from smart_fork.service.entrance import Entrance
@@ -58,7 +58,12 @@ class Parts:
         """What answers, and which of its addresses are for whom."""
         page = views.Page(self._engine, Forms(entrance.token), entrance.entries, entrance.visits)
         work = app.Work(self.model, self._question, self._status, self._restart)
-        return app.application(create_server(self.model, self._together), work, page, entrance.token)
+        return app.application(
+            create_server(self.model, self._together, everything=wants_everything(os.environ)),
+            work,
+            page,
+            entrance.token,
+        )
 
     def start(self) -> None:
         """Load the model, see to workers and old snapshots, and, if that is wanted, keep the index fresh."""

@@ -86,11 +86,12 @@ class Machine:
         self._write_settings()
 
     def add_smart_fork(self) -> None:
-        """Give both agents our MCP server, as ``claude mcp add`` and ``codex mcp add`` do.
+        """Give both agents our MCP server, as ``claude mcp add`` and ``codex mcp add`` do, with all its tools.
 
         Claude Code gives a server its own environment. Codex gives it next to nothing, so there it stands in the settings.
         """
         self.env |= {"SMART_FORK_TMUX_SOCKET": self.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
+        self.env["SMART_FORK_TOOLS"] = "all"
         self.mcp_env = {
             name: value for name, value in self.env.items() if name not in ("HOME", "TERM", "LANG", "SHELL")
         }

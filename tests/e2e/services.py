@@ -17,7 +17,7 @@ class Service:
     """``smart-fork serve`` with a machine's home and environment."""
 
     def __init__(self, machine: Machine, port: int) -> None:
-        self._env = machine.env | {"SMART_FORK_PORT": str(port)}
+        self._env = machine.env | {"SMART_FORK_PORT": str(port), "SMART_FORK_TOOLS": "all"}
         self._announced = machine.home / ".smart-fork" / "service.json"
         self.start()
 

@@ -25,7 +25,9 @@ def call(  # noqa: PLR0917
 
         info = types.Implementation(name=client, version="1")
         more = {"list_roots_callback": list_roots} if roots is not None else {}
-        async with Client(create_server(model or world.model), client_info=info, mode="legacy", **more) as session:
+        async with Client(
+            create_server(model or world.model, everything=True), client_info=info, mode="legacy", **more
+        ) as session:
             return await session.call_tool(tool, arguments, meta=meta, progress_callback=progress)
 
     return anyio.run(talk)

@@ -39,7 +39,7 @@ def test_whatever_is_given_a_refusal_is_ours(world, tool):
     required = dict.fromkeys(TOOLS[tool].parameters.get("required", ()), "deadbeef")
 
     async def talk() -> list[str]:
-        async with Client(create_server(world.model)) as client:
+        async with Client(create_server(world.model, everything=True)) as client:
             given = [
                 await client.call_tool(tool, {**required, parameter: value})
                 for parameter in TOOLS[tool].parameters["properties"]
@@ -126,7 +126,7 @@ def test_what_goes_wrong_in_us_is_told_without_its_inside(world):
         raise RuntimeError("the key is in /home/ann/secret")
 
     async def talk() -> Any:
-        async with Client(Server("x", tools=[strict(broken, "Broken")])) as client:
+        async with Client(Server("x", everything=True, tools=[strict(broken, "Broken")])) as client:
             return await client.call_tool("broken", {})
 
     told = anyio.run(talk)

@@ -57,7 +57,6 @@ def test_the_twin_takes_what_finds_and_nothing_that_forks(world):
 
     assert both - twin == FORKING | {"prompt", "run_in", "at", "worktree", "with_changes"}
     assert not twin - both
-    assert tools["smart_fork"].output_schema == tools["find_sessions"].output_schema
 
 
 def test_the_twin_answers_what_smart_fork_answers(world, shop):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import smart_fork
+from smart_fork import public
 from smart_fork.errors import SmartForkError
 from tests.smart_fork.world import WordsModel
 
@@ -14,9 +15,9 @@ RETRY = "add retry with backoff to the uploader"
 @pytest.fixture(autouse=True)
 def _model(monkeypatch):
     monkeypatch.setattr("indexer.models.configured_embedder", WordsModel)
-    smart_fork._embedder.cache_clear()
+    public._embedder.cache_clear()
     yield
-    smart_fork._embedder.cache_clear()
+    public._embedder.cache_clear()
 
 
 def test_find_gives_the_sessions_best_first(world, shop, monkeypatch):
@@ -38,7 +39,7 @@ def test_a_session_is_branched(world, shop):
 
 
 def test_the_model_is_loaded_once_for_all_questions(world, shop):
-    assert smart_fork._embedder() is smart_fork._embedder()
+    assert public._embedder() is public._embedder()
 
 
 def test_what_goes_wrong_is_an_error_of_ours(world, shop, monkeypatch):

@@ -69,7 +69,7 @@ def test_a_request_that_is_repeated_is_answered_once(world, order, scripted):
     """A client that gave up waiting asks again; two equal ones in one call are two."""
 
     async def talk() -> list[types.CallToolResult]:
-        async with Client(create_server(world.model)) as session:
+        async with Client(create_server(world.model, everything=True)) as session:
             first: list[types.CallToolResult] = []
 
             async def ask(workers: list[dict]) -> None:

@@ -70,7 +70,7 @@ def test_tools_are_listed_before_anything_heavy_is_imported(environment):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     number, *modules = done.stdout.split()
 
-    assert number == "15"
+    assert number == "7"
     assert set() == HEAVY & set(modules)
 
 

@@ -32,24 +32,19 @@ def answer(to: Message, by: str) -> Message:
     return made({"jsonrpc": "2.0", "id": to.id, "result": {"by": by}})
 
 
-INITIALIZE = request(0, "initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo={"name": "x"})
+INITIALIZE = request(
+    0, "initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo={"name": "x", "version": "1"}
+)
 
 
 class Service:
     """Answers whatever it is asked, unless `asked` does something else for that id."""
-
-    reading = READING
 
     def __init__(self) -> None:
         self.asked: dict[object, Callable[[Message, Callable[[Message], None]], None]] = {}
         self.heard: list[Message] = []
         self.told: queue.Queue[Message] = queue.Queue()
         self.ended = False
-
-    def greet(self, hello: Message) -> Message:
-        if hello.id in self.asked:
-            self.asked[hello.id](hello, lambda _: None)
-        return answer(hello, "service")
 
     def ask(self, message: Message, heard: Callable[[Message], None]) -> None:
         self.heard.append(message)
@@ -67,23 +62,32 @@ class Service:
 
 
 class Own:
-    """A server of one's own, that answers at once all but what is in `silent`."""
+    """A server of one's own, that answers at once all but what is in `silent`, and dies of what is in `deadly`."""
 
     def __init__(self) -> None:
         self.told: list[Message] = []
         self.heard: Callable[[Message], None] = lambda _: None
+        self.dies: Callable[[int], None] = lambda _: None
         self.silent: set[object] = set()
+        self.deadly: set[object] = set()
+        self.lists: list[object] = []
         self.started = 0
         self.ended = False
 
-    def start(self, heard: Callable[[Message], None], _: Callable[[int], None]) -> Own:
+    def start(self, heard: Callable[[Message], None], dies: Callable[[int], None]) -> Own:
         self.started += 1
-        self.heard = heard
+        self.heard, self.dies = heard, dies
         return self
 
     def tell(self, message: Message) -> None:
         self.told.append(message)
-        if message.kind == "request" and message.id not in self.silent:
+        if message.kind != "request":
+            return
+        if message.id in self.deadly:
+            self.dies(-9)
+        elif message.id == "smart-fork: tools":
+            self.heard(made({"jsonrpc": "2.0", "id": message.id, "result": {"tools": self.lists}}))
+        elif message.id not in self.silent:
             self.heard(answer(message, "own"))
 
     def end(self) -> None:
@@ -91,29 +95,32 @@ class Own:
 
 
 class Conversation:
-    """A client's. Leaving the context closes the relay's input, and waits for its end."""
+    """A client's, that has been greeted. Leaving the context closes the relay's input, and waits for its end."""
 
-    def __init__(self, *, begin: bool = True) -> None:
+    def __init__(self, *, begin: bool = True, service: bool = True) -> None:
         self.service, self.own = Service(), Own()
         self._lines: queue.Queue[bytes | None] = queue.Queue()
         self._said: queue.Queue[bytes] = queue.Queue()
-        relay = Relay(self.service, self, self.own.start)  # type: ignore[arg-type]
-        self._thread = threading.Thread(target=relay.run, args=(iter(self._lines.get, None),))
-        self._begin = begin
+        self._relay = Relay(
+            self,  # type: ignore[arg-type]
+            hello=made(INITIALIZE) if begin else None,
+            remote=self.service if begin and service else None,
+            reading=READING,
+            listed=[],
+            start=self.own.start,
+        )
+        self._asks = begin and service
+        self._thread = threading.Thread(target=self._relay.run, args=(iter(self._lines.get, None),))
 
     def __enter__(self) -> Self:
         self._thread.start()
-        if self._begin:
-            self.say(INITIALIZE)
-            assert self.hear()["id"] == 0
-            self.say(told("notifications/initialized"))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._lines.put(None)
         self._thread.join(SECONDS)
         assert not self._thread.is_alive()
-        assert self.service.ended
+        assert self.service.ended is self._asks
 
     def say(self, *messages: dict[str, Any] | bytes) -> None:
         for message in messages:

@@ -30,7 +30,7 @@ def answered(talk: Conversation) -> tuple[int | str, str]:
 
 def test_what_is_read_is_answered_by_the_service_and_no_server_is_started():
     with Conversation() as talk:
-        for number, one in enumerate(("tools/list", "ping", "resources/list", "some/thing"), 1):
+        for number, one in enumerate(("prompts/get", "ping", "resources/list", "some/thing"), 1):
             talk.say(request(number, one))
             assert (number, "service") == answered(talk)
         talk.say(call("a", "list_sessions", limit=3))
@@ -46,10 +46,10 @@ def test_what_acts_is_done_by_a_server_of_our_own_which_is_greeted_as_we_were():
         talk.say(call(2, "unheard_of"))
         assert (2, "own") == answered(talk)
 
-    hello, ready, *calls = talk.own.told
+    hello, ready, listing, *calls = talk.own.told
     assert INITIALIZE["params"] == hello.params
     assert hello.id != INITIALIZE["id"], "the client might use it again"
-    assert "notifications/initialized" == ready.method
+    assert ["notifications/initialized", "tools/list"] == [ready.method, listing.method]
     assert ["close_workers", "unheard_of"] == [one.params["name"] for one in calls]
     assert 1 == talk.own.started
     assert talk.own.ended
@@ -81,34 +81,6 @@ def test_what_the_service_does_not_answer_a_server_of_our_own_does_from_then_on(
     assert talk.service.told.empty()
 
 
-def test_where_the_service_dies_while_it_is_greeted_our_own_server_welcomes_the_client():
-    with Conversation(begin=False) as talk:
-        talk.service.asked[0] = dies
-        talk.say(INITIALIZE)
-        assert (0, "own") == answered(talk)
-        talk.say(told("notifications/initialized"), request(1, "ping"))
-        assert (1, "own") == answered(talk)
-
-    assert ["initialize", "notifications/initialized", "ping"] == [one.method for one in talk.own.told]
-
-
-def test_a_call_that_overtakes_a_greeting_which_fails_does_not_keep_the_client_from_being_welcomed():
-    called = threading.Event()
-    with Conversation(begin=False) as talk:
-
-        def fails(*_: object) -> None:
-            assert called.wait(SECONDS)
-            dies()
-
-        talk.service.asked[0] = fails
-        talk.say(INITIALIZE, call(1, "close_workers"))
-        heard = {answered(talk), answered(talk)}
-        called.set()
-
-    assert {(0, "own"), (1, "own")} == heard
-    assert talk.silence()
-
-
 @pytest.mark.parametrize(
     "first",
     [
@@ -124,6 +96,74 @@ def test_who_does_not_begin_with_the_handshake_talks_to_our_own_server_alone(fir
 
     assert [first["method"], "tools/call"] == [one.method for one in talk.own.told]
     assert not talk.service.heard
+
+
+def test_without_a_service_all_is_asked_of_a_server_of_our_own():
+    with Conversation(service=False) as talk:
+        talk.say(call(1, "list_sessions"), call(2, "close_workers"), request(3, "tools/list"))
+        assert [(1, "own"), (2, "own"), (3, "own")] == [answered(talk), answered(talk), answered(talk)]
+
+    assert 1 == talk.own.started
+    assert talk.own.ended
+
+
+def test_who_waits_for_a_server_that_dies_is_told_and_the_next_question_starts_another():
+    with Conversation(service=False) as talk:
+        talk.own.silent.add(1)
+        talk.own.deadly.add(2)
+        talk.say(call(1, "list_sessions"), call(2, "close_workers"))
+        lost = [talk.hear(), talk.hear()]
+        talk.say(call(3, "list_sessions"))
+        assert (3, "own") == answered(talk)
+
+    assert [1, 2] == [one["id"] for one in lost]
+    assert {"was ended by signal 9"} <= {
+        one["error"]["message"].partition("server ")[2].partition(" before")[0] for one in lost
+    }
+    assert all("Ask again" in one["error"]["message"] for one in lost)
+    assert 2 == talk.own.started
+    again = [one.method for one in talk.own.told[-4:]]
+    assert ["initialize", "notifications/initialized", "tools/list", "tools/call"] == again
+
+
+def test_a_form_of_a_server_that_dies_is_taken_from_the_screen():
+    with Conversation(service=False) as talk:
+        talk.own.silent.add(1)
+        talk.say(call(1, "smart_fork"), request(2, "ping"))
+        assert (2, "own") == answered(talk)
+        talk.own.heard(made(request("form", "elicitation/create")))
+        form = talk.hear()
+        talk.own.dies(1)
+
+        assert (1, "smart-fork's server ended with status 1") == (
+            (lost := talk.hear())["id"], lost["error"]["message"].partition(" before")[0]
+        )  # fmt: skip
+        assert ("notifications/cancelled", form["id"]) == ((gone := talk.hear())["method"], gone["params"]["requestId"])
+
+
+def test_a_server_that_cannot_be_started_is_an_error_that_says_why(monkeypatch):
+    with Conversation(service=False) as talk:
+
+        def fails(*_: object) -> None:
+            raise OSError("no memory")
+
+        talk.own.start = fails
+        talk._relay._start = fails
+        talk.say(call(1, "list_sessions"))
+
+        assert "no memory" in talk.hear()["error"]["message"]
+
+
+def test_where_a_server_lists_other_tools_than_the_client_has_been_told_of_it_is_told():
+    with Conversation(service=False) as talk:
+        talk.own.lists = [{"name": "a new one"}]
+        talk.say(call(1, "list_sessions"))
+        told_of, answer = sorted((talk.hear(), talk.hear()), key=len)
+
+    assert {"notifications/tools/list_changed", 1} == {
+        told_of.get("method", told_of.get("id")),
+        answer.get("method", answer.get("id")),
+    }
 
 
 def test_both_may_ask_the_client_under_the_same_id():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import anyio
-import pytest
-from mcp import Client
+import json
+from pathlib import Path
 
-from smart_fork.front.messages import Message, made
+import pytest
+
+from smart_fork.front.greeting import CATALOGUE
+from smart_fork.front.messages import made
 from smart_fork.front.routing import FINDING, FINDS, FORKING, acts, reading_tools
-from smart_fork.server import create_server
 from tests.smart_fork.front.conversation import READING, call, request
 
 #: What each tool does is decided by its own annotations; here, which of them are believed to change nothing.
@@ -19,21 +20,17 @@ ONLY_READ = {
 
 
 @pytest.fixture(scope="module")
-def listed() -> Message:
-    async def talk() -> dict:
-        async with Client(create_server()) as session:
-            return (await session.list_tools()).model_dump(by_alias=True, exclude_none=True, mode="json")
-
-    return made({"jsonrpc": "2.0", "id": 1, "result": anyio.run(talk)})
+def tools() -> list[dict]:
+    return json.loads(Path(CATALOGUE).read_bytes())["tools"]
 
 
-def test_the_tools_that_only_read_say_so(listed):
-    assert ONLY_READ == reading_tools(listed)
+def test_the_tools_that_only_read_say_so(tools):
+    assert ONLY_READ == reading_tools(tools)
 
 
-def test_each_parameter_of_the_search_is_one_that_finds_or_one_that_forks(listed):
+def test_each_parameter_of_the_search_is_one_that_finds_or_one_that_forks(tools):
     """A new one acts until somebody has said here what it does."""
-    tool = next(one for one in listed.content["result"]["tools"] if one["name"] == FINDS)
+    tool = next(one for one in tools if one["name"] == FINDS)
 
     assert FINDING | FORKING == set(tool["inputSchema"]["properties"])
     assert not FINDING & FORKING
@@ -79,19 +76,6 @@ def test_nothing_but_a_call_acts():
     assert not acts(made(request(1, "tools/list")), READING)
 
 
-@pytest.mark.parametrize(
-    "result",
-    [
-        None,
-        [],
-        {},
-        {"tools": None},
-        {"tools": [None, {}, {"name": 5}, {"name": "a"}, {"name": "b", "annotations": []}]},
-    ],
-)
-def test_tools_that_do_not_say_it_are_not_believed_to_read(result):
-    hints = [{"readOnlyHint": False}, {"readOnlyHint": "true"}, {"readOnlyHint": 1}]
-    more = [{"name": "c", "annotations": hint} for hint in hints]
-
-    assert frozenset() == reading_tools(made({"jsonrpc": "2.0", "id": 1, "result": result}))
-    assert frozenset() == reading_tools(made({"jsonrpc": "2.0", "id": 1, "result": {"tools": more}}))
+@pytest.mark.parametrize("hints", [{}, {"readOnlyHint": False}, {"readOnlyHint": "true"}, {"readOnlyHint": 1}])
+def test_tools_that_do_not_say_it_are_not_believed_to_read(hints):
+    assert frozenset() == reading_tools([{"name": "a", "annotations": hints}, {"name": "b"}])

@@ -208,7 +208,7 @@ def test_somebody_else_s_tools_of_similar_names_are_work(world, shop):
 
 
 async def _names() -> set[str]:
-    return {tool.name for tool in await create_server().list_tools()}
+    return {tool.name for tool in await create_server(everything=True).list_tools()}
 
 
 def test_every_tool_of_the_server_is_known_to_be_ours():

@@ -51,9 +51,9 @@ def servers(agent: McpProcess) -> list[psutil.Process]:
     return psutil.Process(agent.process.pid).children(recursive=True)
 
 
-def is_whole(agent: McpProcess) -> bool:
-    """Whether it has loaded what a server needs."""
-    return any("pydantic_core" in one.path for one in psutil.Process(agent.process.pid).memory_maps())
+def is_thin(agent: McpProcess) -> bool:
+    """Whether it has loaded nothing that a server needs."""
+    return not any("pydantic_core" in one.path for one in psutil.Process(agent.process.pid).memory_maps())
 
 
 def ids(answer: dict) -> list[str]:
@@ -70,7 +70,7 @@ def test_a_question_is_answered_by_the_service_and_nothing_is_started(announced,
         assert RETRY in world.model.asked, "it was the service's model"
         assert [knows] == [one["session_id"] for one in agent.call("list_sessions")["sessions"]]
         assert [] == servers(agent)
-        assert not is_whole(agent)
+        assert is_thin(agent)
 
 
 def test_it_asks_as_a_server_in_that_directory_would(announced, world, shop):
@@ -252,13 +252,41 @@ def test_a_service_that_is_not_the_same_any_more_is_asked_no_more(announced, wor
 @pytest.mark.parametrize(
     "env", [{"SMART_FORK_SERVICE": "false"}, {"CODEX_HOME": "/elsewhere"}, {"SMART_FORK_MODEL": "another/model"}]
 )
-def test_with_other_settings_it_is_the_whole_server(announced, world, shop, env):
+def test_with_other_settings_it_asks_a_server_of_its_own(announced, world, shop, env):
     world.claude(shop, RETRY, DONE)
     with front(shop, **env) as agent:
         agent.call("list_sessions")
 
-        assert is_whole(agent)
+        assert is_thin(agent)
+        assert 1 == len(servers(agent))
         assert [] == world.model.asked
+
+
+def test_an_agent_that_asks_for_nothing_starts_nothing(announced, shop):
+    with front(shop) as agent:
+        assert {} == agent._ask("ping")
+        assert 7 == len(agent._ask("tools/list")["tools"])
+
+        assert [] == servers(agent)
+        assert not any("orjson" in one.path for one in psutil.Process(agent.process.pid).memory_maps())
+        assert 0 == agent.end()
+
+
+def test_a_server_of_its_own_that_is_killed_is_said_to_be_and_started_again(world, shop, programs):
+    """And nothing is left of it when the front is killed in turn."""
+    knows = world.claude(shop, RETRY, DONE)
+    with front(shop) as agent:
+        assert [knows] == [one["session_id"] for one in agent.call("list_sessions")["sessions"]]
+        (first,) = servers(agent)
+        agent._say({"id": 50, "method": "tools/call", "params": {"name": "wait_workers", "arguments": {"workers": []}}})
+        first.kill()
+        first.wait()
+        assert [knows] == [one["session_id"] for one in agent.call("list_sessions")["sessions"]]
+        second = servers(agent)
+        agent.kill()
+
+        assert second != [first]
+        assert [] == psutil.wait_procs(second, SECONDS)[1]
 
 
 def test_a_client_is_asked_for_its_roots_and_told_how_far_a_question_is(announced, world, shop):
@@ -287,7 +315,7 @@ def test_a_client_is_asked_for_its_roots_and_told_how_far_a_question_is(announce
 
 def test_a_front_imports_nothing_that_answers(home):
     heavy = {"anyio", "apsw", "mcp", "numpy", "psutil", "pydantic", "starlette", "torch", "typer"}
-    script = "import sys, smart_fork.__main__, smart_fork.front; print(*sys.modules)"
+    script = "import sys, smart_fork.__main__, smart_fork.front.handover; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert set() == heavy & set(done.stdout.split())

@@ -1,0 +1,122 @@
+"""The beginning of a conversation: what every client asks first is answered from a file, with next to nothing imported.
+
+An agent's first request to its model goes out without the tools of a server that has not listed them by then, and most
+agents never call one: so the server itself, which takes a second to import, is started by the first call.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+TYPE_CHECKING = False  # `typing` takes longer to import than all else here
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any, BinaryIO
+
+#: The answers, as `smart_fork.server.catalogue` writes them.
+CATALOGUE = os.path.join(os.path.dirname(__file__), "mcp.json")  # noqa: PTH118, PTH120 - pathlib takes longer than we
+#: Lets all tools be listed where no option says it.
+VARIABLE = "SMART_FORK_TOOLS"
+FEW, ALL = "few", "all"
+
+
+def serve(options: Sequence[str]) -> None:
+    """Serve on stdin and stdout until stdin closes. Comes back at once where `options` are for others to read."""
+    tools = wanted(options)
+    if tools is None:
+        return
+    status = 0
+    try:
+        with open(CATALOGUE, "rb") as file:  # noqa: PTH123
+            catalogue = json.load(file)
+        hello, rest = greet(sys.stdin.buffer, sys.stdout.buffer, catalogue, tools)
+        if rest is not None:
+            from smart_fork.front.handover import converse
+
+            status = converse(hello, rest, tools, catalogue)
+    except BrokenPipeError:  # nobody listens any more
+        pass
+    except KeyboardInterrupt:
+        status = 130
+    # A thread may still wait for somebody; and what stdout could not say, it need not try again.
+    os._exit(status)
+
+
+def wanted(options: Sequence[str]) -> str | None:
+    """Which tools are to be listed, `FEW` or `ALL`; `None` where the options are others than ``--tools``."""
+    said = [word for option in options for word in option.split("=", 1)]
+    if not said:
+        return ALL if os.environ.get(VARIABLE, "").strip().lower() == ALL else FEW
+    return said[1] if len(said) == 2 and said[0] == "--tools" and said[1] in (FEW, ALL) else None
+
+
+def greet(
+    lines: Iterable[bytes], out: BinaryIO, catalogue: dict[str, Any], tools: str
+) -> tuple[bytes | None, bytes | None]:
+    """Answer what can be answered from the `catalogue`.
+
+    Returns the line in which the client has introduced itself, and the first one that asks for more than is known here;
+    without the latter, the client has no more to say.
+    """
+    known: dict[str, dict[str, Any]] = {
+        "ping": {},
+        "tools/list": {"tools": listed(catalogue, tools)},
+        "prompts/list": {"prompts": catalogue["prompts"]},
+    }
+    hello = None
+    for line in lines:
+        message = _message(line)
+        if message is None or "id" not in message or "method" not in message:
+            continue  # only a request is answered, and there is nobody yet who could be told anything
+        method, params = message["method"], message.get("params") or {}
+        if (method == "initialize") is (hello is None) and _is_plain(method, params):
+            if method == "initialize":
+                hello = line
+                known[method] = _welcome(catalogue, params["protocolVersion"])
+            result = known.get(method)
+            if result is not None:
+                said = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+                out.write(json.dumps(said, separators=(",", ":")).encode() + b"\n")
+                out.flush()
+                continue
+        return hello, line
+    return hello, None
+
+
+def listed(catalogue: dict[str, Any], tools: str) -> list[dict[str, Any]]:
+    """What ``tools/list`` says, with `FEW` tools or `ALL`."""
+    return [one for one in catalogue["tools"] if tools == ALL or one["name"] in catalogue["few"]]
+
+
+def _welcome(catalogue: dict[str, Any], version: str) -> dict[str, Any]:
+    versions = catalogue["versions"]
+    return {"protocolVersion": version if version in versions else versions[-1], **catalogue["welcome"]}
+
+
+def _is_plain(method: str, params: dict[str, Any]) -> bool:
+    """Whether these are the parameters that everybody sends. What the protocol would refuse the server refuses."""
+    if method != "initialize":
+        return not params.keys() - {"_meta"}
+    who = params.get("clientInfo")
+    return (
+        isinstance(params.get("protocolVersion"), str)
+        and isinstance(params.get("capabilities"), dict)
+        and isinstance(who, dict)
+        and isinstance(who.get("name"), str)
+        and isinstance(who.get("version"), str)
+    )
+
+
+def _message(line: bytes) -> dict[str, Any] | None:
+    """The message in `line`; `None` where it holds none: it is passed over, as `messages.read` does it."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        return None
+    number, method, params = message.get("id", 0), message.get("method", ""), message.get("params", {})
+    known = isinstance(number, (str, int)) and not isinstance(number, bool)
+    return message if known and isinstance(method, str) and isinstance(params, (dict, type(None))) else None

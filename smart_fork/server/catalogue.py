@@ -1,0 +1,46 @@
+"""What a client asks first, and the answers, written to a file: from it the front of `smart-fork mcp` answers.
+
+python -m smart_fork.server.catalogue
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+from mcp import Client
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+
+from smart_fork.server import FEW, create_server
+
+FILE = Path(__file__).parents[1] / "front" / "mcp.json"
+
+
+def catalogue() -> dict[str, Any]:
+    """The versions of the protocol that begin with a handshake, its answer, all tools, and which few are listed."""
+    return anyio.run(_asked)
+
+
+async def _asked() -> dict[str, Any]:
+    async with Client(create_server(everything=True), mode="legacy") as client:
+        tools, server = await client.list_tools(), client.server_info
+        if server is None:
+            raise AssertionError("it introduces itself")
+        welcome = {
+            "capabilities": client.server_capabilities.model_dump(mode="json", by_alias=True, exclude_none=True),
+            "serverInfo": server.model_dump(mode="json", by_alias=True, exclude_none=True),
+            "instructions": client.instructions,
+        }
+        return {
+            "versions": list(HANDSHAKE_PROTOCOL_VERSIONS),
+            "welcome": welcome,
+            "few": list(FEW),
+            "tools": tools.model_dump(mode="json", by_alias=True, exclude_none=True)["tools"],
+            "prompts": [],
+        }
+
+
+if __name__ == "__main__":
+    FILE.write_text(json.dumps(catalogue(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
