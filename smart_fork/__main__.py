@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -11,13 +12,29 @@ def main() -> None:
         from smart_fork.front.greeting import serve
 
         serve(sys.argv[2:])
-    if sys.argv[1:] == ["welcome"]:
-        from smart_fork.terminal.welcome import main as welcome
-
-        welcome()
+    if "_SMART_FORK_COMPLETE" in os.environ or sys.argv[1:] in (["welcome"], ["statusline"]):
+        _at_once(sys.argv[1:])
     from smart_fork.cli import main as command_line
 
     command_line()
+
+
+def _at_once(asked: list[str]) -> None:
+    """Answer what is asked every few seconds, and end; come back where that needs the whole command line."""
+    if asked == ["welcome"]:
+        from smart_fork.terminal.welcome import main as welcome
+
+        welcome()
+    if asked == ["statusline"]:
+        from smart_fork.terminal.statusline import main as statusline
+
+        statusline()
+    from smart_fork.terminal.completion import answer
+
+    if (found := answer(os.environ)) is not None:
+        sys.stdout.buffer.write(found[0].encode())
+        sys.stdout.buffer.flush()
+        os._exit(found[1])
 
 
 if __name__ == "__main__":

@@ -27,12 +27,20 @@ def newest(path: Path, project: str | None, limit: int, beginning: str = "") -> 
     """
     begins = "AND session_id >= ? AND session_id < ? ORDER BY until DESC LIMIT ?"
     values = (project, project, beginning, beginning + "\U0010ffff", limit)
-    return [Glimpsed(*row) for row in _rows(path, f"SELECT agent, session_id, title, until {_OF} {begins}", values)]
+    return [
+        Glimpsed(*row) for row in rows(path, f"SELECT sessions.agent, session_id, title, until {_OF} {begins}", values)
+    ]
+
+
+def title(path: Path, session_id: str) -> str:
+    """A session's title; empty where the index does not know it."""
+    found = rows(path, "SELECT title FROM sessions WHERE session_id = ? LIMIT 1", (session_id,))
+    return str(found[0][0]) if found else ""
 
 
 def count(path: Path, project: str) -> int:
     """How many sessions of people the project of this key has in the index; 0 where it cannot be read at once."""
-    return next((int(number) for (number,) in _rows(path, f"SELECT count(*) {_OF}", (project, project))), 0)
+    return next((int(number) for (number,) in rows(path, f"SELECT count(*) {_OF}", (project, project))), 0)
 
 
 _OF = (
@@ -41,7 +49,8 @@ _OF = (
 )
 
 
-def _rows(path: Path, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+def rows(path: Path, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+    """What `query` finds in the database at `path`; nothing where there is none, or none that can be read at once."""
     try:
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     except apsw.Error:

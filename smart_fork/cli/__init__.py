@@ -51,10 +51,12 @@ _COMMANDS = {
     "logs": "serving.logs",
     "doctor": "system.doctor",
     "demo": "system.demo",
+    "statusline": "glances.statusline",
+    "welcome": "glances.welcome",
 }
 _HELP = "Find the past Claude Code or Codex session that already knows how, in this repository, and run a fork of it."
 #: What the agents run, not people.
-_HIDDEN = ("hook",)
+_HIDDEN = ("hook", "welcome")
 
 
 def application(only: str | None = None) -> typer.Typer:

@@ -1,0 +1,108 @@
+"""What a shell completes an id with: sessions with their titles, workers with what they do.
+
+The shells call as the command line's library has them do. Whatever is no id is left to that library, which takes
+ten times as long. Titles are hostile, and zsh evaluates what it is given: only words without any sign reach it.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from indexer.paths import index_db
+from indexer.project import project_of
+from indexer.store import glimpse
+from smart_fork.terminal import workers
+from smart_fork.terminal.words import harmless, is_id, short
+
+#: What the shell scripts of `--install-completion` set; nobody else does.
+VARIABLE = "_SMART_FORK_COMPLETE"
+_OF_SESSIONS = ("show", "fork", "branch", "lineage", "forget", "resume")
+_OF_WORKERS = ("read", "message", "wait", "close", "compare")
+#: Options whose value is a session, and options that have none.
+_SESSION_OPTIONS = ("--fork-from", "--resume")
+_FLAGS = ("--json", "--worktree", "-w", "--dry-run", "--yes", "-y", "--any", "--start")
+_OFFERED, _TITLE = 40, 60
+
+
+class Candidate(NamedTuple):
+    """A word that fits, and what it stands for."""
+
+    value: str
+    meaning: str
+
+
+def answer(env: Mapping[str, str]) -> tuple[str, int] | None:
+    """What is printed for the shell that asks and the exit code; `None` where no id is asked for."""
+    shell = env.get(VARIABLE, "").removeprefix("complete_")
+    asked = _asked(shell, env)
+    if asked is None:
+        return None
+    words, beginning = asked
+    kind = _kind(words, beginning)
+    if kind is None:
+        return None
+    found = _sessions(beginning) if kind == "session" else _workers(beginning)
+    return _said(shell, [one for one in found if one.value not in words], env)
+
+
+def _asked(shell: str, env: Mapping[str, str]) -> tuple[list[str], str] | None:
+    """The words before the one that is completed, and the beginning of that one."""
+    try:
+        if shell == "bash":
+            words, at = shlex.split(env["COMP_WORDS"]), int(env["COMP_CWORD"])
+            return words[1:at], words[at] if at < len(words) else ""
+        if shell in ("zsh", "fish"):
+            line = env["_TYPER_COMPLETE_ARGS"]
+            words = shlex.split(line)[1:]
+            return (words, "") if line[-1:].isspace() or not words else (words[:-1], words[-1])
+    except (KeyError, ValueError):  # an open quote
+        pass
+    return None
+
+
+def _kind(words: list[str], beginning: str) -> str | None:
+    if not words or beginning.startswith("-"):
+        return None
+    if words[0] == "spawn":
+        return "session" if words[-1] in _SESSION_OPTIONS else None
+    if (words[-1].startswith("-") and words[-1] not in _FLAGS) or "--" in words:
+        return None
+    return "session" if words[0] in _OF_SESSIONS else "worker" if words[0] in _OF_WORKERS else None
+
+
+def _sessions(beginning: str) -> list[Candidate]:
+    index, here = index_db(), project_of(os.getcwd()).key  # noqa: PTH109 - one import less
+    typed = beginning.lower()
+    found = glimpse.newest(index, here, _OFFERED, typed)
+    if typed and not found:
+        found = glimpse.newest(index, None, _OFFERED, typed)
+    known = [(one, short(one.agent, one.session_id)) for one in found if is_id(one.session_id)]
+    return [
+        Candidate(brief if brief.startswith(typed) else one.session_id, harmless(f"{one.agent} {one.title}", _TITLE))
+        for one, brief in known
+    ]
+
+
+def _workers(beginning: str) -> list[Candidate]:
+    return [
+        Candidate(one.worker_id, harmless(f"{one.status or 'running'} {one.name}", _TITLE))
+        for one in workers.running()
+        if one.worker_id.startswith(beginning) and is_id(one.worker_id)
+    ]
+
+
+def _said(shell: str, found: Iterable[Candidate], env: Mapping[str, str]) -> tuple[str, int]:
+    several = list({one.value: one for one in found}.values())
+    if shell == "zsh":
+        pairs = "\n".join(f'"{one.value}":"{one.meaning}"' for one in several)
+        return (f"_arguments '*: :(({pairs}))'" if several else "_files"), 0
+    if shell == "fish":
+        if env.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
+            return "", int(not several)
+        return "\n".join(f"{one.value}\t{one.meaning}" for one in several), 0
+    # bash has no meanings: where it lists several they follow as a comment, and stay one if a menu takes it all.
+    alone = len(several) == 1
+    return "\n".join(one.value if alone else f"{one.value}  # {one.meaning}" for one in several), 0
