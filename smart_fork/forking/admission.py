@@ -66,7 +66,7 @@ def admission(request: ForkRequest, world: World, *, counts: bool) -> Callable[[
                 f"{most} workers are running, and {LIMIT} allows no more",
                 advice(
                     "Wait until one has ended, or end one: `smart-fork active` lists them.",
-                    tool="Wait until one has ended, or end one with close_workers: list_workers lists them.",
+                    tool="Wait until one has ended (list_workers, wait_workers), or the person ends one.",
                 ),
             )
 

@@ -282,7 +282,7 @@ def _target(wanted: Wanted) -> Path:
                 "It is not known where this session worked",
                 advice(
                     "Say where the fork is to work: --cwd DIR.",
-                    tool="Start it with spawn_workers: fork_from, with the project_path where it is to work.",
+                    tool="Say where the fork is to work: project_path.",
                 ),
             )
         cwd = wanted.source.cwd

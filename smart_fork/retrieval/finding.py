@@ -481,7 +481,7 @@ def _not_available(message: str, hint: str, asked: _Asked) -> dict[str, Any]:
             hint
             or advice(
                 "Run `smart-fork index run` and read what it says; `smart-fork doctor` explains failures.",
-                tool="index_status says what is known of it.",
+                tool="list_sessions and read_session work without it.",
             ),
             "Let smart-fork index on demand: unset SMART_FORK_INDEXING, or set it to true.",
             "Ask again once indexing has completed.",

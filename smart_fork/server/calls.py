@@ -57,7 +57,7 @@ class StrictTool(Tool):
             return await super().run(accepted, context, convert_result)
         except UnexpectedToolError as error:
             raise UnexpectedToolError(
-                f"{self.name} failed unexpectedly. index_status says how the index is."
+                f"{self.name} failed unexpectedly. Ask once more; if it fails again, smart-fork's doctor says why."
             ) from error
         except ToolError as error:
             raise ToolError(str(error.__cause__ or error)) from error
@@ -77,7 +77,7 @@ def strict(function: Callable[..., Any], title: str, *, reads: bool = True) -> T
     tool = StrictTool.from_function(function, title=title, description=said, annotations=hints)
     tool.parameters["additionalProperties"] = False
     for described in (tool.parameters, *tool.parameters["properties"].values()):
-        described.pop("title", None)  # the name again, which every model would have to read
+        _shorten(described)
     read = tool.fn_metadata
     tool.fn_metadata = _Exactly(
         arg_model=read.arg_model,
@@ -86,6 +86,19 @@ def strict(function: Callable[..., Any], title: str, *, reads: bool = True) -> T
         wrap_output=read.wrap_output,
     )
     return tool
+
+
+def _shorten(described: dict[str, Any]) -> None:
+    """Take out of a schema what every model would have to read for nothing: the name again, and that null is taken."""
+    described.pop("title", None)
+    kinds = [kind for kind in described.get("anyOf", ()) if kind != {"type": "null"}]
+    if len(kinds) == 1:
+        del described["anyOf"]
+        described |= kinds[0]
+    elif kinds:
+        described["anyOf"] = kinds
+    if described.get("default", 0) in (None, ""):
+        del described["default"]
 
 
 def sent(ctx: Context[Any, Any]) -> Mapping[str, Any]:

@@ -87,7 +87,7 @@ def going_on(worker: Worker, program: str, text: str) -> ForkPlan:
     if not worker.session_id:
         raise ForkRefused(
             f"The session of {worker.id} is not known",
-            advice("Start a new worker: smart-fork new", tool="Start a new one: spawn_workers."),
+            advice("Start a new worker: smart-fork new", tool="Fork the session that knows instead: smart_fork."),
         )
     return plan_fork(
         ForkRequest(
@@ -219,7 +219,7 @@ class _Talk:
                 f"{worker.id} has ended",
                 advice(
                     f"Start it again: smart-fork resume {worker.session_id or 'ID'}",
-                    tool="Start it again: spawn_workers, with resume_session_id.",
+                    tool="Fork its session instead: smart_fork, with fork_session_id and this as the prompt.",
                 ),
             )
         plan = going_on(worker, find_program(worker.agent, around.env), text)

@@ -15,7 +15,7 @@ from smart_fork import sessions
 from smart_fork.advice import advice
 from smart_fork.cli import _COMMANDS
 from smart_fork.errors import NotFound
-from smart_fork.server import create_server
+from smart_fork.server import FEW, create_server
 from tests.smart_fork.client import call, refusal
 
 PACKAGE = Path(advising.__file__).parent
@@ -65,6 +65,16 @@ def test_no_tool_is_named_to_whoever_has_commands(module):
         return  # whoever talks to these has tools
     names = re.compile(rf"\b(?:{'|'.join(name for name in TOOL_NAMES if name != 'smart_fork')})\b")
     wrong = [(line, text) for where, text, line in prose(module) if where in ("", "command") and names.search(text)]
+
+    assert [] == wrong
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_who_has_the_few_tools_is_sent_to_no_other(module):
+    if module.is_relative_to(PACKAGE / "excise"):
+        return  # it is asked for by who has all
+    names = re.compile(rf"\b(?:{'|'.join(set(TOOL_NAMES) - set(FEW))})\b")
+    wrong = [(line, text) for where, text, line in prose(module) if where == "tool" and names.search(text)]
 
     assert [] == wrong
 

@@ -132,4 +132,6 @@ def test_what_goes_wrong_in_us_is_told_without_its_inside(world):
     told = anyio.run(talk)
 
     assert told.is_error
-    assert told.content[0].text == "broken failed unexpectedly. index_status says how the index is."
+    assert told.content[0].text == (
+        "broken failed unexpectedly. Ask once more; if it fails again, smart-fork's doctor says why."
+    )

@@ -35,9 +35,15 @@ def offered(world: World) -> dict[str, types.Tool]:
 @pytest.mark.parametrize("name", ["smart_fork", "find_sessions"])
 def test_both_that_find_ask_for_further_phrasings_without_being_told(world, name):
     tool = offered(world)[name]
-    also = tool.input_schema["properties"]["also"]
 
     assert "Always give `also`, four further phrasings" in " ".join(tool.description.split())
+    assert "array" == tool.input_schema["properties"]["also"]["type"]
+    assert "also" not in tool.input_schema["required"]
+
+
+def test_which_phrasings_is_said_once_and_said_where(world):
+    also, other = (offered(world)[name].input_schema["properties"]["also"] for name in ("find_sessions", "smart_fork"))
+
     for asked in (
         "developer would have typed",
         "reworded",
@@ -47,8 +53,8 @@ def test_both_that_find_ask_for_further_phrasings_without_being_told(world, name
         "another language",
     ):
         assert asked in also["description"]
-    assert {"type": "array", "maxItems": 8, "items": {"type": "string", "maxLength": 300}} in also["anyOf"]
-    assert "also" not in tool.input_schema["required"]
+    assert {"type": "array", "maxItems": 8, "items": {"type": "string", "maxLength": 300}}.items() <= also.items()
+    assert "find_sessions" in other["description"]
 
 
 def test_the_twin_takes_what_finds_and_nothing_that_forks(world):

@@ -87,9 +87,9 @@ class TestDamage:
 
 
 class TestWhatIsOffered:
-    def tools(self, world: World) -> dict[str, types.Tool]:
+    def tools(self, world: World, *, everything: bool = True) -> dict[str, types.Tool]:
         async def ask() -> list[types.Tool]:
-            async with Client(create_server(world.model, everything=True)) as session:
+            async with Client(create_server(world.model, everything=everything)) as session:
                 return (await session.list_tools()).tools
 
         return {tool.name: tool for tool in anyio.run(ask)}
@@ -97,10 +97,10 @@ class TestWhatIsOffered:
     def test_the_parameters_and_defaults_of_the_main_tool(self, world):
         """F-001."""
         schema = self.tools(world)["smart_fork"].input_schema
-        defaults = {name: about.get("default", "required") for name, about in schema["properties"].items()}
+        defaults = {name: about.get("default") for name, about in schema["properties"].items()}
 
         assert list(defaults.items())[:9] == [
-            ("intent", "required"), ("agent_type", "claude"), ("limit", 5), ("project_path", None), ("collection", None),
+            ("intent", None), ("agent_type", "claude"), ("limit", 5), ("project_path", None), ("collection", None),
             ("min_score", None), ("include_snippets", True), ("auto_fork", False), ("fork_index", None),
         ]  # fmt: skip
         assert set(defaults) - {"intent"} >= {"fork_session_id", "prompt", "run_in", "at", "worktree"}
@@ -120,11 +120,23 @@ class TestWhatIsOffered:
             for parameter in tool.input_schema["properties"].values():
                 assert parameter["description"]
 
+    def test_a_few_tools_are_listed_where_nothing_else_is_said(self, world):
+        assert {
+            "smart_fork", "find_sessions", "list_sessions", "read_session", "list_workers", "wait_workers", "message_worker",
+        } == set(self.tools(world, everything=False))  # fmt: skip
+
     def test_what_a_model_has_to_read_before_it_asks_is_short(self, world):
-        assert (
-            sum(len(tool.description) + len(json.dumps(tool.input_schema)) for tool in self.tools(world).values())
-            < 18_000
+        few, more = (
+            [
+                json.dumps({"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema})
+                for tool in self.tools(world, everything=everything).values()
+            ]
+            for everything in (False, True)
         )
+
+        assert sum(map(len, few)) <= 7_000
+        assert sum(map(len, more)) < 18_000
+        assert all(len(tool.description) < 2_048 for tool in self.tools(world).values())
 
 
 class TestAnswers:
