@@ -12,13 +12,13 @@ from smart_fork.errors import SmartForkError
 if TYPE_CHECKING:
     from smart_fork.setup.plan import Plan
 
-#: How long another process that is indexing is waited for.
-_PATIENCE = 600.0
+#: Another process that is indexing is not waited for: it does the same.
+_PATIENCE = 0.0
 _NICE = ("nice", "-n", "10")
 
 
-def first_index(plan: Plan, *, quiet: bool) -> list[str]:
-    """Index everything, the newest first. Gives what a person should know.
+def first_index(plan: Plan, *, quiet: bool) -> tuple[bool, str]:
+    """Index everything, the newest first: whether it is whole, and what a person should know.
 
     Raises:
         SmartForkError: the index or the model is not available.
@@ -30,11 +30,11 @@ def first_index(plan: Plan, *, quiet: bool) -> list[str]:
     if not quiet:
         say("Indexing. Ctrl-C goes on without waiting: the rest is done in the background.")
     try:
-        return [_indexed(quiet=quiet)]
+        return True, _indexed(quiet=quiet)
     except KeyboardInterrupt:
-        return [_later(plan)]
+        return False, _later(plan)
     except IndexBusyError:
-        return ["Another process is indexing; it goes on in the background."]
+        return False, "Another process is indexing; it goes on in the background."
     except (ModelUnavailableError, VectorsUnavailableError) as error:
         step = "`smart-fork doctor` checks the model, and what keeps the vectors."
         raise SmartForkError(f"Words are indexed, meaning is not: {error}", step) from error
@@ -60,8 +60,8 @@ def _later(plan: Plan) -> str:
     from smart_fork.processes import SystemProcesses
 
     if any(step.what == "service" and step.state != "left" for step in plan.steps):
-        return "Left for now; the service does the rest. `smart-fork index status` says how far it is."
+        return "The service does the rest. `smart-fork index status` says how far it is."
     log = private_dir(state_home() / "logs") / "first-index.log"
     argv = [*_NICE, plan.program, "index", "run"]
     SystemProcesses().start(argv, cwd=state_home(), env=os.environ, log=log)
-    return "Left for now; it goes on in the background. `smart-fork index status` says how far it is."
+    return "It goes on in the background. `smart-fork index status` says how far it is."

@@ -31,7 +31,7 @@ app.command("hooks")(hooks)
 _VERBS = {"new": "add", "changed": "update", "there": "ready", "left": "skip"}
 #: Where a person has to scroll, or lines are broken in words, a plan is not read.
 _WIDTH, _BELOW = 80, " " * 10
-_DONE = {"new": "added", "changed": "updated", "there": "ready", "left": "skipped"}
+_DONE = {"new": "added", "changed": "updated"}
 
 
 @app.callback()
@@ -109,7 +109,7 @@ def _act(step: Step, plan: Plan, ledger: Ledger, *, as_json: bool) -> dict[str, 
     """What was done of a step. One that fails does not keep the next from being done."""
     told: dict[str, Any] = step.as_json()
     try:
-        notes = first_index(plan, quiet=as_json) if step.what == "index" else step.act(ledger)
+        verb, notes = _index(plan, quiet=as_json) if step.what == "index" else (_DONE[step.state], step.act(ledger))
     except SmartForkError as error:
         if not as_json:
             out.print(plain(_line("failed", step)))
@@ -117,10 +117,15 @@ def _act(step: Step, plan: Plan, ledger: Ledger, *, as_json: bool) -> dict[str, 
             _say_below(error.hint)
         return told | as_values(error)
     if not as_json:
-        out.print(plain(_line(_DONE[step.state], step)))
+        out.print(plain(_line(verb, step)))
         for note in notes:
             _say_below(note)
     return told | {"notes": notes}
+
+
+def _index(plan: Plan, *, quiet: bool) -> tuple[str, list[str]]:
+    whole, note = first_index(plan, quiet=quiet)
+    return "added" if whole else "later", [note]
 
 
 def _tried(plan: Plan, *, ask: bool, as_json: bool) -> Iterator[Trial]:
@@ -141,7 +146,7 @@ def _in_words(trial: Trial) -> str:
     tools = f"{trial.tools} tools in {trial.tools_seconds} s"
     if not trial.asked:
         return tools
-    return f'{tools}; "{_short(trial.asked, 28)}" found in {trial.answer_seconds} s'
+    return f'{tools}; found "{_short(trial.found, 26)}" in {trial.answer_seconds} s'
 
 
 def _print_plan(plan: Plan) -> None:
@@ -169,7 +174,7 @@ def _print_steps(steps: list[Step]) -> None:
 
 
 def _line(verb: str, step: Step) -> str:
-    return f"  {verb:<8}{step.name:<22}  {_at_home(step.where)}".rstrip()
+    return f"  {verb:<8}{step.name:<24}  {_at_home(step.where)}".rstrip()
 
 
 def _print_end(plan: Plan, *, ok: bool) -> None:
@@ -213,7 +218,7 @@ def _print_undone(undone: list[Undone], left: list[str], *, dry_run: bool) -> No
 
     for one in undone:
         verb = "failed" if one.error else "remove" if dry_run else "removed"
-        out.print(plain(f"  {verb:<8}{NAMES[one.line.what]:<22}  {_at_home(str(one.line.path))}"))
+        out.print(plain(f"  {verb:<8}{NAMES[one.line.what]:<24}  {_at_home(str(one.line.path))}"))
         for note in (one.error, one.hint, *one.notes):
             if note:
                 _say_below(note)

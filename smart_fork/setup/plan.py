@@ -105,7 +105,7 @@ def _index() -> Step:
     where = str(index_db())
     if not logs:
         return Step("index", "first index", where, "left", why="there are no sessions yet")
-    return Step("index", f"first index of {logs:,} sessions", where, "there" if _is_whole(index_db()) else "new")
+    return Step("index", f"first index, {logs:,} logs", where, "there" if _is_whole(index_db()) else "new")
 
 
 def _is_whole(database: Path) -> bool:

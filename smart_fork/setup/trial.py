@@ -62,7 +62,7 @@ def try_server(way: Registration, *, ask: bool = True) -> Trial:
     if "command" not in entry:
         return Trial(way.agent, ok=False, error="no server of ours is registered")
     newest = _newest(way.agent) if ask else None
-    folder = Path(newest["working_directory"]) if newest else Path.home()
+    folder = Path(newest["project_path"]) if newest else Path.home()
     try:
         return _tried(way, entry, newest, folder if folder.is_dir() else Path.home())
     except (SmartForkError, _BrokenError, OSError) as error:
@@ -119,7 +119,7 @@ def _newest(agent: str) -> dict[str, Any] | None:
     """The newest session with a title, of this agent if it has one."""
     for whose in (agent, "both"):
         for one in list_recent(whose, None, _RESULTS, everywhere=True).sessions:
-            if one.get("title") and one.get("working_directory"):
+            if one.get("title") and one.get("project_path"):
                 return one
     return None
 

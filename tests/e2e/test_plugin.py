@@ -13,10 +13,10 @@ import pytest
 
 from tests.e2e.agents import Machine, machine_in
 from tests.e2e.logs import Json
-from tests.e2e.model_server import Call, Protocol, Request, Say
+from tests.e2e.model_server import Call, Protocol, Say
+from tests.e2e.offered import ours, say
 from tests.e2e.programs import CHECKOUT, cache_folder
 from tests.e2e.scenario import EXCHANGES, INTENT, unlike_any_other
-from tests.e2e.terminals import wait_until
 
 pytestmark = pytest.mark.e2e
 agents = pytest.mark.parametrize("agent", ["claude", "codex"], indirect=True)
@@ -78,28 +78,6 @@ def installed(machine: Machine, agent: Protocol) -> bool:
     told: Json | list[Json] = json.loads(run(machine, agent, "plugin", "list", "--json"))
     plugins = told if isinstance(told, list) else told["installed"]
     return any(NAME in (one.get("id"), one.get("pluginId")) for one in plugins)
-
-
-def say(machine: Machine, agent: Protocol, prompt: str) -> Request:
-    """What the model is sent of a prompt in a new session. Codex waits a second for its servers, so there it is said again."""
-    if agent == "claude":
-        machine.claude("-p", prompt)
-        return machine.model.wait_for(lambda request: prompt in request.last_prompt)
-    terminal = machine.agent_interactive(agent)
-    terminal.choose("Hooks need review", "2")
-    for _ in range(10):
-        again = unlike_any_other(prompt)
-        terminal.type(again)
-        heard = machine.model.wait_for(lambda request, said=again: said in request.last_prompt)
-        wait_until(lambda said=again: machine.find_log(agent, f"Noted: {said}"[:67]), "the answer")
-        if ours(heard):
-            break
-    return heard
-
-
-def ours(request: Request) -> set[str]:
-    """Our tools, as the model is offered them."""
-    return {name.rpartition("__")[2].rpartition("/")[2] for name in request.tools if "smart" in name.partition("/")[0]}
 
 
 @pytest.mark.parametrize("folder", [CHECKOUT, CHECKOUT / "plugin"], ids=["marketplace", "plugin"])
