@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from indexer.project import is_within
 from indexer.store.base import Placement, SessionRow, Similarities, Store
-from smart_fork.retrieval.fork_point import fork_point
+from smart_fork.retrieval.fork_point import edited, fork_point
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.ranking import Coverage, Evidence, Phrased
 from smart_fork.retrieval.standing import without_askers
@@ -145,7 +145,9 @@ def _fork_points(
     found = {}
     for row in passages.keys() & sessions:
         similar = [one[row].similar for one in evidence]
-        place = fork_point(store.placements_of(row), words, similar) or passages[row].place
+        places = store.placements_of(row)
+        changing = edited(places, store.texts({place.chunk for place in places}))
+        place = fork_point(places, words, similar, changing) or passages[row].place
         cosines = [one[place.position] for one in similar if place.position in one]
         found[row] = Passage(passages[row].strength, place, max(cosines, default=None))
     return found

@@ -2,14 +2,17 @@
 
 Where a question has two parts, or a first answer was wrong, the passage that answers best is too early: what is asked
 is known where the talk about it ends. So each exchange is weighed by its words, by its meaning, by what the exchanges
-before it have said of the question (`talk`), and by how late it is. Fitted on labelled questions, as the ranking is:
+before it have said of the question (`talk`), and by how late it is. What was asked, planned or reviewed and is done or
+mended in the next exchange (`pending`) is known only there. Fitted on labelled questions, as the ranking is:
 docs/searching.md.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from indexer.store.base import Placement
@@ -17,33 +20,45 @@ from smart_fork.retrieval.ranking import best_of
 
 #: How much of what was said of the question an exchange takes over from the one before.
 KEPT = 0.6
+#: The line of an action that changes files.
+_EDITS = re.compile(r"^edit \S", re.MULTILINE)
 
 
 class Parts(NamedTuple):
-    """What speaks for an exchange: `nearest` is the cosine of its best passages, the others are beside the most."""
+    """What speaks for an exchange: `nearest` is the cosine of its best passages, the next three are beside the most.
+
+    `pending` is 1 where the exchange after it changes files, and speaks against it.
+    """
 
     nearest: float
     words: float
     talk: float
     late: float
+    pending: float
 
 
-WORTH = Parts(2.0, 2.9, 4.9, 2.9)
+WORTH = Parts(1.3, 1.8, 3.4, 1.5, -1.3)
+
+
+def edited(places: Sequence[Placement], texts: Mapping[int, str]) -> set[int]:
+    """The exchanges that change files, by the `texts` of all their chunks."""
+    return {place.exchange for place in places if _EDITS.search(texts.get(place.chunk, ""))}
 
 
 def fork_point(
-    places: Sequence[Placement], words: Sequence[Mapping[int, float]], similar: Sequence[Mapping[int, float]]
-) -> Placement | None:
+    places: Sequence[Placement], words: Sequence[Mapping[int, float]], similar: Sequence[Mapping[int, float]],
+    changing: Collection[int],
+) -> Placement | None:  # fmt: skip
     """The passage at the end of whose exchange to fork: of all that a session has, in order; `None` where it has none.
 
     For each phrasing of the question `words` has the scores of chunks by their words, `similar` the cosines of passages
-    by their position.
+    by their position; `changing` are the exchanges that change files.
     """
     if not places:
         return None
     points = {
         exchange: sum(worth * value for worth, value in zip(WORTH, speaking, strict=True))
-        for exchange, speaking in parts(places, words, similar).items()
+        for exchange, speaking in parts(places, words, similar, changing).items()
     }
     chosen = max(points, key=lambda exchange: (points[exchange], exchange))
     own = [place for place in places if place.exchange == chosen]
@@ -51,8 +66,9 @@ def fork_point(
 
 
 def parts(
-    places: Sequence[Placement], words: Sequence[Mapping[int, float]], similar: Sequence[Mapping[int, float]]
-) -> dict[int, Parts]:
+    places: Sequence[Placement], words: Sequence[Mapping[int, float]], similar: Sequence[Mapping[int, float]],
+    changing: Collection[int],
+) -> dict[int, Parts]:  # fmt: skip
     """What speaks for each exchange, in the mean of all phrasings."""
     of_exchange: defaultdict[int, list[Placement]] = defaultdict(list)
     for place in places:
@@ -77,8 +93,11 @@ def parts(
         kept = KEPT * kept + nearest[exchange] / most_near + by_words[exchange] / most_words
         talk[exchange] = kept
     most_talk = max(talk.values()) or 1.0
+    pending = {exchange for exchange, following in pairwise(sorted(of_exchange)) if following in changing}
     return {
-        exchange: Parts(nearest[exchange], by_words[exchange], talk[exchange] / most_talk, exchange / last)
+        exchange: Parts(
+            nearest[exchange], by_words[exchange], talk[exchange] / most_talk, exchange / last, exchange in pending
+        )
         for exchange in of_exchange
     }
 

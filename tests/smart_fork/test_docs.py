@@ -214,4 +214,4 @@ def test_the_worths_of_the_evidence_are_those_of_the_code():
 
 def _worths(text: str) -> dict[str, str]:
     """The last column of a table of evidence, by its first."""
-    return dict(re.findall(r"^\| `(\w+)` \|.*\| ([\d.]+) \|$", text, re.MULTILINE))
+    return dict(re.findall(r"^\| `(\w+)` \|.*\| (-?[\d.]+) \|$", text, re.MULTILINE))
