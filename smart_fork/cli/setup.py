@@ -133,7 +133,10 @@ def _tried(plan: Plan, *, ask: bool, as_json: bool) -> Iterator[Trial]:
 
     if not as_json:
         say("\nTrying each agent's way in …")
+    foreign = {step.agent for step in plan.steps if step.what == "server" and step.state == "left"}
     for found in plan.found:
+        if found.way.agent in foreign:
+            continue
         trial = try_server(found.way, ask=ask)
         if not as_json:
             out.print(plain(f"  {found.way.title:<13}{_in_words(trial)}"))

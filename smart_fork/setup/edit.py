@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import takewhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,11 @@ class Edit:
 
 def _shared(one: str, other: str) -> int:
     """How many characters both begin with."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    shared, longest = 0, min(len(one), len(other))
+    while shared < longest:  # halved: settings may be megabytes
+        half = (shared + longest + 1) // 2
+        shared, longest = (half, longest) if one[:half] == other[:half] else (shared, half - 1)
+    return shared
 
 
 def digest(text: str | None) -> str:

@@ -78,7 +78,7 @@ def undo(line: Line) -> list[str]:
     Raises:
         SmartForkError: it cannot be taken out safely.
     """
-    way = registration_of("codex" if line.agent == "codex" else "claude")
+    way = registration_of(line.agent)
     path = line.path
     with way.lock():
         text = foreign_files.read(path, f"Make {path} readable.")
@@ -116,7 +116,7 @@ def standing(line: Line) -> str:
     Raises:
         SmartForkError: the settings are not understood.
     """
-    way = registration_of("codex" if line.agent == "codex" else "claude")
+    way = registration_of(line.agent)
     text = foreign_files.read(line.path, f"Make {line.path} readable.")
     try:
         value = way.value(text)

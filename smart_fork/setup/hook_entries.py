@@ -6,6 +6,7 @@ from functools import partial
 
 from indexer.transcripts.model import Agent
 from smart_fork import foreign_files
+from smart_fork.agents.registration import registration_of
 from smart_fork.hooks import settings
 from smart_fork.setup.ledger import Ledger, Line
 from smart_fork.setup.step import Step, missing_folders, take_away
@@ -39,7 +40,7 @@ def undo(line: Line) -> list[str]:
     Raises:
         SmartForkError: the settings are not understood; they are as they were.
     """
-    agent = _agent(line)
+    agent = registration_of(line.agent).agent
     if settings.settings_file(agent) == line.path:
         settings.remove(agent)
     take_away(line.path, line.folders)
@@ -52,8 +53,8 @@ def standing(line: Line) -> str:
     Raises:
         SmartForkError: the settings are not understood.
     """
-    return "" if settings.is_installed(_agent(line)) else f"the hooks in {line.path} are gone, or older ones"
-
-
-def _agent(line: Line) -> Agent:
-    return "codex" if line.agent == "codex" else "claude"
+    return (
+        ""
+        if settings.is_installed(registration_of(line.agent).agent)
+        else f"the hooks in {line.path} are gone, or older ones"
+    )

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from indexer.files import remove, replace_file
 from indexer.paths import private_dir, state_home
+from indexer.transcripts.model import Agent
 from smart_fork.errors import SmartForkError
 from smart_fork.setup.edit import Edit
 
@@ -30,7 +31,7 @@ class Line(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     what: What
-    agent: str = ""
+    agent: Agent | Literal[""] = ""
     path: Path
     edit: Edit | None = None
     value: dict[str, Any] | None = None

@@ -6,6 +6,7 @@ from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
+from indexer.transcripts.model import Agent
 from smart_fork import foreign_files
 from smart_fork.agents.registration import Registration
 from smart_fork.setup.edit import Edit
@@ -37,7 +38,7 @@ def planned(way: Registration, ledger: Ledger) -> Step:
     return step(state="new" if text is None else "changed", act=partial(_written, way.agent, path))
 
 
-def _written(agent: str, path: Path, ledger: Ledger) -> list[str]:
+def _written(agent: Agent, path: Path, ledger: Ledger) -> list[str]:
     text, line = _read(path), ledger.of("skill", agent, path)
     folders = [*(line.folders if line else ()), *missing_folders(path)]
     ledger.write(Line(what="skill", agent=agent, path=path, edit=Edit.of(None, content()), folders=folders))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from indexer.transcripts.model import Agent
 from smart_fork.agents.registration.base import NAME, Registration, UnsuitableError
 from smart_fork.agents.registration.claude import ClaudeRegistration
 from smart_fork.agents.registration.codex import CodexRegistration
@@ -13,10 +12,10 @@ REGISTRATIONS: tuple[Registration, ...] = (ClaudeRegistration(), CodexRegistrati
 __all__ = ["NAME", "REGISTRATIONS", "Registration", "UnsuitableError", "registration_of"]
 
 
-def registration_of(agent: Agent) -> Registration:
+def registration_of(agent: str) -> Registration:
     """That of the agent of this name.
 
     Raises:
         KeyError: there is no such agent.
     """
-    return {one.agent: one for one in REGISTRATIONS}[agent]
+    return {str(one.agent): one for one in REGISTRATIONS}[agent]

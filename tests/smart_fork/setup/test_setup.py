@@ -139,6 +139,7 @@ def test_a_server_of_our_name_that_is_not_smart_fork_is_left(setup, world):
     done = setup("--yes", "--agent", "claude")
 
     assert (0, text) == (done.code, (world.home / ".claude.json").read_text())
+    assert "7 tools" not in done.out, "it is not ours to try"
     assert "another server has this name" in done.out
 
 
@@ -175,6 +176,30 @@ def test_out_of_settings_that_have_changed_since_only_ours_is_taken(setup, world
     assert said.count("has changed since: only our entry was taken out") == 2
     assert "with what was changed in it" in said
     assert "you have changed it" in said
+
+
+def test_what_cannot_be_undone_is_said_and_stays_in_the_ledger(setup, world):
+    full(world.home)
+    setup("--yes")
+    config = world.home / ".codex/config.toml"
+    config.write_text("[half")
+
+    removed = setup("--remove")
+
+    assert (1, "[half") == (removed.code, config.read_text())
+    assert "failed" in removed.out
+    assert [("server", "codex")] == [(line.what, line.agent) for line in Ledger()]
+
+
+def test_a_ledger_that_cannot_be_read_stops_everything(setup, settled):
+    before = everything(settled)
+    (settled / ".smart-fork/setup").mkdir(parents=True)
+    (settled / ".smart-fork/setup/ledger.json").write_text('{"version": 2}')
+
+    for words in (("--yes",), ("--remove",)):
+        refused = setup(*words)
+        assert (1, before) == (refused.code, everything(settled))
+        assert "ledger.json cannot be read" in refused.err
 
 
 def test_what_was_empty_before_is_so_again_after_the_agent_has_written_its_settings(setup, world):
