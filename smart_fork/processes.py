@@ -221,6 +221,21 @@ class SystemProcesses:
             raise _not_started(argv, cwd, error) from error
 
 
+def at_this_terminal(argv: Sequence[str], given: bytes) -> str:
+    """What a program printed that a person used at this terminal, with `given` on its stdin; empty where they left it.
+
+    Raises:
+        ProgramMissing: there is no such program.
+        ProgramFailed: it cannot be started.
+    """
+    try:
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            told, _ = process.communicate(given)
+    except (OSError, ValueError) as error:
+        raise _not_started(argv, None, error) from error
+    return told.decode("utf-8", "replace") if process.returncode == 0 else ""
+
+
 def _not_started(argv: Sequence[str], cwd: Path | None, error: Exception) -> SmartForkError:
     name = Path(argv[0]).name
     if cwd is not None and not cwd.is_dir():

@@ -122,6 +122,10 @@ def _run() -> int:
     arguments = sys.argv[1:]
     as_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
     try:
+        if not arguments and sys.stdin.isatty() and sys.stdout.isatty():
+            from smart_fork.cli.picker import pick
+
+            return pick()
         return int(application(_named(arguments))(standalone_mode=False) or 0)
     except SmartForkError as error:
         complain(error, as_json=as_json)

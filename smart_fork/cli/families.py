@@ -152,7 +152,9 @@ def _label(one: dict[str, Any], *, marked: bool) -> Text:
     head = plain(short_id(one["agent_type"], one["session_id"]), "bold" if marked else "")
     if one["log_gone"] and not one["running"]:
         return head + plain("  its log is gone")
-    head += plain(f"  {_one_line(one['title'])}", "bold" if marked else "")
+    # What is beside it: the lines of the tree, and the id.
+    room = out.console.width - 4 * one["depth"] - head.cell_len - 2
+    head += plain(f"  {_cut(one['title'], room)}", "bold" if marked else "")
     facts = [f"{one['begun'][:16].replace('T', ' ')}", f"{one['turns']} turns", f"{one['token_estimate']:,} tokens"]
     if one["copies"]:
         facts.append(f"{len(one['copies']) + 1} copies of its log")
@@ -160,10 +162,18 @@ def _label(one: dict[str, Any], *, marked: bool) -> Text:
         facts.append(f"started by {short_id(one['agent_type'], one['started_by'])}")
     lines = [", ".join(facts)]
     if at := one["left_parent_at"]:
-        lines.append(f'left its parent after message {at["message"]}: "{_one_line(at["text"])}"')
+        lines.append(f'left its parent after message {at["message"]}: "{_cut(at["text"], room)}"')
     if running := one["running"]:
         lines.append(f"{running['status']}: worker {running['worker_id']}  {_one_line(running['attach'])}")
     return head + plain("".join(f"\n{line}" for line in lines), "dim")
+
+
+def _cut(text: str, cells: int) -> str:
+    """A title on one line, no wider than what is left of the terminal's."""
+    from rich.cells import cell_len, set_cell_size
+
+    line = _one_line(text)
+    return line if cell_len(line) <= cells else f"{set_cell_size(line, max(cells - 1, 0)).rstrip()}…"
 
 
 def _one_line(text: str) -> str:

@@ -147,15 +147,15 @@ def _print_closed(closed: list[dict[str, Any]], *, as_json: bool) -> None:
 
 def _print_worker(number: int, one: dict[str, Any], *, with_directory: bool) -> None:
     if one["worker_id"] is None:
-        out.print(plain(f"{number:>2}. ?  {one['name']}", "dim"))
+        out.row(plain(f"{number:>2}. ?  {one['name']}", "dim"))
     else:
         out.print(plain(f"{number:>2}. {one['worker_id']}", "bold cyan"), plain(f"{_state(one)} · {one['kind']}"))
         out.print(plain(f"    UUID: {one['session_id'] or '(not known yet)'}"))
         if one["prompt"]:
-            out.print(plain(f"    {one['prompt']}"))
+            out.row(plain(f"    {one['prompt']}"))
     if one.get("waiting_for"):
         for line in one["waiting_for"].splitlines():
-            out.print(plain(f"    │ {line}", "yellow"))
+            out.row(plain(f"    │ {line}", "yellow"))
     if with_directory:
         out.print(plain(f"    {one['cwd']}", "dim"))
     if one["attach"]:

@@ -40,6 +40,39 @@ class _Stream:
         """As `Console.print`."""
         self.console.print(*parts, **how)
 
+    def row(self, *parts: Text) -> None:
+        """One line of a table. Where people look it ends at the terminal's edge, elsewhere it is whole."""
+        from rich.text import Text
+
+        line = Text(" ").join(parts)
+        if self.console.is_terminal:
+            line = Text(" ").join(line.split())
+            line.truncate(self.console.width, overflow="ellipsis")
+        self.console.print(line)
+
+    def named(self, name: Text, text: Text, width: int) -> None:
+        """`text` beside its name: where people look, in a column of its own, elsewhere on one line."""
+        from rich.table import Table
+
+        name.pad_right(width - name.cell_len)
+        if not self.console.is_terminal:
+            self.console.print(name, text)
+            return
+        table = Table.grid(padding=(0, 1), expand=False)
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        table.add_row(name, text)
+        self.console.print(table, soft_wrap=False)
+
+    def paragraph(self, text: Text, indent: int) -> None:
+        """Words behind `indent` spaces: where people look, on as many lines as they need, elsewhere on one."""
+        from rich.padding import Padding
+
+        if self.console.is_terminal:
+            self.console.print(Padding(text, (0, 0, 0, indent)), soft_wrap=False)
+        else:
+            self.console.print(" " * indent, text, sep="")
+
 
 out, err = _Stream(stderr=False), _Stream(stderr=True)
 

@@ -19,7 +19,7 @@ def status(as_json: JsonOption = False) -> None:
     problem = state.get("workers_problem")
     workers = [("workers", f"{problem['error']} {problem['hint']}")] if problem else _workers(state["workers"])
     for name, text in (*_index(state["index"]), *_service(state["service"]), *workers):
-        out.print(plain(f"{name:<10}", "bold"), plain(text))
+        out.named(plain(name, "bold"), plain(text), 10)
 
 
 def _index(index: dict[str, Any]) -> list[tuple[str, str]]:

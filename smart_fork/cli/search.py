@@ -106,7 +106,7 @@ def list_sessions(  # noqa: PLR0917 - typer's way
     if found.hidden and len(found.sessions) < limit:
         say(f"{found.hidden} that no person started: hidden; --include-automated shows them.")
     for one in found.sessions:
-        out.print(
+        out.row(
             plain(f"{short_id(one['agent_type'], one['session_id']):<13}", "bold cyan"),
             plain(f"{one['agent_type']:<6}"),
             plain((one["last_modified"] or "")[:16].replace("T", " ")),
@@ -166,6 +166,17 @@ def print_found(answer: dict[str, Any]) -> None:
     _print_fallback(answer)
     if "index" in answer:
         _print_state(answer)
+    _print_next(answer)
+
+
+def _print_next(answer: dict[str, Any]) -> None:
+    """What to type next: to fork the best, or to read it first."""
+    from smart_fork.retrieval.results import short_id
+
+    best = next((hit for hit in answer.get("results", ()) if not hit.get("warning")), None)
+    if best:
+        name = short_id(best["agent_type"], best["session_id"])
+        say(f'Next: smart-fork fork {name} "what it is to do", or smart-fork show {name} to read it first.')
 
 
 def _exit_code(answer: dict[str, Any]) -> int:
@@ -180,9 +191,7 @@ def print_hit(hit: dict[str, Any]) -> None:
     """One result, for a person."""
     from smart_fork.retrieval.results import inferred, passage_place, short_id, spoken, worth_in_words
 
-    out.print(
-        plain(f"{hit['rank']:>2}. "), plain(f"{hit['score']:.2f} ", "bold green"), plain(hit["title"], "bold"), sep=""
-    )
+    out.row(plain(f"{hit['rank']:>2}."), plain(f"{hit['score']:.2f}", "bold green"), plain(hit["title"], "bold"))
     about = [
         hit["agent_type"],
         hit["session_id"],
@@ -194,14 +203,14 @@ def print_hit(hit: dict[str, Any]) -> None:
     if hit["lineage"]["family_size"] > 1:
         about.append(f"{hit['lineage']['family_size']} in its family")
     about.append(inferred(hit))
-    out.print(plain("    " + " · ".join(part for part in about if part), "cyan"))
-    out.print(plain("    " + " · ".join(worth_in_words(hit)), "cyan"))
+    out.paragraph(plain(" · ".join(part for part in about if part), "cyan"), 4)
+    out.paragraph(plain(" · ".join(worth_in_words(hit)), "cyan"), 4)
     if why := hit.get("explain"):
         out.print(plain(f"    {_in_words(why)}", "magenta"))
         for one in why.get("phrasings", ()):
             out.print(plain(f"      {_given(one['points'])} of it from: {quoted(one['text'], 120)}", "magenta"))
     for line in spoken(hit).splitlines()[:4]:
-        out.print(plain(f"    │ {quoted(line, 160)}", "dim"))
+        out.row(plain(f"    │ {quoted(line, 160)}", "dim"))
     if place := passage_place(hit):
         out.print(plain(f"    {place}", "dim"))
     if hit.get("warning"):
@@ -236,7 +245,7 @@ def _print_fallback(answer: dict[str, Any]) -> None:
     if sessions:
         say("The most recent sessions here:")
     for one in sessions:
-        out.print(plain(f"    {one['session_id']}  {one['agent_type']}  {one['title']}"))
+        out.row(plain(f"    {one['session_id']}  {one['agent_type']}  {one['title']}"))
 
 
 def _print_state(answer: dict[str, Any]) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from indexer.paths import state_home
-from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.output import err, out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import NotFound, ProgramFailed
 
 if TYPE_CHECKING:
     from indexer.embedding import Embedder
+    from smart_fork.service.address import Address
 
 
 def embedder() -> Embedder | None:
@@ -45,10 +47,21 @@ def serve(
     if (there := running()) is not None:
         say(f"It runs already: {there.address.url} (process {there.address.pid})")
         return
-    run(host, port, allow_remote=allow_remote)
+    run(host, port, allow_remote=allow_remote, told=_print_address if err.console.is_terminal else None)
     # A thread may still be in the model, whose libraries abort the process when Python is taken down around them.
     sys.stderr.flush()
     os._exit(0)
+
+
+def _print_address(address: Address) -> None:
+    """Where it is, how to end it, and how agents and people come to it."""
+    token = shlex.quote(str(state_home() / "service-token"))
+    say(f"Serving at {address.url}. Ctrl-C ends it; from elsewhere: smart-fork service stop")
+    say("Its page: smart-fork open. What the agents start as `smart-fork mcp` uses it by itself. Over HTTP:")
+    say(
+        f"  claude mcp add --transport http smart-fork {address.url}/mcp"
+        f' --header "Authorization: Bearer $(cat {token})"'
+    )
 
 
 def logs(

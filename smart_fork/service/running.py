@@ -8,7 +8,7 @@ import resource
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +35,9 @@ FILES = 4 * MAX_CONNECTIONS
 #: So long the end waits for answers that are being given.
 GRACE_SECONDS = 1
 
+#: Who is told the address.
+Told = Callable[[Address], None]
+
 log = logging.getLogger(__name__)
 
 
@@ -43,8 +46,12 @@ def running() -> Service | None:
     return find_service(any_version=True)
 
 
-def serve(host: str = LOCALHOST, port: int | None = None, *, allow_remote: bool = False) -> None:
+def serve(
+    host: str = LOCALHOST, port: int | None = None, *, allow_remote: bool = False, told: Told | None = None
+) -> None:
     """Run the service until it is told to end; one that finds a newer version of itself becomes that.
+
+    `told` is given its address as soon as it listens.
 
     Raises:
         Usage: `host` is not this machine alone, and that was not allowed; or it is no single address.
@@ -65,7 +72,7 @@ def serve(host: str = LOCALHOST, port: int | None = None, *, allow_remote: bool 
     # Our own files name their modes; what workers write in a repository is for everybody, as always.
     os.umask(0o022)
     with closing(listen(host, port, allow_remote=allow_remote)) as listening:
-        newer_at = _serve(listening)
+        newer_at = _serve(listening, told)
     with suppress(OSError):  # what cannot be written at the end is no crash
         crashes.end(state)
     if newer_at is not None:
@@ -92,7 +99,7 @@ def allow_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _serve(listening: Listening) -> int | None:
+def _serve(listening: Listening, told: Told | None) -> int | None:
     """Serve until the end; where it is to be started anew, the port."""
     from smart_fork.service.app import PUBLIC
     from smart_fork.service.entrance import Entrance
@@ -118,6 +125,8 @@ def _serve(listening: Listening) -> int | None:
     entrance.entries.end()  # of one that was killed
     parts.start()
     publish(address)
+    if told:
+        told(address)
     threading.Thread(target=upgrade.run, args=(stop,), name="upgrade", daemon=True).start()
     threading.Thread(target=load_all, name="load all", daemon=True).start()
     log.info("serving at %s", address.url)

@@ -41,7 +41,7 @@ class TestFind:
         assert "│ User: add retry with backoff" in done.out
         assert "message 0" in done.out
         assert f"    {export_path('claude', knows)}:11-15\n" in done.out
-        assert done.err == ""
+        assert done.err.startswith(f"Next: smart-fork fork {knows[:8]} ")
 
     def test_how_a_score_came_about_is_said_in_a_line(self, run, world, shop):
         world.claude(shop, RETRY, DONE)

@@ -150,3 +150,15 @@ def test_a_token_that_cannot_be_written_stays(run, home):  # noqa: F811
 
     assert 1 == done.code
     assert "stays as it is" in json.loads(done.out)["error"]
+
+
+def test_at_a_terminal_the_service_says_where_it_is_and_how_to_come_to_it(home, capsys):
+    from smart_fork.cli.serving import _print_address
+    from smart_fork.service.address import Address
+
+    _print_address(Address("127.0.0.1", 8766, 1, "0", "now"))
+
+    said = capsys.readouterr().err
+    assert "Serving at http://127.0.0.1:8766. Ctrl-C ends it; from elsewhere: smart-fork service stop" in said
+    assert "smart-fork open" in said
+    assert f'http://127.0.0.1:8766/mcp --header "Authorization: Bearer $(cat {home}/.smart-fork/service-token)"' in said

@@ -1,0 +1,164 @@
+"""`smart-fork` alone at a terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import shutil
+import struct
+import subprocess
+import sys
+import termios
+from base64 import b64encode
+
+import pytest
+
+from smart_fork.cli import picker
+from smart_fork.cli.picker import Row, with_fzf, with_numbers
+from tests.smart_fork.world import World
+
+RETRY = "add retry with backoff to the uploader"
+FIRST, SECOND = "60309e1e-0000-4000-8000-000000000001", "71111111-0000-4000-8000-000000000002"
+ROWS = [Row(SECOND, "claude", "2026-01-02 10:00", "draw the map"), Row(FIRST, "codex", "2026-01-01 10:00", RETRY)]
+HOSTILE = "'; touch pwned; $(touch pwned) `touch pwned` {1} {q} --bind=enter:execute(touch pwned) \x1b[2J\n\ttwo"
+
+
+def answers(*said: str):
+    given = iter(said)
+    return lambda _: next(given)
+
+
+@pytest.mark.parametrize(
+    ("said", "chosen"),
+    [
+        (["2"], ("fork", ROWS[1])),
+        (["o1"], ("open", ROWS[0])),
+        (["Y2"], ("copy", ROWS[1])),
+        (["retry", "1"], ("fork", ROWS[1])),
+        (["claude MAP", "1"], ("fork", ROWS[0])),
+        (["no such words", "1"], ("fork", ROWS[0])),
+        (["7", "0", "-1", "2"], ("fork", ROWS[1])),
+        ([""], None),
+    ],
+)
+def test_a_number_chooses_and_words_narrow_the_list(said, chosen):
+    assert chosen == with_numbers(ROWS, answers(*said))
+
+
+def test_who_closes_the_input_leaves():
+    def closed(_: str) -> str:
+        raise EOFError
+
+    assert with_numbers(ROWS, closed) is None
+
+
+def test_the_list_leaves_room_on_the_screen(monkeypatch, capsys):
+    monkeypatch.setenv("LINES", "15")
+    with_numbers([Row(FIRST, "claude", "2026-01-01 10:00", f"title {n}") for n in range(50)], answers(""))
+
+    assert 10 == capsys.readouterr().out.count("title")
+
+
+def program(folder, script: str) -> str:
+    """A program that is called as fzf is."""
+    path = folder / "fzf"
+    path.write_text(f"#!{sys.executable}\nimport json, os, sys\nlines = sys.stdin.read().splitlines()\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(("key", "action"), [("", "fork"), ("ctrl-o", "open"), ("ctrl-y", "copy")])
+def test_fzf_says_which_key_and_which_line(tmp_path, key, action):
+    said = f"print({key!r}); print(lines[1])"
+
+    assert (action, ROWS[1]) == with_fzf(program(tmp_path, said), ROWS)
+
+
+def test_who_leaves_fzf_leaves(tmp_path):
+    assert with_fzf(program(tmp_path, "sys.exit(130)"), ROWS) is None
+    assert with_fzf(program(tmp_path, "print(); print('no line of ours')"), ROWS) is None
+
+
+def test_fzf_gets_titles_on_lines_and_never_in_its_arguments(world: World, shop, tmp_path, monkeypatch):
+    world.claude(shop, HOSTILE, "done", session_id=FIRST)
+    monkeypatch.chdir(shop)
+    rows = picker._recent()
+    said = f"open({str(tmp_path / 'told')!r}, 'w').write(json.dumps([sys.argv, lines]))"
+
+    with_fzf(program(tmp_path, said), rows)
+
+    told = (tmp_path / "told").read_text()
+    argv, lines = json.loads(told)
+    assert "pwned" not in " ".join(argv)
+    assert 1 == len(lines)
+    assert FIRST == lines[0].split("\t")[0]
+    assert 1 == lines[0].count("\t")
+    assert "\x1b" not in lines[0]
+
+
+def in_a_terminal(*keys: tuple[bytes, bytes], cwd, env: dict[str, str]) -> tuple[int, bytes]:
+    """The program alone in a terminal: each of `keys` is what is waited for and what is typed then."""
+    there, here = pty.openpty()
+    argv = [sys.executable, "-m", "smart_fork"]
+    env = (
+        os.environ
+        | {"TERM": "xterm", "PYTHONPATH": os.fspath(picker.__file__).removesuffix("/smart_fork/cli/picker.py")}
+        | env
+    )
+    fcntl.ioctl(here, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+    process = subprocess.Popen(
+        argv,
+        cwd=cwd,
+        env=env,
+        stdin=here,
+        stdout=here,
+        stderr=here,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - it is the child's own terminal
+    )
+    os.close(here)
+    seen = b""
+    waiting = list(keys)
+    while True:
+        try:
+            seen += os.read(there, 65536)
+        except OSError:  # it has ended
+            break
+        if waiting and waiting[0][0] in seen:
+            os.write(there, waiting.pop(0)[1])
+    os.close(there)
+    return process.wait(), seen
+
+
+COPIED = b"\x1b]52;c;" + b64encode(f"smart-fork fork {FIRST}".encode())
+
+
+def test_alone_at_a_terminal_it_lists_and_copies(world: World, shop, tmp_path):
+    world.claude(shop, RETRY, "done", session_id=FIRST)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+
+    code, seen = in_a_terminal((b"leaves: ", b"y1\n"), cwd=shop, env={"PATH": str(programs)})
+
+    assert 0 == code
+    assert RETRY.encode() in seen
+    assert COPIED in seen
+
+
+@pytest.mark.skipif(not shutil.which("fzf"), reason="fzf is not installed")
+def test_a_hostile_title_is_harmless_in_the_real_fzf(world: World, shop):
+    world.claude(shop, HOSTILE, "This is the answer.", session_id=FIRST)
+
+    code, seen = in_a_terminal((b"This is the answer", b"\x19"), cwd=shop, env={})
+
+    assert 0 == code
+    assert COPIED in seen, "the preview was seen, then the key"
+    assert not list(shop.rglob("pwned"))
+
+
+def test_not_at_a_terminal_it_is_the_help(run):
+    done = run()
+
+    assert "Usage" in done.out + done.err

@@ -1,0 +1,77 @@
+"""What people read at a terminal of 80 columns; what programs read is whole."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from rich.cells import cell_len
+
+from smart_fork.cli.output import out
+from smart_fork.registry import Registry
+from tests.smart_fork.world import World
+
+TITLES = ["漢字" * 60, "🧵 unravel " * 20, "retry " * 60, "x" * 300]
+ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.fixture
+def narrow(run, monkeypatch):
+    """Run a command at a terminal of 80 columns; its lines without colours."""
+
+    def command(*words: str) -> list[str]:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("COLUMNS", "80")
+        out.__dict__.pop("console", None)
+        try:
+            return ESCAPES.sub("", run(*words).out).splitlines()
+        finally:
+            out.__dict__.pop("console", None)
+
+    return command
+
+
+@pytest.fixture
+def titled(world: World, shop) -> World:
+    for title in TITLES:
+        world.claude(shop, title, "done")
+    return world
+
+
+@pytest.mark.parametrize("command", [("list",), ("list", "-A"), ("find", "retry 漢字"), ("status",), ("active",)])
+def test_no_line_is_wider_than_the_terminal(narrow, titled, shop, command):
+    with Registry() as registry:
+        worker = registry.add(
+            "claude", name="名前" * 40, source_session_id="s", place="process", cwd=shop, prompt=TITLES[0]
+        )
+        registry.set_state(worker.id, "running")
+
+    lines = narrow(*command)
+
+    assert lines
+    assert [] == [line for line in lines if cell_len(line) > 80 and "index/claude" not in line]
+
+
+def test_a_list_has_one_line_a_session(narrow, titled):
+    lines = narrow("list")
+
+    assert len(TITLES) == len(lines)
+    assert all(line.endswith("…") for line in lines)
+
+
+def test_a_family_keeps_its_tree(narrow, world: World, shop):
+    parent = world.claude(shop, TITLES[0], "done")
+    world.fork_claude(parent, shop, TITLES[1], "done")
+
+    lines = narrow("lineage", parent)
+
+    assert [] == [line for line in lines if cell_len(line) > 80 and not line.startswith("To return")]
+    titles = [line for line in lines if line.endswith("…")]
+    assert 2 == len(titles)
+    assert titles[1].startswith("└── ")
+
+
+def test_elsewhere_lines_are_whole(run, world: World, shop):
+    world.claude(shop, "x" * 90, "done")
+
+    assert "x" * 90 in run("list").out
