@@ -132,7 +132,7 @@ def _tried(plan: Plan, *, ask: bool, as_json: bool) -> Iterator[Trial]:
     from smart_fork.setup.trial import try_server
 
     if not as_json:
-        say("\nTrying each agent's way in …")
+        say("\nTrying the connection of each agent …")
     foreign = {step.agent for step in plan.steps if step.what == "server" and step.state == "left"}
     for found in plan.found:
         if found.way.agent in foreign:

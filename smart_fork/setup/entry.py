@@ -7,7 +7,7 @@ from functools import partial
 
 from smart_fork import foreign_files
 from smart_fork.agents.registration import Registration, UnsuitableError, registration_of
-from smart_fork.agents.registration.base import is_ours
+from smart_fork.agents.registration.base import NAME, is_ours
 from smart_fork.errors import SmartForkError
 from smart_fork.setup.edit import Edit
 from smart_fork.setup.ledger import Ledger, Line
@@ -103,7 +103,8 @@ def _taken_out(way: Registration, line: Line, text: str) -> list[str]:
             return [f"{line.path}: the entry starts another program now, and was left"]
         rest = way.restore(text, line.former, had_servers=line.had_servers)
     except UnsuitableError as error:
-        raise _unsuitable(way, error) from error
+        step = f"Correct {line.path}, then remove again; or take out by hand what is named {NAME}."
+        raise SmartForkError(f"{line.path} was left as it is: {error}", step) from error
     empty = not (line.edit and line.edit.before) and rest.strip() in ("", "{}")
     foreign_files.write(line.path, text, None if empty else rest)
     changed = "" if value == line.value else ", with what was changed in it"

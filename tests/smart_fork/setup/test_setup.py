@@ -188,6 +188,7 @@ def test_what_cannot_be_undone_is_said_and_stays_in_the_ledger(setup, world):
 
     assert (1, "[half") == (removed.code, config.read_text())
     assert "failed" in removed.out
+    assert "then remove again" in " ".join(removed.err.split())
     assert [("server", "codex")] == [(line.what, line.agent) for line in Ledger()]
 
 
