@@ -50,7 +50,7 @@ class Explanation(TypedDict, total=False):
     phrasings: list[ToldBy]
 
 
-class Drift(TypedDict):
+class Drift(TypedDict, total=False):
     """Of the files that the session edited in the repository, how many have changed in git since."""
 
     files: int

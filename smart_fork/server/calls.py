@@ -19,7 +19,7 @@ from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.shared.message import ServerMessageMetadata
-from mcp_types import ListRootsRequest, ListRootsResult, ToolAnnotations
+from mcp_types import CallToolResult, InputRequiredResult, ListRootsRequest, ListRootsResult, ToolAnnotations
 
 from smart_fork import permission
 from smart_fork.advice import speak_of_tools
@@ -27,6 +27,7 @@ from smart_fork.caller import AROUND, Around, Caller, identify, path_of, workspa
 from smart_fork.config import allowed_projects
 from smart_fork.errors import SmartForkError
 from smart_fork.server.arguments import taken
+from smart_fork.server.brief import answered
 
 #: Seconds between two progress notifications.
 PROGRESS_SECONDS = 0.25
@@ -64,10 +65,14 @@ class StrictTool(Tool):
 
 
 class _Exactly(FuncMetadata):
-    """Arguments as they were accepted: a text that happens to be JSON is a text."""
+    """Arguments as they were accepted: a text that happens to be JSON is a text. And answers without a wasted byte."""
 
     def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
         return data
+
+    def convert_result(self, result: Any) -> CallToolResult | InputRequiredResult:
+        converted = super().convert_result(result)
+        return answered(converted) if isinstance(converted, CallToolResult) else converted
 
 
 def strict(function: Callable[..., Any], title: str, *, reads: bool = True) -> Tool:

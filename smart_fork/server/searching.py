@@ -12,6 +12,7 @@ from pydantic import Field, WithJsonSchema
 
 from smart_fork import answers, permission
 from smart_fork.errors import IndexUnavailable
+from smart_fork.server.brief import brief
 from smart_fork.server.calls import Progress, caller_of, in_thread, progress_of, project_for, sent
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ class Searching:
         request = _request(
             ctx, caller, intent, also, agent_type, limit, project_path, collection, min_score, include_snippets, explain
         )
-        return await in_thread(partial(self._find_and_fork, request, {}, caller, progress_of(ctx)))
+        found = await in_thread(partial(self._find_and_fork, request, {}, caller, progress_of(ctx)))
+        return found if request.explain else brief(found, places=False)  # type: ignore[return-value]
 
     async def smart_fork(  # noqa: PLR0917 - the tool's parameters
         self,
@@ -161,7 +163,8 @@ class Searching:
             else worktree,
             "with_changes": with_changes is True,
         }
-        return await in_thread(partial(self._find_and_fork, request, choice, caller, progress_of(ctx)))
+        found = await in_thread(partial(self._find_and_fork, request, choice, caller, progress_of(ctx)))
+        return found if request.explain else brief(found, places=True)  # type: ignore[return-value]
 
     async def list_sessions(
         self,

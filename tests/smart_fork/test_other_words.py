@@ -65,12 +65,19 @@ def test_the_twin_takes_what_finds_and_nothing_that_forks(world):
     assert not twin - both
 
 
-def test_the_twin_answers_what_smart_fork_answers(world, shop):
+def test_the_twin_answers_what_smart_fork_answers_in_brief(world, shop):
     world.claude(shop, RETRY, DONE)
     world.claude(shop, "draw the map", "drawn")
 
-    for asked in ({}, {"also": ["retry uploads", "backoff upload.py"]}, {"limit": 1, "explain": True}):
-        assert answer(world, intent=RETRY, **asked) == answer(world, "find_sessions", intent=RETRY, **asked)
+    for asked in ({}, {"also": ["retry uploads", "backoff upload.py"]}):
+        whole, short = (answer(world, tool, intent=RETRY, **asked) for tool in ("smart_fork", "find_sessions"))
+        assert whole.get("next") == short.get("next")
+        for one, other in zip(whole["results"], short["results"], strict=True):
+            told = {key: value for key, value in other.items() if key not in ("match", "lineage")}
+            assert told.items() <= one.items()
+            assert other["match"].items() <= one["match"].items()
+    asked = {"intent": RETRY, "limit": 1, "explain": True}
+    assert answer(world, **asked) == answer(world, "find_sessions", **asked)
 
 
 def test_the_twin_forks_nothing(world, shop, launched):

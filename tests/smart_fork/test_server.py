@@ -20,7 +20,7 @@ from smart_fork import answers
 from smart_fork.server import create_server
 from smart_fork.server.calls import progress_of
 from smart_fork.server.searching import MAX_BROKEN
-from tests.smart_fork.client import answer, refusal
+from tests.smart_fork.client import answer, call, refusal
 from tests.smart_fork.world import BrokenModel, WordsModel, World
 
 RETRY = "add retry with backoff to the uploader"
@@ -139,6 +139,13 @@ class TestWhatIsOffered:
         assert all(len(tool.description) < 2_048 for tool in self.tools(world).values())
 
 
+def filled(value: Any) -> Any:
+    """The same without keys that have no value."""
+    if isinstance(value, dict):
+        return {key: filled(inner) for key, inner in value.items() if inner is not None}
+    return [filled(inner) for inner in value] if isinstance(value, list) else value
+
+
 class TestAnswers:
     def test_found(self, world, shop):
         knows = world.claude(shop, RETRY, DONE)
@@ -146,7 +153,41 @@ class TestAnswers:
         found = answer(world, intent=RETRY)
 
         assert found["results"][0]["session_id"] == knows
-        assert found == world.find(RETRY, shop, agent_type="claude")
+        assert {"query", "index", "search_mode"} <= found.keys()
+        assert {
+            "rank", "score", "session_id", "agent_type", "working_directory", "date", "snippet", "source_path", "jsonl_path",
+            "can_fork",
+        } <= found["results"][0].keys()  # fmt: skip
+
+    def test_who_wants_the_scores_explained_gets_all(self, world, shop):
+        world.claude(shop, RETRY, DONE)
+
+        assert filled(world.find(RETRY, shop, agent_type="claude", explain=True)) == answer(
+            world, intent=RETRY, explain=True
+        )
+
+    @pytest.mark.parametrize("tool", ["smart_fork", "find_sessions"])
+    def test_a_key_without_a_value_is_left_out_of_an_answer(self, world, shop, tool):
+        world.claude(shop, RETRY, DONE)
+        found = call(world, tool, intent=RETRY)
+
+        assert found.structured_content == filled(found.structured_content)
+        assert found.structured_content == json.loads(found.content[0].text)
+        assert "\n" not in found.content[0].text
+
+    def test_five_long_hits_are_found_in_4_kb(self, world):
+        depths = "/".join(["a-directory-with-a-long-name"] * 3)
+        project = world.repository("shop-" + "x" * 60)
+        (project / depths).mkdir(parents=True)
+        for number in range(6):
+            world.claude(
+                project / depths, f"{RETRY} in module {number} " + "of the many that we have here " * 9, DONE * 9
+            )
+
+        found = call(world, "find_sessions", intent=RETRY, project_path=str(project), also=["x" * 300, "y" * 300])
+
+        assert 5 == len(found.structured_content["results"])
+        assert len(json.dumps(found.structured_content, ensure_ascii=False)) <= 4_000
 
     def test_not_available(self, world, shop, monkeypatch):
         """D11: a state of the world is an answer."""
@@ -215,11 +256,11 @@ class TestAnswers:
         log = world.log_of(world.claude(shop, RETRY, DONE))
         with log.open("a") as file:
             file.write("{broken\n" * 3)
-        found = world.find(RETRY, shop, agent_type="claude") | {"count": 1}
-        assert answer(world, intent=RETRY) == found
+        found = world.find(RETRY, shop, agent_type="claude", explain=True) | {"count": 1}
+        assert answer(world, intent=RETRY, explain=True) == filled(found)
         from smart_fork.retrieval.status import index_status
 
-        assert answer(world, "index_status") == index_status()
+        assert answer(world, "index_status") == filled(index_status())
         assert answer(world, "index_status")["broken_logs"][0]["lines"] == 3
 
     def test_a_damaged_index_has_a_status_too(self, world):
