@@ -1,0 +1,66 @@
+"""The workflow that runs elsewhere: it parses, and calls what there is."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+JOBS = WORKFLOW["jobs"]
+STEPS = [(name, step) for name, job in JOBS.items() for step in job["steps"]]
+
+
+def commands() -> list[list[str]]:
+    return [shlex.split(line) for _, step in STEPS for line in step.get("run", "").splitlines()]
+
+
+def test_it_runs_for_each_change():
+    triggers = WORKFLOW[True]  # YAML takes `on` for a boolean
+
+    assert {"push", "pull_request"} == set(triggers)
+    assert {"contents": "read"} == WORKFLOW["permissions"]
+
+
+def test_every_system_and_version_that_is_promised_is_tried():
+    matrix = JOBS["test"]["strategy"]["matrix"]
+    least = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"].removeprefix(">=")
+
+    assert {"ubuntu", "macos"} == {one.split("-")[0] for one in matrix["os"]}
+    assert matrix["python"][0] == least
+    assert {least, matrix["python"][-1]} == set(JOBS["first-run"]["strategy"]["matrix"]["python"])
+    assert ["3.11", "3.12", "3.13", "3.14"] == matrix["python"], "as text: 3.10 would be a number"
+
+
+def test_the_whole_suite_runs_as_everywhere():
+    assert [".ci/run"] in commands()
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_what_a_step_runs_exists(words):
+    if "/" in words[0]:
+        assert os.access(ROOT / words[0], os.X_OK)
+    if words[0] == "make":
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert set(words[1:]) <= {*targets, *(word for word in words if "=" in word)}
+
+
+@pytest.mark.parametrize("step", [step for _, step in STEPS if "uses" in step], ids=lambda step: step["uses"])
+def test_actions_are_pinned_to_a_version(step):
+    assert re.fullmatch(r"actions/[\w-]+@v\d+(\.\d+)*", step["uses"])
+
+
+def test_files_that_steps_name_exist():
+    named = [
+        step["with"]["cache-dependency-path"] for _, step in STEPS if "cache-dependency-path" in step.get("with", {})
+    ]
+    named += re.findall(r"hashFiles\('([^']+)'\)", (ROOT / ".github/workflows/ci.yml").read_text())
+
+    assert named
+    assert [] == [path for path in named if not (ROOT / path).exists()]
