@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -64,6 +65,19 @@ class Embedder(Protocol):
             ModelUnavailableError: the model cannot be loaded.
         """
         ...
+
+
+def has_frameworks() -> bool:
+    """Whether sentence-transformers is installed: the light install is without it, and without PyTorch."""
+    return find_spec("sentence_transformers") is not None
+
+
+def without_frameworks(setting: str, name: str) -> ModelUnavailableError:
+    """What to say where a setting names a model that needs sentence-transformers, which is not installed."""
+    return ModelUnavailableError(
+        f"{setting} names {name}, which needs sentence-transformers, and this is the light install, without it. "
+        f"Add it: `{sys.executable} -m pip install sentence-transformers`. Or unset {setting}"
+    )
 
 
 class SentenceTransformerEmbedder:
@@ -136,6 +150,8 @@ class SentenceTransformerEmbedder:
 
     def _unless_absent(self) -> SentenceTransformer:
         """A model that somebody has chosen; nobody waits twice to learn that it is not there."""
+        if not has_frameworks():  # seen in no time, and not remembered: it may be installed any moment
+            raise without_frameworks("SMART_FORK_MODEL", self._name)
         if why := absent_model.remembered(self.model):
             raise ModelUnavailableError(why)
         try:

@@ -31,7 +31,7 @@ IDLE_SECONDS = 30.0
 class ProcessEmbedder:
     """An `Embedder` of the default model in another process, which is started when it is needed. Threads take turns.
 
-    The process steps back behind everything else, unless it is `waited_for`.
+    The process steps back behind everything else and takes one core, unless it is `waited_for`.
     """
 
     def __init__(self, idle: float = IDLE_SECONDS, *, waited_for: bool = False) -> None:
@@ -146,6 +146,7 @@ def main() -> None:
     threading.Thread(target=_die_with, args=(int(life),), name="lifeline", daemon=True).start()
     if not waited_for:
         step_back()
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # PyTorch's, which is not imported yet
     embedder = SentenceTransformerEmbedder(DEFAULT_MODEL)
     with suppress(Exception):  # told to whoever asks
         embedder.embed(["is it there?"])

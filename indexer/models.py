@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from indexer.embedding import DEFAULT_MODEL, Embedder, SentenceTransformerEmbedder
+from indexer.embedding import (
+    DEFAULT_MODEL,
+    Embedder,
+    ModelUnavailableError,
+    SentenceTransformerEmbedder,
+    has_frameworks,
+)
 from indexer.light import DIMENSIONS, LightEmbedder
+from indexer.priority import processors
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+log = logging.getLogger(__name__)
+
 #: Fewer texts than this are embedded sooner than the frameworks are imported.
 FEW_TEXTS = 32
 
 
-def configured_embedder(*, stays: bool = False) -> Embedder:
+def configured_embedder(*, background: bool = False) -> Embedder:
     """An embedder of ``SMART_FORK_MODEL``, or of the default model. Nothing is loaded yet.
 
-    `stays`: for a process that stays, which is not to keep what only many texts need.
+    `background`: for a process that nobody waits for, or that stays: many texts get one core, and it does not keep what
+    only they need.
     """
     name = os.environ.get("SMART_FORK_MODEL") or DEFAULT_MODEL
-    return DefaultEmbedder(stays=stays) if name == DEFAULT_MODEL else SentenceTransformerEmbedder(name)
+    return DefaultEmbedder(background=background) if name == DEFAULT_MODEL else SentenceTransformerEmbedder(name)
 
 
 @runtime_checkable
@@ -45,13 +56,16 @@ class Closing(Protocol):
 
 
 class DefaultEmbedder:
-    """The default model: a question without the frameworks, at once; many texts with sentence-transformers, fast."""
+    """The default model: a question with onnxruntime, at once; many texts with sentence-transformers, which is faster
+    on a GPU and where the processor has bfloat16. Where that is not installed, or fails, onnxruntime embeds them too.
+    """
 
     dimensions = DIMENSIONS
 
-    def __init__(self, *, stays: bool = False) -> None:
-        self._light = LightEmbedder()
-        self._apart = stays
+    def __init__(self, *, background: bool = False) -> None:
+        self._light = LightEmbedder(1 if background else processors())
+        self._apart = background
+        self._only_light = not has_frameworks()
         self._heavy: Embedder | None = None
 
     @property
@@ -61,22 +75,33 @@ class DefaultEmbedder:
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """As `Embedder.embed`."""
-        return self._light.embed(texts) if self.is_light(len(texts)) else self._for_many().embed(texts)
+        if not self.is_light(len(texts)):
+            try:
+                return self._for_many().embed(texts)
+            except ModelUnavailableError as error:
+                if self._light.closed:
+                    raise
+                log.warning("onnxruntime embeds instead of sentence-transformers: %s", error)
+                self._only_light = True
+        return self._light.embed(texts)
 
     def is_light(self, count: int) -> bool:
         """Whether so many texts are embedded at once, beside whatever else is being embedded."""
-        return count == 1 or (count < FEW_TEXTS and (self._apart or self._heavy is None))
+        if count == 1 or self._only_light:
+            return True
+        return count < FEW_TEXTS and (self._apart or self._heavy is None)
 
     def begin(self) -> None:
         """As `Beginning.begin`: in another process, which a person waits for."""
-        if self._heavy is None and not self._apart:
+        if self._heavy is None and not self._apart and not self._only_light:
             from indexer.embedding_process import ProcessEmbedder
 
             self._apart, self._heavy = True, (process := ProcessEmbedder(waited_for=True))
             process.begin()
 
     def close(self) -> None:
-        """End what embeds in another process."""
+        """Embed no more, here or in another process."""
+        self._light.close()
         if isinstance(self._heavy, Closing):
             self._heavy.close()
 

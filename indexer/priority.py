@@ -18,6 +18,11 @@ _QOS_CLASS_UTILITY = 0x11
 log = logging.getLogger(__name__)
 
 
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
 def step_back() -> None:
     """Lower the priority of the calling thread, for good; threads that it starts on Linux have the same."""
     try:

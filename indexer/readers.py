@@ -18,7 +18,7 @@ from operator import attrgetter
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from indexer.priority import step_back
+from indexer.priority import processors, step_back
 from indexer.transcripts.agents import adapter
 from indexer.transcripts.base import Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
@@ -72,8 +72,7 @@ def _worth(files: Sequence[LogFile]) -> int:
     """How many readers these logs are worth."""
     if len(files) < 2 or sum(file.size for file in files) < WORTH_BYTES:
         return 0
-    there = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return min(there - 1, MOST_READERS)
+    return min(processors() - 1, MOST_READERS)
 
 
 def _ready(readers: Sequence[_Reader], seconds: float | None) -> list[_Reader]:

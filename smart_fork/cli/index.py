@@ -43,6 +43,7 @@ def run(
     from indexer.embedding import ModelUnavailableError
     from indexer.freshness import IndexBusyError, complete
     from indexer.models import configured_embedder
+    from indexer.priority import step_back
     from indexer.store.extension import VectorsUnavailableError
     from indexer.transcripts.agents import AGENTS
     from smart_fork.engines.configured import OWN, configured_engine
@@ -53,9 +54,11 @@ def run(
 
     started = time.monotonic()
     engine = configured_engine()  # one that there is not is said before anything is read
-    if not if_idle:
+    if if_idle:
+        step_back()
+    else:
         absent_model.forget()
-    embedder = None if no_vectors else configured_embedder()
+    embedder = None if no_vectors else configured_embedder(background=if_idle)
     try:
         with opened() as store, progress_bar(quiet=as_json or if_idle) as progress:
             before = store.seen()

@@ -23,7 +23,7 @@ def mcp(
     from smart_fork.server import run_stdio
     from smart_fork.service.client import SharedEmbedder
 
-    run_stdio(SharedEmbedder(configured_embedder(stays=True)), everything=tools == "all")
+    run_stdio(SharedEmbedder(configured_embedder(background=True)), everything=tools == "all")
 
 
 def doctor(

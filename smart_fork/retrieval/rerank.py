@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from indexer.embedding import ModelUnavailableError, hush, load
+from indexer.embedding import ModelUnavailableError, has_frameworks, hush, load, without_frameworks
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -82,6 +82,8 @@ class CrossEncoderReranker:
 
 
 def _cross_encoder(name: str) -> CrossEncoder:
+    if not has_frameworks():
+        raise without_frameworks("SMART_FORK_RERANKER", name)
     try:
         from sentence_transformers import CrossEncoder
     except ImportError as error:

@@ -228,7 +228,7 @@ class Searching:
 
         with self._lock:
             if self._loading is None:
-                given = self._embedder or configured_embedder(stays=True)
+                given = self._embedder or configured_embedder(background=True)
                 self._loading = given if isinstance(given, BackgroundModel) else BackgroundModel(given, MODEL_SECONDS)
                 self._loading.start()
             return self._loading

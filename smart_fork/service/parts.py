@@ -49,7 +49,7 @@ class Parts:
     """All parts of one service. Nothing runs before `start`. `restart` says which version it is going to become."""
 
     def __init__(self, restart: Callable[[], Mapping[str, str] | None] = lambda: None) -> None:
-        self.model = BackgroundModel(configured_embedder(stays=True), MODEL_SECONDS)
+        self.model = BackgroundModel(configured_embedder(background=True), MODEL_SECONDS)
         self._restart = restart
         self._freshener: Freshener | None = None
         self._together = Together(self._doing, self._go_on)

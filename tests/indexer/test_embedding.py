@@ -110,9 +110,10 @@ def test_a_missing_package_or_folder_says_what_to_do(tmp_path, monkeypatch):
     package_in(tmp_path, monkeypatch)
     with pytest.raises(ModelUnavailableError, match="reinstall"):
         SentenceTransformerEmbedder().embed(["hi"])
-    monkeypatch.setattr(embedding, "find_spec", lambda _: None)
-    with pytest.raises(ModelUnavailableError, match="reinstall"):
-        SentenceTransformerEmbedder().embed(["hi"])
+    with monkeypatch.context() as patch:
+        patch.setattr(embedding, "find_spec", lambda _: None)
+        with pytest.raises(ModelUnavailableError, match="reinstall"):
+            SentenceTransformerEmbedder().embed(["hi"])
     with pytest.raises(ModelUnavailableError, match="cannot be loaded"):
         SentenceTransformerEmbedder(str(tmp_path)).embed(["hi"])
 

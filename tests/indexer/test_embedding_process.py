@@ -59,7 +59,7 @@ def gone(child):
 def test_many_texts_are_embedded_in_another_process_which_ends_by_itself():
     """It stays for as long as there is more to do, and then gives back all that it took."""
     before = children()
-    embedder = DefaultEmbedder(stays=True)
+    embedder = DefaultEmbedder(background=True)
 
     many, again = embedder.embed(TEXTS), embedder.embed(TEXTS)
     (child,) = children() - before
@@ -147,7 +147,7 @@ def test_who_waits_for_one_that_is_closed_is_told_so_and_no_other_is_started(mon
 def test_few_texts_start_no_process_in_a_process_that_stays():
     before = children()
 
-    assert DefaultEmbedder(stays=True).embed(TEXTS[1:]).shape == (FEW_TEXTS - 1, 384)
+    assert DefaultEmbedder(background=True).embed(TEXTS[1:]).shape == (FEW_TEXTS - 1, 384)
     assert children() <= before
 
 
@@ -190,7 +190,7 @@ def test_a_process_that_was_begun_loads_while_others_work_and_few_texts_do_not_w
     assert gone(child)
 
 
-def test_a_process_that_cannot_be_begun_is_complained_of_by_whoever_asks_it(monkeypatch):
+def test_where_no_process_can_be_begun_the_light_engine_embeds(monkeypatch, caplog):
     def refused(*_):
         raise OSError("no more processes")
 
@@ -198,5 +198,7 @@ def test_a_process_that_cannot_be_begun_is_complained_of_by_whoever_asks_it(monk
     embedder = DefaultEmbedder()
     embedder.begin()
 
+    assert (embedder.embed(TEXTS) == LightEmbedder().embed(TEXTS)).all()
+    assert "died twice" in caplog.text
     with pytest.raises(ModelUnavailableError, match="died twice"):
-        embedder.embed(TEXTS)
+        ProcessEmbedder().embed(TEXTS)

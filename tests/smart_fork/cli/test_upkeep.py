@@ -84,7 +84,7 @@ class TestIndex:
         assert told == json.loads(run("status", "--json").out)["index"]["last_run"]
 
     def test_a_run_that_failed_is_told_of_with_its_reason(self, run, world, shop, monkeypatch):
-        monkeypatch.setattr("indexer.models.configured_embedder", BrokenModel)
+        monkeypatch.setattr("indexer.models.configured_embedder", lambda **_: BrokenModel())
         world.claude(shop, RETRY, DONE)
         assert 1 == run("index", "run").code
 
@@ -106,7 +106,7 @@ class TestIndex:
         assert "complete           False" in run("index", "status").out
 
     def test_without_a_model_words_are_indexed_and_the_reason_is_told(self, run, world, shop, monkeypatch):
-        monkeypatch.setattr("indexer.models.configured_embedder", BrokenModel)
+        monkeypatch.setattr("indexer.models.configured_embedder", lambda **_: BrokenModel())
         world.claude(shop, RETRY, DONE)
 
         done = run("index", "run", "--json")
@@ -117,11 +117,15 @@ class TestIndex:
     def test_another_process_is_at_it(self, run, world, shop, monkeypatch):
         from indexer.freshness import only_writer
 
+        back: list[int] = []
+        monkeypatch.setattr("indexer.priority.step_back", lambda: back.append(1))  # this process cannot step forward
         monkeypatch.setattr("smart_fork.cli.index.PATIENCE", 0.0)
         with only_writer(0):
             assert run("index", "run", "--if-idle").code == 0
             assert json.loads(run("index", "run", "--if-idle", "--json").out) == {"busy": True}
+            assert [1, 1] == back
             assert run("index", "run").code == 1
+            assert [1, 1] == back  # a person waits for this one
 
     @pytest.mark.parametrize("name", ["index", "embedding"])
     def test_a_run_beside_another_says_so_follows_it_and_does_what_is_left(self, run, world, shop, monkeypatch, name):

@@ -1,0 +1,122 @@
+"""The default model as an ONNX graph: ``python scripts/minilm_graph.py`` writes indexer/minilm.onnx.
+
+The graph holds no weights. It names the place of each in the packaged ``model.safetensors``, whose SHA-256 is checked
+before it is used, so that onnxruntime maps that file instead of a second copy of its 90 MB.
+
+One text at a time goes through it: on a processor that is faster than batches, whose intermediate results leave the
+cache and whose shorter texts are padded, and it needs no mask.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from indexer.embedding import packaged_model
+
+GRAPH = Path(__file__).resolve().parent.parent / "indexer" / "minilm.onnx"
+WEIGHTS = "model.safetensors"
+LAYERS, HEADS, DIMENSIONS = 6, 12, 384
+HEAD = DIMENSIONS // HEADS
+#: The first version of ONNX's operators that has Gelu, and the file format that came with it.
+OPERATORS, FORMAT = 20, 9
+
+
+class _Graph:
+    """Operators and constants in the order in which they are named."""
+
+    def __init__(self, weights: Path) -> None:
+        with weights.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            self._places: dict[str, Any] = json.loads(file.read(size))
+        self._start = 8 + size
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: dict[str, TensorProto] = {}
+
+    def weight(self, name: str) -> str:
+        """A tensor of the weights, where it lies."""
+        begin, end = self._places[name]["data_offsets"]
+        shape = self._places[name]["shape"]
+        tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shape, data_location=TensorProto.EXTERNAL)
+        for key, value in (("location", WEIGHTS), ("offset", self._start + begin), ("length", end - begin)):
+            tensor.external_data.add(key=key, value=str(value))
+        self.constants[name] = tensor
+        return name
+
+    def constant(self, name: str, *numbers: int) -> str:
+        """A short list of integers."""
+        values: NDArray[np.int64] = np.array(numbers, np.int64)
+        self.constants[name] = numpy_helper.from_array(values, name)
+        return name
+
+    def add(self, kind: str, *inputs: str, name: str = "", **attributes: Any) -> str:
+        """An operator with one output, whose name is returned."""
+        output = name or f"{kind}{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, inputs, [output], **attributes))
+        return output
+
+
+def model() -> onnx.ModelProto:
+    """Token ids of one text, shape (tokens,) -> its unit vector, shape (1, 384)."""
+    graph = _Graph(packaged_model() / WEIGHTS)
+    hidden = _embeddings(graph)
+    for layer in range(LAYERS):
+        hidden = _layer(graph, hidden, f"encoder.layer.{layer}")
+    mean = graph.add("ReduceMean", hidden, graph.constant("of tokens", 0), keepdims=1)
+    graph.add("LpNormalization", mean, name="vector", axis=-1, p=2)
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["tokens"])
+    vector = helper.make_tensor_value_info("vector", TensorProto.FLOAT, [1, DIMENSIONS])
+    whole = helper.make_graph(graph.nodes, "all-MiniLM-L6-v2", [ids], [vector], list(graph.constants.values()))
+    return helper.make_model(whole, opset_imports=[helper.make_opsetid("", OPERATORS)], ir_version=FORMAT)
+
+
+def _embeddings(graph: _Graph) -> str:
+    first, second = graph.constant("0", 0), graph.constant("1", 1)
+    words = graph.add("Gather", graph.weight("embeddings.word_embeddings.weight"), "ids")
+    places = graph.weight("embeddings.position_embeddings.weight")
+    places = graph.add("Slice", places, first, graph.add("Shape", "ids"), first)
+    kinds = graph.weight("embeddings.token_type_embeddings.weight")
+    kinds = graph.add("Slice", kinds, first, second, first)  # there is one sentence, so all are of the first kind
+    return _norm(graph, graph.add("Add", graph.add("Add", words, places), kinds), "embeddings.LayerNorm")
+
+
+def _layer(graph: _Graph, hidden: str, name: str) -> str:
+    attended = _linear(graph, _attention(graph, hidden, f"{name}.attention.self"), f"{name}.attention.output.dense")
+    hidden = _norm(graph, graph.add("Add", attended, hidden), f"{name}.attention.output.LayerNorm")
+    inner = graph.add("Gelu", _linear(graph, hidden, f"{name}.intermediate.dense"))
+    outer = _linear(graph, inner, f"{name}.output.dense")
+    return _norm(graph, graph.add("Add", outer, hidden), f"{name}.output.LayerNorm")
+
+
+def _attention(graph: _Graph, hidden: str, name: str) -> str:
+    apart, together = graph.constant("heads", -1, HEADS, HEAD), graph.constant("tokens", -1, DIMENSIONS)
+
+    def part(which: str, order: list[int], scale: float = 1.0) -> str:
+        parts = graph.add("Reshape", _linear(graph, hidden, f"{name}.{which}", scale), apart)
+        return graph.add("Transpose", parts, perm=order)
+
+    query = part("query", [1, 0, 2], 1 / math.sqrt(HEAD))
+    likeness = graph.add("Softmax", graph.add("MatMul", query, part("key", [1, 2, 0])), axis=-1)
+    values = graph.add("MatMul", likeness, part("value", [1, 0, 2]))
+    return graph.add("Reshape", graph.add("Transpose", values, perm=[1, 0, 2]), together)
+
+
+def _linear(graph: _Graph, hidden: str, name: str, scale: float = 1.0) -> str:
+    weight, bias = graph.weight(f"{name}.weight"), graph.weight(f"{name}.bias")
+    return graph.add("Gemm", hidden, weight, bias, transB=1, alpha=scale, beta=scale)
+
+
+def _norm(graph: _Graph, hidden: str, name: str) -> str:
+    weight, bias = graph.weight(f"{name}.weight"), graph.weight(f"{name}.bias")
+    return graph.add("LayerNormalization", hidden, weight, bias, axis=-1, epsilon=1e-12)
+
+
+if __name__ == "__main__":
+    GRAPH.write_bytes(model().SerializeToString(deterministic=True))
