@@ -128,8 +128,9 @@ def _embed(store: Any, number: int) -> dict[str, Any]:
     """The stage against the model alone, on the same chunks and in the same precision."""
     import torch
 
+    from indexer.changes import Report
     from indexer.embedding import BATCH, SentenceTransformerEmbedder
-    from indexer.pipeline import Report, embed_waiting
+    from indexer.pipeline import embed_waiting
 
     embedder = SentenceTransformerEmbedder()
     loading = _seconds(lambda: embedder.embed(["warm", "warmer"]))

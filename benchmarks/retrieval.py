@@ -95,9 +95,10 @@ class Labelled(NamedTuple):
 
 def opened(laid_out: Path, phrasings: Path | None = None) -> Labelled:
     """The index, completed first where it is not."""
+    from indexer.changes import Report, changed_logs
     from indexer.models import configured_embedder
     from indexer.paths import index_db
-    from indexer.pipeline import Report, changed_logs, embed_waiting, read_logs
+    from indexer.pipeline import embed_waiting, read_logs
     from indexer.store.sqlite import SqliteStore
     from indexer.transcripts.agents import AGENTS
 

@@ -20,8 +20,6 @@ from indexer.pieces import Piece, PieceRole
 
 #: About 200 tokens: the embedding model reads 256, and shorter chunks embed faster a character.
 CHUNK_CHARACTERS = 800
-#: Raised when the same session would be cut differently.
-CHUNKER_VERSION = 3
 
 LABELS = {"user": "User: ", "assistant": "", "action": ""}
 _BREAKS = (re.compile(r"\n\s*\n"), re.compile(r"\n"), re.compile(r"(?<=[.!?])\s"), re.compile(r"\s"))

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from indexer import prerequisites
 from indexer.batch import Batch
+from indexer.changes import Report
 from indexer.damage import DamagedIndexError, open_sound
 from indexer.embedding import Embedder
 from indexer.failures import next_step
 from indexer.freshness import LOCK_SECONDS, IndexBusyError, only_writer, read_named, read_rest, read_some
 from indexer.paths import index_db
-from indexer.pipeline import Report, embed_waiting
+from indexer.pipeline import embed_waiting
 from indexer.priority import step_back
 from indexer.project import Project
 from indexer.runs import Freshness, Outcome, Run, announce, moment, record

@@ -1,6 +1,7 @@
 """Bringing the index up to date: on demand for the one who asks, or completely.
 
-One process at a time reads logs (F-192) and one embeds; embedding takes long, and must not keep new words out.
+One process at a time reads logs (F-192) and one embeds; embedding takes long, and must not keep new words out. Most
+questions find that nothing has changed: what reads and embeds is imported where there is something to do.
 """
 
 from __future__ import annotations
@@ -9,15 +10,13 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
+from indexer.changes import Progress, Report, changed_logs, named_logs
 from indexer.embedding import Embedder
 from indexer.paths import private_dir, state_home
-from indexer.pipeline import Progress, Report, changed_logs, embed_waiting, named_logs, read_logs
 from indexer.project import Project
-from indexer.remembering import erase_owed, remember, sweep
-from indexer.runs import recorded
 from indexer.store.base import Scope, Store
 from indexer.transcripts.base import AgentAdapter, LogFile
-from indexer.transcripts.claude import slug
+from indexer.transcripts.slugs import slug
 
 #: How long somebody who asks a question waits for another process that is indexing.
 LOCK_SECONDS = 1.0
@@ -93,6 +92,9 @@ def read_some(
     Raises:
         IndexBusyError: another process is indexing.
     """
+    from indexer.pipeline import read_logs
+    from indexer.remembering import erase_owed, sweep
+
     with only_writer(LOCK_SECONDS):
         sweep(store)
         changed = [file for file in changed_logs(store, adapters, report) if file.location not in report.failed]
@@ -111,6 +113,9 @@ def read_named(
     Raises:
         IndexBusyError: another process is indexing.
     """
+    from indexer.pipeline import read_logs
+    from indexer.remembering import erase_owed, sweep
+
     with only_writer(LOCK_SECONDS):
         sweep(store)
         read_logs(store, named_logs(store, adapters, paths, report), report, progress)
@@ -124,6 +129,8 @@ def read_rest(store: Store, report: Report, seconds: float, done: set[str], prog
     Raises:
         IndexBusyError: another process is indexing.
     """
+    from indexer.remembering import erase_owed, remember
+
     with only_writer(LOCK_SECONDS):
         if not remember(store, report, done, progress, time.monotonic() + seconds):
             return False
@@ -141,6 +148,10 @@ def complete(
         IndexBusyError: another process has been at it for `patience` seconds; if it embeds, everything has been read.
         ModelUnavailableError: the words are indexed, the vectors cannot be made.
     """
+    from indexer.pipeline import embed_waiting, read_logs
+    from indexer.remembering import erase_owed, remember, sweep
+    from indexer.runs import recorded
+
     report = Report()
     with recorded(store, report, unless=IndexBusyError):
         with only_writer(patience, waiting=waiting):
@@ -166,6 +177,8 @@ def embed_first(
     Raises:
         IndexBusyError, ModelUnavailableError: as `complete`.
     """
+    from indexer.pipeline import embed_waiting
+
     report = Report()
     with only_writer(LOCK_SECONDS, "embedding"):
         deadline = time.monotonic() + seconds

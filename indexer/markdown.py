@@ -28,8 +28,6 @@ _LINE_ENDS = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _LABEL = re.compile(r"(?:[-*]\s+)?[*_`]*([A-Za-z][A-Za-z _]*?)[*_`]*:[*_`]*(?=\s|$)")
 _MARKED = re.compile(r"(\*\*|`)(.*)\1")
 
-#: Raised when the same session would be exported differently: every export is then written anew (F-148).
-EXPORT_VERSION = 2
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 

@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from indexer import chunks, masking
+from indexer import chunks, masking, versions
 from indexer.asking import told
+from indexer.changes import Progress, Report
 from indexer.embedding import Embedder
 from indexer.failures import is_full, is_of_the_store
 from indexer.forgotten import forgotten
 from indexer.keeping import keep_copy, make_room
-from indexer.markdown import EXPORT_VERSION, Export, export_names, export_path, to_markdown, write_export
+from indexer.markdown import Export, export_path, to_markdown, write_export
 from indexer.masks import Masks
 from indexer.outcome import edits_of, outcome_of
 from indexer.pieces import pieces_of
 from indexer.project import Project, begun_at, project_of, resolve
 from indexer.readers import read_ahead
-from indexer.store.base import FORGOTTEN, Document, Reading, Scope, SeenFile, Store, Words
+from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Store, Words
 from indexer.transcripts.agents import adapter
-from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
+from indexer.transcripts.base import Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import Agent, BrokenLine, Session
-from indexer.transcripts.state import READER_VERSION
 from indexer.transcripts.symbols import forget_shown
 
 log = logging.getLogger(__name__)
 
-#: What the stored form of a session depends on: a log read by another version is read again.
-VERSION = f"{READER_VERSION}.{chunks.CHUNKER_VERSION}.{masking.VERSION}.{EXPORT_VERSION}"
-#: The version that has last looked at the sessions whose logs are gone.
-RENEWED = "renewed"
 #: Chunks embedded between two commits: a crash loses at most this much work.
 EMBED_ROWS = 128
 #: Chunks embedded between two words about it: a second or two of a processor.
@@ -44,87 +38,6 @@ TOLD_ROWS = 32
 ORDERED_ROWS = 2048
 _NOTHING = Checkpoint(0, 0, "", b"")
 _mask = Masks(masking.mask)
-
-#: Is told a stage, how much of it is done, and of how much. Called where nothing is half done: it may raise to end it.
-Progress = Callable[[str, int, int], None]
-
-
-@dataclass(slots=True)
-class Report:
-    """What a run did. `failed` are logs that could not be read, with the reason; `seconds` by stage.
-
-    `erased` is whether nothing that was taken out of the index is left in its files.
-    """
-
-    files: int = 0
-    unchanged: int = 0
-    read: int = 0
-    resumed: int = 0
-    sessions: int = 0
-    skipped: dict[str, int] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    broken_lines: int = 0
-    bytes_read: int = 0
-    exported: int = 0
-    removed: int = 0
-    embedded: int = 0
-    waiting: int = 0
-    erased: bool = True
-    seconds: dict[str, float] = field(default_factory=dict)
-
-
-def changed_logs(store: Store, adapters: Iterable[AgentAdapter], report: Report) -> list[LogFile]:
-    """Logs that are new, not as they were, or without their export (F-147), newest first. One `stat` a log.
-
-    Logs that have gone are forgotten; one that is merely not in these adapters' homes has not.
-    """
-    there = {file.location: file for agent in adapters for file in agent.discover()}
-    seen = store.seen()
-    gone = [path for path in seen.keys() - there.keys() if not os.path.exists(path)]  # noqa: PTH110 - False on any error
-    if gone:
-        _forget(store, seen, gone)
-        seen = store.seen()
-    missing = _without_export(store)
-    changed = [file for path, file in there.items() if seen.get(path) != (*file.stamp, VERSION) or path in missing]
-    report.files, report.unchanged = len(there), len(there) - len(changed)
-    report.removed += len(gone)
-    return sorted(changed, key=lambda file: (-file.mtime_ns, file.location))
-
-
-def named_logs(store: Store, adapters: Sequence[AgentAdapter], paths: Collection[str], report: Report) -> list[LogFile]:
-    """Those of these `paths` that are logs and not as they were, newest first; those that have gone are forgotten.
-
-    It costs what they cost, however many others there are.
-    """
-    there = {path: file for path in paths for agent in adapters if (file := agent.log_at(path)) is not None}
-    seen = store.seen(paths)
-    gone = [path for path in seen.keys() - there.keys() if not os.path.exists(path)]  # noqa: PTH110 - as above
-    if gone:
-        _forget(store, seen, gone)
-    changed = [file for path, file in there.items() if seen.get(path) != (*file.stamp, VERSION)]
-    report.files, report.unchanged = len(there), len(there) - len(changed)
-    report.removed += len(gone)
-    return sorted(changed, key=lambda file: (-file.mtime_ns, file.location))
-
-
-def _forget(store: Store, seen: Mapping[str, SeenFile], gone: Sequence[str]) -> None:
-    """These logs have gone. What an older version has made of one is made anew (`remembering.renew`)."""
-    if any(seen[path].version != VERSION for path in gone):
-        store.set_meta(RENEWED, "")
-    store.forget_files(gone)
-
-
-def _without_export(store: Store) -> set[str]:
-    """Logs whose session should have an export and has none. One listing a folder."""
-    exports: dict[Agent, set[str]] = {}
-    missing: set[str] = set()
-    for agent, session_id, path in store.sources():
-        if agent not in exports:
-            exports[agent] = export_names(agent)
-        # Nearly all ids are their export's name as they are.
-        if f"{session_id}.md" not in exports[agent] and export_path(agent, session_id).name not in exports[agent]:
-            missing.add(path)
-    return missing
 
 
 def read_logs(
@@ -158,7 +71,7 @@ def read_logs(
                     raise
                 report.failed[str(file.path)] = f"{type(error).__name__}: {error}"
                 log.exception("cannot index %s", file.path)
-                store.save(Reading(file, VERSION, _NOTHING, skipped="could not be indexed"), None)
+                store.save(Reading(file, versions.VERSION, _NOTHING, skipped="could not be indexed"), None)
             done += 1
     forget_shown()
     make_room(store)
@@ -226,7 +139,7 @@ def _waiting(store: Store) -> int:
 
 
 def _checkpoint(store: Store, file: LogFile) -> Checkpoint | None:
-    return store.checkpoint(file.location, VERSION, file.inode)
+    return store.checkpoint(file.location, versions.VERSION, file.inode)
 
 
 def _read_log(
@@ -235,7 +148,7 @@ def _read_log(
     """Bring a log into the index; `result` is what it gave, if it was read already."""
     reader = adapter(file.agent)
     if (file.agent, reader.id_of(file.path)) in gone:
-        _pass_over(store, Reading(file, VERSION, _NOTHING, skipped=FORGOTTEN), report)
+        _pass_over(store, Reading(file, versions.VERSION, _NOTHING, skipped=FORGOTTEN), report)
         return
     result = result or reader.read(file.path, _checkpoint(store, file))
     report.read += 1
@@ -243,12 +156,12 @@ def _read_log(
     report.bytes_read += result.bytes_read
     report.broken_lines += len(result.broken)
     _log_broken(result.broken)
-    reading = Reading(file, VERSION, result.checkpoint, result.skipped, result.broken, result.resumed)
+    reading = Reading(file, versions.VERSION, result.checkpoint, result.skipped, result.broken, result.resumed)
     session = result.session
     if session is None:
         _pass_over(store, reading, report)
     elif (file.agent, session.session_id) in gone:
-        _pass_over(store, Reading(file, VERSION, _NOTHING, skipped=FORGOTTEN), report)
+        _pass_over(store, Reading(file, versions.VERSION, _NOTHING, skipped=FORGOTTEN), report)
     elif save_session(store, reading, session, report):
         keep_copy(file, session.session_id)
 

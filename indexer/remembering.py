@@ -6,14 +6,15 @@ import dataclasses
 import logging
 from datetime import UTC, datetime
 
-from indexer import kept
+from indexer import kept, versions
+from indexer.changes import RENEWED, Progress, Report
 from indexer.damage import remove_older
 from indexer.failures import is_of_the_store, next_step
 from indexer.forgotten import forgotten
 from indexer.keeping import keep_all
 from indexer.markdown import export_path
 from indexer.paths import index_db, index_root, state_home
-from indexer.pipeline import RENEWED, VERSION, Progress, Report, save_session
+from indexer.pipeline import save_session
 from indexer.renewal import mask_again
 from indexer.store.base import Reading, Store
 from indexer.transcripts.agents import AGENTS, adapter
@@ -67,7 +68,7 @@ def renew(store: Store, report: Report, progress: Progress | None = None) -> Non
 
     For whoever holds the index's lock. What is left undone by whatever interrupts it is done at the next run.
     """
-    if store.meta(RENEWED) == VERSION:
+    if store.meta(RENEWED) == versions.VERSION:
         return
     for session in store.without_log():
         if progress:
@@ -80,7 +81,7 @@ def renew(store: Store, report: Report, progress: Progress | None = None) -> Non
                 if is_of_the_store(error):
                     raise
                 log.warning("the copy of %s is passed over: %s", copy.session_id, error)
-    store.set_meta(RENEWED, VERSION)
+    store.set_meta(RENEWED, versions.VERSION)
 
 
 def _recall_one(store: Store, copy: kept.Copy, report: Report) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import orjson
 
-from indexer.pipeline import Report
+from indexer.changes import Report
 from indexer.store.base import Store
 
 #: Where the index itself keeps them: whoever asks how it is may be another process, on another day.

@@ -13,17 +13,19 @@ import apsw
 import numpy as np
 
 from indexer import kept, models
+from indexer.changes import Progress
 from indexer.embedding import Embedder
 from indexer.forgotten import forgotten
 from indexer.markdown import export_names, export_path, is_export
 from indexer.paths import index_db, state_home
-from indexer.pipeline import VERSION, Progress, document_of
+from indexer.pipeline import document_of
 from indexer.store import soundness
 from indexer.store.base import Scope, SessionRow, Store
 from indexer.store.reading import StoreReading
 from indexer.store.soundness import SHOWN, read_only
 from indexer.transcripts.agents import AGENTS, adapter
 from indexer.transcripts.base import LogFile
+from indexer.versions import VERSION
 from smart_fork.doctor import Check, run_each
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.opening import unavailable

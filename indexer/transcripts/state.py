@@ -15,9 +15,7 @@ import orjson
 from indexer.masking import Masked
 from indexer.transcripts.model import Proof, ToolCall, ToolResult, Turn
 from indexer.transcripts.warm import Batch, Warm
-
-#: A reader whose fold changes raises this, so that kept states of the old form are not used.
-READER_VERSION = 10
+from indexer.versions import READER_VERSION
 
 #: Turns packed together: the state of a long log is never whole in memory as JSON, and what is new is the last ones.
 _BATCH = 256

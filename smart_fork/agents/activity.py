@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from indexer.transcripts.claude import loaded_after
+from indexer.transcripts.claude_fold import loaded_after
 from indexer.transcripts.lines import decode_line, open_regular
 from indexer.transcripts.model import Agent
 from indexer.transcripts.state import count, utc

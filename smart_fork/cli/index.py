@@ -15,7 +15,7 @@ from smart_fork.cli.search import JsonOption
 from smart_fork.errors import SmartForkError
 
 if TYPE_CHECKING:
-    from indexer.pipeline import Progress
+    from indexer.changes import Progress
     from indexer.project import Project
     from indexer.store.base import Store
 

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from indexer import kept
+from indexer.changes import Report
 from indexer.embedding import ModelUnavailableError
 from indexer.freshness import IndexBusyError, only_writer
 from indexer.markdown import export_path
 from indexer.paths import index_db, state_home
-from indexer.pipeline import VERSION, Report, embed_waiting, read_logs
+from indexer.pipeline import embed_waiting, read_logs
 from indexer.project import Project, project_of
 from indexer.remembering import erase_owed
 from indexer.store.base import Document, Reading, SessionRow, Words
@@ -25,6 +26,7 @@ from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import Agent
 from indexer.transcripts.model import Session as Conversation
 from indexer.transcripts.state import count
+from indexer.versions import VERSION
 from smart_fork import permission
 from smart_fork.advice import advice
 from smart_fork.agents.logs import logs_of

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from indexer.project import Project
 from indexer.transcripts.base import AgentAdapter, LogFile
-from indexer.transcripts.claude import slug
 from indexer.transcripts.lines import decode_line, open_regular
+from indexer.transcripts.slugs import slug
 from smart_fork.agents.plan import MAX_NAME_CHARACTERS, plain_name
 from smart_fork.whereabouts import belongs
 

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 from indexer.transcripts.agents import adapter
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.chain import Chain
-from indexer.transcripts.claude import parent_of, slug
+from indexer.transcripts.claude_fold import parent_of
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Agent, Turn
+from indexer.transcripts.slugs import slug
 from indexer.transcripts.state import utc
 
 #: What Claude Code writes at the top of a new file.

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from indexer.changes import Progress
 from indexer.embedding import Embedder
 from indexer.freshness import IndexBusyError, complete
 from indexer.models import configured_embedder
 from indexer.paths import private_dir, state_home
-from indexer.pipeline import Progress
 from indexer.project import Project
 from indexer.switches import is_off
 from indexer.transcripts.agents import AGENTS

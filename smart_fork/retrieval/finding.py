@@ -13,13 +13,13 @@ from typing import Any
 import apsw
 
 from indexer import absent_model
+from indexer.changes import Progress
 from indexer.damage import kept
 from indexer.embedding import DEFAULT_MODEL, Embedder, ModelUnavailableError
 from indexer.failures import is_damage, next_step
 from indexer.freshness import IndexBusyError, embed_first, read_changes
 from indexer.models import Beginning
 from indexer.paths import index_db, state_home
-from indexer.pipeline import Progress
 from indexer.project import Project, project_of, resolve
 from indexer.store.base import Scope, SessionRow, Store
 from indexer.store.extension import VectorsUnavailableError

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from indexer.forgotten import forgotten
 from indexer.project import Project
 from indexer.transcripts.base import AgentAdapter, LogFile
-from indexer.transcripts.claude import slug
 from indexer.transcripts.model import Agent, Session
+from indexer.transcripts.slugs import slug
 from smart_fork.agents.logs import originals_first
 from smart_fork.whereabouts import belongs, placed
 

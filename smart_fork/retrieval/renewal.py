@@ -7,9 +7,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from indexer.changes import Progress
 from indexer.embedding import ModelUnavailableError
 from indexer.freshness import IndexBusyError
-from indexer.pipeline import Progress
 from indexer.store.base import Store
 from indexer.store.extension import VectorsUnavailableError
 from smart_fork.engines.configured import configured_engine

@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from indexer import kept, pipeline
+from indexer import kept, pipeline, versions
 from indexer.freshness import complete, read_changes
 from indexer.markdown import export_path
 from indexer.masking import Masked
@@ -19,7 +19,7 @@ from indexer.remembering import erase_owed
 from indexer.store import erasure, schema, soundness
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.agents import AGENTS
-from indexer.transcripts.claude import slug
+from indexer.transcripts.slugs import slug
 from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, lines, stored_vectors
 
 ONE = "11111111-1111-4111-8111-111111111111"
@@ -165,7 +165,7 @@ def test_what_is_masked_since_a_newer_version_is_in_no_byte(store, monkeypatch):
     claude_log(ONE, "/work/a", "mend the parser", f"the key is {SECRET}", f"{SECRET} it is")
     run(store)
     assert GONE in everything()
-    monkeypatch.setattr(pipeline, "VERSION", "stricter")
+    monkeypatch.setattr(versions, "VERSION", "stricter")
     monkeypatch.setattr(pipeline, "_mask", lambda text: Masked(text.replace(SECRET, "[REDACTED]")))
     monkeypatch.setattr(pipeline.masking, "mask", lambda text: Masked(text.replace(SECRET, "[REDACTED]")))
     run(store)
@@ -362,7 +362,7 @@ def test_a_log_that_is_deleted_before_a_newer_version_has_read_it_is_masked_as_w
     with monkeypatch.context() as older:
         older.setattr(pipeline, "_mask", Masked)
         older.setattr("indexer.transcripts.titles.mask", Masked)
-        older.setattr(pipeline, "VERSION", "older")
+        older.setattr(versions, "VERSION", "older")
         run(store)
     log.unlink()
 

@@ -9,10 +9,11 @@ import pytest
 from apscheduler.triggers.interval import IntervalTrigger
 
 from indexer import freshness
+from indexer.changes import Report
 from indexer.freshener import Freshener
 from indexer.freshness import IndexBusyError, complete, embed_first, only_writer, read_changes, read_some
 from indexer.paths import index_db, state_home
-from indexer.pipeline import Report, embed_waiting
+from indexer.pipeline import embed_waiting
 from indexer.project import Project, project_of
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.agents import AGENTS

@@ -13,9 +13,9 @@ import pytest
 
 import indexer
 from indexer import kept
+from indexer.changes import Report
 from indexer.freshness import complete, read_rest
 from indexer.paths import index_db, state_home
-from indexer.pipeline import Report
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.agents import AGENTS, adapter
 from tests.indexer.written import append, claude_log, claude_records, codex_log, content, lines

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from indexer import pipeline
-from indexer.markdown import EXPORT_VERSION, export_path, parse_front_matter, to_markdown
+from indexer import masking, pipeline, versions
+from indexer.changes import Report, changed_logs
+from indexer.markdown import export_path, parse_front_matter, to_markdown
 from indexer.masking import mask
 from indexer.paths import claude_home, index_db
 from indexer.pieces import pieces_of
-from indexer.pipeline import Report, changed_logs, document_of, embed_waiting, read_logs
+from indexer.pipeline import document_of, embed_waiting, read_logs
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.agents import AGENTS
 from indexer.transcripts.claude import ClaudeAdapter
@@ -115,7 +116,7 @@ def test_only_what_was_added_is_read_again(store):
 def test_another_version_of_anything_reads_all_again(store, monkeypatch):
     claude_log(ONE, "/work/a", "first")
     run(store)
-    monkeypatch.setattr(pipeline, "VERSION", pipeline.VERSION + ".x")
+    monkeypatch.setattr(versions, "VERSION", versions.VERSION + ".x")
     report = run(store)
 
     assert (1, 0, 1, 0) == (report.read, report.resumed, report.sessions, report.exported)  # the export is as it was
@@ -123,23 +124,21 @@ def test_another_version_of_anything_reads_all_again(store, monkeypatch):
 
 
 def test_the_version_names_every_form_that_the_index_depends_on():
-    from indexer.chunks import CHUNKER_VERSION
-    from indexer.masking import VERSION
-    from indexer.transcripts.state import READER_VERSION
+    of = (versions.READER_VERSION, versions.CHUNKER_VERSION, masking.VERSION, versions.EXPORT_VERSION)
 
-    assert f"{READER_VERSION}.{CHUNKER_VERSION}.{VERSION}.{EXPORT_VERSION}" == pipeline.VERSION
+    assert ".".join(map(str, of)) == versions.VERSION
 
 
 def test_an_export_by_an_earlier_version_of_the_masks_or_of_its_form_is_made_again(store, monkeypatch):
-    now = pipeline.VERSION
+    now = versions.VERSION
     for part in (2, 3):  # of the masks, of the export
         numbers = now.split(".")
         numbers[part] = str(int(numbers[part]) - 1)
         claude_log(ONE, "/work/a", "first PASSWORD=swordfish")
-        monkeypatch.setattr(pipeline, "VERSION", ".".join(numbers))
+        monkeypatch.setattr(versions, "VERSION", ".".join(numbers))
         run(store)
         export_path("claude", ONE).write_text("as it was made then: swordfish")
-        monkeypatch.setattr(pipeline, "VERSION", now)
+        monkeypatch.setattr(versions, "VERSION", now)
 
         assert 1 == run(store).exported
         assert "swordfish" not in export_path("claude", ONE).read_text()
@@ -152,7 +151,7 @@ def test_the_form_of_an_export_changes_with_its_version():
     call = Turn("t2", None, "assistant", "", tool_calls=(ToolCall("c", "Bash", mask("run ls")),))
     session = replace(session, turns=(*session.turns, call))
     made = to_markdown(session, pieces_of(session, mask), "/work").text
-    assert (2, "c11fc935c51be313") == (EXPORT_VERSION, hashlib.sha256(made.encode()).hexdigest()[:16])
+    assert (2, "c11fc935c51be313") == (versions.EXPORT_VERSION, hashlib.sha256(made.encode()).hexdigest()[:16])
 
 
 def test_an_export_that_was_removed_is_written_again(store):
@@ -358,12 +357,12 @@ def test_a_session_of_a_removed_worktree_stays_in_its_repository(store, tmp_path
     run(store)
     (worktree / ".git").unlink()
     worktree.rmdir()
-    monkeypatch.setattr(pipeline, "VERSION", "next")
+    monkeypatch.setattr(versions, "VERSION", "next")
     run(store)
 
     assert str(repo) == store.session("claude", ONE).repo_root
     worktree.mkdir()  # there again, and no worktree any more
-    monkeypatch.setattr(pipeline, "VERSION", "one after")
+    monkeypatch.setattr(versions, "VERSION", "one after")
     run(store)
     assert "" == store.session("claude", ONE).repo_root
 

@@ -8,8 +8,9 @@ import psutil
 import pytest
 
 from indexer import readers
+from indexer.changes import Report, changed_logs
 from indexer.paths import index_db
-from indexer.pipeline import Report, changed_logs, read_logs
+from indexer.pipeline import read_logs
 from indexer.readers import read_ahead
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.agents import AGENTS, adapter

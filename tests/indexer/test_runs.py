@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import orjson
 import pytest
 
+from indexer.changes import Report
 from indexer.damage import open_sound
 from indexer.paths import index_db
-from indexer.pipeline import Report
 from indexer.runs import Run, announce, last_run, moment, next_run, record, recorded
 
 NOW = datetime.now(UTC)

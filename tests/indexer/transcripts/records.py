@@ -7,9 +7,10 @@ import uuid
 from pathlib import Path
 
 from indexer.transcripts.base import ReadResult
-from indexer.transcripts.claude import ClaudeAdapter, slug
+from indexer.transcripts.claude import ClaudeAdapter
 from indexer.transcripts.codex import CodexAdapter
 from indexer.transcripts.model import Session
+from indexer.transcripts.slugs import slug
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 SESSION = "11111111-1111-4111-8111-111111111111"

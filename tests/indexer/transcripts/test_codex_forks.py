@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from indexer.transcripts.codex import MAX_FORK_DEPTH, CodexAdapter
+from indexer.transcripts.codex import CodexAdapter
+from indexer.transcripts.codex_fold import MAX_FORK_DEPTH
 from tests.indexer.transcripts.records import (
     codex_log,
     codex_path,

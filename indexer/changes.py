@@ -1,0 +1,101 @@
+"""Which logs have changed since they were read. A question asks this each time, and mostly finds none: what reads and
+stores them is imported by nothing here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from indexer import versions
+from indexer.markdown import export_names, export_path
+from indexer.store.base import SeenFile, Store
+from indexer.transcripts.base import AgentAdapter, LogFile
+from indexer.transcripts.model import Agent
+
+#: The version that has last looked at the sessions whose logs are gone.
+RENEWED = "renewed"
+
+#: Is told a stage, how much of it is done, and of how much. Called where nothing is half done: it may raise to end it.
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run did. `failed` are logs that could not be read, with the reason; `seconds` by stage.
+
+    `erased` is whether nothing that was taken out of the index is left in its files.
+    """
+
+    files: int = 0
+    unchanged: int = 0
+    read: int = 0
+    resumed: int = 0
+    sessions: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    broken_lines: int = 0
+    bytes_read: int = 0
+    exported: int = 0
+    removed: int = 0
+    embedded: int = 0
+    waiting: int = 0
+    erased: bool = True
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def changed_logs(store: Store, adapters: Iterable[AgentAdapter], report: Report) -> list[LogFile]:
+    """Logs that are new, not as they were, or without their export (F-147), newest first. One `stat` a log.
+
+    Logs that have gone are forgotten; one that is merely not in these adapters' homes has not.
+    """
+    there = {file.location: file for agent in adapters for file in agent.discover()}
+    seen = store.seen()
+    gone = [path for path in seen.keys() - there.keys() if not os.path.exists(path)]  # noqa: PTH110 - False on any error
+    if gone:
+        _forget(store, seen, gone)
+        seen = store.seen()
+    missing = _without_export(store)
+    changed = [
+        file for path, file in there.items() if seen.get(path) != (*file.stamp, versions.VERSION) or path in missing
+    ]
+    report.files, report.unchanged = len(there), len(there) - len(changed)
+    report.removed += len(gone)
+    return sorted(changed, key=lambda file: (-file.mtime_ns, file.location))
+
+
+def named_logs(store: Store, adapters: Sequence[AgentAdapter], paths: Collection[str], report: Report) -> list[LogFile]:
+    """Those of these `paths` that are logs and not as they were, newest first; those that have gone are forgotten.
+
+    It costs what they cost, however many others there are.
+    """
+    there = {path: file for path in paths for agent in adapters if (file := agent.log_at(path)) is not None}
+    seen = store.seen(paths)
+    gone = [path for path in seen.keys() - there.keys() if not os.path.exists(path)]  # noqa: PTH110 - as above
+    if gone:
+        _forget(store, seen, gone)
+    changed = [file for path, file in there.items() if seen.get(path) != (*file.stamp, versions.VERSION)]
+    report.files, report.unchanged = len(there), len(there) - len(changed)
+    report.removed += len(gone)
+    return sorted(changed, key=lambda file: (-file.mtime_ns, file.location))
+
+
+def _forget(store: Store, seen: Mapping[str, SeenFile], gone: Sequence[str]) -> None:
+    """These logs have gone. What an older version has made of one is made anew (`remembering.renew`)."""
+    if any(seen[path].version != versions.VERSION for path in gone):
+        store.set_meta(RENEWED, "")
+    store.forget_files(gone)
+
+
+def _without_export(store: Store) -> set[str]:
+    """Logs whose session should have an export and has none. One listing a folder."""
+    exports: dict[Agent, set[str]] = {}
+    missing: set[str] = set()
+    for agent, session_id, path in store.sources():
+        if agent not in exports:
+            exports[agent] = export_names(agent)
+        # Nearly all ids are their export's name as they are.
+        if f"{session_id}.md" not in exports[agent] and export_path(agent, session_id).name not in exports[agent]:
+            missing.add(path)
+    return missing
