@@ -12,17 +12,17 @@ the backslash before a line that only looks like a heading or an action of ours 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from indexer.patterns import late
 from indexer.pieces import Piece, PieceRole
 
 #: About 200 tokens: the embedding model reads 256, and shorter chunks embed faster a character.
 CHUNK_CHARACTERS = 800
 
 LABELS = {"user": "User: ", "assistant": "", "action": ""}
-_BREAKS = (re.compile(r"\n\s*\n"), re.compile(r"\n"), re.compile(r"(?<=[.!?])\s"), re.compile(r"\s"))
+_BREAKS = (late(r"\n\s*\n"), late(r"\n"), late(r"(?<=[.!?])\s"), late(r"\s"))
 
 
 #: Where in a text somebody else begins to speak, and who.

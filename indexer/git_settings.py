@@ -9,14 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from indexer.patterns import late
+
 #: Far more than anybody's configuration has.
 MAX_BYTES = 1 << 20
 _MAX_INCLUDES = 10
-_BLANK = re.compile(r"(?:[ \t\r\n]|[#;][^\n]*)*")
-_SECTION = re.compile(r'\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\\n]|\\.)*)")?[ \t]*\]')
-_KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*")
-_VALUE = re.compile(r'=((?:"(?:[^"\\\n]|\\(?:.|\n))*"|\\(?:.|\r?\n)|[^"\\\n#;])*)')
-_PIECE = re.compile(r'"|\\(\r?\n|.)')
+_BLANK = late(r"(?:[ \t\r\n]|[#;][^\n]*)*")
+_SECTION = late(r'\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\\n]|\\.)*)")?[ \t]*\]')
+_KEY = late(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*")
+_VALUE = late(r'=((?:"(?:[^"\\\n]|\\(?:.|\n))*"|\\(?:.|\r?\n)|[^"\\\n#;])*)')
+_PIECE = late(r'"|\\(\r?\n|.)')
 _ESCAPED = {"n": "\n", "t": "\t", "b": "\b"}
 
 

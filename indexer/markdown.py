@@ -15,6 +15,7 @@ from pathlib import Path
 
 from indexer.files import replace_file
 from indexer.paths import file_name, index_root, private_dir
+from indexer.patterns import late
 from indexer.pieces import Piece, PieceRole
 from indexer.transcripts.model import Agent, Session
 
@@ -22,11 +23,11 @@ _HEADINGS = {"user": "## User", "assistant": "## Assistant", "action": "## Assis
 #: How the line of an action begins: whoever reads the conversation alone may pass it over.
 ACTION = "- ⚙ "
 #: What was said that would pass for a heading or an action of ours: it has a backslash before it.
-_ALIKE = re.compile(r"^(?=[ \t]*(?:##[ \t]+(?:User|Assistant)[ \t#]*$|- ⚙))", re.MULTILINE)
+_ALIKE = late(r"^(?=[ \t]*(?:##[ \t]+(?:User|Assistant)[ \t#]*$|- ⚙))", re.MULTILINE)
 #: What any reader may take for the end of a line.
-_LINE_ENDS = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
-_LABEL = re.compile(r"(?:[-*]\s+)?[*_`]*([A-Za-z][A-Za-z _]*?)[*_`]*:[*_`]*(?=\s|$)")
-_MARKED = re.compile(r"(\*\*|`)(.*)\1")
+_LINE_ENDS = late(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+_LABEL = late(r"(?:[-*]\s+)?[*_`]*([A-Za-z][A-Za-z _]*?)[*_`]*:[*_`]*(?=\s|$)")
+_MARKED = late(r"(\*\*|`)(.*)\1")
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 

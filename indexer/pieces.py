@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from indexer.masking import Masked, joined
+from indexer.patterns import late
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.ours import is_ours
 
 PieceRole = Literal["user", "assistant", "action"]
-_BLANK_LINES = re.compile(r"\n{3,}")
+_BLANK_LINES = late(r"\n{3,}")
 
 
 class Piece(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,10 @@ def _file() -> Path:
 
 def _settings() -> dict[str, Any]:
     try:
-        return tomllib.loads(_file().read_text("utf-8"))
+        written = _file().read_text("utf-8")
+        import tomllib  # most people have no such file
+
+        return tomllib.loads(written)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as error:

@@ -6,18 +6,20 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from indexer.patterns import late
+
 #: Where a sentence ends within a line: in scripts without spaces at once, else before one; not after a number in a list
 #: or what is often abbreviated.
-_END = re.compile(
+_END = late(
     r"[\u3002\uff01\uff1f\uff61]+[\u300d\u300f\uff09\u3011\u201d\u2019]*|"
     r"(?<!\be\.g)(?<!\bi\.e)(?<!\betc)(?<!\bvs)(?<!\bcf)(?<!^\d)(?<!^\d\d)[.!?\u2026]+[\"'\u201d\u2019)\]*_`]*(?=\s)",
     re.MULTILINE,
 )
-_LINE = re.compile(r"[^\n]+")
+_LINE = late(r"[^\n]+")
 #: A line that is at least this long and goes on in small letters was broken to fit a screen.
 _WRAPPED = 40
-_TOKEN = re.compile(r"\w+")
-_DENSE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0e7f]")
+_TOKEN = late(r"\w+")
+_DENSE = late(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0e7f]")
 #: What a word counts that begins as one of those asked for, and does not end so.
 _BEGINNING = 0.8
 

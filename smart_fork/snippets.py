@@ -9,16 +9,17 @@ from typing import overload
 
 from indexer.masking import Masked, between, mask, shorten
 from indexer.masking.invisible import INVISIBLE
+from indexer.patterns import late
 
 SNIPPET_CHARACTERS = 500
 #: Of what somebody gave and was wrong, how much an error repeats.
 QUOTED_CHARACTERS = 80
 #: Characters that no font has: private ones, halves of others, and those that are not assigned.
 _UNKNOWN = "\ufffd"
-_WORD = re.compile(r"\w+", re.UNICODE)
-_HEADING = re.compile(r"^\s*#{2,6}(?:\s+|$)")
+_WORD = late(r"\w+", re.UNICODE)
+_HEADING = late(r"^\s*#{2,6}(?:\s+|$)")
 #: A line of marks: of headings, rules, quotations, lists and tables, or the fence around a block of code.
-_MARKS = re.compile(r"[\s#>*+=_|:~`.-]*|\s*(?:`{3,}|~{3,})[\w+-]*\s*")
+_MARKS = late(r"[\s#>*+=_|:~`.-]*|\s*(?:`{3,}|~{3,})[\w+-]*\s*")
 
 
 def snippet(

@@ -8,11 +8,12 @@ from collections.abc import Collection, Iterator
 
 from indexer.masking.spans import HIDDEN, NAME, Span
 from indexer.masking.values import Form, Value, is_secret
+from indexer.patterns import late
 
 #: Parts of names, in lower case, and what their values are.
 STEMS = {b"pass": "password", b"pw": "password", b"secret": "secret", b"token": "token", b"key": "api-key"}
 #: How a name may go on behind "pass".
-_PASS_ENDS = re.compile(
+_PASS_ENDS = late(
     r"(?i)(?:w(?:or)?d|wort|_?phrase|code)?\d?"
     r"(?:[_.-]?(?:base64|b64|value|plain|text|clear|new|old|default|prod|dev|test|staging|live|\d{1,2}))?"
 )
@@ -25,11 +26,11 @@ _KEY_OWNERS = tuple(
     b"refresh developer dev prod ssh host".split()
 )
 #: What a key in an environment belongs to that is no secret.
-_OPEN_KEYS = re.compile(
+_OPEN_KEYS = late(
     r"(?i)(?:public|publishable|pub|primary|foreign|sort|partition|cache|hot|idempotency|map|object|row|lookup|s3|bucket|storage_object|state|routing|dedup\w*|registry|hkey|index|group)_?key"
 )
 #: Names that only speak about a secret.
-_ABOUT = re.compile(
+_ABOUT = late(
     r"(?:^|[_.-]|(?<=[a-z])(?=[A-Z]))(?i:sha\d{0,3}|hash|hashed|digest|checksum|fingerprint|id|ids|name|names|path|file|dir|ur[li]|uri|type|types|count|counts|limit|field|"
     r"label|hint|placeholder|length|len|size|sizes|policy|expiry|expires|expires_?(?:at|in)|expiration|ttl|regex|pattern|format|version|required|"
     r"error|errors|message|msg|help|prompt|strength|validator|rotation|usage|used|budget|estimate|param|header|prefix|suffix|location|arn|ref|"
@@ -38,32 +39,32 @@ _ABOUT = re.compile(
 #: How a name may begin.
 _HEAD = string.ascii_letters + string.digits + "_.-"
 _ENDS_NAME = r"(?P<suffix>[A-Za-z0-9_-]{0,32}+)(?:\.(?:base64|b64))?(?P<close>\\{0,3}[\"'`]\]?|\*\*|\])?"
-_SEPARATOR = re.compile(
+_SEPARATOR = late(
     _ENDS_NAME + r"(?P<sep>[ \t]{0,4}+(?::[ \t]{0,4}+[A-Za-z_][\w.\[\]|]{0,40}+\??[ \t]{0,4}+=(?!=))[ \t]{0,4}+|"
     r"[ \t]{0,24}+(?::=|=>|={1,3}|!={1,2}|:)(?:\*\*)?[ \t]{0,24}+|"
     r"(?:\s|\\{1,3}[nrt]){0,40}+,?(?:\s|\\{1,3}[nrt]){0,40}+\\{0,3}[\"']?[vV]alue\\{0,3}[\"']?\s{0,4}+[:=]\s{0,4}+|"
     r",[ \t]{0,4}+(?=\\{0,3}[\"'])|\((?=\\{0,3}[\"'])|[ ]{1,4}+)"
     r"(?:[bfru]?(?P<quote>\\{0,3}[\"'`]))?"
 )
-_BARE = re.compile(rf"[^\s\"'`\\<>{HIDDEN}]{{1,4096}}+")
+_BARE = late(rf"[^\s\"'`\\<>{HIDDEN}]{{1,4096}}+")
 _INSIDE = {
-    '"': re.compile(rf"(?:[^\"\\\s{HIDDEN}]|\\[^\snrt]){{1,4096}}+"),
-    "'": re.compile(rf"(?:[^'\\\s{HIDDEN}]|\\[^\snrt]){{1,4096}}+"),
-    "`": re.compile(rf"[^`\s{HIDDEN}]{{1,4096}}+"),
+    '"': late(rf"(?:[^\"\\\s{HIDDEN}]|\\[^\snrt]){{1,4096}}+"),
+    "'": late(rf"(?:[^'\\\s{HIDDEN}]|\\[^\snrt]){{1,4096}}+"),
+    "`": late(rf"[^`\s{HIDDEN}]{{1,4096}}+"),
 }
 #: Before a name: what sets variables with a blank, or calls something with a name and a value.
-_SETS = re.compile(r"(?:(?:^|[\n;&|]|\\[nrt])[ \t]{0,8}(?:ENV|ARG|setenv|SETX|setx|set(?: -\w{1,4}){1,2}))[ \t]{1,4}$")
-_CALLS = re.compile(
+_SETS = late(r"(?:(?:^|[\n;&|]|\\[nrt])[ \t]{0,8}(?:ENV|ARG|setenv|SETX|setx|set(?: -\w{1,4}){1,2}))[ \t]{1,4}$")
+_CALLS = late(
     r"(?i)(?:define|set\w{0,24}|put\w{0,12}|add\w{0,16}|headers?|append|insert|property|with\w{0,12}|config)\s{0,2}\(\s{0,8}\\{0,3}[\"'`]$"
 )
-_PAIRS = re.compile(r"(?i)(?:name|key|id|property)\\{0,3}[\"']?\s{0,4}[:=]\s{0,4}\\{0,3}[\"']?$")
-_STATEMENT = re.compile(r"[A-Z_]+")
-_CODE_ENDS = re.compile(r"[,;|(){}\[\]]")
-_CODE = re.compile(r"[\w)][(\[]\w{0,40}[)\]]|[,;]$|^[(\[{]")
-_NEXT_PARAMETER = re.compile(r"&[A-Za-z0-9_.-]{1,64}=")
-_UPPER_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
+_PAIRS = late(r"(?i)(?:name|key|id|property)\\{0,3}[\"']?\s{0,4}[:=]\s{0,4}\\{0,3}[\"']?$")
+_STATEMENT = late(r"[A-Z_]+")
+_CODE_ENDS = late(r"[,;|(){}\[\]]")
+_CODE = late(r"[\w)][(\[]\w{0,40}[)\]]|[,;]$|^[(\[{]")
+_NEXT_PARAMETER = late(r"&[A-Za-z0-9_.-]{1,64}=")
+_UPPER_NAME = late(r"[A-Z][A-Z0-9_]*")
 #: Somebody's name or machine in the same line: what stands beside it is not the label of a field.
-_COMPANY = re.compile(r"(?i)[\"']?(?:user(?:_?name)?|login|host|server|database|email)[\"']?\s{0,4}[:=]")
+_COMPANY = late(r"(?i)[\"']?(?:user(?:_?name)?|login|host|server|database|email)[\"']?\s{0,4}[:=]")
 
 
 def assignments_in(text: str, lower: bytes, signs: Collection[bytes]) -> Iterator[Span]:

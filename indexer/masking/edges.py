@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from indexer.masking.reading import Reading
 from indexer.masking.secrets import hidden, redact, spans_of
 from indexer.masking.spans import Span
+from indexer.patterns import late
 
 _MIXED, _HEX, _UPPER = "k7Q2m9X4" * 14, "4e7a1f09" * 16, "K7Q2M9X4" * 14
 #: How a text may go on in which a secret of any kind is cut: its characters, its parts, and what ends it.
@@ -23,13 +23,13 @@ _WAYS_ON = (
 )
 #: So much before a cut tells what stands there.
 _LOOKED_AT = 4096
-_ELLIPSIS = re.compile(r"\s*(?:…|\.\.\.)\s*\Z")
-_ELLIPSES = re.compile(r"…|\.\.\.")
+_ELLIPSIS = late(r"\s*(?:…|\.\.\.)\s*\Z")
+_ELLIPSES = late(r"…|\.\.\.")
 #: Where a terminal, or what draws in it, goes on in the next line: blanks and the lines of a box.
 _FRAME = " \t│┃┆|─━╭╮╰╯┌┐└┘"
 #: A line is full that has no more room than this beside the longest one; no terminal is narrower than that.
 _ROOM, _NARROWEST = 8, 40
-_WRAP = re.compile(r"[ \t]*[│┃┆|]?[ \t]*\n[ \t]*[│┃┆|]?[ \t]*")
+_WRAP = late(r"[ \t]*[│┃┆|]?[ \t]*\n[ \t]*[│┃┆|]?[ \t]*")
 
 
 def masked_before_a_cut(text: str) -> str:

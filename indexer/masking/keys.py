@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from indexer.masking.spans import HIDDEN, SHAPE, Span
+from indexer.patterns import late
 
 _EDGE = r"(?:[A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V1)-----"
 _BODY_LIMIT, _TAIL_LIMIT = 32_768, 4_096
-_BEGIN = re.compile(rf"-----BEGIN {_EDGE}")
-_WHOLE = re.compile(rf"((?:[^-{HIDDEN}]++|-(?!----))*+)-----END {_EDGE}")
+_BEGIN = late(rf"-----BEGIN {_EDGE}")
+_WHOLE = late(rf"((?:[^-{HIDDEN}]++|-(?!----))*+)-----END {_EDGE}")
 #: What follows a header whose end is missing: lines of base64 and nothing else, the last one perhaps cut.
-_CUT = re.compile(r"(?:(?:\\[nr]|[\s\"'+]){0,8}+[A-Za-z0-9+/=]{32,}+)++(?:(?:\\[nr]|\s){1,4}+[A-Za-z0-9+/=]{1,31}+\Z)?")
+_CUT = late(r"(?:(?:\\[nr]|[\s\"'+]){0,8}+[A-Za-z0-9+/=]{32,}+)++(?:(?:\\[nr]|\s){1,4}+[A-Za-z0-9+/=]{1,31}+\Z)?")
 #: What stands before an end whose header is missing, read from behind.
-_END = re.compile(rf"-----END {_EDGE}")
+_END = late(rf"-----END {_EDGE}")
 _BETWEEN = r"(?:\\[nr]|[\s\"'+]){1,8}+"
-_BODY = re.compile(rf"(?:[A-Za-z0-9+/=]{{16,}}+{_BETWEEN})++(?:[A-Za-z0-9+/=]{{1,15}}{_BETWEEN})?$")
-_BASE64_RUN = re.compile(r"[A-Za-z0-9+/]{16}")
-_PUTTY = re.compile(r"Private-Lines: \d{1,4}\s{1,4}((?:[A-Za-z0-9+/=]{16,}+\s{0,4})++)")
+_BODY = late(rf"(?:[A-Za-z0-9+/=]{{16,}}+{_BETWEEN})++(?:[A-Za-z0-9+/=]{{1,15}}{_BETWEEN})?$")
+_BASE64_RUN = late(r"[A-Za-z0-9+/]{16}")
+_PUTTY = late(r"Private-Lines: \d{1,4}\s{1,4}((?:[A-Za-z0-9+/=]{16,}+\s{0,4})++)")
 
 
 def private_keys(text: str, plain: bytes) -> Iterator[Span]:

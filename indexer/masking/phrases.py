@@ -9,6 +9,7 @@ from functools import cache
 
 from indexer.masking.spans import HIDDEN, PHRASE, Span, lines_at, monotone, placeholder, positions_of
 from indexer.masking.values import is_base64_pair, is_mixed, is_strong, looks_random
+from indexer.patterns import late
 
 _CHECKS: Mapping[str, Callable[[str], bool]] = {
     "any": lambda value: True,  # noqa: ARG005
@@ -215,7 +216,7 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
     ),
 }
 #: Commands with an option of a letter or two behind which a password may stand.
-OPTION = re.compile(rb" -(?:[a-z]{0,3}u|[pawnk]|hp|-pass|-user|-auth|-proxy-user|pass|storep|keyp|destst|srcst)")
+OPTION = late(rb" -(?:[a-z]{0,3}u|[pawnk]|hp|-pass|-user|-auth|-proxy-user|pass|storep|keyp|destst|srcst)")
 COMMANDS = (
     _command("mysql|mysqldump|mysqladmin|mysqlimport|mariadb|mariadb-dump|mycli", "-p"),
     _command("sshpass", "-p ?"),
@@ -246,11 +247,10 @@ _NAMES = bytes(
 def phrases_in(text: str, lower: bytes, signs: Collection[bytes]) -> Iterator[Span]:
     """The secrets in `text`, which is `lower` with one byte a character and no capitals, and has these of its signs."""
     for phrase in dict.fromkeys(phrase for sign in signs for phrase in PHRASES.get(sign, ())):
-        anchors, pattern = _compiled(phrase)
-        for anchor in anchors:
+        for anchor in _anchors(phrase):
             if anchor in lower:
                 lines = [(0, len(text))] if phrase.whole else lines_at(lower, positions_of(lower, anchor))
-                yield from _found(phrase, pattern, text, lines)
+                yield from _found(phrase, text, lines)
 
 
 def commands_in(text: str, lower: bytes) -> Iterator[Span]:
@@ -260,12 +260,18 @@ def commands_in(text: str, lower: bytes) -> Iterator[Span]:
         said = b"\n".join([lower[start:end] for start, end in lines])
         if not _words_in(said).isdisjoint(_by_program()):
             for phrase in dict.fromkeys(_by_program()[found[1]] for found in _programs().finditer(said)):
-                yield from _found(phrase, _compiled(phrase)[1], text, lines)
+                yield from _found(phrase, text, lines)
 
 
 @cache
-def _compiled(phrase: Phrase) -> tuple[tuple[bytes, ...], re.Pattern[str]]:
-    return tuple(anchor.encode() for anchor in phrase.anchors.split("|")), re.compile(phrase.pattern)
+def _anchors(phrase: Phrase) -> tuple[bytes, ...]:
+    return tuple(anchor.encode() for anchor in phrase.anchors.split("|"))
+
+
+@cache
+def _pattern(phrase: Phrase) -> re.Pattern[str]:
+    """Compiled where one of its anchors is in a text."""
+    return re.compile(phrase.pattern)
 
 
 def _words_in(said: bytes) -> set[bytes]:
@@ -287,9 +293,9 @@ def _programs() -> re.Pattern[bytes]:
     return re.compile(rb"(?:(?<![a-z0-9_.-])|(?<=\\[nrt]))(" + names + rb")(?:\.exe)?[ \t]")
 
 
-def _found(phrase: Phrase, pattern: re.Pattern[str], text: str, lines: list[tuple[int, int]]) -> Iterator[Span]:
+def _found(phrase: Phrase, text: str, lines: list[tuple[int, int]]) -> Iterator[Span]:
     for start, end in lines:
-        for match in pattern.finditer(text, start, end):
+        for match in _pattern(phrase).finditer(text, start, end):
             group = match.lastindex
             if (
                 group

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 from indexer.masking.invisible import INVISIBLE, NEVER_SEEN
+from indexer.patterns import late
 
 _SPACES = "\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000"
 _WIDE = "\uff01-\uff5e"
@@ -24,21 +25,21 @@ _SEQUENCE = (
 )
 _WIDE_NAMES = "\uff10-\uff19\uff21-\uff3a\uff3f\uff41-\uff5a"
 #: Cheap signs that a text may have to be read another way: what is rare comes first, so that the search skips to it.
-_HIDES = re.compile(
+_HIDES = late(
     f"[{NEVER_SEEN}{_SPACES}\uff1a\uff1d{_WIDE_NAMES}](?:"
     f"(?<=[!-~{_WIDE}][{NEVER_SEEN}{_SPACES}])[{NEVER_SEEN}{_SPACES}]{{0,63}}+[!-~{_WIDE}]|"
     f"(?<=\x1b)|(?<=[A-Za-z][\uff1a\uff1d])|(?<=[{_WIDE_NAMES}]))"
 )
-_ODD = re.compile(f"[{NEVER_SEEN}{_SPACES}\uff1a\uff1d{_WIDE_NAMES}]")
+_ODD = late(f"[{NEVER_SEEN}{_SPACES}\uff1a\uff1d{_WIDE_NAMES}]")
 _ORDINARY = bytes([9, 10, *range(32, 127)])
-_ALTERED = re.compile(f"{_SEQUENCE}|[{NEVER_SEEN}{_SPACES}{_WIDE}]")
-_LIKE_SPACES = re.compile(f"(?<=[!-~])[{_SPACES}]")
-_ESCAPED = re.compile(rf"{_SEQUENCE}|\\++(?:u([0-9a-fA-F]{{4}})|(.))", re.DOTALL)
-_ENTITY = re.compile(r"&(?:(quot|apos|amp|lt|gt)|#(\d{2,3})|#[xX]([0-9a-fA-F]{2}));")
+_ALTERED = late(f"{_SEQUENCE}|[{NEVER_SEEN}{_SPACES}{_WIDE}]")
+_LIKE_SPACES = late(f"(?<=[!-~])[{_SPACES}]")
+_ESCAPED = late(rf"{_SEQUENCE}|\\++(?:u([0-9a-fA-F]{{4}})|(.))", re.DOTALL)
+_ENTITY = late(r"&(?:(quot|apos|amp|lt|gt)|#(\d{2,3})|#[xX]([0-9a-fA-F]{2}));")
 _ENTITIES = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">"}
-_PERCENT = re.compile(r"%([2-7][0-9a-fA-F])")
-_HAS_ESCAPED = re.compile(rb"\\(?:[\\u/]|x1b|033)")
-_HAS_ENTITY, _HAS_PERCENT = re.compile(rb"&(?:quot;|#|amp;)"), re.compile(rb"%(?:3[DdAa]|22)")
+_PERCENT = late(r"%([2-7][0-9a-fA-F])")
+_HAS_ESCAPED = late(rb"\\(?:[\\u/]|x1b|033)")
+_HAS_ENTITY, _HAS_PERCENT = late(rb"&(?:quot;|#|amp;)"), late(rb"%(?:3[DdAa]|22)")
 _LINE_ENDS = {"n": "\n", "r": "\r", "t": "\t"}
 
 

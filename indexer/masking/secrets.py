@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
@@ -14,8 +13,9 @@ from indexer.masking.reading import other_readings
 from indexer.masking.signs import Signs
 from indexer.masking.spans import HIDDEN, Span
 from indexer.masking.tokens import has_controls, has_long_runs, runs_of, tokens_in
+from indexer.patterns import late
 
-_MASK = re.compile(r"\[REDACTED:[a-z0-9-]{1,40}\]")
+_MASK = late(r"\[REDACTED:[a-z0-9-]{1,40}\]")
 #: Of these a text has one if it says something of secrets, however it is written: no escape hides them all.
 _TELLING = frozenset((b"pass", b"secret", b"token", b"key", b"auth", b"bearer", b"://", b":\\/", b"u001b"))
 #: Of these it has one if words tell of a secret in it.

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
+
+from indexer.patterns import late
 
 #: What stands for a character of a mask: nothing that a secret is looked for in has it.
 HIDDEN = "\ufffe"
 SHAPE, PHRASE, NAME = 0, 1, 2
 
-_CHANGES = re.compile(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
-_STANDS_FOR = re.compile(
+_CHANGES = late(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
+_STANDS_FOR = late(
     r"(?i)redacted|placeholder|change.?me|example|your|dummy|xxxx|^x{3}|[-_.]x{3}$|\*\*\*|\.\.\.|…|\$\{|\{\{|%\(|todo|replace|undefined|"
     r"/.*\.[a-z]{2,5}$|"
     r"^(?:pass|passw(?:or)?d|secret|token|string|none|null|true|false|hidden|masked|optional|required)$"

@@ -9,26 +9,25 @@ from dataclasses import dataclass
 from typing import Literal
 
 from indexer.masking.spans import changes, placeholder
+from indexer.patterns import late
 
 #: How a value stands there. ``literal``: an environment, an address, an option: the very characters. ``string``: in
 #: quotes, assigned. ``entry``: in quotes, or alone on its line, behind a colon. ``line``: alone behind an equals sign.
 #: ``code``: in the midst of something, more often a variable than a value.
 Form = Literal["literal", "string", "entry", "line", "code"]
 
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_HEX = re.compile(r"(?:0x)?[0-9a-fA-F]+")
+_UUID = late(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_HEX = late(r"(?:0x)?[0-9a-fA-F]+")
 #: A variable, a format, a path, an address, an object or a function that is asked for the value.
-_REFERENCE = re.compile(
+_REFERENCE = late(
     r"(?i)\$(?:\w+$|[({])|%\w+%$|%[sdr(]|\{|\[|\(|[@&*]\w+$|"
     r"(?:\.{1,2}|~|[a-z]:)?[/\\][\w.@ -]+(?:[/\\]|\.[a-z]{1,5}$|$)|\./|~/|"
     r"[a-z][a-z0-9+]{1,12}://|(?:process|os|sys|self|this|config|settings|env|secrets?|args|options|opts|var|local|data|"
     r"module|request|req|ctx|props|state|form|params|user|credentials|body|input|values)[.\[]|vault:|arn:|enc\[|ref:|op://|ssm:"
 )
-_NAME = re.compile(
-    r"[A-Za-z_$][\w$]*(?:(?:\.|->|::)[A-Za-z_$][\w$]*)+|[a-z]+(?:_[a-z][a-z0-9]*)+|[A-Z]+(?:_[A-Z0-9]+)+"
-)
+_NAME = late(r"[A-Za-z_$][\w$]*(?:(?:\.|->|::)[A-Za-z_$][\w$]*)+|[a-z]+(?:_[a-z][a-z0-9]*)+|[A-Z]+(?:_[A-Z0-9]+)+")
 #: What names of variables and fields are made of.
-_WORDS = re.compile(
+_WORDS = late(
     r"(?i)pass|pwd|secret|token|key|value|input|field|param|string|user|name|hash|prompt|default|valid|confirm|enter|"
     r"correct|wrong|invalid|current|test_|mock|fake|sample|text|bool|null|none|true|false|undefined|type|optional"
 )

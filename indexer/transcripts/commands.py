@@ -6,17 +6,19 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
+from indexer.patterns import late
+
 #: More of one command is not looked at: a file that is written by it.
 _MAX_CHARACTERS, _MAX_DEPTH = 20_000, 4
 #: What parts two commands of one line.
 _PARTS = ";&|()\n"
-_HERE_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)(\w+)\1(.*?)\n.*?^\s*\2\s*$", re.DOTALL | re.MULTILINE)
-_JOINED_OUTPUT = re.compile(r"\d*>&\d*-?|&>>?\s*\S+|\d*>>?\s*/dev/null")
-_CONTINUED = re.compile(r"\\\r?\n")
-_SUBSTITUTED = re.compile(r"\$\(([^()]*)\)|`([^`]*)`")
-_ASSIGNMENT = re.compile(r"\w+=")
+_HERE_DOCUMENT = late(r"<<-?\s*(['\"]?)(\w+)\1(.*?)\n.*?^\s*\2\s*$", re.DOTALL | re.MULTILINE)
+_JOINED_OUTPUT = late(r"\d*>&\d*-?|&>>?\s*\S+|\d*>>?\s*/dev/null")
+_CONTINUED = late(r"\\\r?\n")
+_SUBSTITUTED = late(r"\$\(([^()]*)\)|`([^`]*)`")
+_ASSIGNMENT = late(r"\w+=")
 _SHELLS = {"bash", "sh", "zsh", "dash", "fish", "ksh"}
-_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\\\]|\\\\.)*\"", re.DOTALL)
+_QUOTED = late(r"'[^']*'|\"(?:[^\"\\\\]|\\\\.)*\"", re.DOTALL)
 _KEYWORDS = {"if", "then", "else", "elif", "do", "while", "until", "!", "{", "}", "time", "exec", "command", "eval"}
 #: Programs that run another one, which stands behind their options.
 _RUNNERS = {
@@ -25,7 +27,7 @@ _RUNNERS = {
 }  # fmt: skip
 _SUBCOMMANDS = {"run", "tool", "exec", "x"}
 _WITH_VALUE = {"--from", "--with", "--python", "-p", "-u", "-n", "-C", "--directory", "--project", "--spec", "-s", "-k"}
-_DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?")
+_DURATION = late(r"\d+(?:\.\d+)?[smhd]?")
 
 
 def simple_commands(line: str, depth: int = 0) -> Iterator[tuple[str, ...]]:

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
+from indexer.patterns import late
 from indexer.transcripts.commands import command_of, simple_commands
 
 #: Our tools, whatever a person has named the server. A test holds them to those that the server has.
@@ -15,7 +16,7 @@ TOOLS = frozenset({
     "close_workers", "compare_workers",
 })  # fmt: skip
 #: A script of an agent's that calls one of our tools, or has a shell run us.
-_SCRIPTED = re.compile(
+_SCRIPTED = late(
     r"mcp__[\w-]*smart[-_]fork[\w-]*['\"]?\]?\s*\(|\btools\.smart_fork\b|\bcmd['\"]?\s*:\s*['\"`]\s*smart-fork\s"
 )
 #: Programs that only look at something, or pass on what another one says.
@@ -26,7 +27,7 @@ _LOOKING = {
     "type", "uniq", "wait", "fi", "done", "esac", "wc", "which", "[", ".", "#",
 }  # fmt: skip
 _LOOKING_GIT = {"blame", "branch", "diff", "grep", "log", "ls-files", "reflog", "rev-parse", "show", "status"}
-_SESSIONS = re.compile(r"/\.(?:smart-fork|claude/projects|codex/(?:archived_)?sessions)/")
+_SESSIONS = late(r"/\.(?:smart-fork|claude/projects|codex/(?:archived_)?sessions)/")
 _CHANGING = {"-i", "--in-place", "-delete", "-exec", "-execdir"}
 
 

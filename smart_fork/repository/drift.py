@@ -24,8 +24,8 @@ SECONDS = 3.0
 _FIRST = 100_000_000
 _LOG = (
     "--literal-pathspecs", "log", "--stdin", "--first-parent", "--diff-merges=first-parent", "--no-renames",
-    "--name-only", "--no-relative", "--no-follow", "--no-color", "--no-notes", "--no-show-signature", "-z",
-    "--format=%x00%H %ct",
+    "--name-only", "--no-ext-diff", "--no-textconv", "--no-relative", "--no-follow", "--no-color", "--no-notes",
+    "--no-show-signature", "-z", "--format=%x00%H %ct",
 )  # fmt: skip
 Key = TypeVar("Key")
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from indexer.checkout import Checkout, Unproven, checkout, top_of
+from indexer.patterns import late
 from indexer.project import resolve
 from smart_fork.errors import ProgramFailed
 from smart_fork.processes import Completed, Processes
@@ -24,7 +25,7 @@ GIT_SECONDS = 120.0
 #: directory, so that agents which trust that directory trust its worktrees.
 FOLDER = ".worktrees"
 #: Of what a person sets for git, what is let through: the rest could run programs, or name another repository.
-_LET_THROUGH = re.compile(r"GIT_(?:CONFIG_(?:GLOBAL|SYSTEM|NOSYSTEM)|EXEC_PATH|(?:AUTHOR|COMMITTER)_\w+)")
+_LET_THROUGH = late(r"GIT_(?:CONFIG_(?:GLOBAL|SYSTEM|NOSYSTEM)|EXEC_PATH|(?:AUTHOR|COMMITTER)_\w+)")
 _ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
@@ -64,10 +65,10 @@ _SETTINGS = {
 }
 #: Programs that a repository's configuration names itself, and what git takes for none.
 _NAMED = (
-    (re.compile(r"filter\..*\.(?:clean|smudge|process)", re.DOTALL), ""),
-    (re.compile(r"filter\..*\.required", re.DOTALL), "false"),
-    (re.compile(r"(?:diff\..*\.(?:command|textconv)|merge\..*\.driver)", re.DOTALL), ""),
-    (re.compile(r"hook\..*\.command", re.DOTALL), ""),
+    (late(r"filter\..*\.(?:clean|smudge|process)", re.DOTALL), ""),
+    (late(r"filter\..*\.required", re.DOTALL), "false"),
+    (late(r"(?:diff\..*\.(?:command|textconv)|merge\..*\.driver)", re.DOTALL), ""),
+    (late(r"hook\..*\.command", re.DOTALL), ""),
 )
 
 
@@ -121,13 +122,18 @@ def opened(folder: Path, processes: Processes) -> Repository:
         ProgramMissing: git is not installed.
         ProgramFailed: there is none, its `.git` is not believed, or git does not read its configuration.
     """
-    top = top_of(resolve(folder))
-    if top is None:
-        raise ProgramFailed(f"git is not run in {folder}: it is in no repository")
-    try:
-        return _described(checkout(top), processes)
-    except Unproven as error:
-        raise ProgramFailed(f"git is not run in {folder}: {printable(str(error))}") from error
+    return _described(_proven(folder), processes)
+
+
+def opened_to_look_back(folder: Path, processes: Processes) -> Repository:
+    """The same for questions about commits and the names of their files alone, for which git runs nothing that a
+    configuration names: it is not asked for that first.
+
+    Raises:
+        ProgramFailed: there is none, or its `.git` is not believed.
+    """
+    place = _proven(folder)
+    return Repository(place, _environment(place) | _configured(_SETTINGS), processes)
 
 
 def opened_worktree(worktree: Path, processes: Processes) -> Repository:
@@ -150,11 +156,26 @@ def paths(done: Completed) -> list[str]:
     return [os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
 
 
-def _described(place: Checkout, processes: Processes) -> Repository:
+def _proven(folder: Path) -> Checkout:
+    top = top_of(resolve(folder))
+    if top is None:
+        raise ProgramFailed(f"git is not run in {folder}: it is in no repository")
+    try:
+        return checkout(top)
+    except Unproven as error:
+        raise ProgramFailed(f"git is not run in {folder}: {printable(str(error))}") from error
+
+
+def _environment(place: Checkout) -> dict[str, str]:
     clean = {name: value for name, value in os.environ.items() if not _of_git(name)} | _ENVIRONMENT
     clean |= {"GIT_DIR": str(place.own), "GIT_WORK_TREE": str(place.top)}
     if place.common != place.own:
         clean["GIT_COMMON_DIR"] = str(place.common)
+    return clean
+
+
+def _described(place: Checkout, processes: Processes) -> Repository:
+    clean = _environment(place)
     said = Repository(place, clean, processes).git("config", "--list", "-z")
     if not said.ok:
         raise ProgramFailed(f"git cannot read {place.top}: {said.complaint}", "Look at its configuration.")

@@ -36,7 +36,6 @@ from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.registry import Registry
 from smart_fork.retrieval import results
 from smart_fork.retrieval.covered import covered
-from smart_fork.retrieval.documents import search_documents
 from smart_fork.retrieval.found import Found, Query
 from smart_fork.retrieval.opening import opened
 from smart_fork.retrieval.phrasings import check_also, further
@@ -384,6 +383,8 @@ def _best_to_fork(store: Store, found: Found, asked: _Asked, engine: Engine) -> 
 def _found(store: Store, query: Query, asked: _Asked, engine: Engine, state: _State) -> Found:
     if asked.outside is None:
         return search(store, query, lambda texts: _embed(store, engine.embedder, state.absent, texts), engine.rerank)
+    from smart_fork.retrieval.documents import search_documents
+
     asked.outside.refresh(store.counts().updated_at)
     return search_documents(store, query, asked.outside, asked.agents)
 

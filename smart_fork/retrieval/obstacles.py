@@ -6,7 +6,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from indexer import kept
 from indexer.project import resolve
 from indexer.transcripts.model import Agent
 from smart_fork.advice import advice
@@ -37,6 +36,8 @@ def obstacles(one: Forkable) -> list[str]:
 def _of_its_log(one: Forkable) -> str:
     size = _size(one.path)
     if size is None:
+        from indexer import kept  # nearly all sessions have their logs
+
         return "" if kept.find(one.agent, one.session_id) is not None else _deleted()
     if size == 0 or not one.asked:
         return "nobody has asked anything in it yet"

@@ -18,7 +18,7 @@ from smart_fork import permission
 from smart_fork.errors import SmartForkError
 from smart_fork.processes import Processes
 from smart_fork.repository.drift import SECONDS, Drift, drifts
-from smart_fork.repository.git import opened
+from smart_fork.repository.git import opened_to_look_back
 from smart_fork.retrieval.found import Hit
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ def worth_of(
 
 def _drift(directory: Path, edited: Mapping[int, Edits], processes: Processes) -> dict[int, Drift]:
     try:
-        return drifts(opened(directory, processes), edited)
+        return drifts(opened_to_look_back(directory, processes), edited)
     except (SmartForkError, OSError) as error:  # the answer is good without
         log.info("what has changed since is not known: %s", error)
         return {}

@@ -12,16 +12,20 @@ from pathlib import Path
 
 import pytest
 
+from indexer.outcome import Edits
 from smart_fork.errors import SmartForkError
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry
 from smart_fork.repository.changes import difference
+from smart_fork.repository.drift import drifts
+from smart_fork.repository.git import opened_to_look_back
 from smart_fork.repository.unsaved import what_would_be_lost
 from smart_fork.repository.worktree import Worktree, create_worktree, remove_if_saved, remove_worktree
 from smart_fork.workers.comparing import compare
 from smart_fork.workers.worktrees import prune, worktrees
 
 PROCESSES = SystemProcesses()
+LONG_AGO = "1970-01-01T00:00:00Z"
 #: What is planted, and the whole of benchmarks/forged.py, which is no package.
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 PLANTED = runpy.run_path(str(BENCHMARKS / "_planted.py"))
@@ -60,6 +64,9 @@ def everything(made: Worktree) -> None:
         registry.set_state(worker.id, "ended")
     doings: list[Callable[[], object]] = [
         lambda: difference(made.path, made.base, PROCESSES, patch=True),
+        lambda: drifts(
+            opened_to_look_back(made.path, PROCESSES), {0: Edits((str(made.path / "README.md"),), LONG_AGO)}
+        ),
         lambda: what_would_be_lost(made.path, made.branch, made.base, PROCESSES),
         lambda: compare([worker.id], PROCESSES, patch=True),
         lambda: worktrees(PROCESSES, None),

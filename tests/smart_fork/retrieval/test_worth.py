@@ -114,7 +114,7 @@ def test_git_is_asked_once_and_not_where_no_hit_has_edits(world, shop, monkeypat
         world.worked("claude", shop, ASK, edit(shop / name), DONE)
     found(world, shop)
 
-    assert len([argv for argv in asked if "log" in argv]) == 1
+    assert len([argv for argv in asked if argv[0] == "git"]) == 1
 
 
 def test_outside_git_and_without_git_nothing_is_known_of_changes(world, shop, monkeypatch, home):
