@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from typing import overload
 
 from indexer.masking import Masked, between, mask, shorten
@@ -62,9 +63,14 @@ def matched_words(text: str, words: Iterable[str]) -> tuple[str, ...]:
     """Those of `words` that `text` has, also as the beginning of a longer word."""
     text = text.lower()
     there = {*_WORD.findall(text), *_WORD.findall(text.replace("_", " "))}
-    return tuple(
-        word for word in words if word in there or any(len(word) > 3 and one.startswith(word) for one in there)
-    )
+    in_order = sorted(there)
+    return tuple(word for word in words if word in there or (len(word) > 3 and _begins_one(word, in_order)))
+
+
+def _begins_one(word: str, in_order: Sequence[str]) -> bool:
+    """Whether one of these begins with `word`: if any does, the first that does not come before it."""
+    place = bisect_left(in_order, word)
+    return place < len(in_order) and in_order[place].startswith(word)
 
 
 @overload

@@ -289,8 +289,12 @@ class Store(Protocol):
         """How similar every chunk in scope is to each of these float32 vectors, in one pass over the chunks'."""
         ...
 
-    def word_scores(self, table: WordTable, term: str, scope: Scope, rows: Collection[int]) -> dict[int, float]:
-        """What one quoted word or phrase adds to the BM25 of these rows in scope; those without it are left out."""
+    def word_scores(
+        self, table: WordTable, terms: Sequence[str], scope: Scope, rows: Collection[int]
+    ) -> dict[str, dict[int, float]]:
+        """What each of these quoted words and phrases adds to the BM25 of these rows in scope, by term; rows without it
+        are left out.
+        """
         ...
 
     def sessions_with(self, term: str) -> int:

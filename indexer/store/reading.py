@@ -90,17 +90,25 @@ class StoreReading:
             return self._match_rare_words(table, query, scope, limit)
         return [Scored(row, score) for row, score in rows]
 
-    def word_scores(self, table: WordTable, term: str, scope: Scope, rows: Collection[int]) -> dict[int, float]:
+    def word_scores(
+        self, table: WordTable, terms: Sequence[str], scope: Scope, rows: Collection[int]
+    ) -> dict[str, dict[int, float]]:
         name, weights = _TABLES[table]
-        # As in `_only`: one walk through the term's rows. The numbers are bound, so that no query is parsed twice.
+        before, behind = self._restriction(scope.parts)
+        scores: dict[str, dict[int, float]] = {term: {} for term in terms}
+        # As in `_only`: one walk through the rows of each term. The rows are listed once for all of them.
         found = self._all(
-            f"SELECT rowid, -bm25({name}, {weights}) FROM {name} "  # noqa: S608
-            f"WHERE {name} MATCH ? AND +rowid IN (SELECT value FROM json_each(?))",
-            (self._restricted(term, scope.parts), json.dumps(list(rows))),
+            f"SELECT terms.key, {name}.rowid, -bm25({name}, {weights}) FROM json_each(?) AS terms CROSS JOIN {name} "  # noqa: S608
+            f"WHERE {name} MATCH terms.value AND +{name}.rowid IN (SELECT value FROM json_each(?))",
+            (json.dumps([f"{before}{term}{behind}" for term in terms]), json.dumps(list(rows))),
         )
-        if any(score is None for _, score in found):
-            return {row: score for row, score in self._match_rare_words(table, term, scope, -1) if row in rows}
-        return dict(found)
+        for number, row, score in found:
+            scores[terms[number]][row] = score
+        for term, of_term in scores.items():
+            if None in of_term.values():
+                rare = self._match_rare_words(table, term, scope, -1)
+                scores[term] = {row: score for row, score in rare if row in rows}
+        return scores
 
     def _match_rare_words(self, table: WordTable, query: str, scope: Scope, limit: int) -> list[Scored]:
         """By how rare the words are that a row has: where BM25 is no number.
@@ -120,11 +128,17 @@ class StoreReading:
         return [Scored(row, scores[row]) for row in best]
 
     def _restricted(self, query: str, parts: Sequence[int]) -> str:
-        """The query within its parts, or without the others where those are fewer: a word of every row is slow."""
+        before, behind = self._restriction(parts)
+        return f"{before}{query}{behind}"
+
+    def _restriction(self, parts: Sequence[int]) -> tuple[str, str]:
+        """What stands before and behind a query to keep it within its parts, or without the others where those are
+        fewer: a word of every row is slow.
+        """
         others = {part for (part,) in self._all("SELECT id FROM parts")}.difference(parts)
         if len(others) >= len(parts):
-            return f"part: ({_tokens(parts)}) AND -part: ({query})"
-        return f"(-part: ({query}))" + (f" NOT part: ({_tokens(others)})" if others else "")
+            return f"part: ({_tokens(parts)}) AND -part: (", ")"
+        return "(-part: (", "))" + (f" NOT part: ({_tokens(others)})" if others else "")
 
     def similarities(self, questions: Sequence[bytes], scope: Scope) -> Similarities:
         from indexer.store import nearest

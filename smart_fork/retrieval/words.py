@@ -50,8 +50,8 @@ class Words:
             return (dict(best),)
         rows = [hit.row for hit in best]
         scores = tuple(defaultdict[int, float](float) for _ in self._phrasings)
-        for term in self._terms if rows else ():
-            found = self._store.word_scores(table, term, self._scope, rows)
+        by_term = self._store.word_scores(table, self._terms, self._scope, rows) if rows else {}
+        for term, found in by_term.items():
             self._having[table, term] = found
             for terms, score in zip(self._phrasings, scores, strict=True):
                 if term in terms:

@@ -109,7 +109,9 @@ def test_each_word_is_looked_for_once_however_many_phrasings_have_it(world, shop
         monkeypatch.setattr(
             type(store),
             "word_scores",
-            lambda self, table, term, *more: asked.append((table, term)) or own(self, table, term, *more),
+            lambda self, table, terms, *more: (
+                asked.extend((table, term) for term in terms) or own(self, table, terms, *more)
+            ),
         )
         scans = []
         scan = type(store).similarities
