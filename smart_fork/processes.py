@@ -108,7 +108,7 @@ class SystemProcesses:
         timeout: float,
         input: bytes = b"",  # noqa: A002
     ) -> Completed:
-        """See `Processes.run`. What is late is ended with everything that it started."""
+        """See `Processes.run`. What is late, or is waited for no more, is ended with everything that it started."""
         try:
             process = subprocess.Popen(
                 argv,
@@ -125,9 +125,12 @@ class SystemProcesses:
             try:
                 stdout, stderr = process.communicate(input, timeout=timeout)
             except subprocess.TimeoutExpired as error:
-                os.killpg(process.pid, signal.SIGKILL)
+                self.end(process.pid, force=True)
                 process.communicate()
                 raise ProgramFailed(f"{Path(argv[0]).name} did not answer within {timeout:g} seconds") from error
+            except BaseException:  # such as Ctrl-C, which the program itself does not get
+                self.end(process.pid, force=True)
+                raise
         return Completed(tuple(argv), process.returncode, stdout, stderr)
 
     def start(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path) -> int:

@@ -334,8 +334,8 @@ def _answer(store: Store, asked: _Asked, engine: Engine, state: _State) -> dict[
     problems = problems_of({hit.session.agent for hit in found.hits}, store, engine.environment)
     counts = store.counts(scope)
     return {
-        "query": asked.intent,
-        **({"also": list(asked.also)} if asked.also and asked.outside is None else {}),
+        "query": results.title(asked.intent),
+        **({"also": list(map(results.title, asked.also))} if asked.also and asked.outside is None else {}),
         "agent_type": asked.agents[0] if len(asked.agents) == 1 else "both",
         "collections": [COLLECTIONS[agent] for agent in asked.agents],
         "project_path": str(resolve(request.project_path or Path.cwd())) if asked.project else None,

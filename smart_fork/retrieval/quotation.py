@@ -20,15 +20,8 @@ Nearness = Callable[[Sequence[str]], Sequence[float]]
 _COMPARED, _SENTENCES = 2, 5
 
 
-class Said(NamedTuple):
-    """What one of them says in a passage, as it can be shown; `by` is `None` where that is not known."""
-
-    by: Speaker | None
-    text: Masked
-
-
 class Quotation(NamedTuple):
-    """What is shown of a passage, and who says it there."""
+    """What somebody says in a passage, or what is shown of it; `said_by` is `None` where that is not known."""
 
     said_by: Speaker | None
     text: Masked
@@ -52,10 +45,10 @@ def quotations(hits: Sequence[Hit], limit: int, nearness: Nearness | None) -> li
     ]  # fmt: skip
 
 
-def _said(hit: Hit) -> list[Said]:
+def _said(hit: Hit) -> list[Quotation]:
     """The passage by who speaks. What the agent did is told by it as well."""
     if hit.place is None:
-        return [Said(None, shown)] if (shown := tidied(hit.text)) else []
+        return [Quotation(None, shown)] if (shown := tidied(hit.text)) else []
     role = hit.place.role
     voices = hit.voices
     if voices is None:  # of an index that an older version has written: behind the prompt may be its answer
@@ -63,7 +56,7 @@ def _said(hit: Hit) -> list[Said]:
         voices = ((first, None),) if role == "user" and first else ()
     starts: list[tuple[int, str | None]] = [(0, role), *voices, (len(hit.text), None)]
     parts = [
-        Said(
+        Quotation(
             None if by is None else "user" if by == "user" else "assistant",
             tidied(hit.text[start:end].removeprefix(LABELS["user"] if by == "user" else "")),
         )
@@ -72,7 +65,7 @@ def _said(hit: Hit) -> list[Said]:
     return [part for part in parts if part.text]
 
 
-def _most_telling(parts: Sequence[Said], words: Sequence[str]) -> tuple[int, int] | None:
+def _most_telling(parts: Sequence[Quotation], words: Sequence[str]) -> tuple[int, int] | None:
     """Which part's which sentence has the best evidence, among equals the first."""
     found, most = None, 0.0
     for number, part in enumerate(parts):
@@ -82,7 +75,7 @@ def _most_telling(parts: Sequence[Said], words: Sequence[str]) -> tuple[int, int
     return found
 
 
-def _nearest(passages: Sequence[Sequence[Said]], nearness: Nearness) -> list[tuple[int, int] | None]:
+def _nearest(passages: Sequence[Sequence[Quotation]], nearness: Nearness) -> list[tuple[int, int] | None]:
     """Which part's which sentence of each passage is nearest in meaning, all compared at once."""
     candidates = [
         [(number, place, part.text[start:end])
@@ -97,8 +90,8 @@ def _nearest(passages: Sequence[Sequence[Said]], nearness: Nearness) -> list[tup
     return found
 
 
-def _quoted(parts: Sequence[Said], place: tuple[int, int], words: Sequence[str], limit: int) -> Quotation:
+def _quoted(parts: Sequence[Quotation], place: tuple[int, int], words: Sequence[str], limit: int) -> Quotation:
     number, sentence = place
     if number >= len(parts):
         return Quotation(None, NOTHING)
-    return Quotation(parts[number].by, snippet(parts[number].text, words, limit, nearest=sentence))
+    return Quotation(parts[number].said_by, snippet(parts[number].text, words, limit, nearest=sentence))

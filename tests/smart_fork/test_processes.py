@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -10,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+import smart_fork
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing
 from smart_fork.processes import SystemProcesses
 from tests.smart_fork.forks import eventually, python
 
+ROOT = Path(smart_fork.__file__).parent.parent
 HOSTILE = ["--help", "$(touch pwned)", "`touch pwned`", "; touch pwned", "a\nb", "'\"\\", "ü😀", ""]
 
 
@@ -73,6 +76,21 @@ def test_a_program_that_is_late_is_ended_with_everything_it_started(processes, t
 
     grandchild = int(pid_file.read_text())
     eventually(lambda: not running(grandchild))
+
+
+def test_a_program_ends_with_everything_it_started_where_whoever_waits_for_it_is_interrupted(tmp_path):
+    pid_file = tmp_path / "pid"
+    waits = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from smart_fork.processes import SystemProcesses; "
+        "SystemProcesses().run(['sh', '-c', 'sleep 600 & echo $! >' + sys.argv[2] + '; wait'], timeout=600)"
+    )
+    with subprocess.Popen(python(waits, str(ROOT), str(pid_file)), stderr=subprocess.PIPE) as waiting:
+        eventually(lambda: pid_file.exists() and pid_file.read_text())
+        waiting.send_signal(signal.SIGINT)
+        _, said = waiting.communicate()
+
+    assert b"KeyboardInterrupt" in said
+    eventually(lambda: not running(int(pid_file.read_text())))
 
 
 def running(pid: int) -> bool:

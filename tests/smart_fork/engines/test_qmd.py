@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import contextvars
 import json
+import signal
+import subprocess
+import sys
 
+import psutil
 import pytest
 
 from indexer.markdown import export_path
@@ -12,6 +16,7 @@ from smart_fork import permission
 from smart_fork.engines.qmd import SEARCH_SECONDS, Qmd
 from smart_fork.errors import Usage
 from tests.smart_fork.engines.scripted_qmd import DONE, RETRY, located
+from tests.smart_fork.forks import eventually
 
 pytestmark = pytest.mark.usefixtures("qmd")
 
@@ -332,3 +337,24 @@ class TestWhatItSays:
         answer = world.find(RETRY, shop)
 
         assert (answer["results"], answer.get("fallback_sessions", [])) == ([], [])
+
+
+def test_ctrl_c_ends_the_program_that_is_being_asked(world, shop, knows, qmd):
+    qmd.answers("query", hangs=True)
+    asked = [sys.executable, "-m", "smart_fork", "find", RETRY, "--project", str(shop)]
+    with subprocess.Popen(asked, cwd=shop, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as find:
+        running = eventually(
+            lambda: [one for one in psutil.Process(find.pid).children(recursive=True) if _is_query(one)]
+        )
+        find.send_signal(signal.SIGINT)
+        find.communicate()
+
+    assert find.returncode != 0
+    eventually(lambda: not any(map(_is_query, running)))
+
+
+def _is_query(process: psutil.Process) -> bool:
+    try:
+        return "query" in process.cmdline()
+    except psutil.NoSuchProcess:
+        return False

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import smart_fork
+from smart_fork import public
 from smart_fork.errors import Usage
 from smart_fork.retrieval.evidence import gather
 from smart_fork.retrieval.finding import Request, check
@@ -220,8 +223,18 @@ def test_without_a_model_the_words_of_all_phrasings_are_searched(world, shop):
 
 def test_scripts_may_ask_in_other_words(world, shop, monkeypatch):
     knows = world.claude(shop, RETRY, "done")
-    monkeypatch.setattr(smart_fork, "_embedder", lambda: world.model)
+    monkeypatch.setattr(public, "_embedder", lambda: world.model)
 
     assert [knows] == [hit["session_id"] for hit in smart_fork.find(GERMAN, project=str(shop), also=["retry uploader"])]
     with pytest.raises(Usage):
         smart_fork.find(RETRY, project=str(shop), also="retry uploader")
+
+
+def test_secrets_of_the_question_are_masked_in_what_the_answer_repeats_of_it(world, shop):
+    world.claude(shop, RETRY, "done")
+    secret = "postgres://app:kX7mQ2W9pL4@db.internal/shop"
+
+    answer = world.find(f"connect to {secret}", shop, also=[f"why does {secret} fail"])
+
+    assert "kX7mQ2W9pL4" not in json.dumps(answer)
+    assert ("connect to postgres://", "why does postgres://") == (answer["query"][:22], answer["also"][0][:20])
