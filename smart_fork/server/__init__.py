@@ -19,6 +19,7 @@ from smart_fork.server.arguments import in_own_words
 from smart_fork.server.calls import strict
 from smart_fork.server.comparing import compare_workers
 from smart_fork.server.families import branch_session, session_lineage
+from smart_fork.server.prompts import prompts
 from smart_fork.server.searching import Searching
 from smart_fork.server.starting import Starting
 from smart_fork.snippets import shown
@@ -79,7 +80,7 @@ def create_server(
     `embedder` instead of the configured one; `together` for many.
     """
     searching = Searching(embedder, together)
-    return Server(
+    server = Server(
         "smart-fork",
         instructions=INSTRUCTIONS,
         version=own_version(),
@@ -100,6 +101,9 @@ def create_server(
             excising.tool(),
         ],
     )
+    for prompt in prompts():
+        server.add_prompt(prompt)
+    return server
 
 
 def wants_everything(environment: Mapping[str, str]) -> bool:

@@ -7,8 +7,8 @@ from typing import Any
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
 _INTRODUCTIONS = ("initialize", "server/discover")
-#: The SDK serves these whether there are any or not.
-_ABSENT = ("prompts", "resources")
+#: The SDK serves these whether there are any or not; and for them Claude Code adds three tools of its own.
+_ABSENT = ("resources",)
 
 
 async def only_what_there_is(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:

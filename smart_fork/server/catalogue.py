@@ -25,7 +25,7 @@ def catalogue() -> dict[str, Any]:
 
 async def _asked() -> dict[str, Any]:
     async with Client(create_server(everything=True), mode="legacy") as client:
-        tools, server = await client.list_tools(), client.server_info
+        tools, prompts, server = await client.list_tools(), await client.list_prompts(), client.server_info
         if server is None:
             raise AssertionError("it introduces itself")
         welcome = {
@@ -38,7 +38,7 @@ async def _asked() -> dict[str, Any]:
             "welcome": welcome,
             "few": list(FEW),
             "tools": tools.model_dump(mode="json", by_alias=True, exclude_none=True)["tools"],
-            "prompts": [],
+            "prompts": prompts.model_dump(mode="json", by_alias=True, exclude_none=True)["prompts"],
         }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -124,6 +125,29 @@ class TestWhatIsOffered:
         assert {
             "smart_fork", "find_sessions", "list_sessions", "read_session", "list_workers", "wait_workers", "message_worker",
         } == set(self.tools(world, everything=False))  # fmt: skip
+
+    def test_nothing_is_said_to_be_there_that_is_not(self, world):
+        async def ask() -> dict[str, Any]:
+            async with Client(create_server(world.model), mode="legacy") as session:
+                return session.server_capabilities.model_dump(exclude_none=True)
+
+        assert {"prompts": {"list_changed": False}, "tools": {"list_changed": True}} == anyio.run(ask)
+
+    @pytest.mark.parametrize(("name", "argument"), [("fork", "task"), ("recall", "question")])
+    def test_a_person_asks_by_name_and_the_model_is_told_of_tools_that_are_listed(self, world, name, argument):
+        async def ask() -> tuple[list[types.Prompt], str]:
+            async with Client(create_server(world.model), mode="legacy") as session:
+                told = await session.get_prompt(name, {argument: "the retry of the uploader"})
+                return (await session.list_prompts()).prompts, told.messages[0].content.text
+
+        prompts, text = anyio.run(ask)
+
+        (prompt,) = [one for one in prompts if one.name == name]
+        assert ([argument], True) == ([one.name for one in prompt.arguments], bool(prompt.description and prompt.title))
+        assert "the retry of the uploader" in text
+        assert set(re.findall(r"\b[a-z]+_[a-z]*(?:session|worker|fork)s?\b", text)) - {"fork_session_id"} <= {
+            "find_sessions", "read_session"
+        } | {"smart_fork"}  # fmt: skip
 
     def test_what_a_model_has_to_read_before_it_asks_is_short(self, world):
         few, more = (

@@ -49,7 +49,8 @@ def test_what_the_front_says_first_is_what_the_whole_server_says(shop, monkeypat
     answers = []
     for command in ([*program, "mcp"], [*program, "-v", "mcp"]):
         with McpProcess(command, cwd=shop, env=os.environ, greeted=False) as server:
-            answers.append([server._ask("initialize", **hello), server._ask("tools/list"), server._ask("ping")])
+            welcome = server._ask("initialize", **hello)
+            answers.append([welcome, *map(server._ask, ("tools/list", "prompts/list", "ping"))])
 
     thin, whole = answers
     assert whole == thin
