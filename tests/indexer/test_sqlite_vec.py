@@ -270,6 +270,7 @@ def as_before(dimensions: int = 16, block: int = 100) -> dict[int, np.ndarray]:
                     store.db.executemany(
                         "UPDATE chunks SET block = ? WHERE id = ?", [(number, chunk) for chunk in some]
                     )
+            store.db.execute("ALTER TABLE sessions DROP COLUMN also_called")  # what came later
             store.db.execute(
                 f"PRAGMA user_version = {schema.MIGRATIONS.index(schema.m007_sqlite_vec_keeps_the_vectors)}"
             )
