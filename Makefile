@@ -1,8 +1,10 @@
-# Everything that one does in a checkout. Needs python3 (3.11 or newer), git and make; the rest goes into .venv.
+# Everything that one does in a checkout. Needs python3 (3.11 or newer), git and make; the rest goes into .venv: what `run`
+# needs, which is light, and for everything else PyTorch and the tools of development as well.
 
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
+LIGHT := .venv/.light
 
 # What the person typed reaches the commands as an environment variable, never as text of a command line: `value`
 # keeps make from expanding its dollars, and the recipe quotes it.
@@ -10,17 +12,19 @@ override INTENT := $(value INTENT)
 override PROJECT := $(value PROJECT)
 export INTENT PROJECT
 
-.PHONY: help run test coverage check bench bench-report catalogue screenshots clean
+.PHONY: help run install test coverage check bench bench-report catalogue screenshots clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
-run: $(STAMP) ## the main job: INTENT="what you want to do" [PROJECT=dir]; without an intent, on example sessions
+run: $(LIGHT) ## the main job: INTENT="what you want to do" [PROJECT=dir]; without an intent, on example sessions
 	@if [ -z "$$INTENT" ]; then exec $(BIN)/smart-fork demo; fi; \
 	$(BIN)/smart-fork find --project "$${PROJECT:-.}" -- "$$INTENT" || { \
 		status=$$?; [ $$status -eq 3 ] || exit $$status; \
 		echo "No session of this project to search. The same job on example sessions:" >&2; \
 		exec $(BIN)/smart-fork demo; }
+
+install: $(STAMP) ## the full install, with PyTorch
 
 # Three at a time, file by file and in order: the end-to-end tests come first and mostly wait for the agents.
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
@@ -74,12 +78,23 @@ clean: ## remove .venv and whatever the tools left behind
 	rm -rf .venv build dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The stamp is touched last, so an installation that was interrupted is taken up again.
-$(STAMP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-		echo "smart-fork needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..." >&2; exit 1; }
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv || { \
-		echo "Python's venv module is missing; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
-	@echo "Installing into .venv (once; a minute or two) ..." >&2
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+# A stamp is touched last, so an installation that was interrupted is taken up again.
+define VENV
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	echo "smart-fork needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..." >&2; exit 1; }
+@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv || { \
+	echo "Python's venv module is missing; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+@echo "Installing into .venv (once; a minute or two) ..." >&2
+endef
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+$(LIGHT): pyproject.toml requirements-light.txt
+	$(VENV)
+	@$(PIP) --no-deps -r requirements-light.txt
+	@$(PIP) --no-deps -e .
 	@touch $@
+
+$(STAMP): pyproject.toml constraints.txt requirements-light.txt
+	$(VENV)
+	@$(PIP) -c constraints.txt -e '.[dev]'
+	@touch $(LIGHT) $@

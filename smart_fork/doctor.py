@@ -17,7 +17,7 @@ import apsw
 
 from indexer import absent_model
 from indexer.damage import kept
-from indexer.embedding import Embedder
+from indexer.embedding import Embedder, has_frameworks
 from indexer.models import configured_embedder
 from indexer.paths import index_db, private_dir, state_home
 from indexer.prerequisites import VARIABLES
@@ -65,6 +65,7 @@ def run_checks(embedder: Embedder | None = None, processes: Processes | None = N
         "logs": _logs,
         "index": _database,
         "vectors": _vectors,
+        "install": _install,
         "model": lambda: _model(embedder),
         "reranker": _reranker,
         "engine": _engine,
@@ -168,6 +169,14 @@ def _vectors() -> Iterator[Check]:
         yield Check("vectors", ok=False, detail=str(error), next_step=error.hint)
         return
     yield Check("vectors", ok=True, detail=f"sqlite-vec {version}; {extension.loadable()}")
+
+
+def _install() -> Iterator[Check]:
+    """Which one it is: both are sound."""
+    detail = "full: sentence-transformers embeds many passages, and other models can be named"
+    if not has_frameworks():
+        detail = "light: onnxruntime embeds everything; other models need sentence-transformers"
+    yield Check("install", ok=True, detail=detail, optional=True)
 
 
 def _model(embedder: Embedder) -> Iterator[Check]:

@@ -13,9 +13,12 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("indexer", "smart_fork")
@@ -44,6 +47,27 @@ def files_of_the_project() -> list[Path]:
 @pytest.mark.parametrize("module", MODULES, ids=relative)
 def test_a_module_is_read_in_one_sitting(module):
     assert len(module.read_text().splitlines()) <= 500
+
+
+def test_the_light_install_has_all_that_is_needed_but_the_frameworks():
+    """As the packages that are installed here say it. Tokenizers downloads models with huggingface-hub; nothing here does."""
+    left_out = {"torch", "sentence-transformers", "huggingface-hub"}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    left, needed = [Requirement(need) for need in project["dependencies"]], set()
+    while left:
+        need = left.pop()
+        name = canonicalize_name(need.name)
+        if name in left_out or (name, *need.extras) in needed:
+            continue
+        needed.add((name, *need.extras))
+        for line in requires(name) or ():
+            more = Requirement(line)
+            if more.marker is None or any(more.marker.evaluate({"extra": extra}) for extra in ("", *need.extras)):
+                left.append(more)
+    pins = [line for line in (ROOT / "requirements-light.txt").read_text().splitlines() if "==" in line]
+
+    assert {name for name, *_ in needed} == {canonicalize_name(pin.split("==")[0]) for pin in pins}
+    assert [] == [pin for pin in pins if pin not in (ROOT / "constraints.txt").read_text().splitlines()]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=relative)
@@ -112,7 +136,7 @@ def checkout(tmp_path: Path, monkeypatch) -> Path:
     """A checkout whose installed `smart-fork` prints its arguments and exits with $EXIT."""
     for name in ("INTENT", "PROJECT"):
         monkeypatch.delenv(name, raising=False)
-    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+    for name in ("Makefile", "pyproject.toml", "constraints.txt", "requirements-light.txt"):
         shutil.copy(ROOT / name, tmp_path)
     command = tmp_path / ".venv/bin/smart-fork"
     command.parent.mkdir(parents=True)
@@ -121,7 +145,8 @@ def checkout(tmp_path: Path, monkeypatch) -> Path:
         "sys.exit(int(os.environ.get('EXIT', 0)) if sys.argv[1] == 'find' else 0)\n"
     )
     command.chmod(0o755)
-    (tmp_path / ".venv/.installed").touch()
+    for stamp in (".installed", ".light"):
+        (tmp_path / ".venv" / stamp).touch()
     return tmp_path
 
 

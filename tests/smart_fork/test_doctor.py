@@ -70,6 +70,13 @@ def test_a_damaged_index(settled):
     assert not healthy(list(found.values()))
 
 
+def test_which_install_it_is(settled, monkeypatch):
+    assert checks(settled)["install"].detail.startswith("full: ")
+    monkeypatch.setattr("smart_fork.doctor.has_frameworks", lambda: False)
+
+    assert checks(settled)["install"].detail.startswith("light: ")
+
+
 def test_a_model_that_cannot_be_loaded(settled):
     found = checks(settled, BrokenModel())
 
