@@ -25,7 +25,7 @@ class TestReading:
             part = answer(world, "read_session", session_id=session_id[:8], **({} if at is None else {"at": at}))
             assert sum(len(message["text"]) for message in part["messages"]) <= READ_CHARACTERS
             numbers += [message["number"] for message in part["messages"]]
-            at = part["next_at"]
+            at = part.get("next_at")
             if at is None:
                 break
 

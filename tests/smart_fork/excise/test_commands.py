@@ -243,7 +243,8 @@ def test_the_servers_tool_is_a_dry_run_unless_it_is_told_otherwise(world: World,
     dry = answer(world, "excise_session", session_id=claude_records.stem, turns="1")
 
     assert (True, 2, before) == (dry["dry_run"], len(dry["removed"]), claude_records.read_bytes())
-    assert {"removed", "dependents", "warnings", "relinked", "snapshot", "tokens_before", "tokens_after"} <= dry.keys()
+    assert {"removed", "dependents", "warnings", "relinked", "tokens_before", "tokens_after"} <= dry.keys()
+    assert "snapshot" not in dry
     done = answer(world, "excise_session", session_id=claude_records.stem, ids=[ids(claude_records)[1]], dry_run=False)
     assert (False, 2, 1) == (done["dry_run"], len(done["removed"]), len(done["relinked"]))
     assert done["snapshot"]
