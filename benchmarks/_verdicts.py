@@ -90,7 +90,7 @@ def of_events(home: Home) -> Iterator[str]:
     roots = [str(home.folder / name) for name in ("state", ".claude", ".codex", "tmp", home.project.name)]
     writable = (*(f"{root}/" for root in roots), *roots, "/dev/null")
     readable = (*writable, str(CODE), sys.prefix, sys.base_prefix, "/proc/", "/sys/", "/usr/share/", "/etc/mime.types",
-                "/etc/localtime", "/dev/urandom", f"{home.folder}/bin")  # fmt: skip
+                "/etc/localtime", "/etc/os-release", "/dev/urandom", f"{home.folder}/bin")  # fmt: skip
     baits = {str(one) for one in home.bait}
     for line in (home.folder / "events.jsonl").read_text(encoding="utf-8").splitlines():
         event, *about = json.loads(line)

@@ -82,7 +82,8 @@ def test_a_program_ends_with_everything_it_started_where_whoever_waits_for_it_is
     pid_file = tmp_path / "pid"
     waits = (
         "import sys; sys.path.insert(0, sys.argv[1]); from smart_fork.processes import SystemProcesses; "
-        "SystemProcesses().run(['sh', '-c', 'sleep 600 & echo $! >' + sys.argv[2] + '; wait'], timeout=600)"
+        "does = 'read line; sleep 600 & echo $! >' + sys.argv[2] + '; wait'; "  # what it reads comes from who waits by now
+        "SystemProcesses().run(['sh', '-c', does], input=b'go\\n', timeout=600)"
     )
     with subprocess.Popen(python(waits, str(ROOT), str(pid_file)), stderr=subprocess.PIPE) as waiting:
         eventually(lambda: pid_file.exists() and pid_file.read_text())

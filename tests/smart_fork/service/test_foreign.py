@@ -44,7 +44,10 @@ def talk(served, root: Path, calls) -> list[str]:
                 tools = (await session.list_tools()).tools
                 assert not (await session.list_resources()).resources, "then they must be asked for as well"
                 assert not (await session.list_resource_templates()).resource_templates
-                assert not (await session.list_prompts()).prompts
+                prompts = (await session.list_prompts()).prompts
+                assert {"fork", "recall"} == {one.name for one in prompts}, (
+                    "these repeat what they are given, and look nothing up"
+                )
                 return [
                     (await session.call_tool(tool, arguments)).model_dump_json() for tool, arguments in calls(tools)
                 ]
