@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -61,3 +63,11 @@ def home(tmp_path_factory, monkeypatch) -> Path:
     folder = tmp_path_factory.mktemp("home")
     move_into(folder, monkeypatch)
     return folder
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Programs of this test end with Ctrl-C, also where the suite runs in the background, which the shell keeps from it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

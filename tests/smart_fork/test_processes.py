@@ -78,6 +78,7 @@ def test_a_program_that_is_late_is_ended_with_everything_it_started(processes, t
     eventually(lambda: not running(grandchild))
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_program_ends_with_everything_it_started_where_whoever_waits_for_it_is_interrupted(tmp_path):
     pid_file = tmp_path / "pid"
     waits = (

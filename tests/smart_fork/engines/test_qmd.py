@@ -339,6 +339,7 @@ class TestWhatItSays:
         assert (answer["results"], answer.get("fallback_sessions", [])) == ([], [])
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_the_program_that_is_being_asked(world, shop, knows, qmd):
     qmd.answers("query", hangs=True)
     asked = [sys.executable, "-m", "smart_fork", "find", RETRY, "--project", str(shop)]

@@ -168,6 +168,7 @@ def test_it_ends_when_its_input_does(announced, world, shop, busy):
         assert 0 == agent.end()
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_and_the_server_that_it_has_started(announced, world, shop, number):
     with front(shop) as agent:
