@@ -5,6 +5,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 LIGHT := .venv/.light
+# Environments beside .venv: the light install with what tests need, and the programs that build and check what is published.
+TRIED := build/light/.installed
+RELEASE := build/release/.installed
 
 # What the person typed reaches the commands as an environment variable, never as text of a command line: `value`
 # keeps make from expanding its dollars, and the recipe quotes it.
@@ -12,7 +15,7 @@ override INTENT := $(value INTENT)
 override PROJECT := $(value PROJECT)
 export INTENT PROJECT
 
-.PHONY: help run install test coverage check bench bench-report catalogue screenshots clean
+.PHONY: help run install test test-light coverage check dist bench bench-report catalogue screenshots clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -36,11 +39,17 @@ test: check ## everything: the checks, then all tests; ARGS goes to pytest
 coverage: ARGS += --cov # apart, for it makes the suite slower
 coverage: test ## the same, and which lines no test has run
 
+test-light: $(TRIED) ## the tests that need no other program, without PyTorch
+	build/light/bin/python -m pytest $(PARALLEL) -m 'not e2e and not full' $(ARGS)
+
 check: $(STAMP) ## imports, lint, format, types
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+dist: $(RELEASE) ## dist/: sdist and wheel, checked, and installed into an empty environment
+	build/release/bin/python scripts/distribution.py
 
 # Real logs with labelled queries (see benchmarks/retrieval.py). Without them only what makes its own data is measured.
 CORPUS ?= $(wildcard ../shared/corpus)
@@ -82,11 +91,11 @@ clean: ## remove .venv and whatever the tools left behind
 define VENV
 @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	echo "smart-fork needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..." >&2; exit 1; }
-@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv || { \
+@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(BIN:/bin=) || { \
 	echo "Python's venv module is missing; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
-@echo "Installing into .venv (once; a minute or two) ..." >&2
+@echo "Installing into $(BIN:/bin=) (once; a minute or two) ..." >&2
 endef
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 $(LIGHT): pyproject.toml requirements-light.txt
 	$(VENV)
@@ -98,3 +107,20 @@ $(STAMP): pyproject.toml constraints.txt requirements-light.txt
 	$(VENV)
 	@$(PIP) -c constraints.txt -e '.[dev]'
 	@touch $(LIGHT) $@
+
+DEVELOPMENT := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["dev"], sep="\n")
+
+$(TRIED): BIN := build/light/bin
+$(TRIED): pyproject.toml constraints.txt requirements-light.txt
+	$(VENV)
+	@$(PIP) --no-deps -r requirements-light.txt
+	@$(BIN)/python -c '$(DEVELOPMENT)' > build/light/development.txt
+	@$(PIP) -c constraints.txt -r build/light/development.txt
+	@$(PIP) --no-deps -e .
+	@touch $@
+
+$(RELEASE): BIN := build/release/bin
+$(RELEASE): pyproject.toml constraints.txt
+	$(VENV)
+	@$(PIP) -c constraints.txt build twine hatchling hatch-fancy-pypi-readme
+	@touch $@

@@ -42,7 +42,19 @@ def test_the_whole_suite_runs_as_everywhere():
     assert [".ci/run"] in commands()
 
 
-@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_the_light_install_is_tried_wherever_the_full_one_is():
+    full, light = (JOBS[name]["strategy"]["matrix"] for name in ("test", "light"))
+
+    assert full == light
+    assert ["make", "test-light"] in [shlex.split(step.get("run", "")) for step in JOBS["light"]["steps"]]
+
+
+def test_what_is_published_is_built_and_tried_on_every_system():
+    assert JOBS["test"]["strategy"]["matrix"]["os"] == JOBS["dist"]["strategy"]["matrix"]["os"]
+    assert ["make", "dist"] in [shlex.split(step.get("run", "")) for step in JOBS["dist"]["steps"]]
+
+
+@pytest.mark.parametrize("words", sorted({*map(tuple, commands())}), ids=" ".join)
 def test_what_a_step_runs_exists(words):
     if "/" in words[0]:
         assert os.access(ROOT / words[0], os.X_OK)
@@ -57,9 +69,7 @@ def test_actions_are_pinned_to_a_version(action):
 
 
 def test_files_that_steps_name_exist():
-    named = [
-        step["with"]["cache-dependency-path"] for _, step in STEPS if "cache-dependency-path" in step.get("with", {})
-    ]
+    named = [path for _, step in STEPS for path in step.get("with", {}).get("cache-dependency-path", "").split()]
     named += re.findall(r"hashFiles\('([^']+)'\)", (ROOT / ".github/workflows/ci.yml").read_text())
 
     assert named
