@@ -22,7 +22,7 @@ def measure(folder: Path) -> dict[str, Any]:
     from indexer.freshness import complete
     from indexer.paths import claude_home, index_db
     from indexer.store.sqlite import SqliteStore
-    from indexer.transcripts.agents import AGENTS
+    from smart_fork.agents import AGENTS
 
     with _home(folder):
         projects = claude_home() / "projects"

@@ -174,7 +174,7 @@ def _forget() -> None:
 
 def _index() -> None:
     from indexer.freshness import complete
-    from indexer.transcripts.agents import AGENTS
+    from smart_fork.agents import AGENTS
     from smart_fork.retrieval.opening import opened
 
     with opened() as store:

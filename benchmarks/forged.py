@@ -313,8 +313,8 @@ def _one(world: World, count: int, report: Report) -> None:
 def _read(world: World, folder: Path, count: int, own: str, report: Report) -> list[str]:
     """What must not be readable from `folder`, and is."""
     from indexer.project import project_of
-    from indexer.transcripts.agents import AGENTS
     from smart_fork import permission
+    from smart_fork.agents import AGENTS
     from smart_fork.retrieval.finding import Engine, Request, find
     from smart_fork.retrieval.recent import recent_sessions
 

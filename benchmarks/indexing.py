@@ -61,7 +61,7 @@ def measure(sample: int) -> dict[str, Any]:
     from indexer.freshness import complete
     from indexer.paths import index_db
     from indexer.store.sqlite import SqliteStore
-    from indexer.transcripts.agents import AGENTS
+    from smart_fork.agents import AGENTS
 
     logging.disable()
     paths = [file.path for agent in AGENTS for file in agent.discover()]

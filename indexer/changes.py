@@ -5,13 +5,13 @@ stores them is imported by nothing here.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from indexer import versions
 from indexer.markdown import export_names, export_path
 from indexer.store.base import SeenFile, Store
-from indexer.transcripts.base import AgentAdapter, LogFile
+from indexer.transcripts.base import Agents, LogFile
 from indexer.transcripts.model import Agent
 
 #: The version that has last looked at the sessions whose logs are gone.
@@ -45,7 +45,7 @@ class Report:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-def changed_logs(store: Store, adapters: Iterable[AgentAdapter], report: Report) -> list[LogFile]:
+def changed_logs(store: Store, adapters: Agents, report: Report) -> list[LogFile]:
     """Logs that are new, not as they were, or without their export (F-147), newest first. One `stat` a log.
 
     Logs that have gone are forgotten; one that is merely not in these adapters' homes has not.
@@ -65,7 +65,7 @@ def changed_logs(store: Store, adapters: Iterable[AgentAdapter], report: Report)
     return sorted(changed, key=lambda file: (-file.mtime_ns, file.location))
 
 
-def named_logs(store: Store, adapters: Sequence[AgentAdapter], paths: Collection[str], report: Report) -> list[LogFile]:
+def named_logs(store: Store, adapters: Agents, paths: Collection[str], report: Report) -> list[LogFile]:
     """Those of these `paths` that are logs and not as they were, newest first; those that have gone are forgotten.
 
     It costs what they cost, however many others there are.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,7 +24,7 @@ from indexer.project import Project
 from indexer.runs import Freshness, Outcome, Run, announce, moment, record
 from indexer.schedule import Schedule
 from indexer.store.base import Store
-from indexer.transcripts.base import AgentAdapter
+from indexer.transcripts.base import Agents
 from indexer.watch import Watcher
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Freshener:
 
     def __init__(
         self,
-        adapters: Sequence[AgentAdapter],
+        adapters: Agents,
         embedder: Embedder,
         trigger: BaseTrigger,
         *,
@@ -295,7 +295,7 @@ class Freshener:
         while read_some(store, self._adapters, report, PIECE_SECONDS, progress=self._progress):
             self._progress("reading", 0, 0)
         done: set[str] = set()
-        while not read_rest(store, report, PIECE_SECONDS, done, self._progress):
+        while not read_rest(store, self._adapters, report, PIECE_SECONDS, done, progress=self._progress):
             self._read_meanwhile(store, report)
 
     def _embed(self, store: Store, report: Report) -> None:
@@ -304,7 +304,7 @@ class Freshener:
             while True:
                 with only_writer(LOCK_SECONDS, "embedding"):
                     deadline = time.monotonic() + PIECE_SECONDS
-                    agents = [agent.name for agent in self._adapters]
+                    agents = self._adapters.names
                     first = store.scope(self._current, agents, automated=False) if self._current else None
                     embed_waiting(
                         store, self._embedder, report, first=first, deadline=deadline, progress=self._progress

@@ -7,7 +7,7 @@ questions find that nothing has changed: what reads and embeds is imported where
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from indexer.changes import Progress, Report, changed_logs, named_logs
@@ -15,8 +15,7 @@ from indexer.embedding import Embedder
 from indexer.paths import private_dir, state_home
 from indexer.project import Project
 from indexer.store.base import Scope, Store
-from indexer.transcripts.base import AgentAdapter, LogFile
-from indexer.transcripts.slugs import slug
+from indexer.transcripts.base import Agents, LogFile
 
 #: How long somebody who asks a question waits for another process that is indexing.
 LOCK_SECONDS = 1.0
@@ -60,7 +59,7 @@ def only_writer(patience: float, name: str = "index", waiting: Callable[[], None
 
 def read_changes(
     store: Store,
-    adapters: Sequence[AgentAdapter],
+    adapters: Agents,
     project: Project | None,
     seconds: float,
     progress: Progress | None = None,
@@ -82,7 +81,7 @@ def read_changes(
 
 
 def read_some(
-    store: Store, adapters: Sequence[AgentAdapter], report: Report, seconds: float, *,
+    store: Store, adapters: Agents, report: Report, seconds: float, *,
     project: Project | None = None, progress: Progress | None = None,
 ) -> int:  # fmt: skip
     """Read what has changed for at most about `seconds`, into `report`; how many changed logs are left for later.
@@ -98,14 +97,16 @@ def read_some(
     with only_writer(LOCK_SECONDS):
         sweep(store)
         changed = [file for file in changed_logs(store, adapters, report) if file.location not in report.failed]
-        changed = _current_first(changed, project)
-        left = len(changed) - read_logs(store, changed, report, progress, time.monotonic() + seconds)
+        changed = _current_first(changed, adapters, project)
+        left = len(changed) - read_logs(
+            store, adapters, changed, report, progress=progress, deadline=time.monotonic() + seconds
+        )
         report.erased = erase_owed(store, ASKED_SECONDS)
         return left
 
 
 def read_named(
-    store: Store, adapters: Sequence[AgentAdapter], paths: Collection[str], report: Report,
+    store: Store, adapters: Agents, paths: Collection[str], report: Report,
     progress: Progress | None = None,
 ) -> None:  # fmt: skip
     """Read these logs, where they have changed, into `report`; no other is looked at.
@@ -118,11 +119,13 @@ def read_named(
 
     with only_writer(LOCK_SECONDS):
         sweep(store)
-        read_logs(store, named_logs(store, adapters, paths, report), report, progress)
+        read_logs(store, adapters, named_logs(store, adapters, paths, report), report, progress=progress)
         report.erased = erase_owed(store, NAMED_SECONDS)
 
 
-def read_rest(store: Store, report: Report, seconds: float, done: set[str], progress: Progress | None = None) -> bool:
+def read_rest(
+    store: Store, adapters: Agents, report: Report, seconds: float, done: set[str], *, progress: Progress | None = None
+) -> bool:
     """What there is to do when all logs have been read (see `remembering.remember`), for about `seconds`. Whether it is
     done. The next piece goes on behind this one if it is given the same set as `done`, an empty one at first.
 
@@ -132,14 +135,14 @@ def read_rest(store: Store, report: Report, seconds: float, done: set[str], prog
     from indexer.remembering import erase_owed, remember
 
     with only_writer(LOCK_SECONDS):
-        if not remember(store, report, done, progress, time.monotonic() + seconds):
+        if not remember(store, adapters, report, done, progress=progress, deadline=time.monotonic() + seconds):
             return False
         report.erased = erase_owed(store)
         return True
 
 
 def complete(
-    store: Store, adapters: Sequence[AgentAdapter], embedder: Embedder | None, project: Project | None = None, *,
+    store: Store, adapters: Agents, embedder: Embedder | None, project: Project | None = None, *,
     patience: float, progress: Progress | None = None, waiting: Callable[[], None] | None = None,
 ) -> Report:  # fmt: skip
     """Read everything that has changed and embed everything that waits. `waiting` is as that of `only_writer`.
@@ -156,13 +159,13 @@ def complete(
     with recorded(store, report, unless=IndexBusyError):
         with only_writer(patience, waiting=waiting):
             sweep(store)
-            changed = _current_first(changed_logs(store, adapters, report), project)
-            read_logs(store, changed, report, progress)
-            remember(store, report, set(), progress)
+            changed = _current_first(changed_logs(store, adapters, report), adapters, project)
+            read_logs(store, adapters, changed, report, progress=progress)
+            remember(store, adapters, report, set(), progress=progress)
             report.erased = erase_owed(store)
         if embedder is not None:
             with only_writer(patience, "embedding", waiting):
-                first = store.scope(project, [agent.name for agent in adapters], automated=False) if project else None
+                first = store.scope(project, adapters.names, automated=False) if project else None
                 embed_waiting(store, embedder, report, first=first, progress=progress)
     return report
 
@@ -186,9 +189,13 @@ def embed_first(
     return report
 
 
-def _current_first(files: list[LogFile], project: Project | None) -> list[LogFile]:
-    """Logs of the current project first, as far as their place tells (Codex's does not)."""
+def _current_first(files: list[LogFile], agents: Agents, project: Project | None) -> list[LogFile]:
+    """Logs of the current project first, as far as their place tells."""
     if project is None:
         return files
-    here = slug(project.root)
-    return sorted(files, key=lambda file: not file.path.parent.name.startswith(here))
+    here = {agent.name: agent.folder_of(project.root) for agent in agents}
+
+    def is_elsewhere(file: LogFile) -> bool:
+        return not (here[file.agent] and file.path.parent.name.startswith(here[file.agent]))
+
+    return sorted(files, key=is_elsewhere)

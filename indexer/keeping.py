@@ -5,30 +5,30 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from indexer import kept
 from indexer.failures import is_full
 from indexer.store.base import Store
-from indexer.transcripts.agents import adapter
-from indexer.transcripts.base import LogFile
+from indexer.transcripts.base import Agents, LogFile
 
 log = logging.getLogger(__name__)
 
 
-def keep_copy(file: LogFile, session_id: str) -> None:
-    """Bring the copy of this session's log up to date."""
+def keep_copy(file: LogFile, session_id: str, home: Path) -> None:
+    """Bring the copy of this session's log, below its agent's `home`, up to date."""
     try:
-        _keep_one(file, session_id)
+        _keep_one(file, session_id, home)
     except OSError as error:
         log.warning("no copy is kept of %s: %s", file.path, error)
 
 
-def _keep_one(file: LogFile, session_id: str) -> bool:
+def _keep_one(file: LogFile, session_id: str, home: Path) -> bool:
     """Whether there was anything to do. A full disk is an `OSError`, because the next copy would not fit either."""
     if not kept.wanted():
         return False
     try:
-        return kept.keep(file, session_id)
+        return kept.keep(file, session_id, home)
     except OSError as error:
         if is_full(error):
             raise
@@ -47,10 +47,11 @@ def make_room(store: Store) -> None:
 
 
 def keep_all(
-    store: Store, done: set[str], progress: Callable[[str, int, int], None] | None = None,
+    store: Store, agents: Agents, done: set[str], progress: Callable[[str, int, int], None] | None = None,
     deadline: float | None = None,
 ) -> bool:  # fmt: skip
-    """Copies of all indexed logs that have none yet, the newest first; those that have one cost a look at two files.
+    """Copies of all indexed logs of `agents` that have none yet, the newest first. One that is there costs a look at
+    two files.
 
     For whoever holds the index's lock. Whether all was done before `deadline` (of `time.monotonic`): at least one is,
     and those in `done`, to which each is added, are not looked at again, so that it ends however slow the disk is.
@@ -60,7 +61,7 @@ def keep_all(
     """
     if not kept.wanted():
         return True
-    logs = store.sources()
+    logs = [one for one in store.sources() if one[0] in agents.names]
     left = [one for one in logs if one[2] not in done]
     for number, (agent, session_id, path) in enumerate(left):
         if number and deadline is not None and time.monotonic() >= deadline:
@@ -68,7 +69,7 @@ def keep_all(
         if progress:
             progress("copying", len(logs) - len(left) + number, len(logs))
         done.add(path)
-        file = adapter(agent).log_at(path)
-        if file and _keep_one(file, session_id):
+        file = agents[agent].log_at(path)
+        if file and _keep_one(file, session_id, agents[agent].home()):
             make_room(store)
     return True

@@ -24,7 +24,6 @@ from indexer.compressed import Compressed, pieces, up_to_date
 from indexer.files import replace_file
 from indexer.paths import file_name, private_dir, state_home
 from indexer.switches import is_on
-from indexer.transcripts.agents import AGENTS, adapter
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import Agent
 
@@ -34,7 +33,6 @@ DEFAULT_MEGABYTES = 2000
 #: The copies are measured when so much of the room has been written since, and cut to as much below it: 2 %.
 _MEASURED_SHARE = 50
 _FACTS = "copy.json"
-_NAMES = frozenset(agent.name for agent in AGENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +84,13 @@ def folder_of(agent: Agent, session_id: str) -> Path:
     return _root() / agent / file_name(session_id)
 
 
-def keep(file: LogFile, session_id: str) -> bool:
-    """Bring the copy of this session's log up to date; whether there was anything to do.
+def keep(file: LogFile, session_id: str, home: Path) -> bool:
+    """Bring the copy of this session's log, below its agent's `home`, up to date; whether there was anything to do.
 
     Raises:
         OSError: the log cannot be read or the copy not be written; the copy is what it was.
     """
-    place = _below(file.location, adapter(file.agent).home())
+    place = _below(file.location, home)
     if not place:
         return False
     folder = folder_of(file.agent, session_id)
@@ -131,11 +129,9 @@ def find(agent: Agent, session_id: str) -> Copy | None:
 
 def copies() -> Iterator[Copy]:
     """All copies."""
-    for agent in AGENTS:
-        for folder in _folders(agent.name):
-            found = _facts(folder)
-            if isinstance(found, Copy) and found.agent == agent.name:
-                yield found
+    for folder in _folders():
+        if isinstance(found := _facts(folder), Copy):
+            yield found
 
 
 def leave_out(copy: Copy, names: Collection[str]) -> None:
@@ -208,7 +204,7 @@ def _held(folder: Path, how: int) -> Iterator[None]:
 
 def folders() -> list[Path]:
     """Where files of copies are."""
-    return [_root(), *(folder for agent in AGENTS for folder in _folders(agent.name))]
+    return [_root(), *_folders()]
 
 
 def is_measuring_due() -> bool:
@@ -242,9 +238,16 @@ def _reading() -> Path:
     return _root() / ".reading"
 
 
-def _folders(agent: Agent) -> list[Path]:
+def _folders() -> Iterator[Path]:
+    """The folders of all copies, by agent and session."""
+    for of_agent in _listed(_root()):
+        if not of_agent.name.startswith("."):
+            yield from _listed(of_agent)
+
+
+def _listed(folder: Path) -> list[Path]:
     try:
-        return sorted((_root() / agent).iterdir())
+        return sorted(folder.iterdir())
     except OSError:
         return []
 
@@ -289,7 +292,7 @@ def _facts(folder: Path) -> Copy | _LetGo | None:
         made = Copy(facts["agent"], str(facts["session_id"]), facts["place"], copied, beside, without)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    is_plain = made.agent in _NAMES and all(map(_is_plain, (made.place, *beside)))
+    is_plain = made.agent == folder.parent.name and all(map(_is_plain, (made.place, *beside)))
     return made if is_plain and folder == folder_of(made.agent, made.session_id) else None
 
 

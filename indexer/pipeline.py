@@ -23,8 +23,7 @@ from indexer.pieces import pieces_of
 from indexer.project import Project, begun_at, project_of, resolve
 from indexer.readers import read_ahead
 from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Store, Words
-from indexer.transcripts.agents import adapter
-from indexer.transcripts.base import Checkpoint, LogFile, ReadResult
+from indexer.transcripts.base import AgentAdapter, Agents, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import Agent, BrokenLine, Session
 from indexer.transcripts.symbols import forget_shown
 
@@ -42,8 +41,10 @@ _mask = Masks(masking.mask)
 
 def read_logs(
     store: Store,
+    agents: Agents,
     files: Sequence[LogFile],
     report: Report,
+    *,
     progress: Progress | None = None,
     deadline: float | None = None,
 ) -> int:
@@ -53,14 +54,14 @@ def read_logs(
     """
     started = time.perf_counter()
     done, gone = 0, forgotten()
-    with closing(read_ahead(files, partial(_checkpoint, store))) as ahead:
+    with closing(read_ahead(agents, files, partial(_checkpoint, store))) as ahead:
         for file, result in ahead:
             if done and deadline is not None and time.monotonic() >= deadline:
                 break
             if progress:
                 progress("reading", done, len(files))
             try:
-                _read_log(store, file, report, gone, result)
+                _read_log(store, agents[file.agent], file, report, gone=gone, result=result)
             except OSError as error:
                 if is_full(error):
                     raise
@@ -143,10 +144,15 @@ def _checkpoint(store: Store, file: LogFile) -> Checkpoint | None:
 
 
 def _read_log(
-    store: Store, file: LogFile, report: Report, gone: Collection[tuple[Agent, str]], result: ReadResult | None
+    store: Store,
+    reader: AgentAdapter,
+    file: LogFile,
+    report: Report,
+    *,
+    gone: Collection[tuple[Agent, str]],
+    result: ReadResult | None,
 ) -> None:
     """Bring a log into the index; `result` is what it gave, if it was read already."""
-    reader = adapter(file.agent)
     if (file.agent, reader.id_of(file.path)) in gone:
         _pass_over(store, Reading(file, versions.VERSION, _NOTHING, skipped=FORGOTTEN), report)
         return
@@ -163,7 +169,7 @@ def _read_log(
     elif (file.agent, session.session_id) in gone:
         _pass_over(store, Reading(file, versions.VERSION, _NOTHING, skipped=FORGOTTEN), report)
     elif save_session(store, reading, session, report):
-        keep_copy(file, session.session_id)
+        keep_copy(file, session.session_id, reader.home())
 
 
 def _pass_over(store: Store, reading: Reading, report: Report) -> None:

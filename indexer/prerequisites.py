@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +10,6 @@ from pathlib import Path
 from indexer.paths import index_root, private_dir, state_home
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import Agent
-
-#: Where each agent's folder is said to be elsewhere.
-VARIABLES: dict[Agent, str] = {"claude": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +21,13 @@ class Prerequisites:
     warnings: tuple[str, ...] = ()
 
 
-def check(adapters: Sequence[AgentAdapter]) -> Prerequisites:
+def check(adapters: Iterable[AgentAdapter]) -> Prerequisites:
     """Whether the state folder can be written, and which agents' folders there are: a missing one may still appear."""
     errors = [message for folder in (state_home(), index_root()) if (message := _unwritable(folder))]
     there, warnings = [], []
     for agent in adapters:
         if problem := _unreadable(agent):
-            step = f"use {agent.name} once, or point {VARIABLES[agent.name]} at its folder"
+            step = f"use {agent.name} once, or point {agent.variable} at its folder"
             warnings.append(f"{agent.name} is not indexed yet: {problem}; {step}")
         else:
             there.append(agent.name)

@@ -19,8 +19,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from indexer.priority import processors, step_back
-from indexer.transcripts.agents import adapter
-from indexer.transcripts.base import Checkpoint, LogFile, ReadResult
+from indexer.transcripts.base import Agents, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import ToolCall, ToolResult, Turn
 
 if TYPE_CHECKING:
@@ -37,14 +36,17 @@ log = logging.getLogger(__name__)
 
 
 def read_ahead(
-    files: Sequence[LogFile], checkpoint_of: Callable[[LogFile], Checkpoint | None], readers: int | None = None
+    agents: Agents,
+    files: Sequence[LogFile],
+    checkpoint_of: Callable[[LogFile], Checkpoint | None],
+    readers: int | None = None,
 ) -> Generator[tuple[LogFile, ReadResult | None], None, None]:
     """Each of `files` once, nearly in order, with what a reader has read; `None` is for whoever asks to read itself.
 
     That is what no reader could read, too: whoever asks sees for itself what is wrong with it.
     """
     left = deque(files)
-    at_work = [one for _ in range(_worth(files) if readers is None else readers) if (one := _Reader.start())]
+    at_work = [one for _ in range(_worth(files) if readers is None else readers) if (one := _Reader.start(agents))]
     try:
         while left or at_work:
             for reader in at_work:
@@ -92,8 +94,8 @@ class _Reader:
         self._process = process
 
     @classmethod
-    def start(cls) -> _Reader | None:
-        """One that is just beginning; `None` where there can be none."""
+    def start(cls, agents: Agents) -> _Reader | None:
+        """One that is just beginning, for logs of `agents`; `None` where there can be none."""
         from multiprocessing.connection import Pipe  # no process, no line to it: most runs are small
 
         ours, its = Pipe()
@@ -109,17 +111,23 @@ class _Reader:
             ours.close()
             log.info("logs are read by this process alone: %s", error)
             return None
-        return cls(ours, process)
+        reader = cls(ours, process)
+        reader.tell(agents)
+        return reader
 
     def takes(self) -> bool:
         """Whether it has room for one more."""
         return len(self.asked) < _AHEAD
 
     def ask(self, file: LogFile, checkpoint: Checkpoint | None) -> None:
-        """Have a log read. That it has died is seen by its answer."""
+        """Have a log read."""
         self.asked.append(file)
+        self.tell((file, checkpoint))
+
+    def tell(self, what: object) -> None:
+        """Send it something. That it has died is seen by its answer."""
         try:
-            self.line.send((file, checkpoint))
+            self.line.send(what)
         except OSError as error:
             log.info("a process that reads logs has ended: %s", error)
 
@@ -150,13 +158,14 @@ def _send_as_call(kind: type[Any]) -> None:
 
 
 def _answer(line: Connection) -> None:
-    """Read what is asked for until the other end is closed."""
+    """Read what is asked for until the other end is closed. First it is told whose logs."""
+    agents: Agents = line.recv()
     asked: SimpleQueue[tuple[LogFile, Checkpoint | None]] = SimpleQueue()
     threading.Thread(target=_receive, args=(line, asked), daemon=True).start()
     while True:
         file, checkpoint = asked.get()
         try:
-            result = adapter(file.agent).read(file.path, checkpoint)
+            result = agents[file.agent].read(file.path, checkpoint)
         except Exception:  # noqa: BLE001 - whoever asked reads it again, and sees why
             result = None
         line.send(result)

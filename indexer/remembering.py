@@ -17,15 +17,15 @@ from indexer.paths import index_db, index_root, state_home
 from indexer.pipeline import save_session
 from indexer.renewal import mask_again
 from indexer.store.base import Reading, Store
-from indexer.transcripts.agents import AGENTS, adapter
-from indexer.transcripts.base import LogFile
+from indexer.transcripts.base import AgentAdapter, Agents, LogFile
 
 log = logging.getLogger(__name__)
 
 
 def remember(
-    store: Store, report: Report, done: set[str], progress: Progress | None = None, deadline: float | None = None
-) -> bool:
+    store: Store, agents: Agents, report: Report, done: set[str], *, progress: Progress | None = None,
+    deadline: float | None = None,
+) -> bool:  # fmt: skip
     """Keep copies of all logs, where that is wanted, and index those that are all that is left of a session.
 
     For whoever holds the index's lock. Whether all was done before `deadline` (of `time.monotonic`); see `keep_all` for
@@ -33,17 +33,17 @@ def remember(
     """
     sweep_staged()
     try:
-        if not keep_all(store, done, progress, deadline):
+        if not keep_all(store, agents, done, progress, deadline):
             return False
     except OSError as error:  # the index is complete all the same
         report.failed[str(state_home() / "kept")] = f"{error}. {next_step(error)}"
         log.warning("copies cannot be kept: %s. %s", error, next_step(error))
-    recall(store, report, progress)
-    renew(store, report, progress)
+    recall(store, agents, report, progress)
+    renew(store, agents, report, progress)
     return True
 
 
-def recall(store: Store, report: Report, progress: Progress | None = None) -> None:
+def recall(store: Store, agents: Agents, report: Report, progress: Progress | None = None) -> None:
     """Index the copies of sessions that the index does not know: it was deleted after their logs had been.
 
     For whoever holds the index's lock. A copy that cannot be read is logged.
@@ -53,17 +53,19 @@ def recall(store: Store, report: Report, progress: Progress | None = None) -> No
         if progress:
             progress("recalling", 0, 0)
         known = (copy.agent, copy.session_id)
-        if known in gone or store.session(*known) is not None or adapter(copy.agent).locate(copy.session_id):
+        if copy.agent not in agents.names or known in gone or store.session(*known) is not None:
+            continue
+        if agents[copy.agent].locate(copy.session_id):
             continue
         try:
-            _recall_one(store, copy, report)
+            _recall_one(store, agents[copy.agent], copy, report)
         except Exception as error:  # one odd copy must not keep all others out of the index
             if is_of_the_store(error):
                 raise
             log.warning("the copy of %s is passed over: %s", copy.session_id, error)
 
 
-def renew(store: Store, report: Report, progress: Progress | None = None) -> None:
+def renew(store: Store, agents: Agents, report: Report, progress: Progress | None = None) -> None:
     """Once a version: read what is left of deleted logs again where there is a copy, else mask what is stored of them.
 
     For whoever holds the index's lock. What is left undone by whatever interrupts it is done at the next run.
@@ -74,9 +76,10 @@ def renew(store: Store, report: Report, progress: Progress | None = None) -> Non
         if progress:
             progress("masking", 0, 0)
         report.exported += mask_again(store, session)
-        if copy := kept.find(session.agent, session.session_id):
+        copy = kept.find(session.agent, session.session_id)
+        if copy and copy.agent in agents.names:
             try:
-                _recall_one(store, copy, report)
+                _recall_one(store, agents[copy.agent], copy, report)
             except Exception as error:  # what is stored is masked all the same
                 if is_of_the_store(error):
                     raise
@@ -84,8 +87,7 @@ def renew(store: Store, report: Report, progress: Progress | None = None) -> Non
     store.set_meta(RENEWED, versions.VERSION)
 
 
-def _recall_one(store: Store, copy: kept.Copy, report: Report) -> None:
-    agent = adapter(copy.agent)
+def _recall_one(store: Store, agent: AgentAdapter, copy: kept.Copy, report: Report) -> None:
     where = agent.home() / copy.place
     with kept.opened(copy) as path:
         result = agent.read(path)
@@ -139,6 +141,6 @@ def sweep_staged() -> None:
     """Take away the halves of exports and copies that killed processes have left. For whoever holds the index's lock:
     nobody else is writing any.
     """
-    for folder in (*(index_root() / agent.name for agent in AGENTS), *kept.folders()):
+    for folder in (*index_root().glob("*/"), *kept.folders()):
         for half in folder.glob(".*.tmp"):
             half.unlink(missing_ok=True)

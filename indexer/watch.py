@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Event
@@ -52,7 +52,7 @@ class Watcher:
     """Tells `changed` about logs that come, grow, go or are replaced. It reads no log."""
 
     def __init__(
-        self, adapters: Sequence[AgentAdapter], changed: Changed, *, poll_seconds: float = POLL_SECONDS
+        self, adapters: Iterable[AgentAdapter], changed: Changed, *, poll_seconds: float = POLL_SECONDS
     ) -> None:
         self._roots = [root for agent in adapters for root in agent.folders()]
         self._changed = changed

@@ -20,11 +20,10 @@ from indexer.damage import kept
 from indexer.embedding import Embedder, has_frameworks
 from indexer.models import configured_embedder
 from indexer.paths import index_db, private_dir, state_home
-from indexer.prerequisites import VARIABLES
 from indexer.project import project_of
 from indexer.store import extension
 from indexer.store.base import Scope
-from indexer.transcripts.agents import AGENTS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.programs import look_at
 from smart_fork.engines.base import EngineUnavailable, Question
 from smart_fork.engines.configured import configured_engine
@@ -138,7 +137,7 @@ def _logs() -> Iterator[Check]:
         if count:
             yield Check(name, ok=True, detail=f"{count} logs in {agent.home()}", optional=True)
         else:
-            step = f"Use {agent.name} once, or point {VARIABLES[agent.name]} at its folder."
+            step = f"Use {agent.name} once, or point {agent.variable} at its folder."
             yield Check(name, ok=False, detail=f"no logs in {agent.home()}", next_step=step, optional=True)
 
 

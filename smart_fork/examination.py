@@ -23,9 +23,9 @@ from indexer.store import soundness
 from indexer.store.base import Scope, SessionRow, Store
 from indexer.store.reading import StoreReading
 from indexer.store.soundness import SHOWN, read_only
-from indexer.transcripts.agents import AGENTS, adapter
 from indexer.transcripts.base import LogFile
 from indexer.versions import VERSION
+from smart_fork.agents import AGENTS
 from smart_fork.doctor import Check, run_each
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.opening import unavailable
@@ -148,7 +148,7 @@ class _Examination:
 
     def _compared(self, one: _Sample) -> tuple[str, str]:
         """What is wrong with the passages of a log, and the path of its export where that is wrong."""
-        agent, file, row = adapter(one.file.agent), one.file, one.session
+        agent, file, row = AGENTS[one.file.agent], one.file, one.session
         who = f"{row.agent} session {row.session_id}"
         try:
             session = agent.read(file.path).session

@@ -13,8 +13,8 @@ from typing import Any
 from indexer.forgotten import Forgotten, forgotten, replace
 from indexer.freshness import IndexBusyError, only_writer
 from indexer.remembering import erase_owed, sweep, sweep_files
-from indexer.transcripts.agents import adapter
 from indexer.transcripts.model import Agent
+from smart_fork.agents import AGENTS
 from smart_fork.agents.logs import original_of
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import erasing
@@ -66,7 +66,7 @@ def undo(reference: str) -> dict[str, Any]:
 
 
 def _answer(agent: Agent, session_id: str, *, forgotten: bool) -> dict[str, Any]:
-    log = original_of(adapter(agent), session_id)
+    log = original_of(AGENTS[agent], session_id)
     return {
         "session_id": session_id, "agent_type": agent, "forgotten": forgotten, "jsonl_path": str(log) if log else None
     }  # fmt: skip

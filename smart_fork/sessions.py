@@ -12,10 +12,10 @@ from indexer.markdown import export_path, parse_front_matter
 from indexer.masking import Masked, beginning, mask
 from indexer.paths import index_db, state_home
 from indexer.store.base import SessionRow
-from indexer.transcripts.agents import AGENTS, adapter
 from indexer.transcripts.model import Agent, Session, Turn
 from smart_fork import permission
 from smart_fork.advice import advice
+from smart_fork.agents import AGENTS
 from smart_fork.agents.logs import logs_of, originals_first
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.registry import Registry
@@ -86,7 +86,7 @@ def read(located: Located) -> Session:
                 tool="read_session reads what is left; where a copy was kept, fork_session_id puts it back.",
             ),
         )
-    reader = adapter(located.agent)
+    reader = AGENTS[located.agent]
     others = [path for path in logs_of(reader, located.session_id) if path != located.path]
     problem = ""
     for path in (located.path, *others):  # an empty or odd copy elsewhere must not hide the real one
@@ -112,7 +112,7 @@ def look_into(located: Located) -> Session:
         return read(located)
     try:
         with kept.opened(copy) as path:
-            result = adapter(located.agent).read(path)
+            result = AGENTS[located.agent].read(path)
     except OSError as error:
         hint = f"Its export may be left: {export_path(located.agent, located.session_id)}"
         raise NotFound(f"The kept copy of {located.session_id} cannot be read: {error}", hint) from error

@@ -59,6 +59,8 @@ class AgentAdapter(Protocol):
     """One agent: where its logs are and how they are read. Adapters never write."""
 
     name: Agent
+    #: The environment variable that says where its folder is.
+    variable: str
 
     def home(self) -> Path:
         """The agent's own folder; it need not exist."""
@@ -108,6 +110,39 @@ class AgentAdapter(Protocol):
         """
         ...
 
+    def folder_of(self, directory: str) -> str:
+        """How the folder of a log is named that was begun in `directory`; empty where a log's place does not tell."""
+        ...
+
     def resume_command(self, session_id: str) -> tuple[str, ...]:
         """What a person types to go on in that session."""
         ...
+
+
+class UnknownAgentError(ValueError):
+    """Nothing of ours knows an agent of this name."""
+
+
+class Agents:
+    """The agents whose logs are read, in their order, each by its name. Whoever calls hands them in."""
+
+    def __init__(self, *agents: AgentAdapter) -> None:
+        self._by_name = {agent.name: agent for agent in agents}
+
+    def __iter__(self) -> Iterator[AgentAdapter]:
+        return iter(self._by_name.values())
+
+    def __getitem__(self, name: str) -> AgentAdapter:
+        """The agent of that name.
+
+        Raises:
+            UnknownAgentError: there is none.
+        """
+        if agent := self._by_name.get(name):
+            return agent
+        raise UnknownAgentError(f"unknown agent {name!r}; known are {', '.join(self.names)}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(self._by_name)

@@ -15,7 +15,8 @@ from typing import Literal
 
 from indexer.masking import NOTHING, Masked
 
-Agent = Literal["claude", "codex"]
+#: The name of an agent, as it is stored, asked for and shown: which there are is known to `smart_fork.agents`.
+Agent = str
 Role = Literal["user", "assistant", "tool", "system"]
 #: Who started a session: a person, a script (``claude -p``, an SDK, ``codex exec``), or another session.
 Origin = Literal["person", "automated", "subagent"]

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from indexer.transcripts.claude_fold import loaded_after
 from indexer.transcripts.lines import decode_line, open_regular
 from indexer.transcripts.model import Agent
 from indexer.transcripts.state import count, utc
+from smart_fork.agents.claude.fold import loaded_after
 from smart_fork.registry import Status
 
 #: One record, such as a large file that was read, may be longer: then there are fewer signs, not wrong ones.

@@ -14,9 +14,9 @@ from datetime import datetime
 from pathlib import Path
 
 from indexer.masking import mask
-from indexer.transcripts.agents import adapter
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.lines import LineReader
+from smart_fork.agents import AGENTS
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.own_part import own_part
 from smart_fork.agents.plan import plain_prompt
@@ -44,7 +44,7 @@ class Birth:
 def worker_of_codex_session(registry: Registry, session_id: str, prompt: str) -> Worker | None:
     """The only living worker without a session whose this one can be. `prompt` is the one just given, if any."""
     waiting = [worker for worker in registry.workers() if worker.agent == "codex" and _waits_for_its_session(worker)]
-    log = original_of(adapter("codex"), session_id) if waiting else None
+    log = original_of(AGENTS["codex"], session_id) if waiting else None
     if log is None:
         return None
     fitting = [worker for worker in waiting if _fits(log, worker, prompt)]
@@ -74,7 +74,7 @@ def _candidates(worker: Worker) -> Iterator[str]:
     began = moment(worker.started_at)
     if began is None:
         return
-    reader = adapter(worker.agent)
+    reader = AGENTS[worker.agent]
     for file in reader.discover():
         if _may_be_of(file, worker, began) and _fits(file.path, worker, ""):
             yield reader.id_of(file.path)
@@ -87,7 +87,7 @@ def _may_be_of(file: LogFile, worker: Worker, began: float) -> bool:
 
 
 def _fits(log: Path, worker: Worker, prompt: str) -> bool:
-    if adapter(worker.agent).id_of(log) == worker.caller_session_id or not _began_so(log, worker):
+    if AGENTS[worker.agent].id_of(log) == worker.caller_session_id or not _began_so(log, worker):
         return False
     if not worker.prompt:
         return worker.kind != "continue"  # any session of that directory could be the one that is gone on with
@@ -124,7 +124,7 @@ def codex_birth(log: Path) -> Birth | None:
 def _first_prompt(log: Path, worker: Worker) -> str:
     """What the worker was asked first, itself; empty where the log does not say, or not yet."""
     try:
-        session = adapter(worker.agent).read(log).session
+        session = AGENTS[worker.agent].read(log).session
     except OSError:
         return ""
     if session is None or session.cwd != worker.cwd:

@@ -17,7 +17,7 @@ from typing import IO
 from indexer.files import remove, staging_of, write_new
 from indexer.paths import claude_home, private_dir
 from indexer.transcripts.lines import open_regular
-from indexer.transcripts.slugs import slug
+from smart_fork.agents.claude.slugs import slug
 from smart_fork.errors import ForkRefused, NotFound
 
 _PIECE = 1 << 20

@@ -43,7 +43,7 @@ def first_index(plan: Plan, *, quiet: bool) -> tuple[bool, str]:
 def _indexed(*, quiet: bool) -> str:
     from indexer.freshness import complete
     from indexer.models import configured_embedder
-    from indexer.transcripts.agents import AGENTS
+    from smart_fork.agents import AGENTS
     from smart_fork.retrieval.opening import opened
     from smart_fork.retrieval.renewal import renewed
 

@@ -45,7 +45,7 @@ def run(
     from indexer.models import configured_embedder
     from indexer.priority import step_back
     from indexer.store.extension import VectorsUnavailableError
-    from indexer.transcripts.agents import AGENTS
+    from smart_fork.agents import AGENTS
     from smart_fork.engines.configured import OWN, configured_engine
     from smart_fork.retrieval.covered import covered
     from smart_fork.retrieval.opening import opened

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from indexer.transcripts.slugs import slug
+from smart_fork.agents.claude.slugs import slug
 from smart_fork.demo import harbor, parcel
 from smart_fork.demo.claude_log import ClaudeLog
 from smart_fork.demo.clock import Clock, ordered_id, random_id

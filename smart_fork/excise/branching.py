@@ -15,12 +15,12 @@ from typing import Any
 
 from indexer.files import new_file, remove
 from indexer.paths import codex_home, private_dir
-from indexer.transcripts.agents import adapter
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Agent
 from indexer.transcripts.model import Session as Conversation
 from indexer.transcripts.state import utc
 from smart_fork.advice import advice
+from smart_fork.agents import AGENTS
 from smart_fork.agents.plan import check_id
 from smart_fork.agents.staging import folder_of
 from smart_fork.copies.claude_copy import backups, titled
@@ -128,7 +128,7 @@ def _planned(session: Session, turns: str, ids: Sequence[str], *, secrets: bool)
 
 def _conversation(agent: Agent, session: Session, now: datetime) -> Conversation:
     """What is copied, unless it is just being written."""
-    conversation = adapter(agent).read(session.source_path).session
+    conversation = AGENTS[agent].read(session.source_path).session
     if conversation is None:
         raise ForkRefused("No conversation to branch.", "Nobody has asked anything in it.")
     refuse_while_working(conversation, now.timestamp(), "Try again when the agent has answered.")

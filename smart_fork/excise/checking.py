@@ -12,9 +12,9 @@ from indexer.markdown import export_path
 from indexer.paths import index_db
 from indexer.store.base import SessionRow
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.agents import adapter
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Agent
+from smart_fork.agents import AGENTS
 from smart_fork.excise import following, snapshots
 from smart_fork.excise.closure import dangling, unanswered
 from smart_fork.excise.loading import load_with_tool, located
@@ -123,7 +123,7 @@ def words_found(session: Session, gone: set[str]) -> list[str]:
     found = gone & _words([_text_of(export_path(agent, session.session_id)), *_kept(agent, session.session_id)])
     if index_db().exists():
         with opened() as store:
-            row = store.session(agent, adapter(agent).id_of(session.source_path))
+            row = store.session(agent, AGENTS[agent].id_of(session.source_path))
             if row is not None:
                 found |= _indexed(store, row, gone)
     return sorted(found)

@@ -12,9 +12,9 @@ from typing import IO, Any
 
 import orjson
 
-from indexer.transcripts.agents import adapter
 from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.model import Role
+from smart_fork.agents import AGENTS
 from smart_fork.errors import NotFound
 from smart_fork.excise.claude import first_record
 from smart_fork.excise.lines import RawLine, head, opened, preview, raw_lines, tokens, with_sources
@@ -101,7 +101,7 @@ class _Reading:
         if not isinstance(base, dict):
             return ""
         parent = str(base.get("thread_id"))
-        above = next(iter(adapter("codex").locate(parent)), None)
+        above = next(iter(AGENTS["codex"].locate(parent)), None)
         if above is None or above in below or len(below) >= MAX_FORK_DEPTH:
             raise NotFound(f"The session that this one was forked from is gone: {parent}")
         end = base.get("end_ordinal_exclusive")

@@ -21,7 +21,6 @@ from indexer.remembering import erase_owed
 from indexer.store.base import Document, Reading, SessionRow, Words
 from indexer.store.extension import VectorsUnavailableError
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.agents import adapter
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import Agent
 from indexer.transcripts.model import Session as Conversation
@@ -29,6 +28,7 @@ from indexer.transcripts.state import count
 from indexer.versions import VERSION
 from smart_fork import permission
 from smart_fork.advice import advice
+from smart_fork.agents import AGENTS
 from smart_fork.agents.logs import logs_of
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.excise.claude import first_record
@@ -50,12 +50,12 @@ def copies(session: Session) -> list[Path]:
     if session.tool not in ("claude", "codex"):
         return []
     agent: Agent = "claude" if session.tool == "claude" else "codex"
-    found = logs_of(adapter(agent), session.session_id)
+    found = logs_of(AGENTS[agent], session.session_id)
     if (state_home() / "workers.db").exists():
         with Registry() as registry:
             found += [Path(copy.path) for copy in registry.staged_copies(session.session_id)]
             ids = {one.session_id for one in registry.workers() if one.source_session_id == session.session_id}
-        found += [path for one in ids if one for path in adapter(agent).locate(one)]
+        found += [path for one in ids if one for path in AGENTS[agent].locate(one)]
     found += [path for path in _branches(session) if path not in found]
     own = session.source_path.resolve()
     others = dict.fromkeys(path for path in found if path.is_file() and path.resolve() != own)
@@ -65,13 +65,13 @@ def copies(session: Session) -> list[Path]:
 def ids_of(session: Session, paths: Iterable[Path]) -> set[str]:
     """The ids of the sessions in these logs of the same agent."""
     agent: Agent = "codex" if session.tool == "codex" else "claude"
-    return {adapter(agent).id_of(path) for path in paths}
+    return {AGENTS[agent].id_of(path) for path in paths}
 
 
 def _is_permitted(agent: Agent, path: Path) -> bool:
     """Whether the client may ask about the project that it is a copy in: then it may be cut as well."""
     try:
-        copy = adapter(agent).read(path).session
+        copy = AGENTS[agent].read(path).session
     except OSError:
         return False
     return copy is not None and permits(copy)
@@ -87,7 +87,7 @@ def heirs(session: Session, first: int = 0) -> list[Path]:
     if session.tool != "codex":
         return []
     bases: dict[str, list[tuple[Path, int]]] = {}
-    for file in adapter("codex").discover():
+    for file in AGENTS["codex"].discover():
         payload = first_record(file.path).get("payload")
         base = payload.get("history_base") if isinstance(payload, dict) else None
         if isinstance(base, dict):
@@ -98,7 +98,7 @@ def heirs(session: Session, first: int = 0) -> list[Path]:
     for _ in range(MAX_FORK_DEPTH):
         below = [path for one in waiting for path, end in bases.get(one, ()) if end > first and path not in found]
         found += below
-        waiting = [adapter("codex").id_of(path) for path in below]
+        waiting = [AGENTS["codex"].id_of(path) for path in below]
     return found
 
 
@@ -136,7 +136,7 @@ def refresh(paths: Iterable[Path]) -> dict[str, Any]:
 def _export_again(path: Path) -> None:
     """What was exported goes in any case: where the index does not know the log, nobody writes it anew just now."""
     if (file := _log_file(str(path))) is not None:
-        export_path(file.agent, adapter(file.agent).id_of(path)).unlink(missing_ok=True)
+        export_path(file.agent, AGENTS[file.agent].id_of(path)).unlink(missing_ok=True)
 
 
 def _keep_again(path: Path) -> None:
@@ -144,11 +144,11 @@ def _keep_again(path: Path) -> None:
     file = _log_file(str(path))
     if file is None:
         return
-    session_id = adapter(file.agent).id_of(path)
+    session_id = AGENTS[file.agent].id_of(path)
     if kept.find(file.agent, session_id) is None:
         return
     try:
-        kept.keep(file, session_id)
+        kept.keep(file, session_id, AGENTS[file.agent].home())
     except OSError as error:
         log.warning("the copy that was kept of %s is removed: %s", path, error)
         kept.remove(file.agent, session_id)
@@ -161,7 +161,7 @@ def _read_again(store: SqliteStore, paths: list[Path]) -> int:
     store.forget_files(seen)
     files = [file for location in seen if (file := _log_file(location)) is not None]
     report = Report()
-    read_logs(store, files, report)
+    read_logs(store, AGENTS, files, report)
     for file in files:
         row = rows.get(file.location)
         if row is not None and _unread(store, row):
@@ -171,7 +171,7 @@ def _read_again(store: SqliteStore, paths: list[Path]) -> int:
 
 def _row_of(store: SqliteStore, location: str) -> SessionRow | None:
     agent: Agent = "codex" if Path(location).name.startswith("rollout-") else "claude"
-    return store.session(agent, adapter(agent).id_of(Path(location)))
+    return store.session(agent, AGENTS[agent].id_of(Path(location)))
 
 
 def _unread(store: SqliteStore, row: SessionRow) -> bool:
@@ -241,4 +241,4 @@ def _is_ours(path: Path) -> bool:
 
 def home_of(tool: str) -> Path | None:
     """The folder of an agent that we know."""
-    return adapter("claude" if tool == "claude" else "codex").home() if tool in ("claude", "codex") else None
+    return AGENTS["claude" if tool == "claude" else "codex"].home() if tool in ("claude", "codex") else None

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from indexer.transcripts.agents import adapter
 from indexer.transcripts.model import Agent
+from smart_fork.agents import AGENTS
 from smart_fork.excise.model import Session, Turn
 
 
@@ -40,7 +40,7 @@ def _places(session: Session) -> dict[str, int] | None:
     if session.tool not in ("claude", "codex"):
         return None
     agent: Agent = "claude" if session.tool == "claude" else "codex"
-    read = adapter(agent).read(session.source_path).session
+    read = AGENTS[agent].read(session.source_path).session
     return {turn.id: number for number, turn in enumerate(read.turns)} if read else None
 
 

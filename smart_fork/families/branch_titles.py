@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator
 from itertools import chain, count
 from pathlib import Path
 
 from indexer.project import Project
-from indexer.transcripts.base import AgentAdapter, LogFile
+from indexer.transcripts.base import AgentAdapter, Agents, LogFile
 from indexer.transcripts.lines import decode_line, open_regular
-from indexer.transcripts.slugs import slug
 from smart_fork.agents.plan import MAX_NAME_CHARACTERS, plain_name
 from smart_fork.whereabouts import belongs
 
@@ -40,17 +39,16 @@ def key(title: str) -> str:
     return " ".join(title.split()).casefold()
 
 
-def titles_like_ours(adapters: Sequence[AgentAdapter], project: Project) -> set[str]:
+def titles_like_ours(agents: Agents, project: Project) -> set[str]:
     """The `key` of each title in `project` that says "(Branch": no other can be in the way. One scan (B-032, B-037).
 
     Logs that cannot be read have no title.
     """
-    here = slug(project.root)
     found: set[str] = set()
-    for adapter in adapters:
+    for adapter in agents:
+        here = adapter.folder_of(project.root)
         for file in adapter.discover():
-            # Claude Code's folders are named after the directory: other projects' are not looked into.
-            if adapter.name == "claude" and not file.path.parent.name.startswith(here):
+            if here and not file.path.parent.name.startswith(here):  # another project's
                 continue
             found.update(key(title) for title in _titles(adapter, file, project))
     return found

@@ -15,10 +15,10 @@ from filelock import FileLock
 
 from indexer.paths import private_dir, state_home
 from indexer.project import project_of
-from indexer.transcripts.agents import AGENTS, adapter
 from indexer.transcripts.model import Agent, Session
 from smart_fork import sessions
 from smart_fork.advice import advice
+from smart_fork.agents import AGENTS
 from smart_fork.agents.plan import check_id
 from smart_fork.copies.copying import Branch, branch_point, message_at, write_copy
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
@@ -134,7 +134,7 @@ def new_title(parent_title: str, target: Path, moment: float, *, name: str | Non
 
 def _write(session: Session, end: int, target: Path, *, title: str, now: float) -> Branch:
     return write_copy(
-        adapter(session.agent),
+        AGENTS[session.agent],
         session,
         end,
         new_session_id=str(uuid.uuid4()),
@@ -202,5 +202,5 @@ def _report(
 
 def command_to_resume(agent: Agent, session_id: str, cwd: str) -> str:
     """What a person types to go on in a session, from anywhere."""
-    words = shlex.join(adapter(agent).resume_command(session_id))
+    words = shlex.join(AGENTS[agent].resume_command(session_id))
     return f"cd {shlex.quote(cwd)} && {words}" if cwd else words

@@ -13,14 +13,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from indexer.transcripts.agents import adapter
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.chain import Chain
-from indexer.transcripts.claude_fold import parent_of
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Agent, Turn
-from indexer.transcripts.slugs import slug
 from indexer.transcripts.state import utc
+from smart_fork.agents import AGENTS
+from smart_fork.agents.claude.fold import parent_of
+from smart_fork.agents.claude.slugs import slug
 
 #: What Claude Code writes at the top of a new file.
 _BEGINNING = ("mode", "permission-mode", "queue-operation", "custom-title")
@@ -62,7 +62,7 @@ def family_of(agent: Agent, session_id: str, root: str, forks: Mapping[str, str]
 
     `forks` are further ones that are known, each with its parent.
     """
-    logs = list(adapter(agent).discover())
+    logs = list(AGENTS[agent].discover())
     if agent == "codex":
         return _connected(session_id, [kin for file in logs if (kin := _codex_kin(file))], forks)
     in_folder: dict[Path, list[LogFile]] = defaultdict(list)
@@ -177,7 +177,7 @@ def _connected(session_id: str, heads: Iterable[Kin], forks: Mapping[str, str]) 
 
 
 def _codex_kin(file: LogFile) -> Kin | None:
-    kin = Kin("codex", adapter("codex").id_of(file.path), file.path, file.mtime_ns)
+    kin = Kin("codex", AGENTS["codex"].id_of(file.path), file.path, file.mtime_ns)
     try:
         metas = [_meta(line.record) for line in islice(LineReader(file.path), 2)]
     except OSError:

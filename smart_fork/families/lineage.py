@@ -16,9 +16,9 @@ from indexer.paths import index_db, state_home
 from indexer.project import project_of
 from indexer.store.base import SeenFile, SessionRow
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.agents import adapter
 from indexer.transcripts.model import Agent, Session
 from smart_fork import permission, sessions
+from smart_fork.agents import AGENTS
 from smart_fork.agents.logs import originals_first
 from smart_fork.errors import IndexUnavailable
 from smart_fork.families.branching import command_to_resume
@@ -121,7 +121,7 @@ def _logs(family: Sequence[Kin]) -> dict[str, list[Kin]]:
     for kin in sorted(family, key=lambda kin: (-kin.mtime_ns, str(kin.path))):
         logs[kin.session_id][kin.path] = kin
     return {
-        session_id: [own[path] for path in originals_first(adapter(agent), session_id, list(own))]
+        session_id: [own[path] for path in originals_first(AGENTS[agent], session_id, list(own))]
         for session_id, own in logs.items()
         for agent in {kin.agent for kin in own.values()}
     }
@@ -249,7 +249,7 @@ class _Telling:
     def _session(self, kin: Kin) -> Session | None:
         if kin.path not in self._read:
             try:
-                self._read[kin.path] = adapter(kin.agent).read(kin.path).session
+                self._read[kin.path] = AGENTS[kin.agent].read(kin.path).session
             except OSError:
                 self._read[kin.path] = None
         return self._read[kin.path]

@@ -16,9 +16,9 @@ from indexer import kept
 from indexer.compressed import Compressed, pieces
 from indexer.files import remove, write_new
 from indexer.paths import private_dir
-from indexer.transcripts.agents import adapter
 from indexer.transcripts.lines import first_lines
 from smart_fork.advice import advice
+from smart_fork.agents import AGENTS
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.sessions import Located
 
@@ -57,7 +57,7 @@ def brought_back(located: Located, *, dry_run: bool = False) -> Iterator[Located
 
 def _put_back(copy: kept.Copy, created: list[Path]) -> Path:
     """The log and what lay beside it, where the agent looks for them; the log last, so that it is never alone."""
-    target = adapter(copy.agent).home() / _place(copy)
+    target = AGENTS[copy.agent].home() / _place(copy)
     with _reading(copy):
         for name, part in copy.beside.items():
             _write(copy, part, target.with_suffix("") / name, created)
@@ -92,7 +92,7 @@ def _with_parents(copy: kept.Copy) -> list[kept.Copy]:
     """
     chain = [copy]
     while base := _base(chain[-1]):
-        if adapter(copy.agent).locate(base):
+        if AGENTS[copy.agent].locate(base):
             break
         above = kept.find(copy.agent, base)
         if above is None or above in chain or len(chain) > MAX_FORK_DEPTH:

@@ -18,11 +18,11 @@ from filelock import FileLock, Timeout
 
 from indexer.masking import Masked, mask_screen
 from indexer.paths import private_dir, state_home
-from indexer.transcripts.agents import adapter as adapter_of
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Agent
 from indexer.transcripts.state import utc
+from smart_fork.agents import AGENTS
 from smart_fork.agents.activity import activity
 from smart_fork.agents.plan import ForkPlan, plain_prompt
 from smart_fork.agents.questions import hears_on, question_on
@@ -84,7 +84,7 @@ def world_of(
     return World(
         processes or SystemProcesses(),
         os.environ if env is None else env,
-        adapter or adapter_of(agent),
+        adapter or AGENTS[agent],
         clock or SystemClock(),
     )
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from indexer.paths import state_home
 from indexer.project import project_of, resolve
-from indexer.transcripts.agents import adapter as adapter_of
 from indexer.transcripts.model import Agent, Session
 from smart_fork import sessions
 from smart_fork.advice import advice
+from smart_fork.agents import AGENTS
 from smart_fork.agents.plan import check_id
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError
 from smart_fork.forking.admission import AlreadyRuns, occupant
@@ -67,7 +67,7 @@ def newest_session(
     Raises:
         NotFound: there is none.
     """
-    found = recent_sessions([adapter_of(agent)], project_of(target), LOOKED_AT, automated=automated).sessions
+    found = recent_sessions([AGENTS[agent]], project_of(target), LOOKED_AT, automated=automated).sessions
     here = (one for one in found if one.session_id != apart_from and one.cwd and resolve(one.cwd) == target)
     session = next(here, None)
     if session is None:

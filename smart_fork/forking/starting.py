@@ -13,11 +13,11 @@ from pathlib import Path
 import apsw
 
 from indexer.project import resolve
-from indexer.transcripts.agents import AGENTS
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import Agent
 from smart_fork import permission
 from smart_fork.advice import advice
+from smart_fork.agents import AGENTS
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.plan import DEPTH, ForkPlan, ForkRequest, Form, environment, passable, plain_name, plan_fork
 from smart_fork.agents.programs import find_program, require_fork

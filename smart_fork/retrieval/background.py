@@ -15,7 +15,7 @@ from indexer.models import configured_embedder
 from indexer.paths import private_dir, state_home
 from indexer.project import Project
 from indexer.switches import is_off
-from indexer.transcripts.agents import AGENTS
+from smart_fork.agents import AGENTS
 from smart_fork.errors import SmartForkError
 from smart_fork.processes import SystemProcesses
 from smart_fork.retrieval.finding import Engine, Request, find

@@ -24,10 +24,10 @@ from indexer.project import Project, project_of, resolve
 from indexer.store.base import Scope, SessionRow, Store
 from indexer.store.extension import VectorsUnavailableError
 from indexer.switches import is_off
-from indexer.transcripts.agents import AGENTS
 from indexer.transcripts.model import Agent
 from smart_fork import permission
 from smart_fork.advice import advice
+from smart_fork.agents import AGENTS
 from smart_fork.agents.abilities import problems_of
 from smart_fork.engines.base import COLLECTIONS, EngineUnavailable, SearchEngine
 from smart_fork.engines.configured import configured_engine

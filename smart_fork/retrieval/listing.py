@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from indexer.transcripts.agents import AGENTS
+from smart_fork.agents import AGENTS
 from smart_fork.errors import Usage
 from smart_fork.retrieval.finding import current_project
 from smart_fork.retrieval.recent import recent_sessions

@@ -12,7 +12,6 @@ from indexer.forgotten import forgotten
 from indexer.project import Project
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.model import Agent, Session
-from indexer.transcripts.slugs import slug
 from smart_fork.agents.logs import originals_first
 from smart_fork.whereabouts import belongs, placed
 
@@ -40,7 +39,7 @@ def recent_sessions(
     found: dict[str, Session] = {}
     hidden: set[str] = set()
     gone = {session_id for _, session_id in forgotten()}
-    for session in _sessions(_promising(files, project), names):
+    for session in _sessions(_promising(files, project, names), names):
         if session.session_id in gone:
             continue
         if project is None or belongs(session, project):
@@ -73,14 +72,16 @@ def _name(file: LogFile) -> str:
     return file.location.rpartition("/")[2]
 
 
-def _promising(files: Sequence[LogFile], project: Project | None) -> Iterator[LogFile]:
-    """Of thousands of logs the newest, and the newest in folders that Claude Code has named after the project."""
-    here = slug(project.root) if project else None
+def _promising(
+    files: Sequence[LogFile], project: Project | None, adapters: Mapping[Agent, AgentAdapter]
+) -> Iterator[LogFile]:
+    """Of thousands of logs the newest, and the newest in folders that are named after the project."""
+    here = {name: agent.folder_of(project.root) if project else "" for name, agent in adapters.items()}
     own = 0
     for place, file in enumerate(files):
         if place < MAX_LOOKED_AT:
             yield file
-        elif here and own < MAX_LOOKED_AT and file.path.parent.name.startswith(here):
+        elif own < MAX_LOOKED_AT and (folder := here[file.agent]) and file.path.parent.name.startswith(folder):
             own += 1
             yield file
 

@@ -10,8 +10,8 @@ import orjson
 from indexer.paths import index_db, index_root
 from indexer.runs import last_run, next_run
 from indexer.store.base import Store
-from indexer.transcripts.agents import AGENTS
 from indexer.versions import VERSION
+from smart_fork.agents import AGENTS
 from smart_fork.retrieval.covered import covered
 from smart_fork.retrieval.opening import opened
 from smart_fork.snippets import printable

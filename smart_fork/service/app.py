@@ -19,8 +19,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from indexer.transcripts.agents import AGENTS
 from indexer.transcripts.model import Agent
+from smart_fork.agents import AGENTS
 from smart_fork.hooks.receive import receive
 from smart_fork.page import views
 from smart_fork.registry import Registry

@@ -16,7 +16,7 @@ from indexer.models import configured_embedder
 from indexer.project import Project
 from indexer.schedule import VARIABLE, trigger_of
 from indexer.switches import is_on
-from indexer.transcripts.agents import AGENTS
+from smart_fork.agents import AGENTS
 from smart_fork.excise import erasing, snapshots
 from smart_fork.page import views
 from smart_fork.page.forms import Forms

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from indexer.transcripts.agents import AGENTS
 from indexer.transcripts.model import Agent
+from smart_fork.agents import AGENTS
 from smart_fork.agents.programs import find_program
 from smart_fork.agents.registration import REGISTRATIONS, Registration
 from smart_fork.errors import ProgramMissing

@@ -7,10 +7,10 @@ from typing import Any
 
 from indexer.masking import NOTHING, Masked, beginning, shorten
 from indexer.project import Project
-from indexer.transcripts.agents import adapter
 from indexer.transcripts.model import Session
 from smart_fork import permission, sessions
 from smart_fork.advice import advice
+from smart_fork.agents import AGENTS
 from smart_fork.agents.own_part import own_part
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.places.tmux import TmuxPlace
@@ -102,7 +102,7 @@ def own_session(worker: Worker, watcher: Watcher) -> Session | None:
     """The worker's own session, as its log has it; `None` where there is none yet, or nothing was said in it."""
     path = watcher.log_of(worker)
     try:
-        return adapter(worker.agent).read(path).session if path else None
+        return AGENTS[worker.agent].read(path).session if path else None
     except OSError:
         return None
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from indexer.files import remove
-from indexer.transcripts.agents import adapter
 from indexer.transcripts.lines import LineReader
+from smart_fork.agents import AGENTS
 from smart_fork.agents.logs import logs_of, staged_paths
 from smart_fork.agents.staging import folder_of, is_part_of
 from smart_fork.registry import Registry
@@ -40,7 +40,7 @@ def remove_copies(worktrees: Iterable[Path], registry: Registry) -> tuple[list[P
 def _why_kept(path: Path, session_id: str) -> str:
     """Why a copy must stay; empty where all of it is in the original as well."""
     ours = staged_paths(session_id)
-    original = next((one for one in logs_of(adapter("claude"), session_id) if str(one) not in ours), None)
+    original = next((one for one in logs_of(AGENTS["claude"], session_id) if str(one) not in ours), None)
     if original is None:
         return "it is all that is left of this session"
     try:

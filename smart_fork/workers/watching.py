@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from indexer.masking import NOTHING, Masked, beginning, mask, mask_screen
-from indexer.transcripts.agents import adapter
+from smart_fork.agents import AGENTS
 from smart_fork.agents.activity import SETTLED_SECONDS, Activity, activity
 from smart_fork.agents.births import find_sessions
 from smart_fork.agents.logs import original_of
@@ -125,7 +125,7 @@ class Watcher:
             return None
         known = self._logs.get(worker.session_id)
         if known is None or not known.exists():
-            known = original_of(adapter(worker.agent), worker.session_id)
+            known = original_of(AGENTS[worker.agent], worker.session_id)
             if known is None:
                 return None
             self._logs[worker.session_id] = known

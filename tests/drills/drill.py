@@ -25,7 +25,7 @@ from indexer.freshness import complete
 from indexer.light import DIMENSIONS, LightEmbedder
 from indexer.paths import claude_home, codex_home, index_db, state_home
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.agents import AGENTS
+from smart_fork.agents import AGENTS
 from smart_fork.service.address import announced
 from smart_fork.service.token import token
 from tests.indexer.written import (

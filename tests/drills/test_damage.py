@@ -15,7 +15,7 @@ from indexer.freshness import complete, only_writer
 from indexer.light import LightEmbedder
 from indexer.paths import index_db, index_root, state_home
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.agents import AGENTS
+from smart_fork.agents import AGENTS
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.overview import overview
 from smart_fork.registry import Registry

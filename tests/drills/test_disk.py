@@ -13,7 +13,7 @@ from indexer.freshness import complete
 from indexer.light import LightEmbedder
 from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.agents import AGENTS
+from smart_fork.agents import AGENTS
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.registry import Registry
 from tests.drills.drill import (

@@ -15,7 +15,7 @@ from indexer.paths import claude_home, index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts import files
 from indexer.transcripts import lines as reading
-from indexer.transcripts.agents import AGENTS
+from smart_fork.agents import AGENTS
 from tests.drills.drill import Quick, differs, fresh, grow, session, smart_fork, untouched, write_logs
 from tests.indexer.written import claude_log, codex_log, content
 

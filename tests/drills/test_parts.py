@@ -15,7 +15,7 @@ from indexer import watch
 from indexer.embedding import ModelUnavailableError
 from indexer.freshener import Freshener
 from indexer.schedule import Schedule, trigger_of
-from indexer.transcripts.agents import AGENTS
+from smart_fork.agents import AGENTS
 from smart_fork.retrieval import model
 from smart_fork.retrieval.model import BackgroundModel
 from smart_fork.retrieval.status import index_status

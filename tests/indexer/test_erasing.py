@@ -18,8 +18,8 @@ from indexer.paths import claude_home, index_db, state_home
 from indexer.remembering import erase_owed
 from indexer.store import erasure, schema, soundness
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.agents import AGENTS
-from indexer.transcripts.slugs import slug
+from smart_fork.agents import AGENTS
+from smart_fork.agents.claude.slugs import slug
 from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, lines, stored_vectors
 
 ONE = "11111111-1111-4111-8111-111111111111"

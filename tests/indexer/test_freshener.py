@@ -22,7 +22,7 @@ from indexer.freshness import complete, only_writer
 from indexer.paths import claude_home, index_db, index_root, state_home
 from indexer.priority import NICE
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.agents import AGENTS
+from smart_fork.agents import AGENTS
 from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, codex_log, content, lines
 
 ROOT = Path(indexer.__file__).parent.parent
@@ -458,7 +458,7 @@ import sys
 from apscheduler.triggers.interval import IntervalTrigger
 from indexer.batch import Batch
 from indexer.freshener import Freshener
-from indexer.transcripts.agents import AGENTS
+from smart_fork.agents import AGENTS
 from tests.indexer.written import HashEmbedder
 Freshener(AGENTS, HashEmbedder(), IntervalTrigger(hours=1), batch=Batch(0.0, 0.0)).start()
 print("started", flush=True)

@@ -16,7 +16,7 @@ from indexer.paths import index_db, state_home
 from indexer.pipeline import embed_waiting
 from indexer.project import Project, project_of
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.agents import AGENTS
+from smart_fork.agents import AGENTS
 from tests.indexer.written import HashEmbedder, claude_log
 
 ROOT = Path(freshness.__file__).parent.parent
@@ -65,16 +65,16 @@ def impatient(monkeypatch):
 def test_logs_that_cannot_be_read_keep_no_other_out_however_slowly_they_fail(store, monkeypatch):
     """In pieces: each one goes on behind what the last one failed at."""
     logs(3)
-    newest = next(iter(AGENTS[0].discover())).path
+    newest = next(iter(AGENTS["claude"].discover())).path
     os.utime(newest, (2e9, 2e9))
-    real = AGENTS[0].read
+    real = AGENTS["claude"].read
 
     def read(path, *more):
         if path == newest:
             raise OSError(5, "Input/output error")
         return real(path, *more)
 
-    monkeypatch.setattr(type(AGENTS[0]), "read", lambda _, *given: read(*given))
+    monkeypatch.setattr(type(AGENTS["claude"]), "read", lambda _, *given: read(*given))
     report = Report()
     assert [2, 1, 0, 0] == [read_some(store, AGENTS, report, -1) for _ in range(4)]
     assert ([str(newest)], 2) == (list(report.failed), store.counts().sessions)

@@ -15,10 +15,10 @@ from indexer.masks import Masks
 from indexer.paths import claude_home, codex_home, index_db
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts import state
-from indexer.transcripts.agents import AGENTS
 from indexer.transcripts.model import Turn
 from indexer.transcripts.state import pack, unpack
 from indexer.transcripts.warm import Batch, Warm
+from smart_fork.agents import AGENTS
 from tests.indexer.written import append, content, lines, moment, save, session_of
 
 ONE = "11111111-1111-4111-8111-111111111111"

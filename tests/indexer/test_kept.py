@@ -17,7 +17,7 @@ from indexer.changes import Report
 from indexer.freshness import complete, read_rest
 from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.agents import AGENTS, adapter
+from smart_fork.agents import AGENTS
 from tests.indexer.written import append, claude_log, claude_records, codex_log, content, lines
 
 ROOT = Path(indexer.__file__).parent.parent
@@ -168,13 +168,13 @@ def test_facts_that_somebody_has_changed_lead_nowhere(store, change):
     path.write_text("{torn")
     assert kept.find("claude", ONE) is None
     index(store)  # the log is there: its copy is made again
-    assert (adapter("claude").home() / f"projects/-work-a/{ONE}.jsonl").read_bytes() == kept_bytes("claude", ONE)
+    assert (AGENTS["claude"].home() / f"projects/-work-a/{ONE}.jsonl").read_bytes() == kept_bytes("claude", ONE)
 
 
 KEEP = """
 import os, signal, sys, zstandard
 from indexer import kept
-from indexer.transcripts.agents import AGENTS
+from smart_fork.agents import AGENTS
 moments, last = 0, int(sys.argv[1])
 def moment(event, _):
     global moments
@@ -183,8 +183,8 @@ def moment(event, _):
         if moments == last:
             os.kill(os.getpid(), signal.SIGKILL)
 sys.addaudithook(moment)
-for file in AGENTS[0].discover():
-    kept.keep(file, AGENTS[0].id_of(file.path))
+for file in AGENTS["claude"].discover():
+    kept.keep(file, AGENTS["claude"].id_of(file.path), AGENTS["claude"].home())
 kept.make_room(())
 """
 
@@ -213,8 +213,8 @@ def test_a_kill_at_any_moment_leaves_the_old_copy_or_the_new_one():
 
 
 def keep_again() -> None:
-    (file,) = AGENTS[0].discover()
-    kept.keep(file, ONE)
+    (file,) = AGENTS["claude"].discover()
+    kept.keep(file, ONE, AGENTS["claude"].home())
     kept.make_room(())
 
 
@@ -227,12 +227,14 @@ def test_copying_everything_is_done_in_pieces_that_come_to_an_end(store, monkeyp
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "yes")
 
     done: set[str] = set()
-    assert not read_rest(store, Report(), -1, done)
+    assert not read_rest(store, AGENTS, Report(), -1, done)
     assert [THREE] == [copy.session_id for copy in kept.copies()]
-    assert [False, True] == [read_rest(store, Report(), -1, done) for _ in range(2)]
+    assert [False, True] == [read_rest(store, AGENTS, Report(), -1, done) for _ in range(2)]
     assert [ONE, TWO, THREE] == [copy.session_id for copy in kept.copies()]
     done = set()
-    assert [False, False, True] == [read_rest(store, Report(), -1, done) for _ in range(3)]  # where nothing is copied
+    assert [False, False, True] == [
+        read_rest(store, AGENTS, Report(), -1, done) for _ in range(3)
+    ]  # where nothing is copied
 
 
 def test_what_a_killed_reader_has_left_is_removed(store):

@@ -15,7 +15,7 @@ from indexer.freshness import complete
 from indexer.markdown import export_path, is_export
 from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.agents import AGENTS
+from smart_fork.agents import AGENTS
 from tests.indexer.written import HashEmbedder, claude_log, codex_log, content, lost_passages, same_vectors
 
 ROOT = Path(indexer.__file__).parent.parent
@@ -30,7 +30,7 @@ from indexer.freshness import complete
 from indexer.markdown import export_path, is_export
 from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.agents import AGENTS
+from smart_fork.agents import AGENTS
 from tests.indexer.written import HashEmbedder
 
 moments, last = 0, int(sys.argv[1])

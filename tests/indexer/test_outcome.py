@@ -11,7 +11,7 @@ from indexer.pipeline import document_of
 from indexer.store import schema
 from indexer.store.schema import MIGRATIONS
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.agents import adapter
+from smart_fork.agents import AGENTS
 from tests.indexer.written import moment, reading_of, save, session_of
 from tests.smart_fork.world import Did, World
 
@@ -34,7 +34,7 @@ def read(home):
 
     def read_(agent, *steps):
         session_id = world.worked(agent, "/shop", *steps)
-        return adapter(agent).read(world.log_of(session_id)).session
+        return AGENTS[agent].read(world.log_of(session_id)).session
 
     return read_
 
@@ -90,13 +90,13 @@ def test_an_interrupted_session_of_codex_is_abandoned_until_it_goes_on(home):
     aborted = {"timestamp": moment(99), "ordinal": 9, "type": "event_msg", "payload": {"type": "turn_aborted"}}
     path.write_text(whole + json.dumps(aborted) + "\n")
 
-    first = adapter("codex").read(path)
+    first = AGENTS["codex"].read(path)
     said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "done"}]}
     more = {"timestamp": moment(100), "ordinal": 10, "type": "response_item", "payload": said}
     path.write_text(path.read_text() + json.dumps(more) + "\n")
 
     assert outcome_of(first.session) is Outcome.ABANDONED
-    assert outcome_of(adapter("codex").read(path, first.checkpoint).session) is Outcome.UNKNOWN
+    assert outcome_of(AGENTS["codex"].read(path, first.checkpoint).session) is Outcome.UNKNOWN
 
 
 def test_how_a_test_run_that_takes_long_has_gone_is_asked_later(read):
@@ -114,13 +114,13 @@ def test_a_log_that_grows_between_a_test_run_and_its_answer_is_read_as_one(home,
     path = world.log_of(world.worked("claude", "/shop", "> mend it", EDIT, PASS, "done"))
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:4]))
-    before = adapter("claude").read(path)
+    before = AGENTS["claude"].read(path)
     path.write_text("".join(lines))
 
-    after = adapter("claude").read(path, before.checkpoint)
+    after = AGENTS["claude"].read(path, before.checkpoint)
 
     assert (after.resumed, outcome_of(after.session)) == (True, Outcome.TESTS_PASSED)
-    assert after.session == adapter("claude").read(path).session
+    assert after.session == AGENTS["claude"].read(path).session
 
 
 def test_what_a_rewind_has_thrown_away_is_not_its_outcome(home):
@@ -131,7 +131,7 @@ def test_what_a_rewind_has_thrown_away_is_not_its_outcome(home):
     answer = records[1] | {"uuid": "answer", "parentUuid": "other", "timestamp": moment(601)}
     path.write_text("".join(json.dumps(record) + "\n" for record in (*records, other, answer)))
 
-    session = adapter("claude").read(path).session
+    session = AGENTS["claude"].read(path).session
 
     assert (outcome_of(session), edits_of(session, "/shop").files) == (Outcome.UNKNOWN, ())
 

@@ -18,9 +18,10 @@ from indexer.paths import claude_home, index_db
 from indexer.pieces import pieces_of
 from indexer.pipeline import document_of, embed_waiting, read_logs
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.agents import AGENTS
-from indexer.transcripts.claude import ClaudeAdapter
+from indexer.transcripts.base import Agents
 from indexer.transcripts.model import ToolCall, Turn
+from smart_fork.agents import AGENTS
+from smart_fork.agents.claude.log import ClaudeAdapter
 from tests.indexer.written import (
     HashEmbedder,
     append,
@@ -44,7 +45,7 @@ def store():
 
 def run(store, embedder=None, progress=None) -> Report:
     report = Report()
-    read_logs(store, changed_logs(store, AGENTS, report), report, progress)
+    read_logs(store, AGENTS, changed_logs(store, AGENTS, report), report, progress=progress)
     if embedder:
         embed_waiting(store, embedder, report, progress=progress)
     return report
@@ -76,7 +77,7 @@ import os, sys
 from indexer.freshness import complete
 from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.agents import AGENTS
+from smart_fork.agents import AGENTS
 store = SqliteStore(index_db())
 assert complete(store, AGENTS, None, patience=1).read == 20
 opened, stats = [], []
@@ -299,7 +300,7 @@ def test_logs_that_are_merely_elsewhere_are_not_gone(store, monkeypatch, tmp_pat
     codex_log(TWO, "/work/a", "second")
     run(store)
     report = Report()
-    changed_logs(store, AGENTS[:1], report)
+    changed_logs(store, Agents(AGENTS["claude"]), report)
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "another"))
     run(store)
 

@@ -22,7 +22,7 @@ from indexer.store.reading import StoreReading
 from indexer.store.schema import immediate
 from indexer.store.soundness import read_only
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.agents import AGENTS
+from smart_fork.agents import AGENTS
 from tests.indexer.written import HashEmbedder, claude_log, content, save, session_of, stored_vectors, vector_of
 
 ROOT = Path(indexer.__file__).parent.parent

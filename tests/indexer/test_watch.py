@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from indexer import watch
-from indexer.transcripts.agents import AGENTS
 from indexer.watch import Watcher
+from smart_fork.agents import AGENTS
 from tests.indexer.written import append, claude_log, codex_log
 
 ONE = "00000001-1111-4111-8111-111111111111"
@@ -208,10 +208,10 @@ def test_names_without_symbolic_links_are_those_of_the_logs(home, tmp_path):
     assert {str(home / ".claude/projects/-work-a/x.jsonl")} == named
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_a_log_is_known_by_its_place_exactly_as_it_is_discovered(number, home):
-    agent = AGENTS[number]
-    log = (claude_log, codex_log)[number](ONE, "/work/a", "question")
+@pytest.mark.parametrize(("name", "write"), [("claude", claude_log), ("codex", codex_log)])
+def test_a_log_is_known_by_its_place_exactly_as_it_is_discovered(name, write, home):
+    agent = AGENTS[name]
+    log = write(ONE, "/work/a", "question")
     (log.parent / "link").symlink_to(log.parent)
     (log.parent.parent / "link").symlink_to(log.parent)
     beside = [log.with_name(name) for name in ("agent-1.jsonl", "x.txt", "rollout-1.jsonl", "s.jsonl")]

@@ -24,7 +24,7 @@ from indexer.store.sqlite import SqliteStore
 from indexer.store.vectors import read
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import Session, Turn, estimate_tokens
-from indexer.transcripts.slugs import slug
+from smart_fork.agents.claude.slugs import slug
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -9,9 +9,9 @@ import pytest
 
 from indexer.masking import mask
 from indexer.project import project_of
-from indexer.transcripts.claude import ClaudeAdapter
-from indexer.transcripts.codex import CodexAdapter
-from indexer.transcripts.slugs import slug
+from smart_fork.agents.claude.log import ClaudeAdapter
+from smart_fork.agents.claude.slugs import slug
+from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.demo import harbor, parcel, run_git, write_demo_home
 from smart_fork.demo.clock import Clock, ordered_id, random_id, stamp
 from smart_fork.errors import ProgramFailed, ProgramMissing

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from indexer.transcripts.agents import adapter
 from smart_fork import sessions
+from smart_fork.agents import AGENTS
 from smart_fork.agents.staging import folder_of, stage_transcript
 from smart_fork.copies.copying import write_branch
 from smart_fork.errors import NotFound
@@ -177,7 +177,7 @@ def test_a_fork_at_a_message_is_made_of_the_original(world, shop, born, tree):
     session = sessions.read(sessions.locate(born.stem))
 
     made = write_branch(
-        adapter("claude"), session.source_path, at=session.turns[3].id,
+        AGENTS["claude"], session.source_path, at=session.turns[3].id,
         new_session_id="11111111-aaaa-4000-8000-000000000009", target_cwd=shop, now=NOW,
     )  # fmt: skip
 

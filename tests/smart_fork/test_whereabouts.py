@@ -14,8 +14,8 @@ import pytest
 
 from indexer.objects import known
 from indexer.project import project_of
-from indexer.transcripts.codex import CodexAdapter
 from smart_fork import permission, sessions
+from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.cli.search import print_found
 from smart_fork.errors import NotFound
 from smart_fork.families.lineage import lineage

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from indexer.embedding import ModelUnavailableError
-from indexer.transcripts.slugs import slug
+from smart_fork.agents.claude.slugs import slug
 from smart_fork.retrieval.finding import Engine, Request, find
 
 DIMENSIONS = 32

@@ -7,10 +7,10 @@ import uuid
 from pathlib import Path
 
 from indexer.transcripts.base import ReadResult
-from indexer.transcripts.claude import ClaudeAdapter
-from indexer.transcripts.codex import CodexAdapter
 from indexer.transcripts.model import Session
-from indexer.transcripts.slugs import slug
+from smart_fork.agents.claude.log import ClaudeAdapter
+from smart_fork.agents.claude.slugs import slug
+from smart_fork.agents.codex.log import CodexAdapter
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 SESSION = "11111111-1111-4111-8111-111111111111"

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.transcripts.agents import AGENTS, adapter
-from indexer.transcripts.claude import ClaudeAdapter
-from indexer.transcripts.codex import CodexAdapter
 from indexer.transcripts.model import Session
+from smart_fork.agents import AGENTS
+from smart_fork.agents.claude.log import ClaudeAdapter
+from smart_fork.agents.codex.log import CodexAdapter
 from tests.indexer.transcripts.records import (
     FIXTURES,
     SESSION,
@@ -92,12 +92,12 @@ def test_any_value_in_any_field_is_survived(tmp_path_factory, agent, data):
     path = tmp_path_factory.mktemp("any") / f"rollout-2026-07-01T10-00-00-{id_of(1)}.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
 
-    outcome = adapter(agent).read(path)
-    adapter(agent).glance(path)
+    outcome = AGENTS[agent].read(path)
+    AGENTS[agent].glance(path)
 
     if outcome.session is not None:
         storable(outcome.session)
-    assert adapter(agent).read(path, outcome.checkpoint).session == outcome.session
+    assert AGENTS[agent].read(path, outcome.checkpoint).session == outcome.session
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
@@ -106,7 +106,7 @@ def test_any_bytes_are_survived(tmp_path_factory, agent, data):
     path = tmp_path_factory.mktemp("any") / "log.jsonl"
     path.write_bytes(data)
 
-    assert adapter(agent).read(path).bytes_read <= len(data)
+    assert AGENTS[agent].read(path).bytes_read <= len(data)
 
 
 ODD = [

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from indexer.transcripts.agents import AGENTS
 from indexer.transcripts.model import Session
+from smart_fork.agents import AGENTS
 from tests.indexer.transcripts.records import (
     FIXTURES,
     actions,

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.transcripts.base import AgentAdapter, Checkpoint
-from indexer.transcripts.claude import ClaudeAdapter
-from indexer.transcripts.codex import CodexAdapter
+from smart_fork.agents.claude.log import ClaudeAdapter
+from smart_fork.agents.codex.log import CodexAdapter
 from tests.indexer.transcripts.records import (
     SESSION,
     assistant,

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from indexer.transcripts.claude import ClaudeAdapter
-from indexer.transcripts.codex import CodexAdapter
 from indexer.transcripts.titles import says_something, title_of
+from smart_fork.agents.claude.log import ClaudeAdapter
+from smart_fork.agents.codex.log import CodexAdapter
 from tests.indexer.transcripts.records import (
     assistant,
     claude_log,

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from indexer.files import write_new
-from indexer.transcripts.claude import ClaudeAdapter
 from smart_fork.agents import staging
+from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.staging import folder_of, stage_transcript
 from smart_fork.errors import ForkRefused, NotFound
 from tests.smart_fork.forks import SESSION, snapshot

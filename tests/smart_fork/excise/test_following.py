@@ -12,7 +12,7 @@ from indexer import damage, kept
 from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import index_db
-from indexer.transcripts.agents import AGENTS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.staging import folder_of
 from smart_fork.excise import Request, check, cut, rollback
 from smart_fork.registry import Registry

@@ -17,7 +17,7 @@ from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import index_db, state_home
 from indexer.store import erasure
-from indexer.transcripts.agents import AGENTS
+from smart_fork.agents import AGENTS
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut, erasing, following, snapshots
 from smart_fork.registry import Registry

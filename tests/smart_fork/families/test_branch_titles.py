@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.project import project_of
-from indexer.transcripts.agents import AGENTS
+from smart_fork.agents import AGENTS
 from smart_fork.agents.staging import folder_of
 from smart_fork.families.branch_titles import FALLBACK, branch_title, key, titles_like_ours
 from tests.smart_fork.forks import codex_path, codex_records, said, text, write_log

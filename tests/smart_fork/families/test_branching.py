@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.transcripts.agents import adapter
+from smart_fork.agents import AGENTS
 from smart_fork.agents.staging import folder_of
 from smart_fork.copies import side_files
 from smart_fork.copies.copying import Branch
@@ -71,8 +71,8 @@ def test_a_whole_session_is_branched_and_nothing_runs(any_session, repo, home):
 
     made = branch(SESSION[:9])
 
-    session = adapter(agent).read(Path(made["path"])).session
-    original = adapter(agent).read(path).session
+    session = AGENTS[agent].read(Path(made["path"])).session
+    original = AGENTS[agent].read(path).session
     assert [t.text for t in original.turns] == [t.text for t in session.turns]
     assert (SESSION, made["session_id"]) == (session.parent_id, session.session_id)
     assert {"session_id": SESSION, "title": "add retry"} == made["parent"]
@@ -92,7 +92,7 @@ def test_the_title_is_the_copies_and_the_next_one_is_another(any_session):
     first, second = branch(SESSION, title="Try\r\nit"), branch(SESSION, title="try it")
     third = branch(second["session_id"])
 
-    titles = [adapter(agent).read(Path(one["path"])).session.title for one in (first, second, third)]
+    titles = [AGENTS[agent].read(Path(one["path"])).session.title for one in (first, second, third)]
     assert titles == [one["title"] for one in (first, second, third)]
     assert ["Try it (Branch)", "try it (Branch 2)", "try it (Branch 3)"] == titles
     if agent == "claude":
@@ -114,7 +114,7 @@ def test_branches_that_are_made_at_once_have_titles_of_their_own(any_session):
 def test_a_branch_at_a_message_ends_where_the_agent_had_finished(any_session):
     """B-074: and says so where that is later."""
     agent, path = any_session
-    session = adapter(agent).read(path).session
+    session = AGENTS[agent].read(path).session
     end = [i for i, turn in enumerate(session.turns) if turn.prompt][1] - 1
 
     at_end, inside = branch(SESSION, at=end), branch(SESSION, at=0)
@@ -242,7 +242,7 @@ def test_a_branch_into_another_directory_is_found_and_works_there(any_session, h
 
     made = branch(SESSION, cwd=str(other))
 
-    session = adapter(agent).read(Path(made["path"])).session
+    session = AGENTS[agent].read(Path(made["path"])).session
     assert (str(other), str(other)) == (session.cwd, made["working_directory"])
     assert made["resume_command"].startswith(f"cd {other} && ")
     if agent == "claude":

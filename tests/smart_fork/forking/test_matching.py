@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from indexer.transcripts.agents import adapter
 from smart_fork import sessions
+from smart_fork.agents import AGENTS
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage
 from smart_fork.forking.choose import find_and_fork
 from smart_fork.forking.launch import fork_session
@@ -45,7 +45,7 @@ def session_of(session_id: str):
 def test_the_fork_ends_with_the_exchange_that_answers(world, parent, played, agent):
     forked = fork_at_match(parent, RETRY, Engine(world.model), "the downloader too", place="process")
 
-    copy = adapter(agent).read(world.log_of(forked["new_session_id"])).session
+    copy = AGENTS[agent].read(world.log_of(forked["new_session_id"])).session
     assert [turn.text for turn in copy.turns] == list(SAID[:4])
     assert "Forked after message 3: exchange 2 of 3 answers best" in forked["warnings"]
     (call,) = played.started

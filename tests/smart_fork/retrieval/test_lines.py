@@ -13,7 +13,7 @@ from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.agents import AGENTS
+from smart_fork.agents import AGENTS
 from smart_fork.excise import Request, cut
 from smart_fork.retrieval.listing import list_recent
 from smart_fork.retrieval.opening import opened

@@ -65,7 +65,7 @@ def test_only_the_beginning_of_a_log_is_read(world, shop, monkeypatch):
 
 def test_a_log_that_breaks_its_reader_hides_no_other(world, shop, monkeypatch):
     good, bad = world.claude(shop, "one", "1"), world.claude(shop, "two", "2")
-    from indexer.transcripts.claude import ClaudeAdapter
+    from smart_fork.agents.claude.log import ClaudeAdapter
 
     glance = ClaudeAdapter.glance
 

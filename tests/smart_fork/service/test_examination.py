@@ -16,7 +16,7 @@ import pytest
 from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import index_db, state_home
-from indexer.transcripts.agents import AGENTS
+from smart_fork.agents import AGENTS
 from smart_fork.doctor import Check, healthy
 from smart_fork.examination import examine
 from smart_fork.registry import Registry

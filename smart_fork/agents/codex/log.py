@@ -12,13 +12,14 @@ from indexer.paths import codex_home
 from indexer.transcripts.base import Checkpoint, LogFile, ReadResult
 from indexer.transcripts.files import regular_file, regular_files
 from indexer.transcripts.model import Agent, Session
-from indexer.transcripts.rollouts import id_in, is_id, is_moved
+from smart_fork.agents.codex.rollouts import id_in, is_id, is_moved
 
 
 class CodexAdapter:
     """Reads Codex's rollouts; no-envelope files of 2025 to 0.169 seen."""
 
     name: Agent = "codex"
+    variable = "CODEX_HOME"
 
     def home(self) -> Path:
         return codex_home()
@@ -39,9 +40,9 @@ class CodexAdapter:
         return tuple(file.path for file in found)
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
-        from indexer.transcripts import codex_fold
+        from smart_fork.agents.codex import fold
 
-        return codex_fold.read(path, checkpoint, self.locate, keep_raw=keep_raw)
+        return fold.read(path, checkpoint, self.locate, keep_raw=keep_raw)
 
     def is_copy(self, path: Path) -> bool:
         return is_moved(path)
@@ -50,9 +51,12 @@ class CodexAdapter:
         return id_in(path) or path.stem
 
     def glance(self, path: Path) -> Session | None:
-        from indexer.transcripts import codex_fold
+        from smart_fork.agents.codex import fold
 
-        return codex_fold.glance(path, self.locate)
+        return fold.glance(path, self.locate)
+
+    def folder_of(self, directory: str) -> str:  # noqa: ARG002 - it files its sessions by day
+        return ""
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:
         return ("codex", "resume", session_id)

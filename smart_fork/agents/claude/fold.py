@@ -19,10 +19,10 @@ from indexer.transcripts.deeds import Deeds
 from indexer.transcripts.lines import Line, changed_at, first_lines, last_records, probe, resume
 from indexer.transcripts.model import Origin, Proof, Session, ToolCall, ToolResult, Turn, estimate_tokens
 from indexer.transcripts.ours import is_ours, opens_a_session, runs_ours
-from indexer.transcripts.slugs import slug, unslugged
 from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.symbols import Symbols
 from indexer.transcripts.titles import also_called, title_of, with_name
+from smart_fork.agents.claude.slugs import slug, unslugged
 
 #: Different working directories remembered a session.
 MAX_CWDS = 50

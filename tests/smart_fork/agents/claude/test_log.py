@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.transcripts.claude import ClaudeAdapter
+from smart_fork.agents.claude.log import ClaudeAdapter
 from tests.indexer.transcripts.records import (
     CWD,
     SESSION,

@@ -12,12 +12,14 @@ from indexer.paths import claude_home
 from indexer.transcripts.base import Checkpoint, LogFile, ReadResult
 from indexer.transcripts.files import regular_file, regular_files
 from indexer.transcripts.model import Agent, Session
+from smart_fork.agents.claude.slugs import slug
 
 
 class ClaudeAdapter:
     """Reads Claude Code's sessions; versions 1.0 to 2.1 seen."""
 
     name: Agent = "claude"
+    variable = "CLAUDE_CONFIG_DIR"
 
     def home(self) -> Path:
         return claude_home()
@@ -37,22 +39,25 @@ class ClaudeAdapter:
         return tuple(file.path for file in sorted(found, key=lambda file: file.mtime_ns, reverse=True))
 
     def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
-        from indexer.transcripts import claude_fold
+        from smart_fork.agents.claude import fold
 
-        return claude_fold.read(path, checkpoint, keep_raw=keep_raw)
+        return fold.read(path, checkpoint, keep_raw=keep_raw)
 
     def id_of(self, path: Path) -> str:
         return path.stem
 
     def is_copy(self, path: Path) -> bool:
-        from indexer.transcripts import claude_fold
+        from smart_fork.agents.claude import fold
 
-        return claude_fold.is_copy(path)
+        return fold.is_copy(path)
 
     def glance(self, path: Path) -> Session | None:
-        from indexer.transcripts import claude_fold
+        from smart_fork.agents.claude import fold
 
-        return claude_fold.glance(path)
+        return fold.glance(path)
+
+    def folder_of(self, directory: str) -> str:
+        return slug(directory)
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:
         return ("claude", "--resume", session_id)
