@@ -69,18 +69,17 @@ def test_the_plugin_s_skill_is_the_one_that_setup_installs():
 def test_the_command_and_the_skill_name_tools_and_commands_that_there_are():
     import asyncio
 
-    from smart_fork.cli import application
+    from smart_fork.terminal.commands import COMMANDS
 
     offered = asyncio.run(create_server().list_tools())
     tools = {tool.name for tool in offered}
     parameters = {name for tool in offered for name in tool.input_schema["properties"]}
-    commands = {command.name for command in application().registered_commands}
     told = SKILL.read_text() + (PLUGIN / "commands/fork.md").read_text()
     allowed = front_matter(PLUGIN / "commands/fork.md")["allowed-tools"].split(", ")
 
     assert {name.rpartition("__")[2] for name in allowed} <= tools
     assert set(re.findall(r"`(\w+_\w+)`", told)) <= tools | parameters
-    assert set(re.findall(r"^ *smart-fork (\w+)", told, re.MULTILINE)) <= commands
+    assert set(re.findall(r"^ *smart-fork (\w+)", told, re.MULTILINE)) <= set(COMMANDS)
     assert "past-sessions" == front_matter(SKILL)["name"]
 
 

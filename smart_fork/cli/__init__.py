@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
@@ -12,55 +13,18 @@ import typer
 
 from smart_fork.cli.output import complain, log_to_stderr, print_json
 from smart_fork.errors import SmartForkError
+from smart_fork.terminal.commands import COMMANDS, named
 
 log = logging.getLogger(__name__)
 
 #: What a wrong option or argument is raised as; newer versions of typer bring their own.
 _WrongUse: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
-#: Each command, or group of commands, and where it is defined: a function of a module below here, or its app.
-_COMMANDS = {
-    "find": "search.find",
-    "list": "search.list_sessions",
-    "show": "search.show",
-    "fork": "forking.fork",
-    "new": "starting.new",
-    "resume": "starting.resume",
-    "continue": "starting.continue_newest",
-    "spawn": "starting.spawn",
-    "branch": "families.branch",
-    "lineage": "families.lineage",
-    "active": "following.active",
-    "read": "following.read",
-    "message": "following.message",
-    "wait": "following.wait",
-    "close": "following.close",
-    "stop": "following.stop",
-    "compare": "comparing.compare",
-    "worktrees": "worktrees.worktrees",
-    "excise": "excise.app",
-    "forget": "forgetting.forget",
-    "index": "index.app",
-    "setup": "setup.app",
-    "hook": "hooks.hook",
-    "mcp": "system.mcp",
-    "serve": "serving.serve",
-    "service": "service.app",
-    "status": "overview.status",
-    "open": "serving.open_page",
-    "logs": "serving.logs",
-    "doctor": "system.doctor",
-    "demo": "system.demo",
-    "statusline": "glances.statusline",
-    "welcome": "glances.welcome",
-}
 _HELP = "Find the past Claude Code or Codex session that already knows how, in this repository, and run a fork of it."
-#: What the agents run, not people.
-_HIDDEN = ("hook", "welcome")
 
 
-def application(only: str | None = None) -> typer.Typer:
-    """The command line, of all commands or of that one alone: to define them all takes as long as to find something."""
+def application(*names: str) -> typer.Typer:
+    """The command line of these commands alone; without any, what there is to choose from: names and purposes."""
     app = typer.Typer(
         name="smart-fork",
         help=_HELP,
@@ -69,15 +33,22 @@ def application(only: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    for name in _COMMANDS if only is None else (only,):
-        place, _, what = _COMMANDS[name].partition(".")
+    for name in names:
+        place, _, what = COMMANDS[name].place.partition(".")
         module = import_module(f"{__name__}.{place}")
         if what == "app":
             app.add_typer(module.app, name=name)
         else:
             kind = getattr(module, "COMMAND_CLASSES", {}).get(name)
-            app.command(name, cls=kind, hidden=name in _HIDDEN)(getattr(module, what))
+            app.command(name, cls=kind, hidden=COMMANDS[name].hidden)(getattr(module, what))
+    for name, command in () if names else COMMANDS.items():
+        app.command(name, help=command.purpose, hidden=command.hidden)(_undefined)
     return app
+
+
+def _undefined() -> None:
+    """What is listed is not run."""
+    raise NotImplementedError
 
 
 def _version(value: bool) -> None:
@@ -111,11 +82,18 @@ def main() -> None:
     sys.exit(status)
 
 
-def _named(arguments: list[str]) -> str | None:
-    """The command that is meant; `None` where all have to be known: to list them, or for a shell that completes."""
-    completes = any(name.startswith("_") and name.endswith("_COMPLETE") for name in os.environ)
-    name = next((one for one in arguments if not one.startswith("-")), None)
-    return name if name in _COMMANDS and not completes else None
+def _meant(arguments: list[str]) -> Iterable[str]:
+    """The command that is meant, none where they are listed, all where a shell asks what cannot be told beforehand."""
+    asks = next((one for name, one in os.environ.items() if name.startswith("_") and name.endswith("_COMPLETE")), None)
+    if asks is not None:
+        from smart_fork.terminal.completion import words_before
+
+        asked = words_before(asks.partition("_")[2], os.environ)
+        if asked is None:
+            return COMMANDS
+        arguments, _ = asked
+    name = named(arguments)
+    return (name,) if name else ()
 
 
 def _run() -> int:
@@ -126,7 +104,7 @@ def _run() -> int:
             from smart_fork.cli.picker import pick
 
             return pick()
-        return int(application(_named(arguments))(standalone_mode=False) or 0)
+        return int(application(*_meant(arguments))(standalone_mode=False) or 0)
     except SmartForkError as error:
         complain(error, as_json=as_json)
         return error.exit_code

@@ -1,7 +1,7 @@
-"""What a shell completes an id with: sessions with their titles, workers with what they do.
+"""What a shell completes a command with, and an id: sessions with their titles, workers with what they do.
 
-The shells call as the command line's library has them do. Whatever is no id is left to that library, which takes
-ten times as long. Titles are hostile, and zsh evaluates what it is given: only words without any sign reach it.
+The shells call as the command line's library has them do. Options are left to that library, which takes five times as
+long. Titles are hostile, and zsh evaluates what it is given: only words without any sign reach it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from indexer.paths import index_db
 from indexer.project import project_of
 from indexer.store import glimpse
 from smart_fork.terminal import workers
+from smart_fork.terminal.commands import COMMANDS
 from smart_fork.terminal.words import harmless, is_id, short
 
 #: What the shell scripts of `--install-completion` set; nobody else does.
@@ -35,21 +36,21 @@ class Candidate(NamedTuple):
 
 
 def answer(env: Mapping[str, str]) -> tuple[str, int] | None:
-    """What is printed for the shell that asks and the exit code; `None` where no id is asked for."""
+    """What is printed for the shell that asks and the exit code; `None` where it is no command and no id."""
     shell = env.get(VARIABLE, "").removeprefix("complete_")
-    asked = _asked(shell, env)
+    asked = words_before(shell, env)
     if asked is None:
         return None
     words, beginning = asked
     kind = _kind(words, beginning)
     if kind is None:
         return None
-    found = _sessions(beginning) if kind == "session" else _workers(beginning)
-    return _said(shell, [one for one in found if one.value not in words], env)
+    found = _CANDIDATES[kind](beginning)
+    return _said(shell, [one for one in found if one.value not in words], env, meant=kind != "command")
 
 
-def _asked(shell: str, env: Mapping[str, str]) -> tuple[list[str], str] | None:
-    """The words before the one that is completed, and the beginning of that one."""
+def words_before(shell: str, env: Mapping[str, str]) -> tuple[list[str], str] | None:
+    """The words before the one that is completed, and the beginning of that one; `None` where that is hard to tell."""
     try:
         if shell == "bash":
             words, at = shlex.split(env["COMP_WORDS"]), int(env["COMP_CWORD"])
@@ -64,13 +65,23 @@ def _asked(shell: str, env: Mapping[str, str]) -> tuple[list[str], str] | None:
 
 
 def _kind(words: list[str], beginning: str) -> str | None:
-    if not words or beginning.startswith("-"):
+    if beginning.startswith("-"):
         return None
+    if not words:
+        return "command"
     if words[0] == "spawn":
         return "session" if words[-1] in _SESSION_OPTIONS else None
     if (words[-1].startswith("-") and words[-1] not in _FLAGS) or "--" in words:
         return None
     return "session" if words[0] in _OF_SESSIONS else "worker" if words[0] in _OF_WORKERS else None
+
+
+def _commands(beginning: str) -> list[Candidate]:
+    return [
+        Candidate(name, harmless(command.purpose, _TITLE))
+        for name, command in COMMANDS.items()
+        if name.startswith(beginning) and not command.hidden
+    ]
 
 
 def _sessions(beginning: str) -> list[Candidate]:
@@ -94,7 +105,11 @@ def _workers(beginning: str) -> list[Candidate]:
     ]
 
 
-def _said(shell: str, found: Iterable[Candidate], env: Mapping[str, str]) -> tuple[str, int]:
+_CANDIDATES = {"command": _commands, "session": _sessions, "worker": _workers}
+
+
+def _said(shell: str, found: Iterable[Candidate], env: Mapping[str, str], *, meant: bool) -> tuple[str, int]:
+    """`meant` says whether a value needs its meaning to be told from others."""
     several = list({one.value: one for one in found}.values())
     if shell == "zsh":
         pairs = "\n".join(f'"{one.value}":"{one.meaning}"' for one in several)
@@ -104,5 +119,5 @@ def _said(shell: str, found: Iterable[Candidate], env: Mapping[str, str]) -> tup
             return "", int(not several)
         return "\n".join(f"{one.value}\t{one.meaning}" for one in several), 0
     # bash has no meanings: where it lists several they follow as a comment, and stay one if a menu takes it all.
-    alone = len(several) == 1
+    alone = len(several) == 1 or not meant
     return "\n".join(one.value if alone else f"{one.value}  # {one.meaning}" for one in several), 0

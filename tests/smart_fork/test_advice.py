@@ -13,9 +13,9 @@ import pytest
 from smart_fork import advice as advising
 from smart_fork import sessions
 from smart_fork.advice import advice
-from smart_fork.cli import _COMMANDS
 from smart_fork.errors import NotFound
 from smart_fork.server import FEW, create_server
+from smart_fork.terminal.commands import COMMANDS
 from tests.smart_fork.client import call, refusal
 
 PACKAGE = Path(advising.__file__).parent
@@ -23,8 +23,10 @@ PACKAGE = Path(advising.__file__).parent
 OF_PEOPLE = ("cli/", "demo/", "doctor.py", "examination.py", "hooks/", "overview.py", "page/", "service/", "setup/")
 #: The same of single modules: rolling back and suggesting are commands alone, and so is a comparison's page.
 OF_PEOPLE += ("excise/snapshots.py", "excise/suggesting.py", "excise/undoing.py", "workers/comparison_page.py")
+#: What is listed on the command line, and completed in a shell.
+OF_PEOPLE += ("terminal/commands.py",)
 #: `git worktree remove --force` is git's.
-COMMAND = re.compile(rf"smart-fork (?:{'|'.join(_COMMANDS)})\b(?! on demand)|(?<!remove )(?<=\s)--[a-z]+")
+COMMAND = re.compile(rf"smart-fork (?:{'|'.join(COMMANDS)})\b(?! on demand)|(?<!remove )(?<=\s)--[a-z]+")
 TOOL_NAMES = sorted(create_server()._tool_manager._tools)
 
 

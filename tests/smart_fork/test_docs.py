@@ -19,6 +19,7 @@ from smart_fork.retrieval.finding import Engine, Request, find
 from smart_fork.retrieval.ranking import KNOWN, KNOWN_AGAIN
 from smart_fork.server import comparing
 from smart_fork.server.starting import _WORKER
+from smart_fork.terminal.commands import COMMANDS
 from smart_fork.workers.worktrees import WorkersTree
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import World
@@ -152,7 +153,7 @@ def test_what_can_be_said_of_a_worker_is_documented():
 
 
 def commands() -> dict[str, Any]:
-    group: Any = typer.main.get_command(application())
+    group: Any = typer.main.get_command(application(*COMMANDS))
     shown = {name: command for name, command in group.commands.items() if not command.hidden}
     groups = {name: group for name, group in shown.items() if hasattr(group, "commands")}
     return {
@@ -171,6 +172,15 @@ def test_every_command_and_option_is_documented(name):
     assert commands()[name].help
     for option in options - {"--json", "--help", "-h"}:
         assert f"`{option}`" in section, option
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_what_each_one_s_own_help_begins_with(name):
+    own: Any = typer.main.get_command(application(name))
+    listed: Any = typer.main.get_command(application())
+
+    assert " ".join(own.commands[name].help.split("\n\n")[0].split()) == listed.commands[name].help
+    assert own.commands[name].hidden == listed.commands[name].hidden
 
 
 def test_the_options_of_the_program_itself_are_documented():

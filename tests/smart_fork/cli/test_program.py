@@ -98,6 +98,41 @@ def test_a_command_is_started_without_the_others():
     assert not {"smart_fork.cli.excise", "smart_fork.cli.following", "rich"} & set(done.stdout.split())
 
 
+@pytest.mark.parametrize("words", [["--version"], ["--help"], []])
+def test_what_is_said_of_all_commands_is_said_without_them(words):
+    code = (
+        f"import sys; sys.argv = ['smart-fork', *{words!r}]\nfrom smart_fork.cli import main\n"
+        "try: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert not {"smart_fork.cli.search", "smart_fork.cli.excise"} & set(done.stderr.split())
+    assert done.stdout
+
+
+def test_what_others_are_owed_is_done_before_it_ends():
+    """It does not wait for its modules to be taken down."""
+    code = (
+        "import atexit, sys; sys.argv = ['smart-fork', '--version']; atexit.register(print, 'the last word')\n"
+        "class Module:\n    def __del__(self): print('taken down')\n"
+        "sys.modules['x'] = Module()\nfrom smart_fork.__main__ import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "the last word" == done.stdout.splitlines()[-1]
+
+
+def test_a_thread_that_still_works_is_waited_for():
+    code = (
+        "import sys, threading; sys.argv = ['smart-fork', '--version']\n"
+        "def work(): threading.main_thread().join(); print('done')\n"
+        "threading.Thread(target=work).start()\nfrom smart_fork.__main__ import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "done" == done.stdout.splitlines()[-1]
+
+
 def test_every_directory_can_be_moved_and_nothing_is_written_elsewhere(home, tmp_path):
     """X-004."""
     names = (

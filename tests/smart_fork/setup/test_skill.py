@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 
-from smart_fork.cli import _COMMANDS
 from smart_fork.server import create_server
+from smart_fork.terminal.commands import COMMANDS
 
 SKILL = files("smart_fork.setup").joinpath("skill/SKILL.md").read_text(encoding="utf-8")
 
@@ -25,7 +25,7 @@ def test_it_names_only_tools_and_commands_that_there_are():
     tools = set(create_server()._tool_manager._tools)
 
     assert set(re.findall(r"`(\w+_\w+)`", SKILL)) - {"auto_fork", "session_id"} <= tools
-    assert set(re.findall(r"^    smart-fork (\w+)", SKILL, re.MULTILINE)) <= set(_COMMANDS)
+    assert set(re.findall(r"^    smart-fork (\w+)", SKILL, re.MULTILINE)) <= set(COMMANDS)
 
 
 def test_it_names_only_parameters_that_there_are():

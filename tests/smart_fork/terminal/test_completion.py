@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -14,6 +15,8 @@ from tests.smart_fork.world import World
 
 RETRY = "add retry with backoff to the uploader"
 FIRST, SECOND = "60309e1e-0000-4000-8000-000000000001", "71111111-0000-4000-8000-000000000002"
+#: What a shell is told that a value stands for.
+PURPOSE = {"bash": r"$^", "zsh": r':"[^"]*"', "fish": r"\t.*"}
 HOSTILE = "title\"$(touch pwned)`touch pwned`';touch pwned;'\n* ~ :\\ \x1b[31m ünï 漢字"
 
 
@@ -70,16 +73,58 @@ def test_other_projects_are_offered_only_to_who_has_begun_to_type(indexed, tmp_p
 @pytest.mark.parametrize(
     "line",
     [
-        "smart-fork ",
-        "smart-fork fo",
+        "smart-fork -",
+        "smart-fork -v fo",
         "smart-fork find ",
         "smart-fork fork --",
         "smart-fork fork --cwd ",
         'smart-fork fork "',
     ],
 )
-def test_what_is_no_id_is_left_to_the_command_line_s_library(indexed, line):
+def test_what_is_no_command_and_no_id_is_left_to_the_command_line_s_library(indexed, line):
     assert answer(asked("fish", line)) is None
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("line", ["smart-fork ", "smart-fork fo", "smart-fork x"])
+def test_commands_are_offered_as_the_command_line_s_library_does(shell, line):
+    """But for what each is for, of which it says no more than 45 characters."""
+    said, _ = answer(asked(shell, line))
+    library = "from smart_fork.cli import main; import sys; sys.argv = ['smart-fork']; main()"
+
+    done = subprocess.run(
+        [sys.executable, "-c", library],
+        env=os.environ | asked(shell, line),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert re.sub(PURPOSE[shell], "", done.stdout.strip()) == re.sub(PURPOSE[shell], "", said)
+
+
+def test_a_command_is_offered_with_what_it_is_for():
+    assert ("find\tFind the past sessions that already know how.", 0) == answer(asked("fish", "smart-fork fi"))
+    assert ("find", 0) == answer(asked("bash", "smart-fork fi"))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_options_are_completed_with_the_one_command_defined_that_has_them(shell):
+    code = (
+        "import sys; from smart_fork.cli import main; sys.argv = ['smart-fork']\n"
+        "try: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | asked(shell, "smart-fork find --al"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert {"--all-projects", "--also"} == set(re.findall(r"--al[\w-]+", done.stdout))
+    assert {"smart_fork.cli.search"} == {"smart_fork.cli.search", "smart_fork.cli.excise"} & set(done.stderr.split())
 
 
 def test_workers_are_offered_with_what_they_do(indexed, shop):

@@ -1,0 +1,114 @@
+"""The commands: where each is defined, and what it is for.
+
+To import them all takes as long as to find a session. Whoever lists them, or completes the name of one, reads this.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """A command, or a group of commands."""
+
+    #: A function of a module of `smart_fork.cli`, or its app.
+    place: str
+    #: What its own help begins with.
+    purpose: str
+    #: What the agents run, not people.
+    hidden: bool = False
+
+
+COMMANDS = {
+    "find": Command("search.find", "Find the past sessions that already know how."),
+    "list": Command("search.list_sessions", "Recent sessions, straight from the logs: no index needed."),
+    "show": Command("search.show", "The conversation as Markdown, its messages numbered as `fork --at` takes them."),
+    "fork": Command(
+        "forking.fork",
+        "Run a fork of a session; the original stays untouched. Of several sessions, each in its own git worktree.",
+    ),
+    "new": Command("starting.new", "Start an agent in a session of its own."),
+    "resume": Command(
+        "starting.resume", "Go on in a session, in its own directory. Where a worker is in it already, go there."
+    ),
+    "continue": Command(
+        "starting.continue_newest",
+        "Go on in the newest session of the directory. Where a worker is in it already, go there.",
+    ),
+    "spawn": Command(
+        "starting.spawn", "Start 1 to 4 workers, each with a prompt; all are checked before the first is started."
+    ),
+    "branch": Command(
+        "families.branch",
+        "Copy a session under a title of its own, to go on with later; the original stays untouched.",
+    ),
+    "lineage": Command(
+        "families.lineage",
+        "Show a session's family as a tree: who was forked from whom and where, what runs, and how to get back.",
+    ),
+    "active": Command("following.active", "The workers that run, newest first, and what each is doing."),
+    "read": Command(
+        "following.read",
+        "What a worker was asked last and what it said itself, its messages numbered as in its session.",
+    ),
+    "message": Command("following.message", "Say something to a worker, in the same session."),
+    "wait": Command(
+        "following.wait",
+        "Wait until workers are idle, ask something or have ended; then their last words. Exits with 1 if in vain.",
+    ),
+    "close": Command("following.close", "End workers. What they wrote stays."),
+    "stop": Command("following.stop", "End all workers of the current project that run. What they wrote stays."),
+    "compare": Command(
+        "comparing.compare",
+        "What workers have made of the same prompt, side by side: answers, changes, tokens and time.",
+    ),
+    "worktrees": Command(
+        "worktrees.worktrees",
+        "The git worktrees that were made for workers: what is in each, and whether it can be removed.",
+    ),
+    "forget": Command(
+        "forgetting.forget",
+        "Remove all that smart-fork holds of a session, for good. The agent's own log is not touched.",
+    ),
+    "hook": Command(
+        "hooks.hook",
+        "For the agents: take one event from stdin, in silence. They run the module itself, which starts faster.",
+        hidden=True,
+    ),
+    "mcp": Command("system.mcp", "Serve the tools over MCP on stdin and stdout; Claude Code and Codex start this."),
+    "serve": Command(
+        "serving.serve",
+        "Run the service: MCP over HTTP, one model for all, a fresh index, a page to look at. Ends with Ctrl-C.",
+    ),
+    "status": Command(
+        "overview.status",
+        "One screen: what is indexed and how fresh it is, the service and its next run, the workers, what went wrong.",
+    ),
+    "open": Command(
+        "serving.open_page",
+        "Open the service's page in the browser: a private file lets it in, once, within a minute.",
+    ),
+    "logs": Command("serving.logs", "What the service has logged."),
+    "doctor": Command("system.doctor", "Check every part by using it, and say the next step for each failure."),
+    "demo": Command("system.demo", "Show the main job on a few made-up sessions in a temporary home."),
+    "statusline": Command(
+        "glances.statusline",
+        "One segment of a status line, for the JSON that Claude Code gives on stdin: whose fork it is, what workers "
+        "do.",
+    ),
+    "welcome": Command(
+        "glances.welcome",
+        "For the plugin's hook: one line on how many sessions came before, or nothing.",
+        hidden=True,
+    ),
+    "excise": Command("excise.app", "Cut turns out of a transcript that its agent can still resume."),
+    "index": Command("index.app", "The search index: bring it up to date, look at it."),
+    "setup": Command("setup.app", "Make smart-fork known to Claude Code and Codex; --remove undoes it."),
+    "service": Command("service.app", "The service that keeps the index fresh: install it once and forget it."),
+}
+
+
+def named(words: list[str]) -> str | None:
+    """The command that these words of a command line name."""
+    name = next((one for one in words if not one.startswith("-")), None)
+    return name if name in COMMANDS else None
