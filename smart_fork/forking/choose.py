@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from smart_fork.advice import advice
+from smart_fork.engines.configured import OWN
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
-from smart_fork.forking.floor import fitting, none_can_be_forked
+from smart_fork.forking.floor import FLOOR, fitting, none_can_be_forked
 from smart_fork.forking.matching import MATCH, message_for
+from smart_fork.forking.which import Ask, Later, about_as_likely
 from smart_fork.retrieval.finding import Engine, Request, check, find
 from smart_fork.snippets import shown
 
@@ -31,15 +33,18 @@ def find_and_fork(
     at: int | str | None = None,
     worktree: str | bool | None = None,
     with_changes: bool = False,
+    ask: Ask | None = None,
 ) -> dict[str, Any]:
     """`find`, and the fork that was asked for as ``forked_session``; with `at` ``"match"`` where its passage ends.
 
-    With `auto_fork` alone the best result is forked if it fits: it scores the request's `min_score`, else `FLOOR`. A
-    fork that fails leaves the results in the answer, with ``error`` and ``hint`` beside them (F-092); so does one that
-    is not tried because nothing fits, and the results then are all that were found.
+    With `auto_fork` alone the best result is forked if it fits: it scores the request's `min_score`, else `FLOOR`;
+    where several fit about as well, the one that is chosen by whom `ask` asks. A fork that fails leaves the results in
+    the answer, with ``error`` and ``hint`` beside them (F-092); so does one that is not tried because nothing fits or
+    nobody has chosen, and the results then are all that were found.
 
     Raises:
         Usage: something in the request is not acceptable; nothing was read or started.
+        Later: `ask` has raised it.
     """
     check(request)
     if fork_index is not None and fork_index < 0:
@@ -62,7 +67,7 @@ def find_and_fork(
         from smart_fork.forking.launch import fork_session
 
         if unchosen:
-            fork_index = fitting(answer, most=1, min_score=request.min_score).hits[0][0]
+            fork_session_id = _meant(answer, request.min_score, ask)
             answer = _at_least(request.min_score, answer)
         index, session_id = _chosen(answer.get("results", []), fork_index, fork_session_id)
         place = {"at": at} if at != MATCH else {"through": _through(answer, index, session_id, request, engine)}
@@ -76,6 +81,8 @@ def find_and_fork(
             cwd=request.project_path,  # it works in the project that was asked about
             caller_session_id=caller_session_id,
         )
+    except Later:
+        raise
     except SmartForkError as error:
         return answer | {"error": error.message, **({"hint": error.hint} if error.hint else {})}
     except Exception as error:  # the results must not be lost with the fork
@@ -100,6 +107,21 @@ def _through(answer: dict[str, Any], index: int | None, session_id: str, request
         if found is None:
             raise
         return str(found)
+
+
+def _meant(answer: dict[str, Any], min_score: float | None, ask: Ask | None) -> str:
+    """The session that is forked: the best one that fits, or the one that is chosen where several are about as likely.
+
+    These share the chance that one of them is meant, so each alone may be below the floor. What another engine has
+    scored is no chance: there nobody is asked.
+    """
+    if ask is not None and answer.get("engine") == OWN:
+        least = 0.0 if min_score is None else min_score
+        near = about_as_likely([hit for hit in answer["results"] if hit["can_fork"] and hit["score"] >= least])
+        if len(near) > 1 and sum(hit["score"] for hit in near) >= FLOOR:
+            return ask(near)
+    best: str = fitting(answer, 1, min_score).hits[0][1]["session_id"]
+    return best
 
 
 def _at_least(min_score: float | None, answer: dict[str, Any]) -> dict[str, Any]:

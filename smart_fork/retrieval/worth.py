@@ -51,9 +51,14 @@ class Worth:
         return _RANKS[self.outcome], self.drift.share if self.drift else 0.0, self.tokens
 
 
+def least_close(best: float) -> float:
+    """The least chance that is about as good as the `best` one."""
+    return best - min(CLOSE, CLOSE_SHARE * best)
+
+
 def close(hits: Sequence[Hit]) -> int:
     """How many of `hits`, best first, are about as likely as the best."""
-    least = hits[0].score - min(CLOSE, CLOSE_SHARE * hits[0].score) if hits else 0.0
+    least = least_close(hits[0].score) if hits else 0.0
     return sum(hit.score >= least for hit in hits[:COMPARED])
 
 

@@ -14,6 +14,7 @@ from smart_fork import answers, permission
 from smart_fork.errors import IndexUnavailable
 from smart_fork.server.brief import brief
 from smart_fork.server.calls import Progress, caller_of, in_thread, progress_of, project_for, sent
+from smart_fork.server.form import Unanswered, asking
 
 if TYPE_CHECKING:
     from indexer.embedding import Embedder
@@ -151,7 +152,7 @@ class Searching:
         request = _request(
             ctx, caller, intent, also, agent_type, limit, project_path, collection, min_score, include_snippets, explain
         )
-        choice = {
+        choice: dict[str, Any] = {
             "auto_fork": auto_fork is True,
             "fork_index": fork_index,
             "fork_session_id": fork_session_id,
@@ -162,8 +163,12 @@ class Searching:
             if isinstance(worktree, str)
             else worktree,
             "with_changes": with_changes is True,
+            "ask": asking(ctx),
         }
-        found = await in_thread(partial(self._find_and_fork, request, choice, caller, progress_of(ctx)))
+        try:
+            found = await in_thread(partial(self._find_and_fork, request, choice, caller, progress_of(ctx)))
+        except Unanswered as form:
+            return form.form  # type: ignore[return-value]
         return found if request.explain else brief(found, places=True)  # type: ignore[return-value]
 
     async def list_sessions(
@@ -271,7 +276,9 @@ def _request(  # noqa: PLR0917 - what both tools take
 
 
 def _next(answer: Mapping[str, Any]) -> str:
-    """What to do about an uncertain answer to a question that was put in one way only; empty where there is nothing."""
+    """What to do about an answer that is no good yet; empty where there is nothing."""
+    if "hint" in answer:
+        return str(answer["hint"])
     if (
         answer.get("engine") != "builtin"
         or "also" in answer

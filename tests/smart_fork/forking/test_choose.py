@@ -74,6 +74,21 @@ def test_what_cannot_be_forked_is_passed_over_and_refused_by_index(world, shop, 
     assert len(forks.calls) == 1
 
 
+def test_what_stands_first_but_scores_less_than_is_wanted_is_not_forked(world, shop, two, forks, monkeypatch):
+    """Of about equally likely ones the better to fork stands first."""
+    found = world.find(RETRY, shop)
+    for hit, score in zip(found["results"], (0.58, 0.61), strict=True):
+        hit["score"] = score
+    monkeypatch.setattr("smart_fork.forking.choose.find", lambda *_: found)
+
+    answer = ask(world, shop, auto_fork=True, min_score=0.6)
+
+    assert [two[1]] == [session_id for session_id, *_ in forks.calls]
+    assert ([two[1]], 0) == (
+        [hit["session_id"] for hit in answer["results"]], answer["forked_session"]["forked_index"],
+    )  # fmt: skip
+
+
 OTHER = "which sauce goes with asparagus"
 
 

@@ -1,0 +1,75 @@
+"""Which of several sessions that are about as likely is to be forked: whoever can be asked is asked."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from indexer.masking import mask, shorten
+from indexer.patterns import late
+from smart_fork.advice import advice
+from smart_fork.errors import NotFound
+from smart_fork.snippets import printable
+
+Hit = Mapping[str, Any]
+#: Gives the id of the one among these results that somebody has chosen. It may raise `NotFound`, and `Later`.
+Ask = Callable[[Sequence[Hit]], str]
+#: Of a title, how much stands in a list to choose from.
+TITLE_CHARACTERS = 60
+#: What a renderer of Markdown or HTML might act upon, and what stands between the parts of a label.
+_MARKUP = str.maketrans({"`": "'", "*": "", "<": "(", ">": ")", "[": "(", "]": ")", "|": "/", "\\": "/", "·": "-"})
+_ENTITY = late(r"&(?=#?\w+;)")
+#: Marks that begin or end a word, and headings: inside words they belong to names of code.
+_EMPHASIS = late(r"(?<!\w)[_~]+|[_~]+(?!\w)|^\s*#+\s*")
+
+
+class Later(Exception):
+    """Whoever was asked answers in a request of its own: until then nothing is forked, and nothing answered."""
+
+
+def about_as_likely(hits: Sequence[Hit]) -> list[Hit]:
+    """Those of `hits` whose chance is about that of the likeliest."""
+    from smart_fork.retrieval.worth import least_close  # a server that is started need not import the search
+
+    least = least_close(max((hit["score"] for hit in hits), default=0.0))
+    return [hit for hit in hits if hit["score"] >= least]
+
+
+def labels(hits: Sequence[Hit]) -> dict[str, str]:
+    """One line for each, by id, that tells them apart: title, agent, when, chance. Titles are untrusted quotations."""
+    told = {hit["session_id"]: _label(hit) for hit in hits}
+    often = Counter(told.values())
+    return {one: label if often[label] == 1 else f"{label} · {one}" for one, label in told.items()}
+
+
+def nobody_chose(number: int, why: str) -> NotFound:
+    """What is said where the form was left, or could not be shown."""
+    return NotFound(
+        f"Nothing was forked: {number} sessions are about as likely, and {why}",
+        advice(
+            'Name one of them: smart-fork fork ID "…".',
+            tool="Ask the user which of them it is to be; where nobody can be asked, choose by what they did. Then "
+            "call this tool again with its fork_session_id.",
+        ),
+    )
+
+
+def none_wanted() -> NotFound:
+    """What is said where somebody wants none of them."""
+    return NotFound(
+        "Nothing was forked: the user wants none of the sessions that are about as likely",
+        advice(
+            'Name another one: smart-fork fork ID "…".',
+            tool="Ask the user what to do instead. fork_session_id forks another session.",
+        ),
+    )
+
+
+def _label(hit: Hit) -> str:
+    words = _ENTITY.sub("+", shorten(printable(mask(hit["title"])), TITLE_CHARACTERS).translate(_MARKUP))
+    named = _EMPHASIS.sub("", words).strip() or "(no title)"
+    when = (hit["last_activity"] or hit["date"] or "")[:16].replace("T", " ")
+    chance = f"{math.floor(hit['score'] * 100 + 1e-9)} %"
+    return " · ".join(filter(None, (named, hit["agent_type"], when, chance)))

@@ -1,0 +1,65 @@
+"""Which sessions are offered where several are about as likely, and in which words."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from smart_fork.forking.which import about_as_likely, labels
+
+
+def hit(number: int = 1, *, score: float = 0.62, title: str = "Add retry to the uploader", **more: object) -> dict:
+    return {
+        "session_id": f"session-{number}", "title": title, "agent_type": "claude", "score": score,
+        "date": "2026-01-03T09:00:00Z", "last_activity": "2026-01-03T14:05:00Z", **more,
+    }  # fmt: skip
+
+
+def label(title: str) -> str:
+    return labels([hit(title=title)])["session-1"]
+
+
+def test_what_is_within_a_twentieth_of_the_likeliest_is_about_as_likely_wherever_it_stands():
+    """And of low ones, what is within a share of them: the rule by which the better one to fork stands first."""
+    high = [hit(1, score=0.77), hit(2, score=0.8), hit(3, score=0.751), hit(4, score=0.74)]
+    low = [hit(1, score=0.20), hit(2, score=0.171), hit(3, score=0.16)]
+
+    assert ["session-1", "session-2", "session-3"] == [one["session_id"] for one in about_as_likely(high)]
+    assert ["session-1", "session-2"] == [one["session_id"] for one in about_as_likely(low)]
+    assert [] == about_as_likely([])
+
+
+def test_a_label_is_title_agent_moment_and_chance_never_rounded_up():
+    assert "Add retry to the uploader · claude · 2026-01-03 14:05 · 62 %" == labels([hit(score=0.6299)])["session-1"]
+    assert "(no title) · claude · 2026-01-03 09:00 · 62 %" == labels([hit(title="", last_activity="")])["session-1"]
+
+
+def test_labels_that_would_be_the_same_are_told_apart():
+    told = labels([hit(1), hit(2), hit(3, title="Another")])
+
+    assert 3 == len(set(told.values()))
+    assert told["session-2"].endswith(" · session-2")
+    assert told["session-3"].endswith(" %")
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [
+        ("# Heading `code` **bold** _words_ __init__", "Heading 'code' bold words init"),
+        ("[click](https://evil) <b>now</b> &lt;script&gt;", "(click)(https://evil) (b)now(/b) +lt;script+gt;"),
+        ("snake_case R&D ~~gone~~ a|b", "snake_case R&D gone a/b"),
+        ("done · codex · 2027-01-01 · 99 %", "done - codex - 2027-01-01 - 99 %"),
+        ("two\nlines\tand\x1b[31m red\x07 \u202egnp.exe\u200b", "two lines and(31m red gnp.exe"),
+        ("token ghp_" + "a1B2" * 9, "token (REDACTED:github-token)"),
+    ],
+)
+def test_a_title_is_a_quotation_without_markup_control_characters_and_secrets(title, shown):
+    assert f"{shown} · claude · 2026-01-03 14:05 · 62 %" == label(title)
+
+
+def test_a_long_title_is_masked_first_and_shortened_after():
+    told = label("words " * 8 + "ghp_" + "a1B2" * 9 + " and more" * 100)
+
+    assert "a1B2" not in told
+    assert re.fullmatch(r".{1,60} · claude · 2026-01-03 14:05 · 62 %", told)

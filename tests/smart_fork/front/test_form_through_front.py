@@ -1,0 +1,117 @@
+"""The form "which of these?" reaches the person at a client through `smart-fork mcp`, as agents run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+from smart_fork.release import own_version
+from smart_fork.service.address import Address, publish
+from tests.mcp_process import McpProcess
+from tests.smart_fork.forms import Person, choices
+from tests.smart_fork.service.conftest import served
+from tests.smart_fork.world import World
+
+__all__ = ["served"]  # a fixture
+
+ROOT = Path(__file__).resolve().parents[3]
+RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
+MCP = [sys.executable, "-m", "smart_fork", "mcp"]
+
+
+@pytest.fixture(autouse=True)
+def _here(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+@pytest.fixture(params=["with a service", "without"])
+def beside(request) -> None:
+    """Whether a service runs, which is asked all that only reads."""
+    if request.param == "with a service":
+        port = request.getfixturevalue("served").port
+        publish(Address("127.0.0.1", port, os.getpid(), own_version(), "2026-01-01T00:00:00+00:00"))
+
+
+@pytest.fixture
+def near(world: World, shop: Path) -> set[str]:
+    return {world.claude(shop, RETRY, DONE) for _ in range(2)}
+
+
+def talk(shop: Path, person: Person, mode: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a client is told that only looks first, and then has the best one forked."""
+
+    async def calls() -> list[types.CallToolResult]:
+        server = stdio_client(StdioServerParameters(command=MCP[0], args=MCP[1:], cwd=str(shop), env=dict(os.environ)))
+        async with Client(server, mode=mode, elicitation_callback=person) as client:
+            looking = await client.call_tool("find_sessions", {"intent": RETRY})
+            arguments = {"intent": RETRY, "auto_fork": True, "prompt": "go", "run_in": "process"}
+            return [looking, await client.call_tool("smart_fork", arguments)]
+
+    found, forked = anyio.run(calls)
+    assert not forked.is_error, forked.content
+    assert found.structured_content is not None
+    assert forked.structured_content is not None
+    return found.structured_content, forked.structured_content
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_the_session_that_a_person_chooses_is_forked(near, beside, scripted, shop, mode):
+    person = Person(1)
+
+    found, answer = talk(shop, person, mode)
+
+    assert person.forms, answer
+    (form,) = person.forms
+    chosen = list(choices(form))[1]
+    assert near == {hit["session_id"] for hit in found["results"]} == set(choices(form)) - {"none"}
+    assert chosen == answer["forked_session"]["resume_session_id"]
+    program, words, cwd, _ = scripted.call(answer["forked_session"]["worker_id"])
+    assert ("claude", str(shop)) == (program, cwd)
+    assert chosen in words
+
+
+def test_where_the_form_is_left_nothing_is_forked(near, scripted, shop):
+    _, answer = talk(shop, Person("cancel"), "legacy")
+
+    assert "nobody has chosen" in answer["error"]
+    assert near == {hit["session_id"] for hit in answer["results"]}
+    assert {} == scripted.ran()
+
+
+def test_a_form_of_a_call_that_is_taken_back_is_taken_from_the_screen_and_nothing_is_forked(near, scripted, shop):
+    with McpProcess(MCP, cwd=shop, env=os.environ, greeted=False) as agent:
+        agent._ask(
+            "initialize", protocolVersion="2025-06-18", capabilities={"elicitation": {}},
+            clientInfo={"name": "codex-mcp-client", "version": "1"},
+        )  # fmt: skip
+        agent._say({"method": "notifications/initialized", "params": {}})
+        arguments = {"intent": RETRY, "auto_fork": True, "agent_type": "claude", "run_in": "process"}
+        agent._say({"id": 7, "method": "tools/call", "params": {"name": "smart_fork", "arguments": arguments}})
+        form = heard(agent, "elicitation/create")
+        (field,) = form["params"]["requestedSchema"]["properties"].values()
+        assert near | {"none"} == set(field["enum"])
+        assert len(field["enum"]) == len(field["enumNames"])
+
+        agent._say({"method": "notifications/cancelled", "params": {"requestId": 7}})
+
+        assert form["id"] == heard(agent, "notifications/cancelled")["params"]["requestId"]
+        late = {"action": "accept", "content": {"session": next(iter(near))}}
+        agent._say({"id": form["id"], "result": late})
+        assert {} == agent._ask("ping")
+        assert 0 == agent.end()
+    assert {} == scripted.ran()
+
+
+def heard(agent: McpProcess, method: str) -> dict[str, Any]:
+    """The next message of this method that the client is told."""
+    assert agent.process.stdout is not None
+    return next(message for message in map(json.loads, agent.process.stdout) if message.get("method") == method)

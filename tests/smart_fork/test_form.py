@@ -1,0 +1,127 @@
+"""Where several sessions are about as likely, the person at a client with forms says which is forked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp import Client
+
+from smart_fork.server import create_server
+from tests.smart_fork.forms import Person, choices
+from tests.smart_fork.world import World
+
+RETRY, DONE = "add retry with backoff to the uploader", "The uploader in upload.py retries five times with backoff"
+
+
+@pytest.fixture(autouse=True)
+def _in_the_project(shop, monkeypatch):
+    monkeypatch.chdir(shop)
+
+
+@pytest.fixture
+def near(world, shop) -> set[str]:
+    """Three sessions that are about as likely; another one is not."""
+    world.claude(shop, "paint the logo green", "It is painted")
+    return {world.claude(shop, f"{RETRY} {where}", DONE) for where in ("first", "second", "third")}
+
+
+def ask(world: World, person: Any, mode: str = "legacy", **arguments: object) -> dict[str, Any]:
+    async def talk() -> types.CallToolResult:
+        server = create_server(world.model)
+        more = {"elicitation_callback": person} if person else {}
+        async with Client(server, mode=mode, **more) as client:
+            return await client.call_tool("smart_fork", {"intent": RETRY, "auto_fork": True, **arguments})
+
+    told = anyio.run(talk)
+    assert not told.is_error, told.content
+    assert told.structured_content is not None
+    return told.structured_content
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+def test_what_is_chosen_is_forked(world, near, launched, mode):
+    """Also by who answers a form with another call, as versions from 2026 on have it."""
+    person = Person(1)
+
+    answer = ask(world, person, mode)
+
+    (form,) = person.forms
+    offered = choices(form)
+    assert near | {"none"} == set(offered)
+    assert "none" == list(offered)[-1]
+    assert all(label.startswith(f"{RETRY} ") and label.endswith(" %") for one, label in offered.items() if one in near)
+    assert [list(offered)[1]] == [session_id for session_id, *_ in launched]
+    assert list(offered)[1] == answer["forked_session"]["resume_session_id"]
+    assert answer["results"][answer["forked_session"]["forked_index"]]["session_id"] == list(offered)[1]
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize(
+    ("chooses", "why", "step"),
+    [
+        (-1, "the user wants none of the sessions", "what to do instead"),
+        ("decline", "the user wants none of the sessions", "what to do instead"),
+        ("cancel", "3 sessions are about as likely, and nobody has chosen", "its fork_session_id"),
+        ("another session", "3 sessions are about as likely, and nobody has chosen", "its fork_session_id"),
+    ],
+)
+def test_where_nothing_is_chosen_nothing_is_forked_and_the_answer_says_so_with_the_results(
+    world, near, launched, *, mode, chooses, why, step
+):
+    answer = ask(world, Person(chooses), mode)
+
+    assert [] == launched
+    assert "forked_session" not in answer
+    assert near < {hit["session_id"] for hit in answer["results"]}
+    assert answer["error"].startswith("Nothing was forked: ")
+    assert why in answer["error"]
+    assert step in answer["next"]
+
+
+def test_a_client_that_cannot_show_the_form_it_has_offered_forks_nothing(world, near, launched):
+    answer = ask(world, Person("fail"))
+
+    assert [] == launched
+    assert "this client could not ask" in answer["error"]
+
+
+def test_a_client_without_forms_gets_the_best_one_forked(world, near, launched):
+    answer = ask(world, None)
+
+    assert 1 == len(launched)
+    assert 0 == answer["forked_session"]["forked_index"]
+
+
+@pytest.mark.parametrize(
+    "chosen", [{"fork_index": 1}, {"min_score": 0.99}, {"limit": 1}, {"intent": "paint the logo green"}]
+)
+def test_nobody_is_asked_where_there_is_nothing_to_choose(world, near, launched, chosen):
+    person = Person(0)
+
+    ask(world, person, **chosen)
+
+    assert [] == person.forms
+
+
+def test_many_that_share_the_chance_are_offered_though_each_alone_is_below_the_floor(world, near, launched, shop):
+    near |= {world.claude(shop, f"{RETRY} {where}", DONE) for where in ("fourth", "fifths")}
+    person = Person(0)
+
+    answer = ask(world, person, limit=6)
+
+    assert max(hit["score"] for hit in answer["results"]) < 0.3
+    assert len(person.forms) == len(launched) == 1
+
+
+def test_what_cannot_be_forked_is_not_offered(world, near, launched, shop):
+    gone = next(iter(near))
+    world.find(RETRY, shop)
+    world.log_of(gone).rename(world.home / "elsewhere")
+    person = Person(0)
+
+    ask(world, person)
+
+    assert gone not in choices(person.forms[0])
