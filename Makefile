@@ -21,6 +21,7 @@ help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
 run: $(LIGHT) ## the main job: INTENT="what you want to do" [PROJECT=dir]; without an intent, on example sessions
+	@command -v smart-fork >/dev/null || echo "(smart-fork is $(BIN)/smart-fork here; the README says how to install it)" >&2
 	@if [ -z "$$INTENT" ]; then exec $(BIN)/smart-fork demo; fi; \
 	$(BIN)/smart-fork find --project "$${PROJECT:-.}" -- "$$INTENT" || { \
 		status=$$?; [ $$status -eq 3 ] || exit $$status; \

@@ -244,8 +244,8 @@ def _query(embedder: Embedder) -> Iterator[Check]:
     except IndexUnavailable:
         yield Check("search", ok=False, detail="there is no index to search", next_step="Mend the index first.")
         return
-    ok = bool(found.hits) and not found.error
-    detail = f"{found.mode}, {len(found.hits)} results" + (f"; {found.error}" if found.error else "")
+    ok, count = bool(found.hits) and not found.error, len(found.hits)
+    detail = f"{found.mode}, {count} result{'s' * (count != 1)}" + (f"; {found.error}" if found.error else "")
     yield Check("search", ok=ok, detail=detail, next_step="" if ok else f"{_RUN_INDEX} Then check again.")
 
 

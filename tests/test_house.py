@@ -187,6 +187,18 @@ def test_make_run_shows_the_demo_where_there_is_no_session(checkout):
     assert ["demo"] == make_run(checkout, "INTENT=retry", EXIT="3")[-1]
 
 
+@pytest.mark.parametrize("installed", [True, False])
+def test_make_run_says_where_the_program_is_that_it_names_unless_it_is_found_by_its_name(checkout, tmp_path, installed):
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("make", "sh", *(["smart-fork"] if installed else [])):
+        (programs / name).symlink_to(shutil.which(name) or "/bin/true")
+    env = os.environ | {"PATH": str(programs)}
+    run = subprocess.run(["make", "run"], cwd=checkout, env=env, capture_output=True, text=True, check=True)
+
+    assert ("(smart-fork is .venv/bin/smart-fork here;" in run.stderr) is not installed
+
+
 def test_make_run_reports_an_error_as_an_error(checkout):
     with pytest.raises(subprocess.CalledProcessError):
         make_run(checkout, "INTENT=retry", EXIT="1")

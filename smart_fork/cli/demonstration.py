@@ -55,6 +55,11 @@ def run_demo(*, keep: bool, as_json: bool) -> None:
         out.print(plain(best["fork_command"]))
         say("or in one step, in a tmux window of its own:")
         out.print(plain(f'smart-fork fork {short_id(best["agent_type"], best["session_id"])} "{demo.intent}"'))
+        say("")
+        if not keep:
+            say("These sessions are gone again. On your own, in a repository where an agent has worked:")
+            say('  smart-fork find "what you want to do next"')
+            say("  smart-fork setup       makes it known to Claude Code and Codex")
     finally:
         os.environ.clear()
         os.environ.update(before)

@@ -196,6 +196,12 @@ class TestDemo:
         assert dict(os.environ) == before
         assert not (world.home / ".smart-fork").exists()
 
+    def test_whoever_has_seen_it_is_told_how_to_go_on_with_their_own_sessions(self, run):
+        done = run("demo")
+
+        assert "These sessions are gone again. On your own," in done.err
+        assert re.findall(r"^  (smart-fork \w+)", done.err, re.MULTILINE) == ["smart-fork find", "smart-fork setup"]
+
     def test_it_can_be_kept_and_read_by_programs(self, run):
         done = run("demo", "--keep", "--json")
 
@@ -203,5 +209,6 @@ class TestDemo:
         try:
             assert json.loads(done.out)["results"]
             assert folder.is_dir()
+            assert "gone" not in done.err
         finally:
             shutil.rmtree(folder)
