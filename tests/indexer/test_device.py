@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from indexer import embedding
 from indexer.device import best_device
 from indexer.embedding import SentenceTransformerEmbedder
+
+pytestmark = pytest.mark.full
+torch = pytest.importorskip("torch")
 
 TEXTS = ["retry the upload with exponential backoff", "make the button blue"]
 

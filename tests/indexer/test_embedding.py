@@ -30,6 +30,7 @@ def embedder():
     return SentenceTransformerEmbedder()
 
 
+@pytest.mark.full
 def test_vectors_are_of_unit_length_and_near_where_the_meaning_is(embedder):
     vectors = embedder.embed(TEXTS)
 
@@ -38,6 +39,7 @@ def test_vectors_are_of_unit_length_and_near_where_the_meaning_is(embedder):
     assert vectors[0] @ vectors[1] > 0.1 + vectors[0] @ vectors[2]
 
 
+@pytest.mark.full
 def test_a_question_fits_the_index_whatever_the_precision(embedder, monkeypatch):
     alone = np.stack([embedder.embed([text])[0] for text in TEXTS])
     monkeypatch.setattr(embedding, "_has_bfloat16", lambda: True)
@@ -83,6 +85,7 @@ def package_in(folder: Path, monkeypatch) -> None:
     monkeypatch.setattr(embedding, "find_spec", lambda _: SimpleNamespace(origin=str(folder / "__init__.py")))
 
 
+@pytest.mark.full
 def test_weights_that_were_tampered_with_are_refused(tmp_path, monkeypatch):
     shutil.copytree(packaged_model(), tmp_path / "model")
     package_in(tmp_path, monkeypatch)
@@ -106,6 +109,7 @@ def test_weights_are_read_again_only_when_the_file_has_changed(monkeypatch):
         packaged_model()
 
 
+@pytest.mark.full
 def test_a_missing_package_or_folder_says_what_to_do(tmp_path, monkeypatch):
     package_in(tmp_path, monkeypatch)
     with pytest.raises(ModelUnavailableError, match="reinstall"):
@@ -118,11 +122,13 @@ def test_a_missing_package_or_folder_says_what_to_do(tmp_path, monkeypatch):
         SentenceTransformerEmbedder(str(tmp_path)).embed(["hi"])
 
 
+@pytest.mark.full
 def test_a_model_that_is_neither_here_nor_to_be_had_says_so():
     with pytest.raises(ModelUnavailableError, match="neither found nor downloaded"):
         SentenceTransformerEmbedder("nobody/has-this-model").embed(["hi"])
 
 
+@pytest.mark.full
 def test_loading_is_silent_and_needs_no_network(monkeypatch):
     """In a process of its own, in which whoever opens a connection or asks for an address dies."""
     script = """

@@ -49,6 +49,7 @@ def run(program: str, *arguments: str, **more) -> subprocess.CompletedProcess[st
     return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True, **more)
 
 
+@pytest.mark.full
 def test_the_vectors_are_those_of_sentence_transformers(heavy):
     """D13, D15: one index, whichever engine made a vector."""
     vectors = LightEmbedder().embed(TEXTS)
@@ -59,6 +60,7 @@ def test_the_vectors_are_those_of_sentence_transformers(heavy):
     assert np.abs(vectors - one_by_one).max() < 1e-5
 
 
+@pytest.mark.full
 def test_what_people_ask_has_the_vectors_of_sentence_transformers(heavy, monkeypatch):
     if not (CORPUS / "queries.jsonl").is_file():
         pytest.skip("needs the corpus beside the checkout")
@@ -183,6 +185,7 @@ def test_onnxruntime_reports_to_nobody_and_is_not_seen_on_the_terminal(home, mon
     assert ["weights-checked"] == [path.name for path in home.rglob("*") if path.is_file()]
 
 
+@pytest.mark.full
 def test_many_texts_take_the_fast_way_and_agree_with_the_light_one():
     embedder = DefaultEmbedder()
     texts = [f"{number} failed uploads" for number in range(FEW_TEXTS)]
@@ -224,6 +227,7 @@ def test_without_the_frameworks_many_texts_take_one_core_unless_somebody_waits(w
     assert len(threads) > 1
 
 
+@pytest.mark.full
 def test_frameworks_that_fail_are_left_for_good(monkeypatch, caplog):
     tried: list[int] = []
 
@@ -246,6 +250,7 @@ def test_another_model_is_left_to_sentence_transformers(monkeypatch, tmp_path):
     assert isinstance(configured_embedder(), SentenceTransformerEmbedder)
 
 
+@pytest.mark.full
 def test_another_model_says_what_it_needs_in_the_light_install(monkeypatch, without_frameworks):
     monkeypatch.setenv("SMART_FORK_MODEL", "some/other-model")
     with pytest.raises(ModelUnavailableError) as refused:
@@ -258,6 +263,7 @@ def test_another_model_says_what_it_needs_in_the_light_install(monkeypatch, with
         configured_embedder().embed(["a question"])
 
 
+@pytest.mark.full
 def test_the_process_that_embeds_takes_one_core_and_steps_back_unless_somebody_waits():
     program = """
 import os, sys

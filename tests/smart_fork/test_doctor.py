@@ -70,6 +70,7 @@ def test_a_damaged_index(settled):
     assert not healthy(list(found.values()))
 
 
+@pytest.mark.full
 def test_which_install_it_is(settled, monkeypatch):
     assert checks(settled)["install"].detail.startswith("full: ")
     monkeypatch.setattr("smart_fork.doctor.has_frameworks", lambda: False)

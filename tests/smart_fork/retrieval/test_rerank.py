@@ -86,6 +86,7 @@ def ask(world, shop, rerank=None) -> dict:
     return find(Request(RETRY, project_path=str(shop)), Engine(world.model, rerank=rerank))
 
 
+@pytest.mark.full
 def test_the_order_changes_with_what_the_cross_encoder_says(world, shop, two, tmp_path):
     rerank = CrossEncoderReranker(str(liking(tmp_path, f"User: {SECOND}\ndone", f"User: {FIRST}\ndone")))
 
@@ -99,6 +100,7 @@ def test_the_order_changes_with_what_the_cross_encoder_says(world, shop, two, tm
     assert all(0 <= score <= 1 for score in scores)
 
 
+@pytest.mark.full
 def test_what_it_gives_are_probabilities_one_a_text(tmp_path):
     chances = CrossEncoderReranker(str(cross_encoder(tmp_path)))(RETRY, [FIRST, SECOND, FIRST])
 
@@ -125,6 +127,7 @@ def untrained(folder: Path) -> Path:
 @pytest.mark.parametrize(
     "made", [(broken, "cannot be loaded"), (several, "does not give one score"), (untrained, "has not learned")]
 )
+@pytest.mark.full
 def test_one_that_does_not_work_is_told_and_the_order_stays(world, shop, two, tmp_path, made):
     make, said = made
     answer = ask(world, shop, CrossEncoderReranker(str(make(tmp_path))))
@@ -134,6 +137,7 @@ def test_one_that_does_not_work_is_told_and_the_order_stays(world, shop, two, tm
     assert (answer["search_mode"], answer["fallback_used"]) == ("hybrid", False)
 
 
+@pytest.mark.full
 def test_one_that_cannot_be_loaded_is_not_loaded_again(tmp_path, monkeypatch):
     rerank = CrossEncoderReranker(str(broken(tmp_path)))
     with pytest.raises(ModelUnavailableError, match="cannot be loaded"):
@@ -144,6 +148,7 @@ def test_one_that_cannot_be_loaded_is_not_loaded_again(tmp_path, monkeypatch):
         rerank(RETRY, [FIRST])
 
 
+@pytest.mark.full
 def test_a_person_is_told_too(run, two, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setenv("SMART_FORK_RERANKER", str(broken(tmp_path)))
 
