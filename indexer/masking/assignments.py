@@ -27,8 +27,15 @@ _KEY_OWNERS = tuple(
 )
 #: What a key in an environment belongs to that is no secret.
 _OPEN_KEYS = late(
-    r"(?i)(?:public|publishable|pub|primary|foreign|sort|partition|cache|hot|idempotency|map|object|row|lookup|s3|bucket|storage_object|state|routing|dedup\w*|registry|hkey|index|group)_?key"
+    r"(?i)(?:public|publishable|pub|primary|foreign|sort|partition|cache|hot|idempotency|map|object|row|lookup|s3|bucket|storage_object|state|routing|dedup\w*|registry|hkey|index|group|"
+    r"websocket|surrogate|message|ordering|correlation|translation|locali[sz]ation|i18n)[_-]?key"
 )
+#: What tokens that are identifiers tell apart.
+_TELLS_APART = late(
+    r"(?i)(?:page|next|request|continuation|cursor|csrf|xsrf|cancel\w*|sync|idempoten\w+|dedup\w*|lock|lease|fencing|trace)[_-]?token"
+)
+#: A header's name of several words.
+_HEADER = late(r"[A-Za-z][A-Za-z0-9]*(?:-[A-Za-z0-9]+){0,4}-(?i:key)")
 #: Names that only speak about a secret.
 _ABOUT = late(
     r"(?:^|[_.-]|(?<=[a-z])(?=[A-Z]))(?i:sha\d{0,3}|hash|hashed|digest|checksum|fingerprint|id|ids|name|names|path|file|dir|ur[li]|uri|type|types|count|counts|limit|field|"
@@ -58,7 +65,7 @@ _CALLS = late(
     r"(?i)(?:define|set\w{0,24}|put\w{0,12}|add\w{0,16}|headers?|append|insert|property|with\w{0,12}|config)\s{0,2}\(\s{0,8}\\{0,3}[\"'`]$"
 )
 _PAIRS = late(r"(?i)(?:name|key|id|property)\\{0,3}[\"']?\s{0,4}[:=]\s{0,4}\\{0,3}[\"']?$")
-_STATEMENT = late(r"[A-Z_]+")
+_STATEMENT = late(r"[A-Z_]+|(?:key|store)Password")
 _CODE_ENDS = late(r"[,;|(){}\[\]]")
 _CODE = late(r"[\w)][(\[]\w{0,40}[)\]]|[,;]$|^[(\[{]")
 _NEXT_PARAMETER = late(r"&[A-Za-z0-9_.-]{1,64}=")
@@ -126,7 +133,7 @@ def _assigned(text: str, stem: int, match: re.Match[str], value: re.Match[str], 
         return
     words, how = form
     amazon = "aws" in name.lower() or "accesskey" in name.lower().replace("_", "")
-    if is_secret(Value(words, kind, how, amazon)):
+    if is_secret(Value(words, kind, how, amazon, tells_apart=_TELLS_APART.search(name) is not None)):
         yield Span(value.start(), NAME, value.start() + len(words), kind)
 
 
@@ -136,7 +143,7 @@ def _length_of_head(earlier: str) -> int:
 
 def _names(name: str, word: str, kind: str, match: re.Match[str]) -> bool:
     if kind == "password":
-        if word == "PASS" and match["sep"].strip() == ":" and not match["quote"]:  # so tests say that they passed
+        if name == "PASS" and match["sep"].strip() == ":" and not match["quote"]:  # so tests say that they passed
             return False
         lower = word.lower()
         return lower.startswith(("pwd", "pw")) or _PASS_ENDS.fullmatch(word[4:]) is not None
@@ -145,9 +152,11 @@ def _names(name: str, word: str, kind: str, match: re.Match[str]) -> bool:
     before = name.lower().rstrip()[: len(name) - len(word)].rstrip("_-.")
     if before.encode("ascii", "replace").endswith(_KEY_OWNERS):
         return not _OPEN_KEYS.search(name)
-    return (
-        _UPPER_NAME.fullmatch(name) is not None and "_" in name and not _OPEN_KEYS.search(name) and match["sep"] == "="
-    )
+    if _OPEN_KEYS.search(name):
+        return False
+    if match["sep"].strip() == ":":
+        return _HEADER.fullmatch(name) is not None
+    return _UPPER_NAME.fullmatch(name) is not None and "_" in name and match["sep"] == "="
 
 
 def _form(text: str, name: str, name_start: int, match: re.Match[str], value: re.Match[str]) -> tuple[str, Form] | None:
@@ -188,7 +197,9 @@ def _bare(text: str, name: str, name_start: int, match: re.Match[str], value: re
     quoted = before in ('"', "'", "\\")
     alone = not indent.strip(" \t-*>|#+") or quoted or earlier.endswith(_ESCAPED_LINE_ENDS)
     if separator.strip(" \t*") == ":" and alone and after != " ":
-        return None if _CODE_ENDS.search(words) and not _is_symbolic(words) else (words, "entry")
+        if _CODE_ENDS.search(words) and not _is_symbolic(words):
+            return None
+        return words, "string" if "_" in name and _UPPER_NAME.fullmatch(name) else "entry"
     cut = _CODE_ENDS.search(words)
     if cut and (cut[0] in "([{" or not cut.start()):
         return None

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from functools import cache
 
 from indexer.masking.spans import HIDDEN, PHRASE, Span, lines_at, monotone, placeholder, positions_of
-from indexer.masking.values import is_base64_pair, is_mixed, is_strong, looks_random
+from indexer.masking.values import is_base64_pair, is_mixed, is_opaque, is_strong, looks_random
 from indexer.patterns import late
 
 _CHECKS: Mapping[str, Callable[[str], bool]] = {
     "any": lambda value: True,  # noqa: ARG005
+    "hard": lambda value: is_mixed(value) and is_strong(value),
     "mixed": is_mixed,
+    "opaque": is_opaque,
     "pair": is_base64_pair,
     "random": lambda value: looks_random(value, lenient=True),
     "strong": is_strong,
@@ -35,6 +37,7 @@ class Phrase:
 
 
 _Q = r"\\{0,3}[\"'`]"
+_IDENTITY = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _VALUE = (
     rf"(?:'([^'\n{HIDDEN}]{{3,256}}+)'|\"([^\"\n{HIDDEN}]{{3,256}}+)\"|"
     rf"([^\s\"'`|;&<>(){HIDDEN}-][^\s\"'`|<>{HIDDEN}]{{2,256}}+))"
@@ -76,8 +79,38 @@ _WORDS = (
     Phrase(
         "recovery-phrase",
         "mnemonic|phrase",
-        rf"(?i:mnemonic|seed|recovery)(?i:[ _-]?(?:phrase|words))?(?:{_Q})?\s{{0,4}}(?:[:=]|is:?)\s{{0,4}}(?:{_Q})?"
+        rf"(?i:mnemonic|seed|recovery)(?i:[ _-]?(?:phrase|words))?(?:{_Q})?"
+        rf"(?:\s{{0,4}}(?:[:=]|is:?)\s{{0,4}}(?:{_Q})?|\s{{1,4}}(?:{_Q}))"
         r"((?:[a-z]{3,8} ){11,23}[a-z]{3,8})",
+    ),
+)
+_SIGNATURE = (
+    Phrase(
+        "signature", "signature=|sig=", r"[?&](?:amp;)?(?:[A-Za-z-]{0,20}[Ss]ignature|sig)=([A-Za-z0-9%+/=_-]{32,}+)"
+    ),
+)
+#: Before a name and a password between a colon.
+_PAIR = rf"[bB]?(?:{_Q})[^\"'`:\s{HIDDEN}]{{1,64}}:([^\"'`\s{HIDDEN}]{{4,128}}+)(?:{_Q})"
+_ENCODED = (
+    Phrase(
+        "password", "btoa(|b64encode(|buffer.from(", rf"(?:btoa|b64encode|Buffer\.from)\(\s{{0,4}}{_PAIR}", "strong"
+    ),
+    Phrase(
+        "password",
+        " base64",
+        r"(?:echo|printf)\s+(?:-n\s+)?[\"']?[\w.@-]{1,64}:([^\s\"'|]{4,128})[\"']?\s*\|\s*base64",
+        "strong",
+    ),
+)
+#: What other languages call a password.
+_ABROAD = "mot de passe|contrase|senha|wachtwoord|kennwort|parola|heslo|salasana"
+_PASSWORDS_ABROAD = (
+    Phrase(
+        "password",
+        _ABROAD,
+        rf"(?i:mot de passe|contrase\w{{1,3}}a|senha|wachtwoord|kennwort|parola|heslo|salasana)(?:{_Q})?"
+        rf"\s{{0,3}}[:=]\s{{0,3}}(?:{_Q})?([^\s\"'`,;]{{6,64}})",
+        "mixed",
     ),
 )
 #: By a literal that a text has in which some of these are.
@@ -88,12 +121,13 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
             "authorization",
             r"(?i:authorization)\\{0,3}[\"']?\s{0,4}[:=,]\s{0,4}\\{0,3}[\"'`]?"
             r"(?i:basic|bearer|token|digest|apikey|api-key|ssws|bot|key|oauth|splunk|geniekey|negotiate)"
-            r"\s{1,4}(?:token=\\?\"?)?([A-Za-z0-9._~+/=:|%-]{8,}+)",
+            r"\s{1,4}(?:token=\\?\"?|(?!username=))([A-Za-z0-9._~+/=:|%-]{8,}+)",
         ),
         Phrase(
             "authorization",
             "authorization",
-            r"(?i:authorization)\\{0,3}[\"']?\s{0,4}[:=]\s{0,4}\\{0,3}[\"'`]?([A-Za-z0-9._~+/=:-]{16,}+)",
+            r"(?i:authorization)\\{0,3}[\"']?\s{0,4}[:=]\s{0,4}\\{0,3}[\"'`]?(?:[A-Za-z][A-Za-z-]{1,24}\s{1,4})?"
+            r"([A-Za-z0-9._~+/=:-]{16,}+)",
             "random",
         ),
         Phrase(
@@ -109,6 +143,8 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
             rf"{_Q}[^\"'\n{HIDDEN}]{{1,80}}{_Q}\s{{0,4}},\s{{0,40}}{_Q}([^\"'\\\s{HIDDEN}]{{4,128}}){_Q}\s{{0,40}}[)\],]",
             "strong",
         ),
+        Phrase("ngrok-token", "authtoken ", r"ngrok\s[^\n]{0,80}?authtoken\s+([A-Za-z0-9_]{40,}+)"),
+        Phrase("snyk-token", "snyk auth", rf"snyk auth\s+({_IDENTITY})"),
         Phrase("authorization", "basic ", r"(?i:(?<![a-z])basic)\s{1,4}([A-Za-z0-9+/]{8,}+={0,2})", "pair"),
     ),
     b"bearer": (
@@ -131,8 +167,85 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
             r"(?:hooks\.zapier\.com/hooks/catch/\d{4,12}/|maker\.ifttt\.com/trigger/[^/\s]{1,60}/(?:json/)?with/key/)"
             r"([A-Za-z0-9_-]{6,}+)",
         ),
-        Phrase("signature", "signature=|sig=", r"[?&](?:[A-Za-z-]{0,20}[Ss]ignature|sig)=([A-Za-z0-9%+/=_-]{32,}+)"),
+        Phrase(  # signs that should have been escaped
+            "password-in-url",
+            "postgres|mysql|mariadb|mongodb|redis|amqp|mssql|sqlserver",
+            r"(?:postgres(?:ql)?|mysqlx?|mariadb|mongodb|rediss?|amqps?|mssql|sqlserver)(?:\+[a-z0-9_]{1,20})?://"
+            rf"[^\s/:@\"'`{HIDDEN}]{{0,128}}:(?!\d{{1,5}}/)([^\s\"'`{HIDDEN}]{{3,200}}?)@[\w.-]{{1,100}}(?:[:/]|(?![\w.@-]))",
+        ),
+        Phrase("api-key", "key=|appid=|app_id=", r"[?&](?:key|app_?key|app_?id)=([A-Za-z0-9_-]{20,}+)", "random"),
     ),
+    b"sig=": _SIGNATURE,
+    b"signature=": _SIGNATURE,
+    b"thin:": (Phrase("password", "thin:", r"thin:[\w.$-]{1,64}/([^\s@\"'/]{3,128})@"),),
+    b"psk": (
+        Phrase("password", "psk", r"(?:^|[\s{;,#\\n])psk\s{0,4}=\s{0,4}\\{0,3}\"([^\"\\\n]{8,63})\\{0,3}\""),
+        Phrase(
+            "password",
+            "psk",
+            r"(?:^|[\s{;,#\\n])(?:psk\s{0,4}=\s{0,4}|wpa-psk\s{1,4})([^\s\"'\\]{8,64})(?=\s|\\n|\"|$)",
+            "strong",
+        ),
+    ),
+    b"nmcli": (
+        Phrase(
+            "password",
+            "nmcli",
+            rf"nmcli\s[^\n]{{0,200}}?\s(?:password|wifi-sec\.psk|802-11-wireless-security\.psk)\s+{_VALUE}",
+        ),
+    ),
+    b"net use": (
+        Phrase("password", "net use", rf"net use\s[^\n]{{0,200}}?/user:[^\s{HIDDEN}]{{1,64}}\s+{_VALUE}", "strong"),
+        Phrase(
+            "password",
+            "net use",
+            rf"net use\s(?:\S{{1,3}}\s)?\\\\[^\s{HIDDEN}]{{1,128}}\s+([^\s/{HIDDEN}]\S{{3,128}})\s+/user:",
+            "strong",
+        ),
+    ),
+    b"securestring": (
+        Phrase(
+            "password",
+            "securestring",
+            rf"(?i:ConvertTo-SecureString)\s+(?i:-String\s+)?(?:{_Q})([^\"'`\n]{{4,128}})(?:{_Q})",
+        ),
+    ),
+    b"btoa(": _ENCODED,
+    b"b64encode(": _ENCODED,
+    b"buffer.from(": _ENCODED,
+    b"| base64": _ENCODED,
+    b"curl": (
+        Phrase(
+            "cookie",
+            " -b| --cookie",
+            r"curl\s[^\n|;]{0,300}?(?:-b|--cookie)[ =]?[\"']?(?:[\w.-]{1,64}=[^;\s\"']{0,200};\s{0,2}){0,8}?"
+            r"[\w.-]{1,64}=([^\s;,\"'\\]{16,}+)",
+            "random",
+        ),
+    ),
+    b"session=": (
+        Phrase(
+            "cookie", "session=", r"(?<![A-Za-z0-9])[A-Za-z0-9_.-]{0,40}session=([A-Za-z0-9%+/=_.-]{32,}+)", "opaque"
+        ),
+    ),
+    b"client(": (
+        Phrase(
+            "twilio-key",
+            "client(",
+            rf"(?i:client)\(\s{{0,8}}(?:{_Q})[^\"'`\n]{{1,80}}(?:{_Q}),\s{{0,8}}(?:{_Q})([0-9a-f]{{32}})(?:{_Q})",
+        ),
+    ),
+    b"codecov": (Phrase("token", "codecov", rf"codecov[^\n]{{0,120}}?\s(?:-t|--token)[ =]?({_IDENTITY})"),),
+    b"login": (
+        Phrase("sonar-token", "sonar.login", rf"sonar\.login(?:{_Q})?\s{{0,4}}[:=,]\s{{0,4}}(?:{_Q})?([0-9a-f]{{40}})"),
+        Phrase(
+            "password",
+            "login:|login =|login=",
+            r"(?i:(?<![a-z])log-?in)\s{0,2}[:=]\s{0,2}[^\s/]{2,64}\s/\s([^\s/]{6,64})",
+            "hard",
+        ),
+    ),
+    **dict.fromkeys((word.encode() for word in _ABROAD.split("|")), _PASSWORDS_ABROAD),
     b"cookie": (
         Phrase(
             "cookie",
@@ -158,6 +271,12 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
             "phrase",
             rf"(?i:pass_?phrase)(?:{_Q})?\s{{0,4}}[:=]\s{{0,4}}(?:{_Q})"
             rf"((?!\w+ your)[a-z]{{3,10}}(?:[ -][a-z]{{3,10}}){{3,11}})(?:{_Q})",
+        ),
+        Phrase(
+            "password",
+            "wpa_passphrase",
+            rf"wpa_passphrase\s+(?:\"[^\"\n]{{1,64}}\"|'[^'\n]{{1,64}}'|[^\s{HIDDEN}]{{1,64}}+)\s+{_VALUE}",
+            "strong",
         ),
         Phrase(
             "password",
@@ -200,6 +319,11 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
     b"mnemonic": _WORDS,
     b"phrase": _WORDS,
     b"key": (
+        Phrase(
+            "vault-key",
+            "unseal key",
+            r"(?i:unseal key)s?(?: \d)?(?: \(\w{1,10}\))?\s{0,4}[:=]\s{0,4}([A-Za-z0-9+/=]{40,}+)",
+        ),
         Phrase(
             "heroku-key", "heroku", r"(?i:heroku)[^\n]{0,60}?([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})"
         ),
@@ -299,6 +423,7 @@ def _found(phrase: Phrase, text: str, lines: list[tuple[int, int]]) -> Iterator[
             group = match.lastindex
             if (
                 group
+                and HIDDEN not in match[group]
                 and not monotone(match[group])
                 and not placeholder(match[group])
                 and _CHECKS[phrase.least](match[group])

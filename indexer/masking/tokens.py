@@ -54,7 +54,8 @@ _AT_A_RUN = (
     ("mailchimp-key", r"[0-9a-f]{32}-us[0-9]{1,2}"),
     ("mailgun-key", r"[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}(?![A-Za-z0-9-])"),
     ("discord-token", rf"[MNO]{_TOKEN}{{23,25}}\.{_TOKEN}{{6,7}}\.{_TOKEN}{{27,}}+"),
-    ("telegram-token", rf"[0-9]{{8,10}}:AA{_TOKEN}{{32,}}+"),
+    ("telegram-token", rf"(?:bot)?[0-9]{{8,10}}:AA{_TOKEN}{{32,}}+"),
+    ("firebase-token", rf"{_TOKEN}{{11,22}}:APA91b{_TOKEN}{{80,}}+"),
     ("facebook-token", rf"[0-9]{{13,17}}\|{_TOKEN}{{27}}(?![A-Za-z0-9_-])"),
 )
 _PATTERNS = (

@@ -31,6 +31,8 @@ _WORDS = late(
     r"(?i)pass|pwd|secret|token|key|value|input|field|param|string|user|name|hash|prompt|default|valid|confirm|enter|"
     r"correct|wrong|invalid|current|test_|mock|fake|sample|text|bool|null|none|true|false|undefined|type|optional"
 )
+#: What patterns have.
+_CLASS = late(r"[\[\\]|\(\?")
 _SIGNS = frozenset("!#$%^&*+=?~@/|-")
 _STRONG_SIGNS = frozenset("!#$%^&*+?~@")
 
@@ -44,6 +46,8 @@ class Value:
     form: Form
     #: Whether the name says that it is of Amazon, whose keys may begin like a path.
     amazon: bool = False
+    #: Whether the name says that it only tells one of many from another: a page, a request.
+    tells_apart: bool = False
 
 
 def is_secret(value: Value) -> bool:
@@ -56,8 +60,7 @@ def is_secret(value: Value) -> bool:
     if _refers(value):
         return False
     if _UUID.fullmatch(text):
-        # A token that is one is often only the name of something; in an environment it is a key.
-        return value.form == "literal" or (value.kind != "token" and value.form in ("string", "entry"))
+        return value.form == "literal" or (value.form in ("string", "entry") and not value.tells_apart)
     if text.isdigit():
         return value.kind == "password" and value.form != "code"
     if _HEX.fullmatch(text) and len(text) >= 16:
@@ -110,11 +113,18 @@ def is_strong(text: str) -> bool:
     return len(text) >= 4 and any(c.isdigit() or c in _STRONG_SIGNS for c in text) and not _REFERENCE.match(text)
 
 
+def is_opaque(value: str) -> bool:
+    """What is made by chance and is no identifier."""
+    return looks_random(value) and not _UUID.fullmatch(value) and not _HEX.fullmatch(value)
+
+
 def looks_random(value: str, *, lenient: bool = False) -> bool:
     """Letters and digits thrown together, which words with numbers and dates between separators are not."""
     count = changes(value)
     mixed = not value.islower() and not value.isupper() and any(c.isdigit() for c in value)
-    if count >= 4 or (len(value) >= 20 and value.isalnum() and mixed and count >= 1):
+    if count >= 4 or (value.isalnum() and mixed and (count >= 1 if len(value) >= 20 else count >= 3)):
+        return True
+    if lenient and len(value) >= 20 and len(_STRONG_SIGNS.intersection(value)) >= 4 and not _CLASS.search(value):
         return True
     return lenient and count >= 2 and (mixed or any(c in _SIGNS for c in value)) and not _NAME.fullmatch(value)
 

@@ -21,6 +21,11 @@ class Vendor(NamedTuple):
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _HEX_32, _HEX_40 = r"[0-9a-f]{32}", r"[0-9a-f]{40}"
+#: Lines of base64, with real or escaped line ends.
+_BASE64_LINES = (
+    r"[A-Za-z0-9+/]{24,}+={0,2}(?:(?:\\[nr]|\s){1,4}+[A-Za-z0-9+/]{40,}+)*+"
+    r"(?:(?:\\[nr]|\s){1,4}+[A-Za-z0-9+/]{1,69}={1,2})?"
+)
 
 VENDORS = (
     # where code lives, is built and is published
@@ -55,6 +60,13 @@ VENDORS = (
     Vendor("amazon-key", "amzn.mws.", _UUID),
     Vendor("dynatrace-token", "dt0c01. dt0s01. dt0s16.", r"[A-Z0-9]{24}\.[A-Z0-9]{60,}"),
     Vendor("private-key", "LS0tLS1CRUdJTi", r"(?!BDRVJU|BQVUJM)[A-Za-z0-9+/]{40,}={0,2}"),
+    Vendor(  # what stands between the two lines of a block
+        "private-key",
+        "b3BlbnNzaC1rZXktdjE MIIEogIBAAK MIIEowIBAAK MIIEpAIBAAK MIIEpQIBAAK MIIJJwIBAAK MIIJKAIBAAK MIIJKQIBAAK "
+        "MIIJKgIBAAK MIIEuwIBADAN MIIEvAIBADAN MIIEvQIBADAN MIIEvgIBADAN MIIJQQIBADAN MIIJQgIBADAN MIIJQwIBADAN "
+        "MIIJRAIBADAN MHcCAQEEI MIGHAgEAMBMG MIGkAgEBBD MIG2AgEAMBAG",
+        _BASE64_LINES,
+    ),
     Vendor("age-key", "AGE-SECRET-KEY-1", 40),
     Vendor("alibaba-key", "LTAI", 16),
     Vendor("aws-key", "ABSK", 60, "+/="),
@@ -112,6 +124,7 @@ VENDORS = (
     Vendor("api-key", "nvapi- pplx- xai- gsk_ csk- fw_ tgp_v1_ jina_ tvly- e2b_ bb_live_ rpa_", 24),
     Vendor("api-key", "pa- BSA", r"[A-Za-z0-9_-]{27,}"),
     Vendor("api-key", "fc-", _HEX_32),
+    Vendor("api-key", "sess-", 40),
     Vendor("elevenlabs-key", "sk_", r"[0-9a-f]{48}"),
     Vendor("huggingface-token", "hf_ api_org_", 30),
     Vendor("langsmith-key", "lsv2_pt_ lsv2_sk_ ls__", 30),
@@ -133,7 +146,7 @@ VENDORS = (
     Vendor("stripe-key", "sk_live_ rk_live_ sk_test_ rk_test_ whsec_", 24, "+/="),
     # people, mail and work
     Vendor("twilio-key", "AC SK", r"[0-9a-f]{32}(?![A-Za-z0-9_-])"),
-    Vendor("jwt", "eyJ", r"[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*+)*+"),
+    Vendor("jwt", "eyJ", r"[A-Za-z0-9_-]{8,}\.\.?[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*+)*+"),
     Vendor("adafruit-key", "aio_", 26),
     Vendor("adobe-secret", "p8e-", 30),
     Vendor("asana-token", "0/ 1/ 2/", rf"\d{{10,}}(?:/\d{{10,}})?:{_HEX_32}"),
@@ -141,13 +154,15 @@ VENDORS = (
     Vendor("brevo-key", "xkeysib- xsmtpsib-", 60),
     Vendor("dropbox-token", "sl. sl.u.", 60, "."),
     Vendor("facebook-token", "EAAC EAAB EAAG EAAJ EAAL EAAN EAAO", 80),
+    Vendor("facebook-token", "IGQV IGAA", 80),
+    Vendor("firebase-token", "APA91b", 80),
     Vendor("figma-token", "figd_ figu_ figo_", 30),
     Vendor("frameio-token", "fio-u-", 50),
     Vendor("hubspot-token", "pat-na1- pat-na2- pat-eu1- pat-ap1-", 30),
     Vendor("intercom-token", "dG9rO", 40, "="),
     Vendor("launchdarkly-key", "sdk- api- mob-", _UUID),
     Vendor("linear-key", "lin_api_ lin_oauth_ lin_wh_", 30),
-    Vendor("mailgun-key", "key- pubkey-", _HEX_32),
+    Vendor("mailgun-key", "key- pubkey-", rf"{_HEX_32}(?![0-9a-f])"),
     Vendor("mandrill-key", "md-", r"[A-Za-z0-9_-]{22}"),
     Vendor("mapbox-token", "sk.eyJ tk.eyJ", 40, "."),
     Vendor("notion-token", "ntn_", 40),
@@ -159,6 +174,7 @@ VENDORS = (
     Vendor("sendgrid-key", "SG.", 50, "."),
     Vendor("slack-token", "xapp- xoxe- xoxe. xoxc- xoxd- xoxb- xoxp- xoxa- xoxs- xoxr-", 20, ".%"),
     Vendor("trello-token", "ATTA", 60),
+    Vendor("twitch-token", "oauth:", r"[a-z0-9]{30}(?![A-Za-z0-9_-])"),
     Vendor("twitter-token", "AAAAAAAAAAAAAAAAAAAAA", 40, "%"),
     Vendor("typeform-token", "tfp_", 40),
     Vendor("wakatime-key", "waka_", _UUID),
