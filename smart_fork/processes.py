@@ -36,6 +36,11 @@ class Completed:
         return self.returncode == 0
 
     @property
+    def ending(self) -> str:
+        """How it ended."""
+        return how_it_ended(self.returncode)
+
+    @property
     def text(self) -> str:
         """Its standard output, without white space at the ends."""
         return self.stdout.decode("utf-8", "replace").strip()
@@ -45,6 +50,18 @@ class Completed:
         """What it said about a failure, at most 500 characters."""
         said = self.stderr.strip() or self.stdout.strip()
         return beginning(mask(said.decode("utf-8", "replace")), 500)
+
+
+def how_it_ended(status: int | None) -> str:
+    """An exit status in words; negative for a signal, and empty where it is not known."""
+    if status is None:
+        return ""
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"killed by signal {-status}"
 
 
 class Processes(Protocol):
@@ -243,6 +260,8 @@ def _not_started(argv: Sequence[str], cwd: Path | None, error: Exception) -> Sma
     name = Path(argv[0]).name
     if cwd is not None and not cwd.is_dir():
         return NotFound(f"No such directory: {cwd}")
+    if isinstance(error, FileNotFoundError) and Path(argv[0]).is_absolute() and Path(argv[0]).is_file():
+        return ProgramFailed(f"{name} cannot be started: what its first line names is missing: {argv[0]}")
     if isinstance(error, FileNotFoundError):
         return ProgramMissing(f"{name} is not installed", f"Install {name}, or put it on PATH.")
     return ProgramFailed(f"{name} cannot be started: {error}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from indexer.transcripts.model import Agent
-from smart_fork.errors import ProgramMissing, SmartForkError
+from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.processes import Processes
 
 #: Searched after PATH: services are started with a bare PATH. A leading ``~`` is HOME.
@@ -109,5 +109,10 @@ def _lists(
     key = (path, Path(path).stat().st_mtime_ns, args)
     if key not in _seen:
         answer = processes.run([path, *args], cwd=Path(os.sep), env=env, timeout=HELP_SECONDS)
+        if not answer.ok and args == ("--help",):
+            said = f": {answer.complaint}" if answer.complaint else ""
+            raise ProgramFailed(
+                f"{path} does not run ({answer.ending}){said}", "Run it yourself, and install it again."
+            )
         _seen[key] = answer.ok and sign.search(answer.stdout.decode("utf-8", "replace")) is not None
     return _seen[key]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -12,6 +11,7 @@ from smart_fork.agents.plan import ForkPlan, shell_command
 from smart_fork.errors import ProgramFailed
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation
 from smart_fork.places.base import Started
+from smart_fork.processes import how_it_ended
 from smart_fork.registry import Kind, Worker
 from smart_fork.snippets import printable
 
@@ -145,7 +145,7 @@ def describe(worker: Worker, command: str, warnings: list[str], *, confirmed: bo
 def ended_at_once(plan: ForkPlan, started: Started, seen: Confirmation) -> ProgramFailed:
     """What is raised of a worker that has ended before it had taken its prompt, with what it said last."""
     before = "it had taken its prompt" if plan.prompt else "it was ready"
-    how = _how_it_ended(seen.status)
+    how = how_it_ended(seen.status)
     said = ending(printable(seen.last_words or NOTHING), LAST_CHARACTERS)
     if started.log:
         where = f"All that it said: {started.log}"
@@ -157,7 +157,7 @@ def ended_at_once(plan: ForkPlan, started: Started, seen: Confirmation) -> Progr
 def remark(plan: ForkPlan, started: Started, seen: Confirmation) -> str:
     """What should be known of a worker that was started; empty where all is as it should be."""
     if seen.last_words is not None:
-        how = _how_it_ended(seen.status)
+        how = how_it_ended(seen.status)
         return (
             f"It has ended already ({how}): {ending(printable(seen.last_words), LAST_CHARACTERS)}"
             if how and seen.status
@@ -172,14 +172,3 @@ def remark(plan: ForkPlan, started: Started, seen: Confirmation) -> str:
         return f"Not confirmed: {plan.agent} does not show a line to type in yet; it may be asking something.{see}"
     what = f"has not taken the prompt in {CONFIRM_SECONDS:g} seconds"
     return f"Not confirmed: {plan.agent} {what}; it may be asking something.{see}"
-
-
-def _how_it_ended(status: int | None) -> str:
-    if status is None:
-        return ""
-    if status >= 0:
-        return f"exit status {status}"
-    try:
-        return f"killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"killed by signal {-status}"

@@ -130,7 +130,21 @@ def test_a_program_is_asked_once_until_it_is_updated(places):
     assert can_fork("claude", SystemProcesses())
 
 
-def test_a_program_that_fails_cannot_fork(places):
-    install(places, "claude", HELP["claude"]).write_text("#!/bin/sh\necho --fork-session\nexit 1\n")
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("#!/bin/sh\necho --fork-session\necho 'no native binary' >&2\nexit 3\n", "(exit status 3): no native binary"),
+        ("#!/bin/sh\nkill -KILL $$\n", "(killed by SIGKILL)"),
+        ("#!/nowhere/node\n", "what its first line names is missing"),
+    ],
+)
+def test_a_program_that_does_not_run_is_not_called_too_old_or_missing(places, script, said):
+    program = install(places, "claude", HELP["claude"])
+    program.write_text(script)
 
-    assert not can_fork("claude", SystemProcesses())
+    seen = look_at("claude", SystemProcesses())
+
+    assert not seen.can_fork
+    assert said in seen.problem
+    assert str(program) in seen.problem
+    assert "Update" not in seen.hint
