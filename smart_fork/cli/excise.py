@@ -45,8 +45,8 @@ def list_turns(  # noqa: PLR0917 - typer's way
     as_json: JsonOption = False,
 ) -> None:
     """Number the turns of a transcript. Nothing is changed."""
-    from smart_fork.excise.cursor import composers as conversations
-    from smart_fork.excise.cursor import default_cursor_path
+    from smart_fork.agents.cursor.loader import composers as conversations
+    from smart_fork.agents.cursor.loader import default_cursor_path
     from smart_fork.excise.listing import listed
     from smart_fork.excise.loading import load_with_tool, located
     from smart_fork.excise.numbering import numbered
@@ -172,7 +172,7 @@ def rollback(
     as_json: JsonOption = False,
 ) -> None:
     """Undo a cut, byte for byte. What is there now is kept as a snapshot."""
-    from smart_fork.excise import snapshots
+    from smart_fork.cuts import snapshots
     from smart_fork.excise.undoing import rollback as roll_back
 
     if not listing and snapshot is None:
@@ -209,7 +209,7 @@ def discard(
     as_json: JsonOption = False,
 ) -> None:
     """Delete snapshots, which have what was cut, for good. Those cuts cannot be undone any more."""
-    from smart_fork.excise import snapshots as kept
+    from smart_fork.cuts import snapshots as kept
 
     wanted = [kept.find(one).id for one in snapshots or ()]
     wanted += [one.id for one in kept.snapshots(session)] if session else []

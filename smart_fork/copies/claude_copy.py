@@ -13,8 +13,8 @@ from indexer.paths import claude_home
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.state import utc
-from smart_fork.copies.spelling import respelled
 from smart_fork.errors import ForkRefused
+from smart_fork.spelling import respelled
 
 Record = dict[str, Any]
 #: A record, and how it is spelled in the log.

@@ -13,8 +13,8 @@ import orjson
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
-from smart_fork.copies.spelling import respelled
 from smart_fork.errors import NotFound
+from smart_fork.spelling import respelled
 
 Record = dict[str, Any]
 #: A record, and how it is spelled in the log.

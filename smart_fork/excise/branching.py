@@ -27,19 +27,19 @@ from smart_fork.copies.claude_copy import backups, titled
 from smart_fork.copies.codex_copy import CodexForm, enveloped
 from smart_fork.copies.copying import undone_on_failure
 from smart_fork.copies.side_files import copy_backups, copy_beside
-from smart_fork.copies.spelling import respelled
+from smart_fork.cuts import snapshots
+from smart_fork.cuts.model import Session
 from smart_fork.errors import ForkRefused, Usage
-from smart_fork.excise import snapshots
 from smart_fork.excise.cutting import beside, report
 from smart_fork.excise.loading import load_with_tool, located
 from smart_fork.excise.masking import masked
-from smart_fork.excise.model import Session
 from smart_fork.excise.numbering import numbered
 from smart_fork.excise.plan import Plan, plan, refuse
 from smart_fork.excise.ranges import chosen
 from smart_fork.families.branching import command_to_resume, new_title
 from smart_fork.families.working import refuse_while_tasks_run, refuse_while_working
 from smart_fork.retrieval.results import title as shown_title
+from smart_fork.spelling import respelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,12 @@ def branch(
         ForkRefused: the agent is answering, nobody has asked anything, or a session of that id exists.
     """
     session = numbered(load_with_tool("auto", located(reference)))
-    if session.tool not in ("claude", "codex"):
+    if session.tool not in AGENTS.names:
         raise Usage(f"There are no branches of {session.tool} sessions")
     planned = _planned(session, turns, ids, secrets=secrets)
     if not force:
         refuse(planned)
-    agent: Agent = "claude" if session.tool == "claude" else "codex"
+    agent = session.tool
     moment = now or datetime.now()  # noqa: DTZ005 - Codex names its files by local time
     parent = _conversation(agent, session, moment)
     new = check_id(new_session_id or str(uuid.uuid4()), "new")

@@ -15,10 +15,12 @@ from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Agent
 from smart_fork.agents import AGENTS
-from smart_fork.excise import following, snapshots
+from smart_fork.agents.cutters import cutter
+from smart_fork.cuts import snapshots
+from smart_fork.cuts.model import CutWarning, Session
+from smart_fork.excise import following
 from smart_fork.excise.closure import dangling, unanswered
 from smart_fork.excise.loading import load_with_tool, located
-from smart_fork.excise.model import CutWarning, Session
 from smart_fork.excise.strings import texts
 from smart_fork.excise.traces import agent_of, traces
 from smart_fork.excise.writing import written_path
@@ -38,7 +40,7 @@ def check(reference: str | None, tool: str = "auto") -> dict[str, Any]:
         NotFound, Usage: there is no such transcript.
     """
     session = load_with_tool(tool, located(reference))
-    loose = [*dangling(session.turns), *orphaned(session), *without_header(session)]
+    loose = [*dangling(session.turns), *orphaned(session), *cutter(session.tool).without_header(session)]
     gaps = broken_links(session)
     gone = cut_words(session)
     words = words_found(session, gone)
@@ -80,14 +82,6 @@ def orphaned(session: Session) -> list[CutWarning]:
     )
 
 
-def without_header(session: Session) -> list[CutWarning]:
-    """Whether the first record is gone that its agent needs."""
-    own = session.own
-    if session.tool != "codex" or not own or "needed" in own[0].meta:
-        return []
-    return [CutWarning(own[0].id, "is the first record, and no session_meta: Codex cannot load it")]
-
-
 def copies_behind(session: Session, gone: set[str]) -> list[dict[str, Any]]:
     """The other logs of the session that still have words which were cut, or are broken by the cut."""
     found = []
@@ -117,9 +111,9 @@ def words_found(session: Session, gone: set[str]) -> list[str]:
     Raises:
         IndexUnavailable: the index cannot be looked into.
     """
-    if not gone or session.tool not in ("claude", "codex"):
+    if not gone or session.tool not in AGENTS.names:
         return []
-    agent: Agent = "claude" if session.tool == "claude" else "codex"
+    agent = session.tool
     found = gone & _words([_text_of(export_path(agent, session.session_id)), *_kept(agent, session.session_id)])
     if index_db().exists():
         with opened() as store:

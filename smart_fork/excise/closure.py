@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
-from smart_fork.excise.model import CutWarning, Turn
+from smart_fork.cuts.model import CutWarning, Turn
 
 
 def excise(turns: Sequence[Turn], to_cut: Collection[str]) -> list[Turn]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,22 +14,21 @@ from typing import Any
 
 from indexer.disk import DISK, Disk
 from indexer.paths import index_db
-from indexer.transcripts.lines import decode_line
 from smart_fork import permission
 from smart_fork.advice import advice
+from smart_fork.agents.cutters import cutter
+from smart_fork.cuts import snapshots
+from smart_fork.cuts.model import Session
 from smart_fork.errors import ForkRefused, SmartForkError, Usage
-from smart_fork.excise import erasing, following, snapshots
+from smart_fork.excise import erasing, following
 from smart_fork.excise.loading import load_with_tool, located
 from smart_fork.excise.masking import masked
-from smart_fork.excise.model import Session, Turn
 from smart_fork.excise.numbering import numbered
 from smart_fork.excise.plan import Plan, plan, refuse
 from smart_fork.excise.ranges import chosen
 from smart_fork.excise.running import nobody_writing, writer_of
 from smart_fork.excise.writing import write_lines, written_path, written_size
 
-#: A name from a log that cannot lead out of a folder.
-_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 #: Writes what was planned, as the command says.
 _Write = Callable[[Plan, str], str | None]
 #: Asked between what would be done and doing it; whoever answers no has nothing written.
@@ -94,7 +92,7 @@ def cut(
         _follow(session, copy, keys, request, outcome, partial(_write, disk=disk, now=moment, change=change))
     if request.follow:
         written += [Path(one["path"]) for one in outcome["followed"]]
-        outcome["index"] = following.refresh([*written, session.source_path, *following.heirs(session)])
+        outcome["index"] = following.refresh(session.tool, [*written, session.source_path, *following.heirs(session)])
         indexed = outcome["index"]["updated"] or not index_db().exists()  # else it is owed until it is
         outcome["erased"] = indexed and erasing.settle() and outcome["index"].get("erased", True)
     outcome["remains"] = remains(planned)
@@ -149,25 +147,8 @@ def remains(planned: Plan) -> list[str]:
 
 
 def beside(planned: Plan) -> list[Path]:
-    """The files beside a log of Claude Code's that hold what goes: long results, and the sub-agents of calls."""
-    folder = planned.session.source_path.with_suffix("")
-    if planned.session.tool != "claude" or not folder.is_dir():
-        return []
-    calls = {call.id for turn in planned.removed for call in turn.tool_calls}
-    calls |= {result.tool_use_id for turn in planned.removed for result in turn.tool_results}
-    found = [folder / "tool-results" / f"{call}.txt" for call in sorted(calls) if _PLAIN.fullmatch(call)]
-    for agent in sorted({agent for turn in planned.removed if turn.tool_results for agent in _agents_of(turn)}):
-        found += [folder / "subagents" / f"agent-{agent}{ending}" for ending in (".jsonl", ".meta.json")]
-    return [path for path in found if path.is_file()]
-
-
-def _agents_of(turn: Turn) -> Iterator[str]:
-    """The sub-agents whose answers these are."""
-    for _, record in decode_line(turn.raw)[0]:
-        result = record.get("toolUseResult")
-        name = result.get("agentId") if isinstance(result, dict) else None
-        if isinstance(name, str) and _PLAIN.fullmatch(name):
-            yield name
+    """The files beside the transcript that hold what goes."""
+    return cutter(planned.session.tool).beside(planned.session.source_path, planned.removed)
 
 
 def _planned(session: Session, request: Request) -> Plan:

@@ -28,12 +28,13 @@ from indexer.paths import index_db, private_dir, state_home
 from indexer.project import is_within, resolve
 from indexer.remembering import sweep_staged
 from indexer.transcripts.model import Agent
+from smart_fork.cuts import snapshots
+from smart_fork.cuts.model import Session
 from smart_fork.engines.configured import erased_by_engines
 from smart_fork.errors import NotFound, SmartForkError, Usage
-from smart_fork.excise import following, snapshots
+from smart_fork.excise import following
 from smart_fork.excise.checking import cut_words
 from smart_fork.excise.loading import load_with_tool, located
-from smart_fork.excise.model import Session
 from smart_fork.excise.traces import agent_of, own_words, related, said_by, searched, words_in
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry, Worker
@@ -75,7 +76,7 @@ def erase_again(reference: str | None, tool: str = "auto") -> bool:
     """
     session = load_with_tool(tool, located(reference))
     owe(session, {session.session_id})
-    index = following.refresh([session.source_path])
+    index = following.refresh(session.tool, [session.source_path])
     return settle() and bool(index.get("erased", not index_db().exists()))
 
 

@@ -24,17 +24,16 @@ from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import Agent
 from indexer.transcripts.model import Session as Conversation
-from indexer.transcripts.state import count
 from indexer.versions import VERSION
 from smart_fork import permission
 from smart_fork.advice import advice
 from smart_fork.agents import AGENTS
+from smart_fork.agents.cutters import cutter, find_cutter
 from smart_fork.agents.logs import logs_of
+from smart_fork.cuts.lines import first_record
+from smart_fork.cuts.model import UNKNOWN, Session, Tool
 from smart_fork.errors import IndexUnavailable, SmartForkError
-from smart_fork.excise.claude import first_record
-from smart_fork.excise.codex import MAX_FORK_DEPTH
 from smart_fork.excise.loading import load_with_tool
-from smart_fork.excise.model import Session
 from smart_fork.registry import Registry
 from smart_fork.retrieval.opening import opened
 from smart_fork.whereabouts import permits
@@ -47,9 +46,9 @@ PATIENCE, EMBED_SECONDS = 30.0, 60.0
 
 def copies(session: Session) -> list[Path]:
     """Other files with the same session in them, and those of the branches that we made of it."""
-    if session.tool not in ("claude", "codex"):
+    if session.tool not in AGENTS.names:
         return []
-    agent: Agent = "claude" if session.tool == "claude" else "codex"
+    agent = session.tool
     found = logs_of(AGENTS[agent], session.session_id)
     if (state_home() / "workers.db").exists():
         with Registry() as registry:
@@ -64,8 +63,7 @@ def copies(session: Session) -> list[Path]:
 
 def ids_of(session: Session, paths: Iterable[Path]) -> set[str]:
     """The ids of the sessions in these logs of the same agent."""
-    agent: Agent = "codex" if session.tool == "codex" else "claude"
-    return {AGENTS[agent].id_of(path) for path in paths}
+    return {AGENTS[session.tool].id_of(path) for path in paths}
 
 
 def _is_permitted(agent: Agent, path: Path) -> bool:
@@ -83,23 +81,9 @@ def matching(session: Session, keys: set[str]) -> set[str]:
 
 
 def heirs(session: Session, first: int = 0) -> list[Path]:
-    """The forks of a Codex session that read from its file, record `first` or later ones, and theirs."""
-    if session.tool != "codex":
-        return []
-    bases: dict[str, list[tuple[Path, int]]] = {}
-    for file in AGENTS["codex"].discover():
-        payload = first_record(file.path).get("payload")
-        base = payload.get("history_base") if isinstance(payload, dict) else None
-        if isinstance(base, dict):
-            end = count(base.get("end_ordinal_exclusive"))
-            bases.setdefault(str(base.get("thread_id")), []).append((file.path, end))
-    found: list[Path] = []
-    waiting = [session.session_id]
-    for _ in range(MAX_FORK_DEPTH):
-        below = [path for one in waiting for path, end in bases.get(one, ()) if end > first and path not in found]
-        found += below
-        waiting = [AGENTS["codex"].id_of(path) for path in below]
-    return found
+    """The forks that read from the session's file, record `first` or later ones, and theirs."""
+    agent = find_cutter(session.tool)
+    return agent.heirs(session, first) if agent else []
 
 
 def load_copy(session: Session, path: Path) -> Session | None:
@@ -111,18 +95,20 @@ def load_copy(session: Session, path: Path) -> Session | None:
         return None
 
 
-def refresh(paths: Iterable[Path]) -> dict[str, Any]:
-    """Have the index read these logs again from their first byte: no export, chunk or vector has what was cut then."""
+def refresh(tool: Tool, paths: Iterable[Path]) -> dict[str, Any]:
+    """Have the index read these logs of one agent again from their first byte: then no export, chunk or vector has what
+    was cut.
+    """
     wanted = list(paths)
     for path in wanted:
-        _keep_again(path)
-        _export_again(path)
+        _keep_again(tool, path)
+        _export_again(tool, path)
     if not index_db().exists():
         return {"updated": False, "note": "there is no index"}
     try:
         with only_writer(PATIENCE), opened() as store:
             store.owe_erasing()
-            read = _read_again(store, wanted)
+            read = _read_again(store, tool, wanted)
             erased = erase_owed(store)
         return {"updated": True, "read": read, "erased": erased, "note": _embed()}
     except (IndexBusyError, IndexUnavailable, OSError) as error:
@@ -133,15 +119,15 @@ def refresh(paths: Iterable[Path]) -> dict[str, Any]:
         }
 
 
-def _export_again(path: Path) -> None:
+def _export_again(tool: Tool, path: Path) -> None:
     """What was exported goes in any case: where the index does not know the log, nobody writes it anew just now."""
-    if (file := _log_file(str(path))) is not None:
+    if (file := _log_file(tool, str(path))) is not None:
         export_path(file.agent, AGENTS[file.agent].id_of(path)).unlink(missing_ok=True)
 
 
-def _keep_again(path: Path) -> None:
+def _keep_again(tool: Tool, path: Path) -> None:
     """The compressed copy that was kept of this log, if one was, is what the log is now, or is no more."""
-    file = _log_file(str(path))
+    file = _log_file(tool, str(path))
     if file is None:
         return
     session_id = AGENTS[file.agent].id_of(path)
@@ -154,12 +140,12 @@ def _keep_again(path: Path) -> None:
         kept.remove(file.agent, session_id)
 
 
-def _read_again(store: SqliteStore, paths: list[Path]) -> int:
+def _read_again(store: SqliteStore, tool: Tool, paths: list[Path]) -> int:
     there = {path.resolve() for path in paths}
     seen = [location for location in store.seen() if Path(location).resolve() in there]
-    rows = {location: row for location in seen if (row := _row_of(store, location)) is not None}
+    rows = {location: row for location in seen if (row := _row_of(store, tool, location)) is not None}
     store.forget_files(seen)
-    files = [file for location in seen if (file := _log_file(location)) is not None]
+    files = [file for location in seen if (file := _log_file(tool, location)) is not None]
     report = Report()
     read_logs(store, AGENTS, files, report)
     for file in files:
@@ -169,9 +155,9 @@ def _read_again(store: SqliteStore, paths: list[Path]) -> int:
     return len(files)
 
 
-def _row_of(store: SqliteStore, location: str) -> SessionRow | None:
-    agent: Agent = "codex" if Path(location).name.startswith("rollout-") else "claude"
-    return store.session(agent, AGENTS[agent].id_of(Path(location)))
+def _row_of(store: SqliteStore, tool: Tool, location: str) -> SessionRow | None:
+    agent = _agent_of(tool, location)
+    return store.session(agent, AGENTS[agent].id_of(Path(location))) if agent else None
 
 
 def _unread(store: SqliteStore, row: SessionRow) -> bool:
@@ -191,13 +177,20 @@ def _empty(store: SqliteStore, row: SessionRow, file: LogFile) -> None:
     export_path(row.agent, row.session_id).unlink(missing_ok=True)
 
 
-def _log_file(location: str) -> LogFile | None:
+def _agent_of(tool: Tool, location: str) -> Agent | None:
+    """Whose log it is; where the cut does not say so, that of the agent among whose logs it is. `None` for no log."""
+    if tool != UNKNOWN:
+        return tool if tool in AGENTS.names else None
+    return next((agent.name for agent in AGENTS if agent.log_at(location)), None)
+
+
+def _log_file(tool: Tool, location: str) -> LogFile | None:
     try:
         info = os.stat(location)  # noqa: PTH116 - as the listing gives it
     except OSError:
         return None
-    agent: Agent = "codex" if Path(location).name.startswith("rollout-") else "claude"
-    return LogFile(agent, location, info.st_size, info.st_mtime_ns, info.st_ino)
+    agent = _agent_of(tool, location)
+    return LogFile(agent, location, info.st_size, info.st_mtime_ns, info.st_ino) if agent else None
 
 
 def _embed() -> str:
@@ -217,28 +210,19 @@ def _branches(session: Session) -> Iterator[Path]:
     """The logs of its family that say, in our words, that they were copied from it."""
     if not index_db().exists():
         return
-    agent: Agent = "claude" if session.tool == "claude" else "codex"
     try:
         with opened() as store:
-            row = store.session(agent, session.session_id)
+            row = store.session(session.tool, session.session_id)
             family = store.family(row.root_id) if row else []
     except IndexUnavailable as error:
         log.info("branches are not looked for: %s", error)
         return
+    is_ours = cutter(session.tool).is_our_branch
     for one in family:
-        if one.path and one.parent_id == session.session_id and _is_ours(Path(one.path)):
+        if one.path and one.parent_id == session.session_id and is_ours(first_record(Path(one.path))):
             yield Path(one.path)
 
 
-def _is_ours(path: Path) -> bool:
-    """Whether we wrote it: Claude's forks say nothing of their parent, and Codex's of today begin upon it."""
-    record = first_record(path)
-    payload = record.get("payload")
-    if isinstance(payload, dict):
-        return "forked_from_id" in payload and "history_base" not in payload
-    return "forkedFrom" in record
-
-
-def home_of(tool: str) -> Path | None:
-    """The folder of an agent that we know."""
-    return AGENTS["claude" if tool == "claude" else "codex"].home() if tool in ("claude", "codex") else None
+def home_of(tool: Tool) -> Path | None:
+    """The folder of an agent whose logs are found."""
+    return AGENTS[tool].home() if tool in AGENTS.names else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from smart_fork.excise.model import Session
+from smart_fork.cuts.model import Session
 
 
 def listed(session: Session) -> dict[str, Any]:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from indexer.paths import claude_home
 from smart_fork import sessions
 from smart_fork.advice import advice
+from smart_fork.agents.cutters import CUTTERS, TOOLS, cutter
+from smart_fork.cuts.model import Session, Tool, Turn
 from smart_fork.errors import NotFound, Usage
-from smart_fork.excise.claude import ClaudeLoader
-from smart_fork.excise.codex import CodexLoader
-from smart_fork.excise.cursor import CursorLoader
-from smart_fork.excise.model import Session, Tool, Turn
-
-_LOADERS: dict[str, Any] = {"cursor": CursorLoader, "claude": ClaudeLoader, "codex": CodexLoader}
-TOOLS = ("auto", *_LOADERS)
 
 
 def auto(path: Path) -> Tool:
@@ -25,15 +18,14 @@ def auto(path: Path) -> Tool:
     Raises:
         Usage: nobody's.
     """
-    for name, loader in _LOADERS.items():
-        if loader.detect(path):
-            tool: Tool = name  # type: ignore[assignment]
-            return tool
+    for one in CUTTERS:
+        if one.detect(path):
+            return one.tool
     raise Usage(
         f"could not detect tool format for {path}",
         advice(
-            f"Name it: --tool {'|'.join(_LOADERS)}; or it is no transcript.",
-            tool=f"It is no transcript of {', '.join(_LOADERS)}.",
+            f"Name it: --tool {'|'.join(TOOLS)}; or it is no transcript.",
+            tool=f"It is no transcript of {', '.join(TOOLS)}.",
         ),
     )
 
@@ -44,9 +36,7 @@ def load_auto(path: Path) -> Session:
     Raises:
         NotFound, Usage: it is not there, or nobody's.
     """
-    if not path.exists():
-        raise NotFound(f"No such transcript: {path}")
-    return load_with_tool(auto(path), path)
+    return load_with_tool("auto", path)
 
 
 def load_with_tool(tool: str, path: Path, composer: str = "") -> Session:
@@ -55,12 +45,9 @@ def load_with_tool(tool: str, path: Path, composer: str = "") -> Session:
     Raises:
         NotFound, Usage: it is not there, or there is no such tool.
     """
-    if tool == "auto":
-        tool = auto(path) if path.exists() else "claude"
-    if tool not in _LOADERS:
-        raise Usage(f"Unknown tool: {tool}", f"Known: {', '.join(TOOLS)}.")
-    load: Callable[..., Session] = _LOADERS[tool].load
-    return load(path, composer) if tool == "cursor" else load(path)
+    if tool == "auto" and not path.exists():
+        raise NotFound(f"No such transcript: {path}")
+    return cutter(auto(path) if tool == "auto" else tool).load(path, composer)
 
 
 def located(reference: str | None) -> Path:
@@ -72,7 +59,7 @@ def located(reference: str | None) -> Path:
     if not reference:
         return discover_newest_claude()
     path = Path(reference).expanduser()
-    if "/" in reference or path.suffix in (".jsonl", ".vscdb", ".sqlite"):
+    if "/" in reference or path.suffix in {suffix for one in CUTTERS for suffix in one.suffixes}:
         if not path.is_file():
             raise NotFound(f"No such transcript: {path}")
         return path

@@ -10,10 +10,10 @@ from typing import Any
 
 from indexer.masking import mask
 from indexer.transcripts.lines import decode_line
-from smart_fork.copies.spelling import respelled
-from smart_fork.excise.model import Session
+from smart_fork.cuts.model import Session
 from smart_fork.excise.plan import Plan, plan
 from smart_fork.excise.strings import mapped
+from smart_fork.spelling import respelled
 
 _MASK = re.compile(r"\[REDACTED:([a-z0-9-]{1,40})\]")
 _THINKING = ("thinking", "redacted_thinking")

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from smart_fork.advice import advice
+from smart_fork.agents.cutters import cutter
+from smart_fork.cuts.model import CutWarning, Session, Turn
 from smart_fork.errors import SmartForkError
 from smart_fork.excise.closure import closure, excise, repeats, unanswered, verify
-from smart_fork.excise.edits import relinked, without_repetitions
-from smart_fork.excise.model import CutWarning, Session, Turn
 
 
 class Refused(SmartForkError):
@@ -72,7 +72,8 @@ def plan(session: Session, to_cut: Collection[str], *, relink: bool = True) -> P
     paired = closure(turns, seeds)
     repeated = repeats(turns, paired)
     gone = frozenset(paired | repeated)
-    linked = relinked(turns, gone) if relink and session.tool == "claude" else {}
+    agent = cutter(session.tool)
+    linked = agent.relinked(turns, gone) if relink else {}
     return Plan(
         session,
         seeds,
@@ -80,7 +81,7 @@ def plan(session: Session, to_cut: Collection[str], *, relink: bool = True) -> P
         frozenset(repeated),
         tuple(verify(turns, gone)),
         tuple(_problems(session, gone)),
-        {**without_repetitions(session, gone), **linked},
+        {**agent.without_repetitions(session, gone), **linked},
         tuple(turns[position].id for position in linked),
     )
 

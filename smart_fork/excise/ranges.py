@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from smart_fork.advice import advice
+from smart_fork.agents.cutters import cutter
+from smart_fork.cuts.model import Session, told_again
 from smart_fork.errors import Usage
-from smart_fork.excise.model import Session, Turn
-from smart_fork.excise.numbering import told_again
 from smart_fork.snippets import quoted
 
 #: Of a turn's number; Python reads no number of thousands.
@@ -72,14 +72,10 @@ def _positions(session: Session, low: int, high: int) -> Iterator[int]:
     named = [at for at, number in enumerate(session.numbers) if number is not None and low <= number <= high]
     yield from named
     if low < high and named:
+        is_said = cutter(session.tool).is_said
         for at in range(named[0], named[-1]):
-            if session.numbers[at] is None and _is_said(session, session.turns[at]):
+            if session.numbers[at] is None and is_said(session.turns[at]):
                 yield at
-
-
-def _is_said(session: Session, turn: Turn) -> bool:
-    """Whether a line is part of what went on in the conversation, and not of how the session is kept."""
-    return bool(turn.key) if session.tool == "claude" else turn.role != "system"
 
 
 def _is_number(text: str) -> bool:

@@ -1,35 +1,30 @@
 """Whether somebody is writing to a transcript: it is not cut then (E-075).
 
-Claude Code notes each running session in ``sessions/<pid>.json`` and takes the note away at its end. Codex holds a lock
-for each session that it has open, also in its background server for a while after its window was closed; older versions
-of both say nothing, but who has the file open is seen where the system tells.
+Agents note which sessions they have open, or lock them; older versions say nothing, but who has the file open is seen
+where the system tells.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import orjson
-
-from indexer.paths import claude_home, codex_home, state_home
+from indexer.paths import state_home
+from smart_fork.agents.cutters import find_cutter
+from smart_fork.cuts.cutter import Cutter
+from smart_fork.cuts.model import Session
 from smart_fork.errors import ForkRefused
-from smart_fork.excise.model import Session
 from smart_fork.places.liveness import lives
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry
 
-_ID = re.compile(r"[0-9a-fA-F-]{36}")
-
 
 @contextmanager
 def nobody_writing(session: Session) -> Iterator[None]:
-    """Nobody is, and as far as Codex can be kept from it nobody begins to.
+    """Nobody is, and as far as its agent can be kept from it nobody begins to.
 
     Raises:
         ForkRefused: somebody is.
@@ -40,7 +35,8 @@ def nobody_writing(session: Session) -> Iterator[None]:
             f"The session is running: {session.session_id} ({who})",
             "End it first; or cut a copy of it: smart_fork.excise.branch.",
         )
-    lock = _lock_of(session)
+    agent = find_cutter(session.tool)
+    lock = agent.hold(session) if agent else None
     if lock is None:
         yield
         return
@@ -52,23 +48,11 @@ def nobody_writing(session: Session) -> Iterator[None]:
 
 def writer_of(session: Session) -> str:
     """Who has the session open; empty where nobody is seen."""
-    if session.tool == "cursor":
+    agent = find_cutter(session.tool)
+    if agent and not agent.writes_on:
         return ""
-    return _note_of_claude(session) or _worker(session) or _holder_of_lock(session) or _holder_of_file(session)
-
-
-def _note_of_claude(session: Session) -> str:
-    if session.tool != "claude":
-        return ""
-    for path in (claude_home() / "sessions").glob("*.json"):
-        try:
-            note = orjson.loads(path.read_bytes())
-        except (OSError, orjson.JSONDecodeError):
-            continue
-        pid = note.get("pid") if isinstance(note, dict) else None
-        if isinstance(pid, int) and note.get("sessionId") == session.session_id and SystemProcesses().alive(pid):
-            return f"Claude Code, process {pid}"
-    return ""
+    noted, locked = (agent.writer_of(session), _holder_of_lock(agent, session)) if agent else ("", "")
+    return noted or _worker(session) or locked or _holder_of_file(session)
 
 
 def _worker(session: Session) -> str:
@@ -81,31 +65,11 @@ def _worker(session: Session) -> str:
     return ""
 
 
-def _lock_path(session: Session) -> Path:
-    return codex_home() / "thread-writer-locks" / f"{session.session_id}.lock"
-
-
-def _lock_of(session: Session) -> int | None:
-    """Codex's own lock of this session, where it has one, held by us; the file is only opened."""
-    if session.tool != "codex" or not _ID.fullmatch(session.session_id):
-        return None
+def _holder_of_lock(agent: Cutter, session: Session) -> str:
     try:
-        descriptor = os.open(_lock_path(session), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = agent.hold(session)
     except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
-def _holder_of_lock(session: Session) -> str:
-    try:
-        descriptor = _lock_of(session)
-    except OSError:
-        return "Codex has it open; its server lets go of it a while after its last window: codex app-server daemon stop"
+        return agent.holder
     if descriptor is not None:
         os.close(descriptor)
     return ""

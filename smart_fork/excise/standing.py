@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from smart_fork.excise import snapshots
+from smart_fork.cuts import snapshots
 
 
 @dataclass(frozen=True, slots=True)

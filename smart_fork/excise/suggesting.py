@@ -10,10 +10,10 @@ from shlex import quote
 from typing import Any
 
 from indexer.transcripts.lines import decode_line
+from smart_fork.cuts.model import Session, Turn
 from smart_fork.excise.closure import closure
 from smart_fork.excise.loading import load_with_tool, located
 from smart_fork.excise.masking import secrets_in
-from smart_fork.excise.model import Session, Turn
 from smart_fork.excise.numbering import numbered
 from smart_fork.excise.strings import texts
 

@@ -22,6 +22,7 @@ from indexer.markdown import export_path
 from indexer.paths import file_name, index_db, state_home
 from indexer.store.soundness import read_only
 from indexer.transcripts.model import Agent
+from smart_fork.agents import AGENTS
 from smart_fork.registry import Registry, Worker
 
 #: Shorter words are in anything that is packed, by chance.
@@ -63,7 +64,7 @@ def traces(agent: Agent | None, session_ids: Collection[str], words: Collection[
 
 def agent_of(tool: str) -> Agent | None:
     """The agent that has an index, whose tool that is."""
-    return "claude" if tool == "claude" else "codex" if tool == "codex" else None
+    return tool if tool in AGENTS.names else None
 
 
 def related(worker: Worker, session_ids: Collection[str]) -> bool:

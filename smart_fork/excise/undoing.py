@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from indexer.disk import DISK, Disk
+from smart_fork.cuts import snapshots
+from smart_fork.cuts.lines import stamp_of
+from smart_fork.cuts.model import UNKNOWN, Session
+from smart_fork.cuts.snapshots import Snapshot
 from smart_fork.errors import ForkRefused, SmartForkError, Usage
-from smart_fork.excise import following, snapshots
-from smart_fork.excise.lines import stamp_of
-from smart_fork.excise.model import Session
+from smart_fork.excise import following
 from smart_fork.excise.running import nobody_writing
-from smart_fork.excise.snapshots import Snapshot
 from smart_fork.excise.writing import replace_transcript
 
 
@@ -58,7 +59,7 @@ def rollback(
     with suppress(OSError):
         snapshots.prune(undoing.now)
     paths = [Path(one["path"]) for one in done]
-    index = following.refresh([*paths, *following.heirs(session)])
+    index = following.refresh(session.tool, [*paths, *following.heirs(session)])
     return {**done[0], "followed": done[1:], "left": left, "index": index}
 
 
@@ -108,7 +109,7 @@ def _destination(snapshot: Snapshot, entry: Mapping[str, Any], to: Path | None, 
     if to is None and not known:
         raise Usage(f"It is not known where snapshot {snapshot.id} belongs", "Say where: --to PATH.")
     target = (to or Path(known)).expanduser().resolve()
-    tool: Any = entry.get("tool") or "unknown"
+    tool = str(entry.get("tool") or UNKNOWN)
     session_id = str(entry.get("session_id") or snapshot.session_id)
     now = disk.look(target)
     return Session(tool, target, session_id, (), stamp=stamp_of(now) if now else None)

@@ -9,18 +9,16 @@ from typing import IO, Self
 
 from indexer.disk import DISK, Disk
 from indexer.files import replace_file
-from indexer.transcripts.lines import decode_line
+from smart_fork.agents.cutters import cutter
+from smart_fork.cuts.lines import stamp_of
+from smart_fork.cuts.model import UNKNOWN, Place, Session, Stamp, Tool, Turn
 from smart_fork.errors import ForkRefused, Usage
-from smart_fork.excise.cursor import conversation_of, side_car
-from smart_fork.excise.edits import relinked
-from smart_fork.excise.lines import stamp_of
-from smart_fork.excise.model import Place, Session, Stamp, Tool, Turn
 
 
 class _Writer:
     """Writes the sessions of one agent."""
 
-    tool: Tool = "unknown"
+    tool: Tool = UNKNOWN
 
     def write(self, session: Session, turns: Sequence[Turn], *, relink: bool = False, disk: Disk = DISK) -> Path:
         """Write these turns of a session in place of it; verbatim, unless `relink` (E-040). Gives the file.
@@ -35,7 +33,7 @@ class _Writer:
         ids = {turn.id for turn in turns}
         gone = {position for position, turn in enumerate(session.turns) if turn.id not in ids}
         cut = {session.turns[position].id for position in gone}
-        edits = relinked(session.turns, cut) if relink and session.tool == "claude" else {}
+        edits = cutter(self.tool).relinked(session.turns, cut) if relink else {}
         return write_lines(session, gone, edits, disk=disk)
 
 
@@ -77,25 +75,13 @@ def write_lines(session: Session, gone: Collection[int], edits: Mapping[int, byt
     """
     if not session.source_path.name:
         raise Usage("The session has no source path")
-    if session.tool == "unknown":
+    if session.tool == UNKNOWN:
         raise Usage("It is not known whose transcript this is")
     target = written_path(session)
     lines = _padded(session, gone, edits) if session.padded else _lines(session, gone, edits)
-    lines = chain(_of_other_conversations(session), lines)
+    lines = chain(cutter(session.tool).of_others(session), lines)
     replace_transcript(target, lines, expected=session.stamp, disk=disk)
     return target
-
-
-def _of_other_conversations(session: Session) -> list[bytes]:
-    """What else stands in a side-car of Cursor's: it is one file for all of a database's conversations."""
-    side = written_path(session)
-    if session.tool != "cursor" or not side.is_file():
-        return []
-    return [
-        raw.rstrip(b"\n") + b"\n"
-        for raw in side.read_bytes().split(b"\n")
-        if any(conversation_of(record) not in ("", session.composer_id) for _, record in decode_line(raw)[0])
-    ]
 
 
 def written_size(session: Session, gone: Collection[int], edits: Mapping[int, bytes]) -> int:
@@ -104,7 +90,7 @@ def written_size(session: Session, gone: Collection[int], edits: Mapping[int, by
         return session.stamp.size
     own = (at for at, turn in enumerate(session.turns) if at not in gone and not turn.inherited)
     size = sum(1 + (len(edits[at]) if at in edits else _length(session.turns[at])) for at in own)
-    return size + sum(map(len, _of_other_conversations(session)))
+    return size + sum(map(len, cutter(session.tool).of_others(session)))
 
 
 def _length(turn: Turn) -> int:
@@ -113,7 +99,7 @@ def _length(turn: Turn) -> int:
 
 def written_path(session: Session) -> Path:
     """The file that is really written (E-053): a link's target, a database's side-car."""
-    return side_car(session.source_path.resolve())
+    return cutter(session.tool).written(session.source_path.resolve())
 
 
 def replace_transcript(target: Path, pieces: Iterable[bytes], *, expected: Stamp | None, disk: Disk = DISK) -> None:

@@ -17,7 +17,8 @@ from indexer.project import Project
 from indexer.schedule import VARIABLE, trigger_of
 from indexer.switches import is_on
 from smart_fork.agents import AGENTS
-from smart_fork.excise import erasing, snapshots
+from smart_fork.cuts import snapshots
+from smart_fork.excise import erasing
 from smart_fork.page import views
 from smart_fork.page.forms import Forms
 from smart_fork.retrieval.finding import Engine, Request, find

@@ -22,7 +22,7 @@ PACKAGE = Path(advising.__file__).parent
 #: Rooms that only a person at a terminal, or in front of the page, ever hears.
 OF_PEOPLE = ("cli/", "demo/", "doctor.py", "examination.py", "hooks/", "overview.py", "page/", "service/", "setup/")
 #: The same of single modules: rolling back and suggesting are commands alone, and so is a comparison's page.
-OF_PEOPLE += ("excise/snapshots.py", "excise/suggesting.py", "excise/undoing.py", "workers/comparison_page.py")
+OF_PEOPLE += ("cuts/snapshots.py", "excise/suggesting.py", "excise/undoing.py", "workers/comparison_page.py")
 #: What is listed on the command line, and completed in a shell.
 OF_PEOPLE += ("terminal/commands.py",)
 #: `git worktree remove --force` is git's.

@@ -16,8 +16,8 @@ from indexer.transcripts.titles import title_of
 from smart_fork import sessions
 from smart_fork.agents.plan import plain_name
 from smart_fork.agents.questions import question_on
+from smart_fork.cuts.lines import preview
 from smart_fork.errors import Usage
-from smart_fork.excise.lines import preview
 from smart_fork.forking.fan_out import name_of
 from smart_fork.page.conversation import reading
 from smart_fork.places.base import Started

@@ -18,8 +18,8 @@ from indexer.freshness import only_writer
 from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from smart_fork import forgetting
+from smart_fork.cuts import snapshots
 from smart_fork.errors import NotFound, SmartForkError, Usage
-from smart_fork.excise import snapshots
 from smart_fork.registry import Registry
 from smart_fork.retrieval.listing import list_recent
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

@@ -38,11 +38,8 @@ from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
 from indexer.transcripts.titles import also_called, title_of, with_name
 from indexer.transcripts.twice import EVENT, ITEM, roll_back, told_once
-from smart_fork.agents.codex.rollouts import id_in, is_moved
+from smart_fork.agents.codex.rollouts import MAX_FORK_DEPTH, id_in, is_moved
 from smart_fork.agents.codex.thread_names import thread_name
-
-#: Forks of forks are followed this far; deeper ones are read without their oldest part.
-MAX_FORK_DEPTH = 64
 
 _OLD_CWD = re.compile(
     r"<environment_context>(?:(?!</environment_context>).)*?(?:<cwd>|Current working directory: )([^<\n]+)", re.DOTALL

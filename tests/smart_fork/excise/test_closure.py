@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork.cuts.model import Call, CutWarning, Result
 from smart_fork.excise import Refused, Session, Turn, closure, plan, verify
 from smart_fork.excise.closure import dangling, repeats
-from smart_fork.excise.model import Call, CutWarning, Result
 from smart_fork.excise.plan import refuse
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork.cuts import snapshots
 from smart_fork.errors import ForkRefused, NotFound, Usage
-from smart_fork.excise import Refused, Request, check, cut, load_auto, rollback, snapshots
+from smart_fork.excise import Refused, Request, check, cut, load_auto, rollback
 from smart_fork.excise.cutting import _write
 from smart_fork.excise.plan import plan
 from smart_fork.registry import Registry

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork.agents.cursor.loader import composers
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import (
     ClaudeLoader,
@@ -29,7 +30,6 @@ from smart_fork.excise import (
     sort_by_timestamp,
     write,
 )
-from smart_fork.excise.cursor import composers
 from smart_fork.excise.ranges import pieces
 from tests.smart_fork.forks import SESSION, said, text, write_log
 

@@ -13,22 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.disk import Disk
+from smart_fork.cuts import snapshots
+from smart_fork.cuts.model import Call, Result
 from smart_fork.errors import NotFound, Usage
-from smart_fork.excise import (
-    ClaudeLoader,
-    Turn,
-    closure,
-    excise,
-    load_auto,
-    load_with_tool,
-    rollback,
-    snapshots,
-    verify,
-)
+from smart_fork.excise import ClaudeLoader, Turn, closure, excise, load_auto, load_with_tool, rollback, verify
 from smart_fork.excise.checking import broken_links
 from smart_fork.excise.closure import dangling, unanswered
 from smart_fork.excise.cutting import Request, cut
-from smart_fork.excise.model import Call, Result
 from smart_fork.excise.plan import plan
 from smart_fork.excise.writing import write_lines
 

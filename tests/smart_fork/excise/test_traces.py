@@ -18,8 +18,9 @@ from indexer.markdown import export_path
 from indexer.paths import index_db, state_home
 from indexer.store import erasure
 from smart_fork.agents import AGENTS
+from smart_fork.cuts import snapshots
 from smart_fork.errors import NotFound
-from smart_fork.excise import Request, check, cut, erasing, following, snapshots
+from smart_fork.excise import Request, check, cut, erasing, following
 from smart_fork.registry import Registry
 from smart_fork.retrieval.opening import opened
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

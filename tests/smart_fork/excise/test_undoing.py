@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork.cuts import snapshots
 from smart_fork.errors import ForkRefused
-from smart_fork.excise import Refused, Request, check, cut, load_auto, rollback, snapshots
+from smart_fork.excise import Refused, Request, check, cut, load_auto, rollback
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.excise.test_crashes import Breaking, no_space
 from tests.smart_fork.forks import said, text

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from indexer.paths import index_db
-from smart_fork.excise import snapshots
+from smart_fork.cuts import snapshots
 from smart_fork.retrieval.finding import Request, find
 from smart_fork.retrieval.opening import opened
 from smart_fork.service import parts

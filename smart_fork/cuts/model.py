@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from indexer.transcripts.model import Role
 
-Tool = Literal["claude", "codex", "cursor", "unknown"]
+#: The name of the agent whose transcript it is.
+Tool = str
+#: It is not known whose.
+UNKNOWN: Tool = "unknown"
 
 
 class Call(NamedTuple):
@@ -82,7 +85,8 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A transcript that can be cut. `composer_id` is Cursor's. `padded` says that cut lines leave blanks behind.
+    """A transcript that can be cut. `composer_id` tells the conversations of one file apart. `padded` says that
+    cut lines leave blanks behind.
 
     `numbers` are those of its turns, where they are known: several lines may be one message, and some are none.
     """
@@ -114,3 +118,12 @@ class CutWarning:
 
     turn_id: str
     reason: str
+
+
+def told_again(turn: Turn) -> str:
+    """The id of the message that an event only tells again; empty for all else.
+
+    Either of the two may be the one that a reader is shown.
+    """
+    named = (key.removeprefix("turn:") for key in turn.repeats if key.startswith("turn:"))
+    return next(named, "") if turn.role == "system" else ""

@@ -11,7 +11,7 @@ from typing import IO, Any, NamedTuple
 
 from indexer.masking import Masked, mask, shorten
 from indexer.transcripts.lines import decode_line, open_regular
-from smart_fork.excise.model import Place, Stamp, Turn
+from smart_fork.cuts.model import Place, Stamp, Turn
 
 PREVIEW_CHARACTERS = 120
 #: How much of a text stands for it where something is looked for that repeats it.
@@ -42,6 +42,17 @@ def opened(path: Path) -> tuple[IO[bytes], Stamp]:
     """The file and what it was when it was opened: the stamp comes before the first byte is read (E-056)."""
     file = open_regular(path)
     return file, stamp_of(os.fstat(file.fileno()))
+
+
+def first_record(path: Path) -> dict[str, Any]:
+    """The first object of a file; empty where there is none, or no file (E-010)."""
+    try:
+        file, _ = opened(path)
+    except OSError:
+        return {}
+    with file:
+        line = next(raw_lines(file, path), None)
+    return line.objects[0] if line and line.objects else {}
 
 
 def stamp_of(info: os.stat_result) -> Stamp:

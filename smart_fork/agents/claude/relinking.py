@@ -1,24 +1,15 @@
-"""How lines that stay are rewritten: as little as possible, and everything else verbatim."""
+"""Records that name one that goes are linked to the nearest that stays before it."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
-import orjson
-
-from indexer.transcripts.boilerplate import strip_boilerplate
-from indexer.transcripts.lines import decode_line
-from smart_fork.copies.spelling import respelled
-from smart_fork.excise import codex
-from smart_fork.excise.claude import LINKS
-from smart_fork.excise.lines import head
-from smart_fork.excise.model import Session, Turn
-
-#: New bytes for lines that stay, by the turn's position: an id may be there twice.
-Edits = Mapping[int, bytes]
+from smart_fork.agents.claude.loader import LINKS
+from smart_fork.cuts.edits import rewritten
+from smart_fork.cuts.model import Turn
 
 
 def relinked(turns: Sequence[Turn], gone: Collection[str]) -> dict[int, bytes]:
@@ -30,7 +21,7 @@ def relinked(turns: Sequence[Turn], gone: Collection[str]) -> dict[int, bytes]:
     edits = {}
     for position, turn in enumerate(turns):
         if turn.id not in gone and any(name in tree.cut for name in turn.links):
-            edits[position] = _with(turn.raw, partial(_link, tree=tree, position=position))
+            edits[position] = rewritten(turn.raw, partial(_link, tree=tree, position=position))
     return edits
 
 
@@ -87,30 +78,6 @@ class _Tree:
         return False
 
 
-def without_repetitions(session: Session, gone: Collection[str]) -> dict[int, bytes]:
-    """Lines of Codex that must stay and repeat what goes, without that."""
-    if session.tool != "codex":
-        return {}
-    heads = set()
-    for turn in session.turns:
-        if turn.id in gone and turn.role in ("user", "assistant") and not turn.tool_calls:
-            said = codex.text_of(orjson.loads(turn.raw))
-            heads |= {head(said), head(strip_boilerplate(said))}
-    heads.discard("")
-    if not heads:
-        return {}
-    known = frozenset(heads)
-    edits = {}
-    for position, turn in enumerate(session.turns):
-        if turn.id in gone or turn.inherited or "repeating" not in turn.meta:
-            continue
-        raw = turn.raw
-        new = _with(raw, lambda record: codex.rewritten(record, known))
-        if new != raw:
-            edits[position] = new
-    return edits
-
-
 def _link(record: dict[str, Any], *, tree: _Tree, position: int) -> bool:
     changed = False
     for field in LINKS:
@@ -119,14 +86,3 @@ def _link(record: dict[str, Any], *, tree: _Tree, position: int) -> bool:
             record[field] = tree.nearest(name, position)
             changed = True
     return changed
-
-
-def _with(raw: bytes, change: Callable[[dict[str, Any]], bool]) -> bytes:
-    """The line with its objects changed, and all that is not changed as it is spelled there."""
-    done = []
-    touched = False
-    for source, record in decode_line(raw)[0]:
-        changed = change(record)
-        touched = touched or changed
-        done.append(respelled(source, record) if changed else source.rstrip(b"\r\n"))
-    return b" ".join(done) if touched else raw

@@ -14,14 +14,12 @@ import orjson
 
 from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.model import Role
-from smart_fork.agents import AGENTS
+from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.codex.rollouts import MAX_FORK_DEPTH
+from smart_fork.cuts.lines import RawLine, first_record, head, opened, preview, raw_lines, tokens, with_sources
+from smart_fork.cuts.model import Call, Result, Session, Turn
 from smart_fork.errors import NotFound
-from smart_fork.excise.claude import first_record
-from smart_fork.excise.lines import RawLine, head, opened, preview, raw_lines, tokens, with_sources
-from smart_fork.excise.model import Call, Result, Session, Turn
 
-#: Forks of forks are followed this far.
-MAX_FORK_DEPTH = 64
 CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
 OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
 #: Records that stay when what they repeat goes, without that.
@@ -101,7 +99,7 @@ class _Reading:
         if not isinstance(base, dict):
             return ""
         parent = str(base.get("thread_id"))
-        above = next(iter(AGENTS["codex"].locate(parent)), None)
+        above = next(iter(CodexAdapter().locate(parent)), None)
         if above is None or above in below or len(below) >= MAX_FORK_DEPTH:
             raise NotFound(f"The session that this one was forked from is gone: {parent}")
         end = base.get("end_ordinal_exclusive")

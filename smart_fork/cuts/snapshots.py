@@ -18,8 +18,8 @@ import orjson
 from indexer.disk import DISK, Disk
 from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
+from smart_fork.cuts.model import Session
 from smart_fork.errors import NotFound, Usage
-from smart_fork.excise.model import Session
 
 KEPT = timedelta(days=30)
 #: What is noted of an undone cut, and of one that could not be made.

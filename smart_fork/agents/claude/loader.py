@@ -8,9 +8,9 @@ from sys import intern
 from typing import Any
 
 from indexer.transcripts.model import Role
+from smart_fork.cuts.lines import RawLine, first_record, head, opened, preview, raw_lines, tokens, with_sources
+from smart_fork.cuts.model import Call, Result, Session, Turn
 from smart_fork.errors import NotFound
-from smart_fork.excise.lines import RawLine, head, opened, preview, raw_lines, tokens, with_sources
-from smart_fork.excise.model import Call, Result, Session, Turn
 
 #: Fields that name another record, and are linked anew where it goes (E-040).
 LINKS = ("parentUuid", "logicalParentUuid", "leafUuid")
@@ -59,17 +59,6 @@ class ClaudeLoader:
                     copies[turn.id] = head(copy)
         session_id = path.stem if _ID.fullmatch(path.stem) else first_id or path.stem
         return Session("claude", path, session_id, with_sources(turns, heads, copies), stamp=stamp)
-
-
-def first_record(path: Path) -> dict[str, Any]:
-    """The first object of a file; empty where there is none, or no file (E-010)."""
-    try:
-        file, _ = opened(path)
-    except OSError:
-        return {}
-    with file:
-        line = next(raw_lines(file, path), None)
-    return line.objects[0] if line and line.objects else {}
 
 
 def _main(line: RawLine) -> dict[str, Any]:

@@ -16,11 +16,10 @@ import orjson
 
 from indexer.paths import config_home
 from indexer.transcripts.model import Role, estimate_tokens
+from smart_fork.cuts.lines import first_record, opened, preview, raw_lines
+from smart_fork.cuts.model import Call, Result, Session, Stamp, Turn
+from smart_fork.cuts.snapshots import cuts
 from smart_fork.errors import NotFound, SmartForkError, Usage
-from smart_fork.excise.claude import first_record
-from smart_fork.excise.lines import opened, preview, raw_lines
-from smart_fork.excise.model import Call, Result, Session, Stamp, Turn
-from smart_fork.excise.snapshots import cuts
 
 DATABASES = (".vscdb", ".sqlite")
 SIDE_CAR = ".excised.jsonl"

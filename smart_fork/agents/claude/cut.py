@@ -1,0 +1,78 @@
+"""What hangs on the turns of a session of Claude Code: their chain, the files beside the log, and who has it open."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from indexer.paths import claude_home
+from indexer.transcripts.lines import decode_line
+from smart_fork.agents.claude.loader import ClaudeLoader
+from smart_fork.agents.claude.relinking import relinked
+from smart_fork.cuts.cutter import Cutter
+from smart_fork.cuts.edits import Edits
+from smart_fork.cuts.model import Session, Turn
+from smart_fork.processes import SystemProcesses
+
+#: A name from a log that cannot lead out of a folder.
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+
+class ClaudeCutter(Cutter):
+    """Transcripts of Claude Code."""
+
+    tool = "claude"
+
+    def detect(self, path: Path) -> bool:
+        return ClaudeLoader.detect(path)
+
+    def load(self, path: Path, composer: str = "") -> Session:
+        del composer
+        return ClaudeLoader.load(path)
+
+    def relinked(self, turns: Sequence[Turn], gone: Collection[str]) -> Edits:
+        return relinked(turns, gone)
+
+    def is_said(self, turn: Turn) -> bool:
+        return bool(turn.key)
+
+    def beside(self, path: Path, removed: Sequence[Turn]) -> list[Path]:
+        """Long results, and the sub-agents of calls."""
+        folder = path.with_suffix("")
+        if not folder.is_dir():
+            return []
+        calls = {call.id for turn in removed for call in turn.tool_calls}
+        calls |= {result.tool_use_id for turn in removed for result in turn.tool_results}
+        found = [folder / "tool-results" / f"{call}.txt" for call in sorted(calls) if _PLAIN.fullmatch(call)]
+        for agent in sorted({agent for turn in removed if turn.tool_results for agent in _agents_of(turn)}):
+            found += [folder / "subagents" / f"agent-{agent}{ending}" for ending in (".jsonl", ".meta.json")]
+        return [path for path in found if path.is_file()]
+
+    def is_our_branch(self, head: dict[str, Any]) -> bool:
+        """Its own forks say nothing of their parent."""
+        return "forkedFrom" in head
+
+    def writer_of(self, session: Session) -> str:
+        """It notes each running session in ``sessions/<pid>.json`` and takes the note away at its end."""
+        for path in (claude_home() / "sessions").glob("*.json"):
+            try:
+                note = orjson.loads(path.read_bytes())
+            except (OSError, orjson.JSONDecodeError):
+                continue
+            pid = note.get("pid") if isinstance(note, dict) else None
+            if isinstance(pid, int) and note.get("sessionId") == session.session_id and SystemProcesses().alive(pid):
+                return f"Claude Code, process {pid}"
+        return ""
+
+
+def _agents_of(turn: Turn) -> Iterator[str]:
+    """The sub-agents whose answers these are."""
+    for _, record in decode_line(turn.raw)[0]:
+        result = record.get("toolUseResult")
+        name = result.get("agentId") if isinstance(result, dict) else None
+        if isinstance(name, str) and _PLAIN.fullmatch(name):
+            yield name

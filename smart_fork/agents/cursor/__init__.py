@@ -1,0 +1,1 @@
+"""Cursor: its conversations are cut, and not found or forked."""

@@ -1,0 +1,38 @@
+"""What hangs on the bubbles of Cursor's conversations: they are written beside its database, all into one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from indexer.transcripts.lines import decode_line
+from smart_fork.agents.cursor.loader import DATABASES, CursorLoader, conversation_of, side_car
+from smart_fork.cuts.cutter import Cutter
+from smart_fork.cuts.model import Session
+
+
+class CursorCutter(Cutter):
+    """Conversations of Cursor."""
+
+    tool = "cursor"
+    suffixes = (*DATABASES, ".jsonl")
+    writes_on = False
+
+    def detect(self, path: Path) -> bool:
+        return CursorLoader.detect(path)
+
+    def load(self, path: Path, composer: str = "") -> Session:
+        return CursorLoader.load(path, composer)
+
+    def written(self, path: Path) -> Path:
+        return side_car(path)
+
+    def of_others(self, session: Session) -> list[bytes]:
+        """A side-car is one file for all of a database's conversations."""
+        side = side_car(session.source_path.resolve())
+        if not side.is_file():
+            return []
+        return [
+            raw.rstrip(b"\n") + b"\n"
+            for raw in side.read_bytes().split(b"\n")
+            if any(conversation_of(record) not in ("", session.composer_id) for _, record in decode_line(raw)[0])
+        ]

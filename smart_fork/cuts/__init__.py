@@ -1,0 +1,1 @@
+"""What cuts are made of, whoever wrote the transcript: its lines, its snapshots, and what its agent says of it."""

@@ -1,0 +1,98 @@
+"""What an agent says of its transcripts, so that they can be cut. It must say how they are read; all else may be so."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from smart_fork.cuts.edits import Edits
+from smart_fork.cuts.model import CutWarning, Session, Tool, Turn
+
+
+class Cutter(ABC):
+    """One agent's transcripts."""
+
+    tool: Tool
+    #: How its files' names end.
+    suffixes: tuple[str, ...] = (".jsonl",)
+    #: Whether its program writes on in the file that is cut.
+    writes_on = True
+    #: Who it is where its lock (`hold`) is held.
+    holder = ""
+
+    @abstractmethod
+    def detect(self, path: Path) -> bool:
+        """Whether the file is one of its transcripts."""
+
+    @abstractmethod
+    def load(self, path: Path, composer: str = "") -> Session:
+        """The session in `path`; where a file has several, the one that `composer` names.
+
+        Raises:
+            NotFound: it, or what it was forked from, is not there.
+            OSError: it cannot be read.
+        """
+
+    def written(self, path: Path) -> Path:
+        """The file that is really written for a source (E-053)."""
+        return path
+
+    def of_others(self, session: Session) -> list[bytes]:
+        """The lines of other conversations in the file that is written."""
+        del session
+        return []
+
+    def relinked(self, turns: Sequence[Turn], gone: Collection[str]) -> Edits:
+        """Lines that name a record that goes, naming one that stays (E-040)."""
+        del turns, gone
+        return {}
+
+    def without_repetitions(self, session: Session, gone: Collection[str]) -> Edits:
+        """Lines that must stay and repeat what goes, without that."""
+        del session, gone
+        return {}
+
+    def is_said(self, turn: Turn) -> bool:
+        """Whether a line is part of what went on in the conversation, and not of how the session is kept."""
+        return turn.role != "system"
+
+    def numbered(self, turns: Sequence[Turn], numbers: Sequence[int | None]) -> Sequence[int | None]:
+        """These numbers of the lines, those that say the same as a message having its number as well."""
+        del turns
+        return numbers
+
+    def beside(self, path: Path, removed: Sequence[Turn]) -> list[Path]:
+        """The files beside a transcript that hold what goes."""
+        del path, removed
+        return []
+
+    def heirs(self, session: Session, first: int = 0) -> list[Path]:
+        """The forks that read from the session's file, record `first` or later ones, and theirs."""
+        del session, first
+        return []
+
+    def is_our_branch(self, head: dict[str, Any]) -> bool:
+        """Whether we wrote the file that begins with this record, as a branch of another session."""
+        del head
+        return False
+
+    def without_header(self, session: Session) -> list[CutWarning]:
+        """Whether the first record is gone that the agent needs."""
+        del session
+        return []
+
+    def writer_of(self, session: Session) -> str:
+        """Who has the session open, as the agent itself notes it; empty where nobody is seen."""
+        del session
+        return ""
+
+    def hold(self, session: Session) -> int | None:
+        """The agent's own lock of this session, where it has one, held by us: a descriptor to be closed.
+
+        Raises:
+            OSError: somebody else holds it.
+        """
+        del session
+        return None
