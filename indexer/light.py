@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from indexer.vocabulary import Vocabulary
+
     Matrix = NDArray[np.float32]
 
 DIMENSIONS, MAX_TOKENS = 384, 256
@@ -60,7 +62,7 @@ class LightEmbedder:
         self.closed = True
 
     def _vectors(self, texts: Sequence[str]) -> Iterator[Matrix]:
-        _ = self._session, self._tokenizer  # loaded once, before there are threads
+        _ = self._session, self._vocabulary  # loaded once, before there are threads
         if self._threads == 1 or len(texts) == 1:
             yield from map(self._vector, texts)
             return
@@ -70,7 +72,7 @@ class LightEmbedder:
     def _vector(self, text: str) -> Matrix:
         if self.closed:
             raise ModelUnavailableError("the process is ending")
-        (vector,) = self._session.run(None, {"ids": self._tokenizer.encode(text).ids})
+        (vector,) = self._session.run(None, {"ids": self._vocabulary.ids(text)})
         found: Matrix = vector
         return found
 
@@ -79,13 +81,10 @@ class LightEmbedder:
         return packaged_model()
 
     @cached_property
-    def _tokenizer(self) -> Any:
-        from tokenizers import Tokenizer
+    def _vocabulary(self) -> Vocabulary:
+        from indexer.vocabulary import Vocabulary
 
-        tokenizer = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
-        tokenizer.no_padding()
-        tokenizer.enable_truncation(MAX_TOKENS)
-        return tokenizer
+        return Vocabulary(self._folder / "tokenizer.json", MAX_TOKENS)
 
     @cached_property
     def _session(self) -> Any:
@@ -97,6 +96,8 @@ class LightEmbedder:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1  # it works in the thread that asks
         options.log_severity_level = 3  # errors, which are raised as well
+        # The graph is as it is to be run: to look for a better one takes as long as half a question, and finds none.
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.add_session_config_entry(_WEIGHTS_FOLDER, str(weights.parent))
         options.add_session_config_entry(_NO_COPY, "1")
         try:

@@ -12,6 +12,9 @@ from indexer.patterns import late
 _MAX_CHARACTERS, _MAX_DEPTH = 20_000, 4
 #: What parts two commands of one line.
 _PARTS = ";&|()\n"
+#: What parts two words of one command.
+_BETWEEN = " \t\r"
+_WORDS = late(f"[{re.escape(_PARTS)}]+|[^{re.escape(_PARTS + _BETWEEN)}]+")
 _HERE_DOCUMENT = late(r"<<-?\s*(['\"]?)(\w+)\1(.*?)\n.*?^\s*\2\s*$", re.DOTALL | re.MULTILINE)
 _JOINED_OUTPUT = late(r"\d*>&\d*-?|&>>?\s*\S+|\d*>>?\s*/dev/null")
 _CONTINUED = late(r"\\\r?\n")
@@ -65,9 +68,7 @@ def command_of(arguments: Mapping[str, object]) -> str:
 
 def _parted(line: str) -> Iterator[list[str]]:
     try:
-        lexer = shlex.shlex(line, posix=True, punctuation_chars=_PARTS)
-        lexer.whitespace, lexer.whitespace_split = " \t\r", True
-        words = list(lexer)
+        words = _words(line)
     except ValueError:  # a quotation mark that is never closed
         yield from (part.split() for part in re.split(f"[{re.escape(_PARTS)}]+", line))
         return
@@ -79,6 +80,20 @@ def _parted(line: str) -> Iterator[list[str]]:
             yield part
             part = []
     yield part
+
+
+def _words(line: str) -> list[str]:
+    """The words of `line`, and what parts them. Without a sign that needs `shlex` a pattern says the same much faster.
+
+    Raises:
+        ValueError: a quotation mark is never closed.
+    """
+    if not any(sign in line for sign in "'\"\\#"):
+        found: list[str] = _WORDS.findall(line)
+        return found
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=_PARTS)
+    lexer.whitespace, lexer.whitespace_split = _BETWEEN, True
+    return list(lexer)
 
 
 def _without_runners(words: Sequence[str]) -> list[str]:

@@ -122,6 +122,19 @@ def test_what_others_are_owed_is_done_before_it_ends():
     assert "the last word" == done.stdout.splitlines()[-1]
 
 
+def test_a_question_is_answered_before_garbage_is_looked_for(world, shop):
+    world.claude(shop, "one", "1")
+    code = (
+        "import atexit, gc, sys; sys.argv = ['smart-fork', 'find', 'one', '--json']\n"
+        "start = sum(one['collections'] for one in gc.get_stats())\n"
+        "told = lambda: print(sum(one['collections'] for one in gc.get_stats()) - start, file=sys.stderr)\n"
+        "atexit.register(told)\nfrom smart_fork.__main__ import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=shop, capture_output=True, text=True, check=True)
+
+    assert int(done.stderr) < 10
+
+
 def test_a_thread_that_still_works_is_waited_for():
     code = (
         "import sys, threading; sys.argv = ['smart-fork', '--version']\n"
