@@ -119,15 +119,16 @@ class Machine:
         return figures
 
     def listed(self) -> dict[str, int]:
-        """Bytes of `tools/list`, as the agent reads it."""
+        """Bytes of `tools/list`: as the agent is sent them, and what of that its model reads."""
         figures = {}
         for which in ("few", "all"):
             client = Client([self.program, "mcp", "--tools", which], self.environment)
             client.start()
             tools = client.request("tools/list")["tools"]
             client.close()
-            figures[f"tools/list, {which}"] = len(json.dumps(tools, ensure_ascii=False, separators=(",", ":")).encode())
-            print(f"tools/list, {which}: {len(tools)} tools, {figures[f'tools/list, {which}']} bytes")
+            read = [{name: tool[name] for name in ("name", "description", "inputSchema")} for tool in tools]
+            figures |= {f"tools/list, {which}": _bytes(tools), f"tools/list, {which}, read by the model": _bytes(read)}
+            print(f"tools/list, {which}: {len(tools)} tools, {_bytes(tools)} bytes, the model reads {_bytes(read)}")
         return figures
 
     def held(self) -> dict[str, float]:
@@ -184,6 +185,10 @@ def _place(answer: dict[str, Any], query: dict[str, Any]) -> int | None:
     wanted = {one["session_id"] for one in query["gold"]}
     places = [place for place, result in enumerate(answer["results"], 1) if result["session_id"] in wanted]
     return places[0] if places else None
+
+
+def _bytes(value: Any) -> int:
+    return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def _size(folder: Path) -> float:
