@@ -15,7 +15,7 @@ from itertools import groupby
 from indexer.masking import NOTHING, Masked, joined, mask
 from indexer.pieces import Piece
 from indexer.transcripts.model import Exchange, Session, Turn
-from indexer.transcripts.ours import only_looks, opens_a_session
+from indexer.transcripts.ours import calls_us, only_looks, opens_a_session
 from indexer.transcripts.titles import title_of
 
 #: How the line of an action begins that only looks at something.
@@ -108,7 +108,9 @@ def _runs(piece: Piece, parts: Sequence[tuple[str, bool]]) -> Iterator[Piece | N
 
 
 def _asks(exchange: Exchange) -> bool:
-    return any(call.ours for turn in exchange.turns for call in turn.tool_calls)
+    return any(
+        (turn.prompt and calls_us(turn.text)) or any(call.ours for call in turn.tool_calls) for turn in exchange.turns
+    )
 
 
 def _own_actions(exchange: Exchange) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from indexer.masking import NOTHING, Masked, mask, shorten
 from indexer.transcripts.commands import command_of
-from indexer.transcripts.ours import is_ours, runs_ours, without_ours
+from indexer.transcripts.ours import is_ours, passes_on, runs_ours, without_ours
 
 ACTION_CHARACTERS = 240
 NOTE_CHARACTERS = 200
@@ -47,7 +47,7 @@ _HEADER_CHARACTERS = 8000
 
 def describe(name: str, arguments: Mapping[str, Any]) -> Masked:
     """The action line of a call, such as ``edit src/a.py`` or ``run pytest -q``; empty for calls that say nothing."""
-    if name in _SILENT or is_ours(name):
+    if name in _SILENT or is_ours(name) or passes_on(arguments):
         return NOTHING
     path = _first(arguments, "file_path", "notebook_path", "path", "filePath")
     if name in _EDITS:

@@ -17,6 +17,10 @@ _INJECTED = (
 _OPENING = {tag: re.compile(rf"<{tag}(?:\s[^<>]*)?>") for tag in _INJECTED}
 #: An element that is never closed is injected only where a message begins with it: elsewhere somebody speaks of it.
 _UNCLOSED = re.compile(rf"<(?:{'|'.join(_INJECTED)})(?:\s[^<>]*)?>")
+#: A command of smart-fork's own that a person has given: by its name it is known later that it asks.
+_OUR_COMMAND = re.compile(
+    r"<command-name>\s*(/(?:mcp__)?[\w-]{0,40}smart[-_]fork[\w-]{0,40}(?:__|:)[\w-]{1,40})[^<]{0,40}</command-name>\s*"
+)
 _ARGUMENTS = re.compile(r"</?command-args>")
 _AGENTS_MD = re.compile(r"^# AGENTS\.md instructions for [^\n]*\n", re.MULTILINE)
 _WORKER_MARK = re.compile(r"<![\w-]{0,40}(?:session|worker)[\w-]{0,40}:[^<>]*!>|\[worker-done:[^\]]*\]", re.ASCII)
@@ -58,6 +62,7 @@ def _strip_once(text: str) -> str:
     if text.startswith("# Context from my IDE setup:"):
         text = _IDE_CONTEXT.sub("", text)
     if "</" in text:
+        text = _OUR_COMMAND.sub(r"\1 ", text)
         for tag in _INJECTED:
             text = _without_elements(text, tag)
         text = _ARGUMENTS.sub("", text)

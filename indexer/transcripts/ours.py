@@ -19,6 +19,15 @@ TOOLS = frozenset({
 _SCRIPTED = late(
     r"mcp__[\w-]*smart[-_]fork[\w-]*['\"]?\]?\s*\(|\btools\.smart_fork\b|\bcmd['\"]?\s*:\s*['\"`]\s*smart-fork\s"
 )
+#: What an agent is told that is to ask us in the place of its caller.
+_PASSED_ON = late(r"\bmcp__[\w-]*smart[-_]fork[\w-]*__\w|\bsmart-fork find\b")
+#: How a person calls us by name, and how that begins what the model is then told.
+_CALLED = late(
+    r"/(?:mcp__)?[\w-]*smart[-_]fork[\w-]*(?:__|:)\w|"
+    r"Find (?:the past session|out what past sessions) of this repository "
+)
+#: A result, as it is printed.
+_PRINTED = late(r"(?m:^)[ \t]*\d{1,2}\. [01]\.\d\d [^\n]{1,200}\n[ \t]+\w{1,16} · [0-9a-f-]{8,36} · \d{4}-\d\d-")
 #: Programs that only look at something, or pass on what another one says.
 _LOOKING = {
     "awk", "base64", "basename", "bat", "cat", "cd", "column", "cut", "date", "diff", "dirname", "echo", "egrep",
@@ -43,12 +52,25 @@ def runs_ours(arguments: object) -> bool:
     """Whether these are the arguments of a call that runs smart-fork: its output is our own answer again."""
     if isinstance(arguments, str):
         return names_us(arguments) and _SCRIPTED.search(arguments) is not None
-    return isinstance(arguments, Mapping) and _any_ours(command_of(arguments))
+    return isinstance(arguments, Mapping) and (passes_on(arguments) or _any_ours(command_of(arguments)))
+
+
+def passes_on(arguments: Mapping[str, object]) -> bool:
+    """Whether these are the arguments of a call that has another agent ask smart-fork, or reads how that is done."""
+    told, skill = arguments.get("prompt"), arguments.get("skill")
+    if isinstance(skill, str) and skill.partition(":")[0] == "smart-fork":
+        return True
+    return isinstance(told, str) and names_us(told) and _PASSED_ON.search(told) is not None
+
+
+def calls_us(said: str) -> bool:
+    """Whether a person's words are a command of ours, what one of our prompts makes of it, or what we have printed."""
+    return _CALLED.match(said) is not None or _PRINTED.search(said) is not None
 
 
 def without_ours(line: str) -> str:
     """A command line without those of its commands that run smart-fork; empty where the others only serve them."""
-    if not names_us(line):
+    if not _may_name_us(line):
         return line
     commands = list(simple_commands(line))
     if not any(map(_is_our_command, commands)):
@@ -73,13 +95,19 @@ def names_us(text: str) -> bool:
 
 
 def _any_ours(line: str) -> bool:
-    return names_us(line) and "*** Begin Patch" not in line and any(map(_is_our_command, simple_commands(line)))
+    return _may_name_us(line) and "*** Begin Patch" not in line and any(map(_is_our_command, simple_commands(line)))
+
+
+def _may_name_us(line: str) -> bool:
+    return names_us(line) or "INTENT=" in line
 
 
 def _is_our_command(words: Sequence[str]) -> bool:
-    program = words[0].partition("@")[0]
+    program = re.split("[@:]", words[0], maxsplit=1)[0]  # a version, or a skill of the plugin
     if program in ("smart-fork", "smart-fork.exe"):
         return True
+    if program == "make":
+        return "run" in words and any(word.startswith("INTENT=") for word in words)
     if not program.startswith("python"):
         return False
     module = words[words.index("-m") + 1 : words.index("-m") + 2] if "-m" in words else words[1:2]

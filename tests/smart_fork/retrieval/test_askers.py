@@ -10,6 +10,7 @@ import pytest
 from indexer.markdown import export_path
 from indexer.transcripts.ours import TOOLS
 from smart_fork.server import create_server
+from smart_fork.server.prompts import fork, recall
 from tests.smart_fork.world import Did, World
 
 QUESTION = "Which session knows how the uploader retries with exponential backoff?"
@@ -56,6 +57,7 @@ def asking(agent: str) -> list[Did]:
         "SMART_FORK_HOME=/x nohup env A=1 smart-fork find 'it''s backoff'",
         "smart-fork find \\\n  'exponential backoff' \\\n  --json",
         'smart-fork find "never closed',
+        "make run INTENT='exponential backoff'",
     )
     return [
         Did("smart_fork", {"intent": QUESTION}, ANSWER, "smart-fork"),
@@ -63,6 +65,8 @@ def asking(agent: str) -> list[Did]:
         Did("list_sessions", {}, ANSWER, "past"),
         Did("read_session", {"session_id": "12345678"}, ANSWER, "smart_fork"),
         Did("spawn_workers", {"workers": []}, ANSWER, "mine"),
+        Did("Task", {"description": "ask", "prompt": f"Call mcp__smart-fork__find_sessions: {QUESTION}"}, ANSWER),
+        Did("Task", {"description": "ask", "prompt": "Run: smart-fork find 'exponential backoff'"}, ANSWER),
         *(shell(agent, command) for command in commands),
     ]
 
@@ -92,6 +96,37 @@ def test_whichever_way_it_asks_a_session_that_only_asked_is_not_found(world, sho
         assert [] == world.ids(intent, shop, limit=50), intent
 
 
+@pytest.mark.parametrize("command", ["/smart-fork:fork", "/smart-fork:recall (MCP)", "/mcp__smart-fork__fork"])
+def test_a_command_of_ours_is_a_question_whatever_the_agent_makes_of_it(world, shop, command):
+    name = f"<command-message>smart-fork</command-message>\n<command-name>{command}</command-name>"
+    world.worked(
+        "claude", shop, f"> {name}\n<command-args>{QUESTION}</command-args>", f"There is no such tool. {QUOTES}"
+    )
+
+    assert [] == world.ids(QUESTION, shop)
+
+
+@both
+def test_what_our_prompts_tell_an_agent_is_a_question(world, shop, agent):
+    for prompt in (fork, recall):
+        world.worked(agent, shop, f"> {prompt(QUESTION)}", f"There is no such tool. {QUOTES}")
+
+    assert [] == world.ids(QUESTION, shop)
+
+
+@both
+def test_our_answer_that_a_person_has_pasted_is_not_found(world, shop, agent):
+    world.worked(
+        agent,
+        shop,
+        f"> This is what I got:\n 1. 0.93 Add retry to the uploader\n    claude · {'1234abcd' * 2} · 2026-10-01 · message 2\n"
+        f"    │ Assistant: {QUOTES}\nWhat does it mean?",
+        QUOTES,
+    )
+
+    assert [] == world.ids(QUESTION, shop)
+
+
 @both
 def test_a_question_with_what_agents_do_around_it_is_still_only_a_question(world, shop, agent):
     world.worked(
@@ -99,6 +134,7 @@ def test_a_question_with_what_agents_do_around_it_is_still_only_a_question(world
         shop,
         f"> {QUESTION}",
         Did("ToolSearch", {"query": "smart-fork"}),
+        Did("Skill", {"skill": "smart-fork:smart-fork"}, "Launching"),
         Did("TodoWrite" if agent == "claude" else "update_plan", {"plan": [{"step": QUESTION}]}),
         Did("smart_fork", {"intent": QUESTION}, ANSWER, "smart-fork"),
         Did("Read", {"file_path": "/home/me/.claude/projects/-srv-shop/exponential-backoff.jsonl"}, QUOTES),
