@@ -413,7 +413,7 @@ class Registry:
 def _worker(row: dict[str, Any]) -> Worker:
     """One row. What another version has written in words of its own does not hide the worker (R-043)."""
     for name, words, otherwise in (
-        ("agent", Agent, "claude"),
+        ("agent", Literal["claude", "codex"], "claude"),
         ("state", State, "running"),
         ("status", Status, ""),
         ("kind", Kind, "fork"),
