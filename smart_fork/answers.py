@@ -139,6 +139,7 @@ class Forked(TypedDict, total=False):
     terminal_id: str | None
     resume_session_id: str
     new_session_id: str | None
+    agent_type: str
     command: str
     cwd: str
     place: str
@@ -195,6 +196,7 @@ class Found(TypedDict, total=False):
     project_notice: str
     index_notice: str
     language_notice: str
+    agents_notice: str
     order_notice: str
     count: int
     engine: str

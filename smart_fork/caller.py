@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +33,9 @@ LOOKS, LOOK_SECONDS = 6, 0.06
 LOGS_LOOKED_INTO = 8
 
 
+_calling: ContextVar[Agent | None] = ContextVar("calling", default=None)
+
+
 class Around(NamedTuple):
     """Where the process is that a caller has started: its environment, of which `VARIABLES` count, and directory."""
 
@@ -46,6 +50,16 @@ class Caller:
     agent: Agent | None
     session_id: str | None
     project: str | None
+
+
+def speak_for(agent: Agent | None) -> None:
+    """From here on in this context, that agent asks; `None` for a person, or nobody knows whom."""
+    _calling.set(agent)
+
+
+def calling_agent() -> Agent | None:
+    """The agent that asks, where it is known."""
+    return _calling.get()
 
 
 def identify(

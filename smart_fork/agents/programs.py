@@ -32,7 +32,8 @@ _SIGNS: dict[Agent, tuple[tuple[tuple[str, ...], re.Pattern[str], bool], ...]] =
         (("exec", "--help"), re.compile(r"^\s+fork\b", re.MULTILINE), True),
     ),
 }
-_seen: dict[tuple[str, int, tuple[str, ...]], bool] = {}
+#: What the help of a program lists, by its version: the signs that were looked for.
+_seen: dict[tuple[str, int, tuple[str, ...], str], bool] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def look_at(agent: Agent, processes: Processes, env: Mapping[str, str] | None = 
     """Whether the agent's program is there and can fork. Never raises; asked once for each version of the program."""
     try:
         path = find_program(agent, env)
-        abilities = [(_lists(path, args, sign, processes, env), headless) for args, sign, headless in _SIGNS[agent]]
+        abilities = [(lists(path, args, sign, processes, env), headless) for args, sign, headless in _SIGNS[agent]]
     except SmartForkError as error:
         return Program(agent, problem=error.message, hint=error.hint)
     can = all(able for able, headless in abilities if not headless)
@@ -103,10 +104,15 @@ def require_fork(
     return program.path
 
 
-def _lists(
+def lists(
     path: str, args: tuple[str, ...], sign: re.Pattern[str], processes: Processes, env: Mapping[str, str] | None
 ) -> bool:
-    key = (path, Path(path).stat().st_mtime_ns, args)
+    """Whether the program's help lists what `sign` is found in; asked once for each version of the program.
+
+    Raises:
+        ProgramFailed: it does not answer.
+    """
+    key = (path, Path(path).stat().st_mtime_ns, args, sign.pattern)
     if key not in _seen:
         answer = processes.run([path, *args], cwd=Path(os.sep), env=env, timeout=HELP_SECONDS)
         if not answer.ok and args == ("--help",):

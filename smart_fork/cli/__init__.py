@@ -64,6 +64,19 @@ def _options(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),  # noqa: ARG001
 ) -> None:
     log_to_stderr(verbose=verbose)
+    _look_around()
+
+
+def _look_around() -> None:
+    """Know whether an agent runs this; and what a person has set, who does."""
+    from smart_fork.agents.titles import agent_around
+    from smart_fork.caller import speak_for
+
+    speak_for(agent_around(os.environ))
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        from smart_fork.agents.known_variables import note_a_persons
+
+        note_a_persons(os.environ)
 
 
 def main() -> None:

@@ -180,6 +180,8 @@ def message_number(at: str | None) -> int | None:
 
 def print_forked(forked: dict[str, Any], *, dry_run: bool) -> None:
     """One fork, for a person."""
+    from smart_fork.agents.titles import title_of
+
     for warning in forked.get("warnings") or ():
         say(f"note: {warning}")
     if dry_run:
@@ -187,7 +189,10 @@ def print_forked(forked: dict[str, Any], *, dry_run: bool) -> None:
         return
     out.print(plain(f"Forked {forked['resume_session_id']} as {forked['new_session_id'] or '(id not known yet)'}"))
     out.print(
-        plain(f"  worker {forked['worker_id']} in {forked['terminal_id'] or 'a process'}, directory {forked['cwd']}")
+        plain(
+            f"  {title_of(forked['agent_type'])}, worker {forked['worker_id']} in "
+            f"{forked['terminal_id'] or 'a process'}, directory {forked['cwd']}"
+        )
     )
     if forked.get("attach"):
         out.print(plain(f"  watch it: {forked['attach']}"))

@@ -176,7 +176,8 @@ def _print_next(answer: dict[str, Any]) -> None:
     best = next((hit for hit in answer.get("results", ()) if not hit.get("warning")), None)
     if best:
         name = short_id(best["agent_type"], best["session_id"])
-        say(f'Next: smart-fork fork {name} "what it is to do", or smart-fork show {name} to read it first.')
+        say(f'Next: smart-fork fork {name} "what it is to do"')
+        say(f"      smart-fork show {name} reads it first")
 
 
 def _exit_code(answer: dict[str, Any]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -78,9 +79,11 @@ def _show(ledger: Ledger, options: Options, *, as_json: bool) -> Plan:
 
 
 def _set_up(ledger: Ledger, options: Options, *, yes: bool, as_json: bool) -> None:
+    from smart_fork.agents.known_variables import note_a_persons
     from smart_fork.processes import SystemProcesses
     from smart_fork.setup.plan import make_plan
 
+    note_a_persons(os.environ)
     plan = make_plan(options, ledger, SystemProcesses())
     asks = not plan.is_done and not yes
     if not as_json:

@@ -12,6 +12,7 @@ from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartFork
 from smart_fork.forking.floor import FLOOR, fitting, none_can_be_forked
 from smart_fork.forking.matching import MATCH, message_for
 from smart_fork.forking.which import Ask, Later, about_as_likely
+from smart_fork.retrieval.both_agents import find_in_both
 from smart_fork.retrieval.finding import Engine, Request, check, find
 from smart_fork.snippets import shown
 
@@ -34,13 +35,15 @@ def find_and_fork(
     worktree: str | bool | None = None,
     with_changes: bool = False,
     ask: Ask | None = None,
+    or_both: bool = False,
 ) -> dict[str, Any]:
     """`find`, and the fork that was asked for as ``forked_session``; with `at` ``"match"`` where its passage ends.
 
     With `auto_fork` alone the best result is forked if it fits: it scores the request's `min_score`, else `FLOOR`;
     where several fit about as well, the one that is chosen by whom `ask` asks. A fork that fails leaves the results in
     the answer, with ``error`` and ``hint`` beside them (F-092); so does one that is not tried because nothing fits or
-    nobody has chosen, and the results then are all that were found.
+    nobody has chosen, and the results then are all that were found. With `or_both` all agents' sessions are searched
+    where those of the request's one do not fit, but not for `auto_fork`.
 
     Raises:
         Usage: something in the request is not acceptable; nothing was read or started.
@@ -60,7 +63,8 @@ def find_and_fork(
         raise Usage(f"run_in must be 'tmux', 'process', or 'iterm2', not {shown(run_in)}")
     unchosen = auto_fork and fork_index is None and not fork_session_id
     least = None if unchosen else request.min_score
-    answer = find(replace(request, min_score=least, works_in=request.project_path), engine)
+    look = find_in_both if or_both and not unchosen else find
+    answer = look(replace(request, min_score=least, works_in=request.project_path), engine)
     if not fork_session_id and ("results" not in answer or not (auto_fork or fork_index is not None)):
         return answer
     try:

@@ -10,9 +10,10 @@ from typing import Any
 
 from smart_fork.advice import advice
 from smart_fork.errors import IndexUnavailable, NotFound
+from smart_fork.retrieval.ranking import FITS
 
 #: Below this chance nothing is forked, unless `min_score` says otherwise.
-FLOOR = 0.30
+FLOOR = FITS
 
 
 @dataclass(frozen=True, slots=True)

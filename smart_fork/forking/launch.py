@@ -18,7 +18,7 @@ from smart_fork.forking.attempt import undone
 from smart_fork.forking.bringing_back import brought_back
 from smart_fork.forking.confirmation import Clock, World, world_of
 from smart_fork.forking.report import ForkedSession, Launched, as_fork
-from smart_fork.forking.starting import ForkSource, Prepared, Wanted, launch, prepare
+from smart_fork.forking.starting import ForkSource, Prepared, Wanted, another_agent, launch, prepare
 from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.repository.worktree import plan_worktree
 from smart_fork.retrieval.obstacles import Forkable, obstacles
@@ -136,7 +136,7 @@ def fork(
         caller_session_id=caller_session_id,
         with_agent=with_agent,
     )
-    prepared = prepare(wanted, world)
+    prepared = prepare(wanted, world, dry_run=dry_run)
     return as_fork(_planned(prepared, world) if dry_run else launch(prepared, world))
 
 
@@ -181,7 +181,7 @@ def _planned(prepared: Prepared, world: World) -> Launched:
             request.target_cwd, wanted.worktree_name, world.processes, with_changes=wanted.with_changes
         )
         request = replace(request, target_cwd=planned.path)
-    warnings = _prepared_first(request, worktree=bool(wanted.worktree))
+    warnings = another_agent(wanted) + _prepared_first(request, worktree=bool(wanted.worktree))
     return Launched(plan_fork(request), prepared.place.name, warnings=warnings)
 
 

@@ -57,6 +57,7 @@ class ForkedSession:
     warnings: list[str] = field(default_factory=list)
     confirmed: bool = False
     kind: Kind = "fork"
+    agent_type: Agent | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The fork as JSON values."""
@@ -110,6 +111,7 @@ def as_fork(launched: Launched) -> ForkedSession:
         warnings=launched.warnings,
         confirmed=launched.confirmed,
         kind=worker.kind if worker else "fork",
+        agent_type=plan.agent,
     )
 
 

@@ -6,7 +6,7 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -22,11 +22,14 @@ from smart_fork.agents.logs import original_of
 from smart_fork.agents.plan import DEPTH, ForkPlan, ForkRequest, Form, environment, passable, plain_name, plan_fork
 from smart_fork.agents.programs import find_program, require_fork
 from smart_fork.agents.staging import folder_of
+from smart_fork.agents.titles import title_of
+from smart_fork.caller import calling_agent
 from smart_fork.copies.copying import Branch
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.forking.admission import admission
 from smart_fork.forking.attempt import Attempt
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation, World, confirm, one_at_a_time, world_of
+from smart_fork.forking.provisions import Provisions, provisions
 from smart_fork.forking.report import Launched, StartedWorker, as_worker, ended_at_once, remark
 from smart_fork.places import choose_place
 from smart_fork.places.base import Place, Started, note_started
@@ -95,10 +98,11 @@ class Prepared:
     wanted: Wanted
     request: ForkRequest
     place: Place
+    provisions: Provisions = field(default_factory=Provisions)
 
 
-def prepare(wanted: Wanted, world: World) -> Prepared:
-    """Check all that can be checked before anything is made.
+def prepare(wanted: Wanted, world: World, *, dry_run: bool = False) -> Prepared:
+    """Check all that can be checked before anything is made; for a `dry_run` not whether its agent is logged in.
 
     Raises:
         SmartForkError: it could not be started.
@@ -128,7 +132,8 @@ def prepare(wanted: Wanted, world: World) -> Prepared:
         _check_resumable(wanted, request)
     if wanted.worktree and not wanted.or_without:
         plan_worktree(request.target_cwd, wanted.worktree_name, world.processes, with_changes=wanted.with_changes)
-    return Prepared(wanted, request, place)
+    given = Provisions() if dry_run else provisions(wanted.agent, request.program, place, world.processes, world.env)
+    return Prepared(wanted, request, place, given)
 
 
 def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECONDS) -> Launched:
@@ -144,6 +149,7 @@ def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECOND
             attempt.otherwise(wanted.written.undo)
         worker = _registered(prepared, world, attempt)
         made, warnings = _worktree(prepared, attempt)
+        warnings += [*another_agent(wanted), *prepared.provisions.notes]
         request = replace(
             prepared.request, worker_id=worker.id, target_cwd=made.path if made else prepared.request.target_cwd
         )
@@ -165,7 +171,7 @@ def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECOND
             _give_back(attempt, plan, worker)
             if place.replaces:  # nothing of ours is left to say so afterwards
                 _note_running(registry, worker, plan, Started(pid=os.getpid()))
-            started = place.start(plan, worker, world.processes, environment(plan, world.env))
+            started = place.start(plan, worker, world.processes, environment(plan, _given(prepared, world)))
             attempt.succeeded()  # the first step that cannot be taken back (B-065)
             launched = Launched(plan, place.name, worker, started, plan.new_session_id, warnings)
             look = partial(confirm, plan, place, started, world, began, patience=patience)
@@ -186,6 +192,15 @@ def start(wanted: Wanted, world: World | None = None) -> StartedWorker:
     return as_worker(launch(prepare(wanted, world), world))
 
 
+def another_agent(wanted: Wanted) -> list[str]:
+    """What to say where another agent than the one that asks takes up a session of its own."""
+    asks = calling_agent()
+    if asks in (None, wanted.agent) or wanted.source is None:
+        return []
+    theirs, own = title_of(wanted.agent), title_of(str(asks))
+    return [f"This starts {theirs}, not {own}: the session is one of {theirs}"]
+
+
 def agent_named(name: str) -> Agent:
     """The agent of that name.
 
@@ -198,6 +213,10 @@ def agent_named(name: str) -> Agent:
             f"Unknown adapter: {plain_name(name)}", f"Adapters are: {', '.join(agent.name for agent in AGENTS)}."
         )
     return agent
+
+
+def _given(prepared: Prepared, world: World) -> dict[str, str]:
+    return {**world.env, **prepared.provisions.variables}
 
 
 def _registered(prepared: Prepared, world: World, attempt: Attempt) -> Worker:

@@ -22,10 +22,15 @@ def main(agent: str) -> None:
         if len(body) > MAX_BYTES:
             while sys.stdin.buffer.read(1 << 20):  # who writes it would fail if we went away
                 pass
-        elif _may_be_a_worker(agent):
-            from smart_fork.hooks.command import hear
+        else:
+            if _is_a_persons_start(body):
+                from smart_fork.agents.known_variables import note
 
-            hear(agent, body, PATIENCE_MILLISECONDS)
+                note(os.environ, [agent], also=True)
+            if _may_be_a_worker(agent):
+                from smart_fork.hooks.command import hear
+
+                hear(agent, body, PATIENCE_MILLISECONDS)
     except BaseException:  # noqa: BLE001, S110 - see above
         pass
     os._exit(0)
@@ -34,6 +39,11 @@ def main(agent: str) -> None:
 def _may_be_a_worker(agent: str) -> bool:
     """Without importing anything: most sessions are a person's own. Codex may run its hooks without our mark."""
     return agent == "codex" or bool(os.environ.get("SMART_FORK_WORKER_ID"))
+
+
+def _is_a_persons_start(body: bytes) -> bool:
+    """Whether a session begins that is no worker's, which has what we have given it."""
+    return not os.environ.get("SMART_FORK_WORKER_ID") and b'"SessionStart"' in body
 
 
 if __name__ == "__main__":

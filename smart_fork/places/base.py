@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from indexer.files import write_new
+from indexer.files import STALE_SECONDS, write_new
 from indexer.masking import Masked
 from indexer.paths import private_dir, state_home
 from smart_fork.agents.plan import WORKER_ID, ForkPlan
@@ -19,6 +21,8 @@ from smart_fork.errors import ForkRefused
 from smart_fork.places import handoff
 from smart_fork.processes import Processes
 from smart_fork.registry import Registry, Worker
+
+_HANDED_OVER = ".command.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,10 @@ class Place(Protocol):
 
     def available(self, processes: Processes, env: Mapping[str, str]) -> bool:
         """Whether it can be used on this machine."""
+        ...
+
+    def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:
+        """Which variables a program has there that it is not given; of their values only that they are set counts."""
         ...
 
     def start(self, plan: ForkPlan, worker: Worker, processes: Processes, env: Mapping[str, str]) -> Started:
@@ -162,6 +170,16 @@ def worker_file(worker: Worker, suffix: str) -> Path:
 
 def hand_over(worker: Worker, command: Mapping[str, Any]) -> list[str]:
     """A short command that becomes `command`: what it is goes through a private file that it removes."""
-    file = worker_file(worker, f".{secrets.token_hex(4)}.command.json")
+    file = worker_file(worker, f".{secrets.token_hex(4)}{_HANDED_OVER}")
+    for other in file.parent.glob(f"*{_HANDED_OVER}"):  # what nobody came for
+        with contextlib.suppress(OSError):
+            if time.time() - other.stat().st_mtime > STALE_SECONDS:
+                other.unlink()
     write_new(file, [orjson.dumps(command)])
     return [sys.executable, "-I", str(Path(handoff.__file__).resolve()), str(file)]
+
+
+def not_taken(command: Sequence[str]) -> None:
+    """Remove what was handed over to a command that was not started."""
+    if command[-1].endswith(_HANDED_OVER):
+        Path(command[-1]).unlink(missing_ok=True)

@@ -9,13 +9,16 @@ from pathlib import Path
 
 
 def main(path: Path) -> None:
-    """Read the command, remove the file, become the command: with its own environment and directory, if it has them."""
+    """Read the command, remove the file, become the command.
+
+    In a directory of its own, if it has one; with an environment of its own, or what it is given beside ours.
+    """
     command = json.loads(path.read_bytes())
     path.unlink()
     if "cwd" in command:
         os.chdir(command["cwd"])
     argv = command["argv"]
-    os.execvpe(argv[0], argv, command.get("env", os.environ))  # noqa: S606 - no shell is what we want
+    os.execvpe(argv[0], argv, command.get("env", {**os.environ, **command.get("given", {})}))  # noqa: S606 - no shell is what we want
 
 
 if __name__ == "__main__":

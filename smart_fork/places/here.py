@@ -24,6 +24,10 @@ class HerePlace:
         """Everywhere that a person types."""
         return True
 
+    def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:  # noqa: ARG002
+        """See `Place.inherited`: none."""
+        return {}
+
     def start(self, plan: ForkPlan, worker: Worker, processes: Processes, env: Mapping[str, str]) -> Started:  # noqa: ARG002
         """See `Place.start`. Does not return."""
         sys.stdout.flush()

@@ -51,6 +51,10 @@ class ITerm2Place:
         """On macOS with the extra installed."""
         return sys.platform == "darwin" and find_spec("iterm2") is not None
 
+    def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:  # noqa: ARG002
+        """See `Place.inherited`: none."""
+        return {}
+
     def start(self, plan: ForkPlan, worker: Worker, processes: Processes, env: Mapping[str, str]) -> Started:  # noqa: ARG002
         """See `Place.start`."""
         if not plan.cwd.is_dir():

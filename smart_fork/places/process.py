@@ -30,6 +30,10 @@ class ProcessPlace:
         """Everywhere."""
         return True
 
+    def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:  # noqa: ARG002
+        """See `Place.inherited`: none."""
+        return {}
+
     def start(self, plan: ForkPlan, worker: Worker, processes: Processes, env: Mapping[str, str]) -> Started:
         """See `Place.start`."""
         log = worker_file(worker, ".log")

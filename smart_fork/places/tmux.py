@@ -24,9 +24,10 @@ from pathlib import Path
 from indexer.masking import Masked, mask, mask_screen
 from indexer.paths import state_home
 from indexer.project import project_of
+from smart_fork.agents.logins import all_variables, login_of
 from smart_fork.agents.plan import CALLERS_OWN, ForkPlan
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, SmartForkError
-from smart_fork.places.base import KEYS, Started, hand_over, require_ours, runs
+from smart_fork.places.base import KEYS, Started, hand_over, not_taken, require_ours, runs
 from smart_fork.processes import Completed, Processes
 from smart_fork.registry import Worker
 from smart_fork.snippets import quoted
@@ -75,6 +76,11 @@ class TmuxPlace:
         """Where tmux is installed."""
         return shutil.which("tmux", path=env.get("PATH", os.defpath)) is not None
 
+    def inherited(self, processes: Processes, env: Mapping[str, str]) -> Mapping[str, str]:
+        """See `Place.inherited`: those of the server, which may be a person's own."""
+        told = _run(processes, env, "show-environment", "-g")
+        return dict(line.split("=", 1) for line in told.text.splitlines() if told.ok and "=" in line)
+
     def start(self, plan: ForkPlan, worker: Worker, processes: Processes, env: Mapping[str, str]) -> Started:
         """See `Place.start`."""
         if not plan.cwd.is_dir():  # tmux would silently take the home directory
@@ -85,8 +91,17 @@ class TmuxPlace:
         passed_on = [*(name for name in PASSED_ON if name in env), *plan.env]
         for name in passed_on:
             window += ["-e", f"{name}={env[name]}"]
-        window += ["--", *self._command(plan.argv, worker)]
-        done = self._open(session, _escaped(window), passed_on, processes, env)
+        # What may be secret goes through a private file, and a server that this starts does not have it either.
+        apart = all_variables()
+        given = {name: env[name] for name in login_of(plan.agent).variables() if name in env}
+        command = self._command(plan.argv, worker, given)
+        window += ["--", *command]
+        bare = {name: value for name, value in env.items() if name not in apart}
+        try:
+            done = self._open(session, _escaped(window), passed_on, processes, bare)
+        except BaseException:
+            not_taken(command)
+            raise
         pane, _, pid = done.text.partition(" ")
         if not pane.startswith("%") or not pid.isdigit():
             raise ProgramFailed(f"tmux did not say which window it opened: {quoted(done.text)}")
@@ -214,11 +229,11 @@ class TmuxPlace:
                 return done
         raise ProgramFailed(f"tmux could not open a window: {done.complaint}", "Run the fork as a process.")
 
-    def _command(self, argv: Sequence[str], worker: Worker) -> list[str]:
-        """The command, or for one that is too long for tmux, a program that reads it from a file and becomes it."""
-        if sum(len(os.fsencode(word)) + 1 for word in argv) <= MAX_COMMAND_BYTES:
+    def _command(self, argv: Sequence[str], worker: Worker, given: Mapping[str, str]) -> list[str]:
+        """The command; or where it is too long for tmux, or given something, a program that becomes it."""
+        if not given and sum(len(os.fsencode(word)) + 1 for word in argv) <= MAX_COMMAND_BYTES:
             return list(argv)
-        return hand_over(worker, {"argv": list(argv)})
+        return hand_over(worker, {"argv": list(argv), "given": given})
 
 
 class Panes:

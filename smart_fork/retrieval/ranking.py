@@ -23,8 +23,8 @@ FAR = 0.15
 RIVALS = 12
 
 
-#: The chance from which on a session is more likely the one that is meant than not.
-LIKELY = 0.5
+#: The chance from which on a session is more likely the one that is meant than not, and below which it hardly is.
+LIKELY, FITS = 0.5, 0.3
 
 
 class Parts(NamedTuple):

@@ -23,7 +23,7 @@ from mcp_types import CallToolResult, InputRequiredResult, ListRootsRequest, Lis
 
 from smart_fork import permission
 from smart_fork.advice import speak_of_tools
-from smart_fork.caller import AROUND, Around, Caller, identify, path_of, workspaces
+from smart_fork.caller import AROUND, Around, Caller, identify, path_of, speak_for, workspaces
 from smart_fork.config import allowed_projects
 from smart_fork.errors import SmartForkError
 from smart_fork.server.arguments import taken
@@ -117,7 +117,9 @@ async def caller_of(ctx: Context[Any, Any]) -> Caller:
     client = params.client_info.name if params is not None else None
     around = _around(ctx) or Around({}, Path("/"))
     roots = await _roots(ctx)
-    return await in_thread(partial(identify, client, _meta(ctx), roots, *around))
+    caller = await in_thread(partial(identify, client, _meta(ctx), roots, *around))
+    speak_for(caller.agent)
+    return caller
 
 
 def _around(ctx: Context[Any, Any]) -> Around | None:

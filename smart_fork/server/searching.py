@@ -59,7 +59,7 @@ AlsoAsThere = Annotated[
         }
     ),
 ]
-AgentType = Annotated[str | None, Field(description="'claude', 'codex' or 'both'. Left out: the caller's.")]
+AgentType = Annotated[str | None, Field(description="'claude', 'codex' or 'both'. Left out: yours, else both.")]
 Limit = Annotated[int | None, Field(description="At most 50.")]
 ProjectPath = Annotated[str | None, Field(description="Another project's directory.")]
 Collection = Annotated[str | None, Field(description="'claude-sessions' or 'codex-sessions'.")]
@@ -98,7 +98,7 @@ class Searching:
         request = _request(
             ctx, caller, intent, also, agent_type, limit, project_path, collection, min_score, include_snippets, explain
         )
-        found = await in_thread(partial(self._find_and_fork, request, {}, caller, progress_of(ctx)))
+        found = await in_thread(partial(self._find_and_fork, request, _or_both(ctx), caller, progress_of(ctx)))
         return found if request.explain else brief(found, places=False)  # type: ignore[return-value]
 
     async def smart_fork(  # noqa: PLR0917 - the tool's parameters
@@ -164,6 +164,7 @@ class Searching:
             else worktree,
             "with_changes": with_changes is True,
             "ask": asking(ctx),
+            **_or_both(ctx),
         }
         try:
             found = await in_thread(partial(self._find_and_fork, request, choice, caller, progress_of(ctx)))
@@ -273,6 +274,11 @@ def _request(  # noqa: PLR0917 - what both tools take
         caller_session_id=caller.session_id,
         also=also,
     )
+
+
+def _or_both(ctx: Context[Any, Any]) -> dict[str, bool]:
+    """Whether nobody has said whose sessions are meant, so that the other agents' may do as well."""
+    return {"or_both": all(sent(ctx).get(name) is None for name in ("agent_type", "collection"))}
 
 
 def _next(answer: Mapping[str, Any]) -> str:

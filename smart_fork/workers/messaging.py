@@ -24,6 +24,7 @@ from smart_fork.agents.plan import ForkPlan, ForkRequest, environment, plain_pro
 from smart_fork.agents.programs import find_program
 from smart_fork.agents.questions import Question, holds, question_on
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage
+from smart_fork.forking.provisions import provisions
 from smart_fork.places import place_of
 from smart_fork.places.base import Place, note_started, runs, whereabouts
 from smart_fork.registry import UNASKED, Registry, Worker
@@ -222,11 +223,14 @@ class _Talk:
                     tool="Fork its session instead: smart_fork, with fork_session_id and this as the prompt.",
                 ),
             )
-        plan = going_on(worker, find_program(worker.agent, around.env), text)
+        program = find_program(worker.agent, around.env)
+        given = provisions(worker.agent, program, place, around.processes, around.env)
+        self.warnings += given.notes
+        plan = going_on(worker, program, text)
         # A hook may have told of its end before it was there: two must not write the same log.
         self._wait(lambda: not runs(self.started, around.processes), SCREEN_SECONDS)
         before = self._written()
-        started = place.start(plan, worker, around.processes, environment(plan, around.env))
+        started = place.start(plan, worker, around.processes, environment(plan, {**around.env, **given.variables}))
         note_started(self.registry, worker.id, plan.argv, started)
 
         def moved() -> bool:

@@ -91,7 +91,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
         calls.append((session_id, prompt, more))
         return {
             "session_name": "claude-1", "worker_id": "claude-1", "terminal_id": None, "resume_session_id": session_id,
-            "new_session_id": "new", "command": "claude", "cwd": more["cwd"], "place": "process", "log": None, "attach": "",
+            "new_session_id": "new", "agent_type": "claude", "command": "claude", "cwd": more["cwd"], "place": "process", "log": None, "attach": "",
             "warnings": [],
         }  # fmt: skip
 

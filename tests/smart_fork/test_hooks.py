@@ -346,3 +346,20 @@ def test_where_there_is_no_proc_ps_tells_what_started_a_process(monkeypatch, hom
     program.unlink()
     monkeypatch.setenv("PATH", str(home))
     assert ancestors() is None
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+@pytest.mark.parametrize(
+    ("event_name", "mark", "noted"),
+    [("SessionStart", {}, True), ("Stop", {}, False), ("SessionStart", {WORKER_ID: "claude-1"}, False)],
+)
+def test_where_a_persons_session_begins_the_names_of_its_variables_are_noted(agent, event_name, mark, noted, home):
+    body = json.dumps(event(event_name)).encode()
+    env = dict(os.environ) | {"ANTHROPIC_API_KEY": "a-secret", "CODEX_API_KEY": "a-secret", "CLAUDECODE": "1"} | mark
+
+    subprocess.run([sys.executable, "-P", "-m", "smart_fork.hooks", agent], input=body, env=env, cwd=ROOT, check=True)
+
+    file = home / ".smart-fork/variables.json"
+    key = {"claude": "ANTHROPIC_API_KEY", "codex": "CODEX_API_KEY"}[agent]
+    assert noted == file.exists()
+    assert not noted or {agent: [key]} == json.loads(file.read_text())

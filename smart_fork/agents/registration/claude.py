@@ -19,6 +19,7 @@ from indexer.paths import claude_home
 from indexer.transcripts.model import Agent
 from smart_fork import json_text
 from smart_fork.agents.registration.base import ARGUMENTS, NAME, UnsuitableError
+from smart_fork.agents.titles import title_of
 from smart_fork.errors import SmartForkError
 
 _SERVERS = "mcpServers"
@@ -33,7 +34,7 @@ class ClaudeRegistration:
     """See `Registration`."""
 
     agent: Agent = "claude"
-    title = "Claude Code"
+    title = title_of(agent)
     client = ("claude-code", "2025-11-25")
 
     def path(self) -> Path:

@@ -17,6 +17,7 @@ from indexer.paths import codex_home
 from indexer.transcripts.model import Agent
 from smart_fork.agents.registration.base import ARGUMENTS, NAME, UnsuitableError
 from smart_fork.agents.registration.toml_text import Statement, line_end, statements
+from smart_fork.agents.titles import title_of
 
 _SERVERS = "mcp_servers"
 _TABLE = (_SERVERS, NAME)
@@ -31,7 +32,7 @@ class CodexRegistration:
     """See `Registration`."""
 
     agent: Agent = "codex"
-    title = "Codex"
+    title = title_of(agent)
     client = ("codex-mcp-client", "2025-06-18")
 
     def path(self) -> Path:

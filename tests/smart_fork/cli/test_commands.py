@@ -22,7 +22,7 @@ def forked(monkeypatch) -> list[tuple]:
         calls.append((session, prompt, more))
         return {
             "session_name": "w", "worker_id": "claude-1", "terminal_id": "@1", "resume_session_id": session,
-            "new_session_id": None, "command": "claude --resume x", "cwd": "/x", "place": "tmux", "log": "/x/log",
+            "new_session_id": None, "agent_type": "claude", "command": "claude --resume x", "cwd": "/x", "place": "tmux", "log": "/x/log",
             "attach": "tmux attach", "warnings": ["mind the gap"],
         }  # fmt: skip
 

@@ -33,7 +33,7 @@ def forked(monkeypatch):
             raise error
         return {
             "session_name": how["name"], "worker_id": "" if dry_run else f"claude-{how['name']}", "terminal_id": None,
-            "resume_session_id": session, "new_session_id": None, "command": f"claude --resume {session}", "cwd": "/x",
+            "resume_session_id": session, "new_session_id": None, "agent_type": "claude", "command": f"claude --resume {session}", "cwd": "/x",
             "place": "process", "log": None, "attach": "", "warnings": [],
         }  # fmt: skip
 

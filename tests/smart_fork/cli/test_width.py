@@ -52,6 +52,20 @@ def test_no_line_is_wider_than_the_terminal(narrow, titled, shop, command):
     assert [] == [line for line in lines if cell_len(line) > 80 and "index/claude" not in line]
 
 
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_an_answer_ends_with_what_to_type_next_on_lines_of_their_own(run, world: World, shop, agent):
+    knows = getattr(world, agent)(shop, "retry the upload", "done")
+    name = knows[: 8 if agent == "claude" else 13]
+
+    *_, fork, show = run("find", "retry the upload").err.splitlines()
+
+    assert [f'Next: smart-fork fork {name} "what it is to do"', f"      smart-fork show {name} reads it first"] == [
+        fork,
+        show,
+    ]
+    assert all(len(line) <= 80 for line in (fork, show))
+
+
 def test_a_list_has_one_line_a_session(narrow, titled):
     lines = narrow("list")
 

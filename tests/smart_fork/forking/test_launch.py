@@ -344,7 +344,9 @@ def test_what_was_started_stands_whatever_cannot_be_noted_of_it(launch, source, 
 
 
 @agents
-def test_an_old_program_can_resume_a_shortened_copy(launch, source, agent):
+def test_an_old_program_can_resume_a_shortened_copy(launch, source, agent, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")  # nobody has to ask whether it is logged in
+    monkeypatch.setenv("CODEX_API_KEY", "a-key")
     processes = FakeProcesses({agent: (0, "nothing")})
 
     assert launch(source, processes, at="a4" if agent == "claude" else "6").new_session_id

@@ -1,0 +1,109 @@
+"""Codex' login: what ``codex login`` has stored, or the variable that the settings of a provider name.
+
+Seen with 0.169.0: ``codex login status`` ends with 0 where something is stored, be it in a keychain, and says "Not
+logged in" else; of providers it knows nothing. One whose ``env_key`` is not set ends every turn with "Missing
+environment variable".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from indexer.paths import codex_home
+from indexer.transcripts.model import Agent
+from smart_fork.agents.login import STATUS_SECONDS, Standing
+from smart_fork.agents.programs import lists
+from smart_fork.errors import SmartForkError
+from smart_fork.processes import Processes
+
+_KEYS = ("CODEX_API_KEY", "OPENAI_API_KEY")
+_BESIDE = ("OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: The provider that is meant where none is named.
+_OWN = "openai"
+_STATUS = ("login", "status")
+_SIGN = re.compile(r"^\s+login\b", re.MULTILINE)
+
+
+class CodexLogin:
+    """See `Login`."""
+
+    agent: Agent = "codex"
+    command = "codex login"
+    folder = "CODEX_HOME"
+
+    def variables(self) -> tuple[str, ...]:
+        """See `Login.variables`."""
+        providers = _tables(_settings().get("model_providers"))
+        named = (name for one in providers.values() for name in _named_in(one))
+        return tuple(dict.fromkeys((*_KEYS, *_BESIDE, *named)))
+
+    def settled(self) -> frozenset[str]:
+        """See `Login.settled`: they set none."""
+        return frozenset()
+
+    def required(self) -> tuple[str, ...]:
+        """See `Login.required`."""
+        name, provider = _provider()
+        key = str(provider.get("env_key") or "")
+        return (key,) if name != _OWN and _is_name(key) else ()
+
+    def is_plain(self, env: Mapping[str, str]) -> bool:
+        """See `Login.is_plain`."""
+        name, provider = _provider()
+        if required := self.required():
+            return all(env.get(one) for one in required)
+        if name != _OWN:  # one that needs no key, or that Codex brings with it
+            return provider.get("requires_openai_auth") is not True
+        return bool(env.get("CODEX_API_KEY")) or (codex_home() / "auth.json").is_file()
+
+    def standing(self, env: Mapping[str, str], program: str, processes: Processes) -> Standing:
+        """See `Login.standing`."""
+        if self.is_plain(env):
+            return Standing(logged_in=True)
+        if required := self.required():
+            return Standing(logged_in=False, lacks=tuple(one for one in required if not env.get(one)))
+        try:
+            if not lists(program, ("--help",), _SIGN, processes, env):
+                return Standing(None)
+            said = processes.run([program, *_STATUS], cwd=codex_home().parent, env=env, timeout=STATUS_SECONDS)
+        except (SmartForkError, OSError):
+            return Standing(None)
+        if said.ok:
+            return Standing(logged_in=True)
+        return Standing(False if b"not logged in" in (said.stdout + said.stderr).lower() else None)
+
+
+def _settings() -> dict[str, Any]:
+    try:
+        written = (codex_home() / "config.toml").read_text("utf-8")
+        import tomllib  # most commands start nothing, and many a person has no such file
+
+        return tomllib.loads(written)
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
+def _provider() -> tuple[str, Mapping[str, Any]]:
+    """The provider that the settings, or the profile in them that is used, name; and what they say of it."""
+    said = _settings()
+    profile = _tables(said.get("profiles")).get(str(said.get("profile")), {})
+    name = profile.get("model_provider", said.get("model_provider", _OWN))
+    return str(name), _tables(said.get("model_providers")).get(str(name), {})
+
+
+def _tables(value: object) -> Mapping[str, Mapping[str, Any]]:
+    return {name: one for name, one in value.items() if isinstance(one, dict)} if isinstance(value, dict) else {}
+
+
+def _named_in(provider: Mapping[str, Any]) -> list[str]:
+    """The variables that a provider's settings name."""
+    headers = provider.get("env_http_headers")
+    named = [provider.get("env_key"), *(headers.values() if isinstance(headers, dict) else ())]
+    return [one for one in named if _is_name(one)]
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None

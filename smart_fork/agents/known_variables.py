@@ -1,0 +1,75 @@
+"""Which variables a person's own environment has for each agent: their names, never their values.
+
+Written down where a person's own environment is seen, and looked at where a worker starts without them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from indexer.files import replace_file
+from indexer.paths import private_dir, state_home
+from indexer.transcripts.model import Agent
+from smart_fork.agents.logins import LOGINS, Login
+from smart_fork.agents.plan import CALLERS_OWN, DEPTH, WORKER_ID
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_MOST = 100
+
+
+def known_variables(agent: Agent) -> tuple[str, ...]:
+    """The names that were set for that agent, when a person's own environment was seen last."""
+    return tuple(_read().get(agent, ()))
+
+
+def is_a_persons(env: Mapping[str, str]) -> bool:
+    """Whether an environment is not what an agent has given a program, or we a worker."""
+    return not any(name in env for name in (*CALLERS_OWN, DEPTH, WORKER_ID))
+
+
+def note_a_persons(env: Mapping[str, str]) -> None:
+    """Note what `env` sets for each agent, if it is a person's own."""
+    if is_a_persons(env):
+        note(env)
+
+
+def note(env: Mapping[str, str], agents: Iterable[str] | None = None, *, also: bool = False) -> None:
+    """Note the names that `env` sets for `agents`, all by default, `also` beside those that are known.
+
+    What cannot be written is left: whoever asks has come for something else.
+    """
+    before = _read()
+    wanted = None if agents is None else set(agents)
+    now = {
+        one.agent: sorted({*_set_in(env, one), *(before.get(one.agent, ()) if also else ())})[:_MOST]
+        for one in LOGINS
+        if wanted is None or one.agent in wanted
+    }
+    if (said := before | now) != before:
+        with suppress(OSError):
+            replace_file(private_dir(_file().parent) / _file().name, [json.dumps(said).encode()], durable=False)
+
+
+def _set_in(env: Mapping[str, str], login: Login) -> list[str]:
+    return [name for name in (*login.variables(), login.folder) if env.get(name)]
+
+
+def _file() -> Path:
+    return state_home() / "variables.json"
+
+
+def _read() -> dict[str, list[str]]:
+    try:
+        said = json.loads(_file().read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    lists = said.items() if isinstance(said, dict) else ()
+    return {agent: [one for one in names if _is_name(one)] for agent, names in lists if isinstance(names, list)}
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and _NAME.fullmatch(value) is not None

@@ -1,0 +1,89 @@
+"""What a worker's agent is given of a person's own environment, where it is started from one that has less.
+
+An agent hands its MCP servers a part of its environment, and a service has next to none. So what a person has set for
+the agent that is to work is known by name, and read again where a person would have it read: by the login shell. What
+cannot be had is told before anything starts, and a worker that could only say "Not logged in" is not started.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from indexer.switches import is_off
+from indexer.transcripts.model import Agent
+from smart_fork.advice import advice
+from smart_fork.agents.known_variables import known_variables
+from smart_fork.agents.login_shell import login_shell, values_of
+from smart_fork.agents.logins import Login, login_of
+from smart_fork.agents.titles import title_of
+from smart_fork.errors import ForkRefused
+from smart_fork.places.base import Place
+from smart_fork.processes import Processes
+
+#: Switched off, a worker is started whatever its agent says of its login.
+CHECK = "SMART_FORK_CHECK_LOGIN"
+
+
+class NotLoggedIn(ForkRefused):
+    """The agent could not work: it would ask for a login."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provisions:
+    """Variables that a worker is given beside those of here, and what a person should know about it."""
+
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    notes: tuple[str, ...] = ()
+
+
+def provisions(agent: Agent, program: str, place: Place, processes: Processes, env: Mapping[str, str]) -> Provisions:
+    """What a worker in `place` is given for `agent`, where `env` is what there is.
+
+    Raises:
+        NotLoggedIn: the agent says that it would not be logged in.
+    """
+    if place.replaces:  # a person sits there, whom the agent asks itself
+        return Provisions()
+    login = login_of(agent)
+    wanted = dict.fromkeys((*known_variables(agent), *login.required()))
+    missing = [name for name in wanted if not env.get(name)]
+    if not missing and login.is_plain(env):
+        return Provisions()
+    around = {**place.inherited(processes, env), **env}
+    settled = login.settled()
+    missing = [name for name in missing if name not in around and name not in settled]
+    # A worker's home is the one that its session was found in: another one would not have it.
+    given = values_of([name for name in missing if name != login.folder], env, processes)
+    missing = [name for name in missing if name not in given]
+    standing = login.standing(around | given, program, processes)
+    whence = "its settings name" if standing.lacks else "your own environment has had"
+    lacks = _lacks(standing.lacks or missing, whence, login_shell(env))
+    if standing.logged_in is not False or is_off(CHECK, env):
+        return Provisions(given, (f"{title_of(agent)} starts with what it finds{lacks}",) if missing else ())
+    if sys.platform == "darwin" and not standing.lacks:  # its keychain may be open where the worker runs
+        return Provisions(given, (f"{title_of(agent)} says that it is not logged in here{lacks}",))
+    raise NotLoggedIn(f"Nothing was started: {title_of(agent)} is not logged in here{lacks}", _step(login))
+
+
+def _lacks(names: Sequence[str], whence: str, shell: str) -> str:
+    """What is missing, behind whatever is said of it; empty where it is nothing."""
+    if not names:
+        return ""
+    one = len(names) == 1
+    asked = f", and your login shell ({Path(shell).name}) does not set {'it' if one else 'them'}" if shell else ""
+    return f": {_listed(names)}, which {whence}, {'is' if one else 'are'} not set{asked}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _step(login: Login) -> str:
+    anyway = f"{CHECK}=false starts it all the same."
+    return advice(
+        f"Log in with `{login.command}`, or set it in the profile that your login shell reads. {anyway}",
+        tool=f"Tell the person: log in with `{login.command}`, or set it in the profile of the login shell. {anyway}",
+    )

@@ -1,0 +1,43 @@
+"""A question put to no agent by name: where the one asked first has nothing that fits, all of them are searched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from smart_fork.agents.titles import title_of
+from smart_fork.retrieval.finding import SOON_SECONDS, Engine, Request, find
+from smart_fork.retrieval.ranking import FITS
+
+
+def find_in_both(request: Request, engine: Engine, look: Callable[[Request, Engine], dict[str, Any]] = find) -> Any:
+    """`find` for the one agent of the request; where nothing fits, for all of them, and ``agents_notice`` says so.
+
+    Raises:
+        Usage: see `find`.
+    """
+    own = look(request, engine)
+    if "results" not in own or own["agent_type"] == "both" or _fits(own):
+        return own
+    if not own["index"]["complete"]:  # there was waited for it already
+        engine = replace(engine, read_seconds=SOON_SECONDS, embed_seconds=min(engine.embed_seconds, SOON_SECONDS))
+    widened = look(replace(request, agent_type="both"), engine)
+    asked = own["agent_type"]
+    others = {one["agent_type"] for one in _sessions(widened)} - {asked}
+    none = f"No session of {title_of(asked)} fits"
+    if not others:
+        return own | {"agents_notice": f"{none}; the other agents' sessions were searched as well"}
+    found = " and ".join(title_of(agent) for agent in sorted(others))
+    starts = f"a fork of one of these starts {found}, not {title_of(asked)}"
+    return widened | {"agents_notice": f"{none}, so those of {found} were searched as well: {starts}"}
+
+
+def _fits(answer: Mapping[str, Any]) -> bool:
+    """Whether the session that is meant may be among them. Another engine's scores are no chances."""
+    scores = [hit["score"] for hit in answer["results"]]
+    return bool(scores) and (answer["engine"] != "builtin" or max(scores) >= FITS)
+
+
+def _sessions(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*answer.get("results", ()), *answer.get("fallback_sessions", ())]
