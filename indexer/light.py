@@ -7,7 +7,7 @@ sentence-transformers within 1e-5.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float32]
 
 DIMENSIONS, MAX_TOKENS = 384, 256
+#: Texts that have no more tokens together are embedded at once: reading the weights takes as long as so much work.
+TOGETHER = 128
 GRAPH = Path(__file__).with_name("minilm.onnx")
 #: Where onnxruntime looks for the weights that a graph names.
 _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
@@ -33,7 +35,7 @@ _NO_COPY = "session.disable_prepacking"
 
 
 class LightEmbedder:
-    """An `Embedder` of the default model for one text or many, each by itself; `threads` of them at once."""
+    """An `Embedder` of the default model for one text or many: short ones together, `threads` such groups at once."""
 
     dimensions = DIMENSIONS
 
@@ -58,22 +60,42 @@ class LightEmbedder:
         return np.concatenate(vectors) if vectors else np.empty((0, DIMENSIONS), np.float32)
 
     def close(self) -> None:
-        """Embed no more; what is being embedded ends with the text that it is at."""
+        """Embed no more; what is being embedded ends with the texts that it is at."""
         self.closed = True
 
     def _vectors(self, texts: Sequence[str]) -> Iterator[Matrix]:
         _ = self._session, self._vocabulary  # loaded once, before there are threads
+        groups = self._groups(texts)
         if self._threads == 1 or len(texts) == 1:
-            yield from map(self._vector, texts)
+            yield from map(self._group_vectors, groups)
             return
         with ThreadPoolExecutor(self._threads, "embed") as pool:
-            yield from pool.map(self._vector, texts)
+            yield from pool.map(self._group_vectors, groups)
 
-    def _vector(self, text: str) -> Matrix:
+    def _groups(self, texts: Iterable[str]) -> Iterator[list[list[int]]]:
+        """The texts in order as token ids, as many of them together as are embedded at once."""
+        group: list[list[int]] = []
+        for text in texts:
+            if self.closed:
+                raise ModelUnavailableError("the process is ending")
+            ids = self._vocabulary.ids(text)
+            if group and sum(map(len, group)) + len(ids) > TOGETHER:
+                yield group
+                group = []
+            group.append(ids)
+        if group:
+            yield group
+
+    def _group_vectors(self, group: Sequence[Sequence[int]]) -> Matrix:
         if self.closed:
             raise ModelUnavailableError("the process is ending")
-        (vector,) = self._session.run(None, {"ids": self._vocabulary.ids(text)})
-        found: Matrix = vector
+        from indexer.arrays import np
+
+        sizes = [len(ids) for ids in group]
+        texts = np.repeat(np.eye(len(group), dtype=np.float32), sizes, axis=1)
+        ids, places = (np.concatenate(of_each) for of_each in (group, list(map(np.arange, sizes))))
+        (vectors,) = self._session.run(None, {"ids": ids, "places": places, "texts": texts})
+        found: Matrix = vectors
         return found
 
     @cached_property

@@ -3,8 +3,9 @@
 The graph holds no weights. It names the place of each in the packaged ``model.safetensors``, whose SHA-256 is checked
 before it is used, so that onnxruntime maps that file instead of a second copy of its 90 MB.
 
-One text at a time goes through it: on a processor that is faster than batches, whose intermediate results leave the
-cache and whose shorter texts are padded, and it needs no mask.
+Long texts go through it one at a time: on a processor that is faster than batches, whose intermediate results leave the
+cache. Short ones go through it together, one behind the other, so that the weights are read once for all of them. None
+is padded: a token looks only at those of its own text.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ GRAPH = Path(__file__).resolve().parent.parent / "indexer" / "minilm.onnx"
 WEIGHTS = "model.safetensors"
 LAYERS, HEADS, DIMENSIONS = 6, 12, 384
 HEAD = DIMENSIONS // HEADS
+#: How far apart tokens of two texts are: exp(-50) is nothing beside 1. With much more, nothing would be numbers so
+#: small that a processor takes ten times as long for them.
+FAR = 50
 #: The first version of ONNX's operators that has Gelu, and the file format that came with it.
 OPERATORS, FORMAT = 20, 9
 
@@ -56,6 +60,11 @@ class _Graph:
         self.constants[name] = numpy_helper.from_array(values, name)
         return name
 
+    def number(self, name: str, value: float) -> str:
+        """A number among those of the model."""
+        self.constants[name] = numpy_helper.from_array(np.array(value, np.float32), name)
+        return name
+
     def add(self, kind: str, *inputs: str, name: str = "", **attributes: Any) -> str:
         """An operator with one output, whose name is returned."""
         output = name or f"{kind}{len(self.nodes)}"
@@ -64,48 +73,76 @@ class _Graph:
 
 
 def model() -> onnx.ModelProto:
-    """Token ids of one text, shape (tokens,) -> its unit vector, shape (1, 384)."""
+    """Texts -> their unit vectors, shape (texts, 384).
+
+    Each token has its id, its place in its text, and in `texts`, shape (texts, tokens), a 1 in the row of its text.
+    """
     graph = _Graph(packaged_model() / WEIGHTS)
     hidden = _embeddings(graph)
+    several = graph.add("Greater", graph.add("Shape", "texts", start=0, end=1), graph.constant("one text", 1))
+    apart = _apart(graph)
     for layer in range(LAYERS):
-        hidden = _layer(graph, hidden, f"encoder.layer.{layer}")
-    mean = graph.add("ReduceMean", hidden, graph.constant("of tokens", 0), keepdims=1)
-    graph.add("LpNormalization", mean, name="vector", axis=-1, p=2)
-    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["tokens"])
-    vector = helper.make_tensor_value_info("vector", TensorProto.FLOAT, [1, DIMENSIONS])
-    whole = helper.make_graph(graph.nodes, "all-MiniLM-L6-v2", [ids], [vector], list(graph.constants.values()))
+        hidden = _layer(graph, hidden, several, apart, f"encoder.layer.{layer}")
+    graph.add("LpNormalization", graph.add("MatMul", "texts", hidden), name="vector", axis=-1, p=2)
+    given = [
+        helper.make_tensor_value_info("ids", TensorProto.INT64, ["tokens"]),
+        helper.make_tensor_value_info("places", TensorProto.INT64, ["tokens"]),
+        helper.make_tensor_value_info("texts", TensorProto.FLOAT, ["texts", "tokens"]),
+    ]
+    vector = helper.make_tensor_value_info("vector", TensorProto.FLOAT, ["texts", DIMENSIONS])
+    whole = helper.make_graph(graph.nodes, "all-MiniLM-L6-v2", given, [vector], list(graph.constants.values()))
     return helper.make_model(whole, opset_imports=[helper.make_opsetid("", OPERATORS)], ir_version=FORMAT)
 
 
 def _embeddings(graph: _Graph) -> str:
     first, second = graph.constant("0", 0), graph.constant("1", 1)
     words = graph.add("Gather", graph.weight("embeddings.word_embeddings.weight"), "ids")
-    places = graph.weight("embeddings.position_embeddings.weight")
-    places = graph.add("Slice", places, first, graph.add("Shape", "ids"), first)
+    places = graph.add("Gather", graph.weight("embeddings.position_embeddings.weight"), "places")
     kinds = graph.weight("embeddings.token_type_embeddings.weight")
     kinds = graph.add("Slice", kinds, first, second, first)  # there is one sentence, so all are of the first kind
     return _norm(graph, graph.add("Add", graph.add("Add", words, places), kinds), "embeddings.LayerNorm")
 
 
-def _layer(graph: _Graph, hidden: str, name: str) -> str:
-    attended = _linear(graph, _attention(graph, hidden, f"{name}.attention.self"), f"{name}.attention.output.dense")
+def _apart(graph: _Graph) -> str:
+    """For two tokens 0, or where they are of two texts what makes their likeness count nothing."""
+    same = graph.add("MatMul", graph.add("Transpose", "texts", perm=[1, 0]), "texts")
+    return graph.add("Mul", graph.add("Sub", same, graph.number("same", 1)), graph.number("far", FAR))
+
+
+def _layer(graph: _Graph, hidden: str, several: str, apart: str, name: str) -> str:
+    attended = _attention(graph, hidden, several, apart, f"{name}.attention.self")
+    attended = _linear(graph, attended, f"{name}.attention.output.dense")
     hidden = _norm(graph, graph.add("Add", attended, hidden), f"{name}.attention.output.LayerNorm")
     inner = graph.add("Gelu", _linear(graph, hidden, f"{name}.intermediate.dense"))
     outer = _linear(graph, inner, f"{name}.output.dense")
     return _norm(graph, graph.add("Add", outer, hidden), f"{name}.output.LayerNorm")
 
 
-def _attention(graph: _Graph, hidden: str, name: str) -> str:
-    apart, together = graph.constant("heads", -1, HEADS, HEAD), graph.constant("tokens", -1, DIMENSIONS)
+def _attention(graph: _Graph, hidden: str, several: str, apart: str, name: str) -> str:
+    split, together = graph.constant("heads", -1, HEADS, HEAD), graph.constant("tokens", -1, DIMENSIONS)
 
     def part(which: str, order: list[int], scale: float = 1.0) -> str:
-        parts = graph.add("Reshape", _linear(graph, hidden, f"{name}.{which}", scale), apart)
+        parts = graph.add("Reshape", _linear(graph, hidden, f"{name}.{which}", scale), split)
         return graph.add("Transpose", parts, perm=order)
 
     query = part("query", [1, 0, 2], 1 / math.sqrt(HEAD))
-    likeness = graph.add("Softmax", graph.add("MatMul", query, part("key", [1, 2, 0])), axis=-1)
-    values = graph.add("MatMul", likeness, part("value", [1, 0, 2]))
+    likeness = graph.add("MatMul", query, part("key", [1, 2, 0]))
+    shares = graph.add(
+        "If", several, then_branch=_shares(f"{name}.several", likeness, apart), else_branch=_shares(name, likeness)
+    )
+    values = graph.add("MatMul", shares, part("value", [1, 0, 2]))
     return graph.add("Reshape", graph.add("Transpose", values, perm=[1, 0, 2]), together)
+
+
+def _shares(name: str, likeness: str, *apart: str) -> onnx.GraphProto:
+    """How much of each token another one takes over. One text has nothing to keep apart."""
+    kept = [helper.make_node("Add", [likeness, *apart], [f"{name}.likeness"])] if apart else []
+    nodes = [
+        *kept,
+        helper.make_node("Softmax", [f"{name}.likeness" if apart else likeness], [f"{name}.shares"], axis=-1),
+    ]
+    shares = helper.make_tensor_value_info(f"{name}.shares", TensorProto.FLOAT, [HEADS, "tokens", "tokens"])
+    return helper.make_graph(nodes, name, [], [shares])
 
 
 def _linear(graph: _Graph, hidden: str, name: str, scale: float = 1.0) -> str:

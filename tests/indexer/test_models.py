@@ -72,8 +72,20 @@ def test_what_people_ask_has_the_vectors_of_sentence_transformers(heavy, monkeyp
 
 def test_texts_that_are_embedded_at_once_get_the_vectors_that_each_has_alone():
     alone, at_once = LightEmbedder(), LightEmbedder(threads=3)
+    vectors = np.concatenate([alone.embed([text]) for text in TEXTS * 30])
 
-    assert (at_once.embed(TEXTS * 3) == np.concatenate([alone.embed([text]) for text in TEXTS * 3])).all()
+    assert np.abs(at_once.embed(TEXTS * 30) - vectors).max() < 1e-6
+    assert np.abs(alone.embed(TEXTS * 30) - vectors).max() < 1e-6
+
+
+def test_short_texts_go_through_the_model_together_and_long_ones_alone(monkeypatch):
+    embedder, sizes = LightEmbedder(), []
+    some = embedder._group_vectors
+    monkeypatch.setattr(embedder, "_group_vectors", lambda group: sizes.append(len(group)) or some(group))
+
+    embedder.embed([*["a question in other words"] * 5, TEXTS[-1], "x"])
+
+    assert [5, 1, 1] == sizes
 
 
 def test_both_engines_name_the_same_model(heavy):
@@ -135,13 +147,13 @@ def test_what_cannot_be_loaded_says_so(tmp_path, monkeypatch):
 
 def test_who_embeds_many_texts_can_be_ended_between_two_of_them(monkeypatch):
     embedder, started = LightEmbedder(), threading.Event()
-    one = embedder._vector
+    some = embedder._group_vectors
 
-    def watched(text):
+    def watched(group):
         started.set()
-        return one(text)
+        return some(group)
 
-    monkeypatch.setattr(embedder, "_vector", watched)
+    monkeypatch.setattr(embedder, "_group_vectors", watched)
     problems: list[str] = []
 
     def work():
@@ -211,18 +223,19 @@ def test_many_texts_are_embedded_without_the_frameworks_as_well():
 def test_without_the_frameworks_many_texts_take_one_core_unless_somebody_waits(without_frameworks, monkeypatch):
     monkeypatch.setattr(models, "processors", lambda: 5)
     threads: set[str] = set()
-    one = LightEmbedder._vector
+    some = LightEmbedder._group_vectors
 
-    def watched(self, text):
+    def watched(self, group):
         threads.add(threading.current_thread().name)
-        return one(self, text)
+        return some(self, group)
 
-    monkeypatch.setattr(LightEmbedder, "_vector", watched)
-    configured_embedder(background=True).embed(["many"] * 2 * FEW_TEXTS)
+    monkeypatch.setattr(LightEmbedder, "_group_vectors", watched)
+    texts = ["many " * (light.TOGETHER // 2)] * 10
+    configured_embedder(background=True).embed(texts)
     assert {threading.current_thread().name} == threads
 
     threads.clear()
-    configured_embedder().embed(["many"] * 2 * FEW_TEXTS)
+    configured_embedder().embed(texts)
     assert {f"embed_{number}" for number in range(5)} >= threads
     assert len(threads) > 1
 
