@@ -297,12 +297,14 @@ class Store(Protocol):
         """
         ...
 
-    def sessions_with(self, term: str) -> int:
-        """How many sessions have this quoted word or phrase."""
+    def sessions_with(self, terms: Sequence[str]) -> dict[str, int]:
+        """How many sessions have each of these quoted words and phrases."""
         ...
 
-    def having(self, table: HavingTable, term: str, rows: Iterable[int]) -> set[int]:
-        """Which of these rows (chunk ids, or sessions by their text or title) have this quoted word or phrase."""
+    def having(self, table: HavingTable, terms: Sequence[str], rows: Iterable[int]) -> dict[str, set[int]]:
+        """Which of these rows (chunk ids, or sessions by their text or title) have each of these quoted words and
+        phrases.
+        """
         ...
 
     def vector_counts(self, sessions: Iterable[int]) -> dict[int, int]:
@@ -315,6 +317,10 @@ class Store(Protocol):
 
     def placements_of(self, session: int) -> list[Placement]:
         """The chunks of a session in order."""
+        ...
+
+    def positions(self, sessions: Iterable[int]) -> list[tuple[int, int, int]]:
+        """Session, position and chunk of every place in these sessions."""
         ...
 
     def own_passages(self, session: int, other: int) -> list[Placement]:

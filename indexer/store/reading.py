@@ -36,6 +36,7 @@ _TABLES = {
     "chunks": ("chunk_words", "0.0, 1.0"),
     "sessions": ("session_words", "0.0, 2.0, 1.5, 1.0, 0.8, 0.3"),
 }
+_NO_PART = "-part: "
 #: Where a term is looked for, and the column filter that says so.
 _COLUMNS = {"chunks": ("chunk_words", ""), "sessions": ("session_words", ""), "titles": ("session_words", "title: ")}
 
@@ -94,13 +95,12 @@ class StoreReading:
         self, table: WordTable, terms: Sequence[str], scope: Scope, rows: Collection[int]
     ) -> dict[str, dict[int, float]]:
         name, weights = _TABLES[table]
-        before, behind = self._restriction(scope.parts)
         scores: dict[str, dict[int, float]] = {term: {} for term in terms}
-        # As in `_only`: one walk through the rows of each term. The rows are listed once for all of them.
+        # As in `_only`: one walk through the rows of each term. The rows are listed once for all of them, and in scope.
         found = self._all(
             f"SELECT terms.key, {name}.rowid, -bm25({name}, {weights}) FROM json_each(?) AS terms CROSS JOIN {name} "  # noqa: S608
             f"WHERE {name} MATCH terms.value AND +{name}.rowid IN (SELECT value FROM json_each(?))",
-            (json.dumps([f"{before}{term}{behind}" for term in terms]), json.dumps(list(rows))),
+            (json.dumps([f"{_NO_PART}{term}" for term in terms]), json.dumps(list(rows))),
         )
         for number, row, score in found:
             scores[terms[number]][row] = score
@@ -155,14 +155,22 @@ class StoreReading:
             among = [chunk for (chunk,) in rows]
         return nearest.similarities(self.db, questions, scope.parts, among)
 
-    def sessions_with(self, term: str) -> int:
-        return int(self._all("SELECT count(*) FROM session_words WHERE session_words MATCH ?", (term,))[0][0])
+    def sessions_with(self, terms: Sequence[str]) -> dict[str, int]:
+        number = "SELECT count(*) FROM session_words WHERE session_words MATCH value"
+        return dict(self._all(f"SELECT value, ({number}) FROM json_each(?)", (json.dumps(terms),)))  # noqa: S608
 
-    def having(self, table: HavingTable, term: str, rows: Iterable[int]) -> set[int]:
+    def having(self, table: HavingTable, terms: Sequence[str], rows: Iterable[int]) -> dict[str, set[int]]:
         name, column = _COLUMNS[table]
-        # As in `_only`: one walk through the term's rows, not one for each row.
-        sql = f"SELECT rowid FROM {name} WHERE {name} MATCH ? AND +rowid IN ({_numbers(rows)})"  # noqa: S608
-        return {row for (row,) in self._all(sql, (column + term,))}
+        # As in `word_scores`.
+        found = self._all(
+            f"SELECT terms.key, {name}.rowid FROM json_each(?) AS terms CROSS JOIN {name} "  # noqa: S608
+            f"WHERE {name} MATCH terms.value AND +{name}.rowid IN (SELECT value FROM json_each(?))",
+            (json.dumps([column + term for term in terms]), json.dumps(list(rows))),
+        )
+        having: dict[str, set[int]] = {term: set() for term in terms}
+        for number, row in found:
+            having[terms[number]].add(row)
+        return having
 
     def vector_counts(self, sessions: Iterable[int]) -> dict[int, int]:
         rows = _numbers(sessions)
@@ -181,6 +189,9 @@ class StoreReading:
     def placements_of(self, session: int) -> list[Placement]:
         sql = f"SELECT {_PLACEMENT} FROM placements WHERE session = ? ORDER BY position"  # noqa: S608
         return [Placement._make(row) for row in self._all(sql, (session,))]
+
+    def positions(self, sessions: Iterable[int]) -> list[tuple[int, int, int]]:
+        return self._all(f"SELECT session, position, chunk FROM placements WHERE session IN ({_numbers(sessions)})")  # noqa: S608
 
     def own_passages(self, session: int, other: int) -> list[Placement]:
         hashes = "SELECT hash FROM placements JOIN chunks ON chunks.id = chunk WHERE session = ?"

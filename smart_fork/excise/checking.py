@@ -142,7 +142,8 @@ def cut_words(session: Session) -> set[str]:
 def _indexed(store: SqliteStore, row: SessionRow, words: set[str]) -> set[str]:
     chunks = {placement.chunk for placement in store.placements_of(row.row)}
     found = words & _words([row.title, *store.texts(chunks).values()])
-    return found | {word for word in words - found if store.having("sessions", f'"{word}"', [row.row])}
+    terms = {f'"{word}"': word for word in words - found}
+    return found | {terms[term] for term, rows in store.having("sessions", list(terms), [row.row]).items() if rows}
 
 
 def _kept(agent: Agent, session_id: str) -> list[str]:

@@ -69,10 +69,7 @@ def gather(store: Store, query: Query, vectors: Sequence[bytes] | None, *, words
     chunk_words = [_only(scores, there) for scores in by_chunk.scores]
     session_words = [_only(scores, telling) for scores in by_session.scores]
     found.passages = _passages(places, chunk_words, near)
-    evidence = [
-        _evidence(places, telling, sessions, chunks, {chunk: one[number] for chunk, one in near.items()})
-        for number, (sessions, chunks) in enumerate(zip(session_words, chunk_words, strict=True))
-    ]
+    evidence = _evidence(places, telling, session_words, chunk_words, near)
     compared = store.vector_counts(evidence[0])
     for one in evidence:
         for row, found_of in one.items():
@@ -126,15 +123,23 @@ def _passages(
     places: Sequence[Placement], words: Sequence[Mapping[int, float]], near: Mapping[int, Sequence[float]]
 ) -> dict[int, Passage]:
     """The chunk of each session that speaks for it most, in all phrasings together."""
-    most = [max(scores.values(), default=0.0) or 1.0 for scores in words]
-    best: dict[int, Passage] = {}
+    by_words: defaultdict[int, float] = defaultdict(float)
+    for scores in words:
+        most = max(scores.values(), default=0.0) or 1.0
+        for chunk, score in scores.items():
+            by_words[chunk] += score / most
+    strengths = {
+        chunk: (by_words[chunk] + sum([cosine for cosine in near.get(chunk, ()) if cosine > 0])) / len(words)
+        for chunk in {place.chunk for place in places}
+    }
+    best: dict[int, Placement] = {}
     for place in places:
-        cosines = near.get(place.chunk, ())
-        by_words = sum(scores.get(place.chunk, 0.0) / top for scores, top in zip(words, most, strict=True))
-        strength = (by_words + sum(max(0.0, cosine) for cosine in cosines)) / len(words)
-        if place.session not in best or strength > best[place.session].strength:
-            best[place.session] = Passage(strength, place, max(cosines, default=None))
-    return best
+        if place.session not in best or strengths[place.chunk] > strengths[best[place.session].chunk]:
+            best[place.session] = place
+    return {
+        row: Passage(strengths[place.chunk], place, max(near.get(place.chunk, ()), default=None))
+        for row, place in best.items()
+    }
 
 
 def _fork_points(
@@ -154,20 +159,22 @@ def _fork_points(
 
 
 def _evidence(
-    places: Sequence[Placement], telling: Collection[int], sessions: Mapping[int, float], chunks: Mapping[int, float],
-    near: Mapping[int, float],
-) -> dict[int, Evidence]:  # fmt: skip
-    """What one phrasing found, by session; also of those (`telling` by their words) that only another one found."""
-    evidence: defaultdict[int, Evidence] = defaultdict(Evidence)
+    places: Sequence[Placement], telling: Collection[int], sessions: Sequence[Mapping[int, float]],
+    chunks: Sequence[Mapping[int, float]], near: Mapping[int, Sequence[float]],
+) -> list[dict[int, Evidence]]:  # fmt: skip
+    """What each phrasing found, by session; also of those (`telling` by their words) that only another one found."""
+    evidence: defaultdict[int, list[Evidence]] = defaultdict(lambda: [Evidence() for _ in sessions])
     for place in places:
-        one = evidence[place.session]
-        if place.chunk in near:
-            one.similar[place.position] = near[place.chunk]
-        if place.chunk in chunks:
-            one.passages.append(chunks[place.chunk])
+        chunk, own = place.chunk, evidence[place.session]
+        for one, cosine in zip(own, near.get(chunk, ()), strict=False):
+            one.similar[place.position] = cosine
+        for one, scores in zip(own, chunks, strict=True):
+            if chunk in scores:
+                one.passages.append(scores[chunk])
     for row in telling:
-        evidence[row].words = sessions.get(row, 0.0)
-    return dict(evidence)
+        for one, scores in zip(evidence[row], sessions, strict=True):
+            one.words = scores.get(row, 0.0)
+    return [{row: own[number] for row, own in evidence.items()} for number in range(len(sessions))]
 
 
 def _compare_all(
@@ -176,22 +183,26 @@ def _compare_all(
     """The cosines of all chunks of the most promising sessions, not only of those that are among the nearest."""
 
     def promising(most: int, speaks: Callable[[Evidence], float]) -> list[int]:
-        return heapq.nlargest(most, evidence[0], key=lambda row: sum(speaks(one[row]) for one in evidence))
+        if len(evidence[0]) <= most:
+            return list(evidence[0])
+        return heapq.nlargest(most, evidence[0], key=lambda row: sum([speaks(one[row]) for one in evidence]))
 
     nearest = promising(COMPARED, lambda one: max(one.similar.values(), default=0.0))
     by_words = promising(COVERED, lambda one: one.words)
     by_passage = promising(COVERED, lambda one: max(one.passages, default=0.0))
-    missing = {
-        (row, place.position): place.chunk
-        for row in {*nearest, *by_words, *by_passage}
-        if len(evidence[0][row].similar) < evidence[0][row].chunks
-        for place in store.placements_of(row)
-        if place.position not in evidence[0][row].similar and place.chunk not in own
-    }
-    cosines = similarities.of(set(missing.values())) if missing else {}
-    for (row, position), chunk in missing.items():
-        for one, cosine in zip(evidence, cosines.get(chunk, ()), strict=False):
-            one[row].similar[position] = cosine
+    partly = [
+        row for row in {*nearest, *by_words, *by_passage} if len(evidence[0][row].similar) < evidence[0][row].chunks
+    ]
+    similar = {row: [one[row].similar for one in evidence] for row in partly}
+    missing = [
+        (row, position, chunk)
+        for row, position, chunk in store.positions(partly)
+        if position not in similar[row][0] and chunk not in own
+    ]
+    cosines = similarities.of({chunk for _, _, chunk in missing}) if missing else {}
+    for row, position, chunk in missing:
+        for known, cosine in zip(similar[row], cosines.get(chunk, ()), strict=False):
+            known[position] = cosine
 
 
 def _coverage(

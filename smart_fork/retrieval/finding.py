@@ -43,7 +43,7 @@ from smart_fork.retrieval.query import is_mostly_not_latin, plain
 from smart_fork.retrieval.quotation import Nearness
 from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.retrieval.rerank import Rerank
-from smart_fork.retrieval.search import embedded, search
+from smart_fork.retrieval.search import Embed, embedded, once, search
 from smart_fork.retrieval.together import Together
 from smart_fork.retrieval.worth import BETTER_FIRST, COMPARED, Worth, better_first, close, worth_of
 from smart_fork.snippets import printable, quoted, shown
@@ -330,7 +330,8 @@ def _answer(store: Store, asked: _Asked, engine: Engine, state: _State) -> dict[
     caller, hidden = _caller(store, request.caller_session_id)
     most = max(asked.limit, COMPARED)
     query = Query(asked.intent, scope, most, asked.project is None, request.min_score, caller, hidden, asked.also)
-    found, worth = _best_to_fork(store, _found(store, query, asked, engine, state), asked, engine)
+    vectors = once(lambda texts: _embed(store, engine.embedder, state.absent, texts))
+    found, worth = _best_to_fork(store, _found(store, query, asked, engine, vectors), asked, engine)
     problems = problems_of({hit.session.agent for hit in found.hits}, store, engine.environment)
     counts = store.counts(scope)
     return {
@@ -359,7 +360,7 @@ def _answer(store: Store, asked: _Asked, engine: Engine, state: _State) -> dict[
             explain=request.explain,
             problems=problems,
             works_in=request.works_in,
-            nearness=_nearness(engine.embedder, query.phrasings)
+            nearness=_nearness(engine.embedder, lambda: vectors(query.phrasings))
             if asked.outside is None and found.mode in ("hybrid", "vector")
             else None,
         ),
@@ -380,9 +381,9 @@ def _best_to_fork(store: Store, found: Found, asked: _Asked, engine: Engine) -> 
     return replace(found, hits=(better_first(looked_at, worth) if own else looked_at)[: asked.limit]), worth
 
 
-def _found(store: Store, query: Query, asked: _Asked, engine: Engine, state: _State) -> Found:
+def _found(store: Store, query: Query, asked: _Asked, engine: Engine, embed: Embed) -> Found:
     if asked.outside is None:
-        return search(store, query, lambda texts: _embed(store, engine.embedder, state.absent, texts), engine.rerank)
+        return search(store, query, embed, engine.rerank)
     from smart_fork.retrieval.documents import search_documents
 
     asked.outside.refresh(store.counts().updated_at)
@@ -417,17 +418,19 @@ def _embed(store: Store, embedder: Embedder, absent: str, texts: Sequence[str]) 
     return embedded(embedder, texts)
 
 
-def _nearness(embedder: Embedder, phrasings: Sequence[str]) -> Nearness:
-    """To the nearest phrasing, by the vectors of the sentences: these are few, and nothing heavy is loaded for them."""
+def _nearness(embedder: Embedder, asked: Callable[[], Sequence[bytes]]) -> Nearness:
+    """To the nearest of the vectors that were asked for, by those of the sentences; so few need nothing heavy."""
 
     def near(texts: Sequence[str]) -> list[float]:
+        from indexer.arrays import np
+
         try:
-            vectors = embedder.embed([*phrasings, *texts])
+            given, vectors = asked(), embedder.embed(texts)
         except Exception as error:  # noqa: BLE001 - the model is the user's choice: then the first sentences are shown
             log.info("sentences are not compared: %s", error)
             return [0.0] * len(texts)
-        asked, others = vectors[: len(phrasings)], vectors[len(phrasings) :]
-        return [float((asked @ one).max()) for one in others]
+        phrasings = np.frombuffer(b"".join(given), np.float32).reshape(len(given), -1)
+        return [float((phrasings @ one).max()) for one in vectors]
 
     return near
 

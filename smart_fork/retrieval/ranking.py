@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import mul
 from typing import Literal, NamedTuple
 
 #: How many chunks speak for a session, and how much of their say the best one has.
@@ -102,12 +103,13 @@ class Phrased:
 class Weighed(NamedTuple):
     """The points of a session by part, and how many it takes to be as likely as no session at all.
 
-    `each` are those that it has from each phrasing of the question.
+    `speaking` is what speaks for it in each phrasing of the question, `worth` what that is worth.
     """
 
     points: Parts
     nothing: float
-    each: tuple[Parts, ...]
+    speaking: Sequence[Parts]
+    worth: Parts
 
     @property
     def lead(self) -> float:
@@ -118,13 +120,19 @@ class Weighed(NamedTuple):
 class Score(NamedTuple):
     """The chance (0…1) that a session is the one that is meant: ``1 / (1 + exp(against - sum(points)))``.
 
-    `each` are the points from each phrasing of the question.
+    `speaking` is what speaks for it in each phrasing of the question, `worth` what that is worth.
     """
 
     chance: float
     points: Parts
     against: float
-    each: tuple[Parts, ...]
+    speaking: Sequence[Parts]
+    worth: Parts
+
+    @property
+    def each(self) -> tuple[Parts, ...]:
+        """The points from each phrasing of the question."""
+        return tuple(_points(self.worth, [value / len(self.speaking) for value in one]) for one in self.speaking)
 
 
 def scores(phrasings: Sequence[Phrased], families: Mapping[int, str], *, words: bool = True) -> dict[int, Score]:
@@ -144,7 +152,9 @@ def scores(phrasings: Sequence[Phrased], families: Mapping[int, str], *, words: 
     for session, one in weighed.items():
         others = max(0.0, all_rivals - rivals.get(families[session], 0.0))
         against = one.nothing + math.log1p(others)
-        found[session] = Score(1 / (1 + math.exp(against - sum(one.points))), one.points, against, one.each)
+        found[session] = Score(
+            1 / (1 + math.exp(against - sum(one.points))), one.points, against, one.speaking, one.worth
+        )
     return found
 
 
@@ -155,11 +165,11 @@ def parts(evidence: Mapping[int, Evidence], coverage: Coverage) -> dict[int, Par
     best_passage = max(passages.values(), default=0.0) or 1.0
     return {
         session: Parts(
-            session_words=coverage.session * one.words / most_words,
-            passage_words=coverage.chunk * passages[session] / best_passage,
-            title=one.title,
-            nearest=max(0.0, best_of(list(one.similar.values()))),
-            whole=_whole(one),
+            coverage.session * one.words / most_words,
+            coverage.chunk * passages[session] / best_passage,
+            one.title,
+            max(0.0, best_of(one.similar.values())),
+            _whole(one),
         )
         for session, one in evidence.items()
     }
@@ -167,29 +177,30 @@ def parts(evidence: Mapping[int, Evidence], coverage: Coverage) -> dict[int, Par
 
 def joined(speaking: Sequence[Parts]) -> Parts:
     """The mean of what speaks for a session in each phrasing."""
-    return Parts(*(sum(values) / len(speaking) for values in zip(*speaking, strict=True)))
+    return Parts._make([sum(values) / len(speaking) for values in zip(*speaking, strict=True)])
 
 
 def weigh(speaking: Sequence[Parts], *, similar: bool, words: bool) -> Weighed:
     """The points of one session from each phrasing; `similar` is whether any of its vectors is known."""
     known = (KNOWN if len(speaking) == 1 else KNOWN_AGAIN)["meaning" if not words else "both" if similar else "words"]
-    each = tuple(
-        Parts(*(worth * value / len(speaking) for worth, value in zip(known.worth, one, strict=True)))
-        for one in speaking
-    )
-    points = Parts(*(worth * value for worth, value in zip(known.worth, joined(speaking), strict=True)))
-    return Weighed(points, known.nothing, each)
+    return Weighed(_points(known.worth, joined(speaking)), known.nothing, speaking, known.worth)
+
+
+def _points(worth: Parts, values: Iterable[float]) -> Parts:
+    return Parts._make(map(mul, worth, values))
 
 
 def _whole(one: Evidence) -> float:
     if not one.similar:
         return 0.0
-    known = [max(FAR, value) for value in one.similar.values()]
-    count = max(one.chunks, len(known))
-    return (sum(known) + FAR * (count - len(known))) / count
+    near = [value for value in one.similar.values() if value > FAR]
+    count = max(one.chunks, len(one.similar))
+    return (sum(near) + FAR * (count - len(near))) / count
 
 
-def best_of(values: Sequence[float]) -> float:
+def best_of(values: Collection[float]) -> float:
     """The best value with the support of the next; missing ones count nothing."""
+    if not values:
+        return 0.0
     top = sorted(values, reverse=True)[:BEST_CHUNKS]
-    return BEST_SHARE * top[0] + (1 - BEST_SHARE) * sum(top) / BEST_CHUNKS if top else 0.0
+    return BEST_SHARE * top[0] + (1 - BEST_SHARE) * sum(top) / BEST_CHUNKS

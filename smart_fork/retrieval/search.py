@@ -32,7 +32,7 @@ def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = Non
     if not query.scope.parts:  # there is nothing to search, which is no failure
         return Found((), "hybrid")
     error = ""
-    embed = _once(embed)
+    embed = once(embed)
     modes: tuple[Mode, ...] = ("hybrid", "vector", "lexical")
     for mode in modes:
         try:
@@ -48,7 +48,7 @@ def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = Non
     return Found((), "recent", error)
 
 
-def _once(embed: Embed) -> Embed:
+def once(embed: Embed) -> Embed:
     """`embed` called once a question, also where it fails: nobody waits for a slow model twice."""
     kept: list[Sequence[bytes] | Exception] = []
 

@@ -7,7 +7,6 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from indexer.store.base import HavingTable, Scored, Store, WordTable
 from smart_fork.retrieval.found import Query
@@ -31,13 +30,14 @@ class Words:
     def __init__(self, store: Store, query: Query) -> None:
         self._store, self._scope = store, query.scope
         everything = store.session_count()
-        counted = cache(store.sessions_with)
+        asked = [terms_of(text) for text in query.phrasings]
+        counts = store.sessions_with(list(dict.fromkeys(term for terms in asked for term in terms)))
         self._phrasings = [
-            {term: _weight(count, everything) for term, count in _known(terms_of(text), counted).items()}
-            for text in query.phrasings
+            {term: _weight(count, everything) for term, count in _known(terms, counts, store.sessions_with).items()}
+            for terms in asked
         ]
         self._terms = list(dict.fromkeys(term for terms in self._phrasings for term in terms))
-        self._having: dict[tuple[HavingTable, str], Collection[int]] = {}
+        self._having: dict[HavingTable, dict[str, Collection[int]]] = {}
 
     def matches(self, table: WordTable, limit: int) -> Matches:
         """The best rows of a table."""
@@ -51,8 +51,8 @@ class Words:
         rows = [hit.row for hit in best]
         scores = tuple(defaultdict[int, float](float) for _ in self._phrasings)
         by_term = self._store.word_scores(table, self._terms, self._scope, rows) if rows else {}
+        self._having[table] = dict(by_term)
         for term, found in by_term.items():
-            self._having[table, term] = found
             for terms, score in zip(self._phrasings, scores, strict=True):
                 if term in terms:
                     for row, points in found.items():
@@ -63,21 +63,15 @@ class Words:
         """By phrasing, how much of its words (0…1, rare ones weighing more) each of its `most` best rows has."""
         best = [heapq.nlargest(most, score, key=score.__getitem__) for score in scores]
         asked = {row for rows in best for row in rows}
-        having = cache(lambda term: self._having_of(table, term, asked))
+        having = self._having.get(table) or self._store.having(table, self._terms, asked)
         return [_shares(terms, rows, having) for terms, rows in zip(self._phrasings, best, strict=True)]
 
-    def _having_of(self, table: HavingTable, term: str, rows: Collection[int]) -> Collection[int]:
-        known = self._having.get((table, term))
-        return self._store.having(table, term, rows) if known is None else known
 
-
-def _shares(
-    terms: Mapping[str, float], rows: Sequence[int], having: Callable[[str], Collection[int]]
-) -> dict[int, float]:
+def _shares(terms: Mapping[str, float], rows: Sequence[int], having: Mapping[str, Collection[int]]) -> dict[int, float]:
     shares = dict.fromkeys(rows, 0.0)
     total = sum(terms.values())
     for term, weight in terms.items() if rows and total else ():
-        for row in shares.keys() & having(term):
+        for row in shares.keys() & having[term]:
             shares[row] += weight / total
     return shares
 
@@ -86,11 +80,12 @@ def _weight(count: int, everything: int) -> float:
     return math.log((everything - count + 0.5) / (count + 0.5) + 1)
 
 
-def _known(terms: Sequence[str], counted: Callable[[str], int]) -> dict[str, int]:
+def _known(
+    terms: Sequence[str], counts: Mapping[str, int], count: Callable[[Sequence[str]], Mapping[str, int]]
+) -> Mapping[str, int]:
     """How many sessions have each term. Of a name typed in part, which none has, those that begin with it."""
-    known = {term: counted(term) for term in terms}
+    known = {term: counts[term] for term in terms}
     if len(known) > MOST_NAMES or any(known.values()):
         return known
     # Without its last letter, which a stem may not have; a term stands between quotes.
-    beginnings = [f'{term[:-2]}"*' for term in known if len(term) > SHORTEST_BEGINNING + 2]
-    return {beginning: counted(beginning) for beginning in beginnings}
+    return count([f'{term[:-2]}"*' for term in known if len(term) > SHORTEST_BEGINNING + 2])
