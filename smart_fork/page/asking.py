@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.retrieval.finding import Engine
+from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
 
 #: Results at first, and where more are asked for; and how many of the latest sessions.
 RESULTS, MORE, RECENT = 10, 50, 30
@@ -14,12 +15,18 @@ RESULTS, MORE, RECENT = 10, 50, 30
 WORTH = 0.05
 
 
-def found(asked: Mapping[str, str], engine: Engine) -> dict[str, Any]:
-    """What a search finds, without one the latest sessions; what is wrong with the question is in `problem`."""
+def found(asked: Mapping[str, str], also: Sequence[str], engine: Engine) -> dict[str, Any]:
+    """What a search finds, without one the latest sessions; what is wrong with the question is in `problem`.
+
+    `also` are lines of a field, each the question in other words.
+    """
     intent, project, agent = (asked.get(name, "").strip() for name in ("q", "project", "agent"))
     limit = MORE if asked.get("n") else RESULTS
     values: dict[str, Any] = {
         "q": intent,
+        "also": also,
+        "also_most": MOST,
+        "also_characters": MAX_CHARACTERS,
         "project": project,
         "agent": agent,
         "limit": limit,
@@ -29,7 +36,7 @@ def found(asked: Mapping[str, str], engine: Engine) -> dict[str, Any]:
     values |= {"answer": None, "recent": [], "problem": None}
     try:
         if intent:
-            values["answer"] = _search(intent, project, agent, limit, engine)
+            values["answer"] = _search(values, engine)
         else:
             values["recent"] = _recent(project, agent)
     except SmartForkError as error:
@@ -37,11 +44,22 @@ def found(asked: Mapping[str, str], engine: Engine) -> dict[str, Any]:
     return values
 
 
-def _search(intent: str, project: str, agent: str, limit: int, engine: Engine) -> dict[str, Any]:
+def lines(fields: Iterable[str]) -> list[str]:
+    """The lines of a field that is given once, as a form sends it, or once for each line, as our addresses have it."""
+    return [line.strip() for text in fields for line in text.splitlines() if line.strip()]
+
+
+def _search(values: Mapping[str, Any], engine: Engine) -> dict[str, Any]:
     from smart_fork.retrieval.finding import Request, find
 
+    project = values["project"]
     question = Request(
-        intent, agent_type=agent or "both", limit=limit, project_path=project or None, all_projects=not project
+        values["q"],
+        agent_type=values["agent"] or "both",
+        limit=values["limit"],
+        project_path=project or None,
+        all_projects=not project,
+        also=values["also"],
     )
     return find(question, engine)
 

@@ -95,9 +95,9 @@ def tokens(count: int | None) -> str:
 
 
 def link(path: str, **query: Any) -> str:
-    """An address on this page; what is empty is left out."""
-    given = {name: value for name, value in query.items() if value not in (None, "")}
-    return f"{path}?{urlencode(given)}" if given else path
+    """An address on this page; what is empty is left out, a list is given one by one."""
+    given = {name: value for name, value in query.items() if value not in (None, "", [])}
+    return f"{path}?{urlencode(given, doseq=True)}" if given else path
 
 
 def session_link(one: Mapping[str, Any], at: int | None = None, kind: str = "session", **query: Any) -> str:

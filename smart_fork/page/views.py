@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 import anyio.to_thread
 from starlette.requests import Request
@@ -22,6 +22,7 @@ from smart_fork.page.entry import CODE_SECONDS, Entries
 from smart_fork.page.forms import Forms
 from smart_fork.page.rendering import HEADERS, problem, rendered, stranger
 from smart_fork.page.visits import Visits
+from smart_fork.retrieval.phrasings import MOST
 
 if TYPE_CHECKING:
     from smart_fork.retrieval.finding import Engine
@@ -67,6 +68,11 @@ class Page:
         return [Route("/code", self._code, methods=["POST"])]
 
     async def _search(self, request: Request) -> Response:
+        given = request.query_params.getlist("also")
+        also = asking.lines(given)
+        if given != also and len(also) <= MOST:  # from the form: what is kept has a phrasing in each `also`
+            query = [(name, value) for name, value in request.query_params.multi_items() if name != "also"]
+            return RedirectResponse(f"/?{urlencode([*query, *(('also', line) for line in also)])}", 303, HEADERS)
         return await _searched(
             "search.html", lambda: self._found(request) | {"projects": asking.projects(), "indexing": asking.indexing()}
         )
@@ -75,7 +81,8 @@ class Page:
         return await _searched("results.html", lambda: self._found(request))
 
     def _found(self, request: Request) -> dict[str, Any]:
-        return asking.found(request.query_params, self.engine())
+        also = asking.lines(request.query_params.getlist("also"))
+        return asking.found(request.query_params, also, self.engine())
 
     async def _session(self, request: Request) -> Response:
         work = partial(asking.conversation, request.path_params, request.query_params)

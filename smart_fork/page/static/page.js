@@ -17,7 +17,9 @@ let waiting = 0;
 let pushes = true; // whether the next question is a new step of the history, or goes on with the one before
 
 function question() {
-  const given = [...new FormData(form)].filter(([, value]) => value !== "");
+  const given = [...new FormData(form)]
+    .flatMap(([name, value]) => name === "also" ? value.split("\n").map((line) => [name, line.trim()]) : [[name, value]])
+    .filter(([, value]) => value !== "");
   return new URLSearchParams(given).toString();
 }
 
@@ -62,14 +64,15 @@ function search() {
 
 function fill(query) {
   for (const input of form.elements) {
-    if (input.name) input.value = query.get(input.name) ?? "";
+    if (input.name) input.value = query.getAll(input.name).join("\n");
   }
 }
 
 form?.addEventListener("input", (event) => {
   clearTimeout(waiting);
-  if (event.target !== field) pushes = true;
-  waiting = setTimeout(search, event.target === field ? TYPING_MS : 0);
+  const typed = event.target.matches("input, textarea");
+  if (!typed) pushes = true;
+  waiting = setTimeout(search, typed ? TYPING_MS : 0);
 });
 form?.addEventListener("submit", (event) => {
   event.preventDefault();

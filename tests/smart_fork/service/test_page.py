@@ -8,6 +8,7 @@ import re
 import time
 import uuid
 from html.parser import HTMLParser
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
@@ -45,6 +46,61 @@ def test_the_page_finds_sessions_as_the_command_line_does(served, world, shop):
     assert other not in text
     assert other in served.get("/", q="retry the uploader")[1]
     assert knows not in served.get("/results", q="retry the uploader", agent="codex")[1]
+
+
+def test_a_question_can_be_put_in_other_words_without_scripts(served, world, shop):
+    """A form sends the lines of its field at once; the address that is kept has each by itself."""
+    knows = world.claude(shop, RETRY, DONE)
+    for number in range(4):
+        world.claude(shop, f"Make the logo {number} blue", "It is blue.")
+    asked = {"q": "hochladen", "project": str(shop), "also": " retry uploads \r\n\r\nbackoff of the uploader\n"}
+
+    sent = served.answer("GET", f"/?{urlencode(asked)}")
+    status, text = served.get(sent.headers["Location"])
+
+    assert (303, 200) == (sent.status, status)
+    assert ["retry uploads", "backoff of the uploader"] == parse_qs(urlsplit(sent.headers["Location"]).query)["also"]
+    assert "retry uploads\nbackoff of the uploader</textarea>" in text
+    assert knows == re.findall(r'href="/session/claude/([^"?#]*)', text)[0]
+    assert "also" in [attrs.get("for") for tag, attrs in Tags(text).found if tag == "label"]
+    assert any(tag == "details" and "open" in attrs for tag, attrs in Tags(text).found)
+
+
+def test_a_field_that_was_left_empty_says_nothing(served, world, shop):
+    world.claude(shop, RETRY, DONE)
+
+    sent = served.answer("GET", "/?q=uploader&also=")
+
+    assert (303, "/?q=uploader") == (sent.status, sent.headers["Location"])
+    assert 200 == served.get("/results", q="uploader", also=" \n\t\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("also", "told"),
+    [
+        ("word\n" * 1000, "also takes at most 8 texts, not 1000"),
+        ("\n".join(["word"] * 9), "also takes at most 8 texts, not 9"),
+        ("x" * 301, "also takes texts of at most 300 characters; number 1 has 301"),
+    ],
+)
+def test_too_many_or_too_long_other_words_are_refused(served, also, told):
+    for address in ("/", "/results"):
+        status, text = served.get(address, q=RETRY, also=also)
+
+        assert 400 == status
+        assert told in text
+
+
+def test_other_words_that_are_hostile_are_words(served, world, shop):
+    knows = world.claude(shop, RETRY, DONE)
+    also = [HOSTILE, "</textarea><script>alert(1)</script>", '" OR part: p1 NOT "', "\0\x1b[2J"]
+
+    status, text = served.get(f"/?{urlencode({'q': RETRY, 'also': also}, doseq=True)}")
+
+    assert 200 == status
+    assert knows in text
+    assert not [tag for tag, attrs in Tags(text).found if tag == "script" and "src" not in attrs]
+    assert not [name for _, attrs in Tags(text).found for name in attrs if name.startswith("on") or name == "style"]
 
 
 def test_the_page_says_who_said_it_and_that_a_project_is_inferred(served, world, shop):
