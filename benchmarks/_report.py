@@ -141,6 +141,7 @@ def search_speed(figures: dict[str, Any]) -> list[str]:
         ("ratio: search in a repository / embedding", "scoped_ms", "embedding_ms"),
         ("ratio: search in all / exact scan", "global_ms", "scan_ms"),
         ("ratio: nearest vectors / exact scan", "nearest_ms", "scan_ms"),
+        ("ratio: five phrasings / one, embedding and search, processor time", "also_ms", "one_phrasing_ms"),
     ):
         both = [(one.get(above), one.get(below)) for one in sizes]
         rows.append([label, *(f"{up['p50'] / down['p50']:.2f}" if up and down else "" for up, down in both)])

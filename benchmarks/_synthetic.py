@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from indexer.arrays import np
 from indexer.chunks import Chunk
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 DIMENSIONS = 384
 REPOSITORIES = 200
 CHUNKS_A_SESSION, CHUNK_WORDS = 27, 90
+#: How often a question is put: as a caller does that gives four further phrasings.
+PHRASINGS = 5
 SENTENCE_WORDS, SENTENCES = 10, 40_000
 _FUNCTION_WORDS = (
     "the to and a of in is it for that this with on be not as we if so but from by an or are was can will have has at "
@@ -34,6 +36,14 @@ _FUNCTION_WORDS = (
 _SYLLABLES = "ba co di fu ga he jo ka li mo nu pa re si to va we xi yo za"
 #: What two vectors have in common: all of them, those of a repository, of a session, and of a topic.
 _COMMON, _REPOSITORY, _SESSION, _TOPIC = 0.2, 0.03, 0.1, 0.4
+
+
+class Question(NamedTuple):
+    """Phrasings of one to twelve words of a chunk, its project, and for each phrasing a vector near the chunk's."""
+
+    phrasings: tuple[str, ...]
+    project: Project
+    vectors: tuple[bytes, ...]
 
 
 class SyntheticIndex:
@@ -77,18 +87,22 @@ class SyntheticIndex:
             self._store.add_vectors([(row + 1, self._matrix[row].tobytes()) for row in group])
         self._store.db.execute("PRAGMA synchronous = NORMAL; PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def queries(self, count: int) -> Iterator[tuple[str, Project, bytes]]:
-        """Intents of one to twelve words of a chunk, its project, and a vector near the chunk's."""
+    def queries(self, count: int) -> Iterator[Question]:
+        """Each asks for a chunk."""
         rows = self._random.integers(0, self.chunks, count)
-        noise = self._random.standard_normal((count, DIMENSIONS), np.float32) / np.sqrt(DIMENSIONS)
-        near = _unit(self._matrix[rows] + 0.9 * noise)
         places = dict(self._store.db.execute("SELECT chunks.id, key FROM chunks JOIN parts ON parts.id = part "
                                              "JOIN projects ON projects.id = project").fetchall())  # fmt: skip
         of_key = {project.key: project for project in self.projects}
-        for row, vector in zip(rows.tolist(), near, strict=True):
+        for row in rows.tolist():
             words = self._store.texts([row + 1])[row + 1].split()
-            size, start = int(self._random.integers(1, 13)), int(self._random.integers(0, CHUNK_WORDS - 13))
-            yield " ".join(words[start : start + size]), of_key[places[row + 1]], vector.tobytes()
+            sizes = self._random.integers(1, 13, PHRASINGS).tolist()
+            starts = self._random.integers(0, CHUNK_WORDS - 13, PHRASINGS).tolist()
+            noise = self._random.standard_normal((PHRASINGS, DIMENSIONS), np.float32) / np.sqrt(DIMENSIONS)
+            yield Question(
+                tuple(" ".join(words[start : start + size]) for size, start in zip(sizes, starts, strict=True)),
+                of_key[places[row + 1]],
+                tuple(vector.tobytes() for vector in _unit(self._matrix[row] + 0.9 * noise)),
+            )
 
     def _document(self, repository: int, size: int) -> Document:
         number = next(self._sessions)

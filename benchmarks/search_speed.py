@@ -2,7 +2,8 @@
 
     python benchmarks/search_speed.py [--quick] [--json FILE]
 
-A warm search is compared with the embedding of its query and with an exact scan of float32 vectors in memory, a cold
+A warm search is compared with the embedding of its query and with an exact scan of float32 vectors in memory, a
+question that is put in five phrasings with the same in one (embedding and search, processor time, in turn), a cold
 `smart-fork find` with a process that imports NumPy and apsw and asks the same index for the same words. Absolute times
 belong to the machine; the ratios are what to look at. --quick leaves out 500,000 chunks and most queries.
 """
@@ -20,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from _synthetic import SyntheticIndex
+from _synthetic import PHRASINGS, Question, SyntheticIndex
 from rich.console import Console
 from rich.table import Table
 from serving import Client
@@ -75,14 +76,19 @@ def main() -> None:
 
 def _warm(index: SyntheticIndex, store: SqliteStore, embedder: LightEmbedder, count: int) -> dict[str, Any]:
     """Searches in one process, each after the embedding of its query; every other one over all projects."""
-    times: dict[str, list[float]] = {name: [] for name in ("embedding", "scan", "scoped", "global", "nearest")}
+    names = ("embedding", "scan", "scoped", "global", "nearest", "one_phrasing", "also")
+    times: dict[str, list[float]] = {name: [] for name in names}
     recalls = []
-    for number, (intent, project, vector) in enumerate(index.queries(count)):
+    for number, ((intent, *further), project, (vector, *near)) in enumerate(index.queries(count)):
         times["embedding"].append(_seconds(lambda intent=intent: embedder.embed([intent])))
         place = None if number % 2 else project
         times["global" if number % 2 else "scoped"].append(
             _seconds(lambda place=place, intent=intent, vector=vector: _search(store, place, intent, vector))
         )
+        if number % 5 == 0:
+            for name, also in (("one_phrasing", 0), ("also", len(further))):
+                asked = Question((intent, *further[:also]), project, (vector, *near[:also]))
+                times[name].append(_asked(store, asked, embedder))
         if number % 10 == 1:
             everything = store.scope(None, ("claude",), automated=False)
             started = time.perf_counter()
@@ -103,8 +109,23 @@ def _warm(index: SyntheticIndex, store: SqliteStore, embedder: LightEmbedder, co
 
 def _search(store: SqliteStore, project: Project | None, intent: str, vector: bytes) -> None:
     scope = store.scope(project, ("claude",), automated=False)
-    found = search(store, Query(intent, scope, 5, project is None), lambda _: vector)
+    found = search(store, Query(intent, scope, 5, project is None), lambda _: [vector])
     assert found.mode == "hybrid", found.error
+
+
+def _asked(store: SqliteStore, question: Question, embedder: LightEmbedder) -> float:
+    """The processor's seconds for a question in all its phrasings, in its repository: embedding and search."""
+
+    def embed(texts: Sequence[str]) -> Sequence[bytes]:
+        embedder.embed(texts)
+        return question.vectors
+
+    started = time.process_time()
+    scope = store.scope(question.project, ("claude",), automated=False)
+    intent, *also = question.phrasings
+    found = search(store, Query(intent, scope, 5, also=tuple(also)), embed)
+    assert found.mode == "hybrid", found.error
+    return time.process_time() - started
 
 
 def _exact(index: SyntheticIndex, query: Any) -> set[int]:
@@ -116,7 +137,7 @@ def _exact(index: SyntheticIndex, query: Any) -> set[int]:
 def _cold(index: SyntheticIndex, store: SqliteStore, folder: Path, runs: int = 7) -> dict[str, float]:
     """Whole processes, ours and the baseline in turn; the first round only warms the caches."""
     times: tuple[list[float], list[float]] = ([], [])
-    for intent, project, _ in index.queries(runs + 1):
+    for (intent, *_), project, _ in index.queries(runs + 1):
         (part,) = store.scope(project, ("claude",), automated=False).parts
         words = f"part: (p{part}) AND -part: ({' OR '.join(terms_of(intent))})"
         ours = [sys.executable, "-m", "smart_fork", "find", "--json", "--project", project.root, "--", intent]
@@ -133,7 +154,7 @@ def _cold(index: SyntheticIndex, store: SqliteStore, folder: Path, runs: int = 7
 
 def _memory(index: SyntheticIndex, folder: Path) -> dict[str, float]:
     """Resident memory of the MCP server before and after its first search."""
-    ((intent, project, _),) = index.queries(1)
+    (((intent, *_), project, _),) = index.queries(1)
     client = Client([sys.executable, "-m", "smart_fork", "mcp"], _environment(folder))
     client.start()
     client.request("tools/list")
@@ -174,12 +195,15 @@ def _show(figures: dict[str, Any]) -> None:
         ("global_ms", "search in all"),
         ("nearest_ms", f"of it the {NEIGHBOURS} nearest vectors"),
         ("scan_ms", f"exact scan of float32 for {NEIGHBOURS}"),
+        ("one_phrasing_ms", "embedding and search, one phrasing (processor)"),
+        ("also_ms", f"the same, {PHRASINGS} phrasings"),
     ):
         table.add_row(label, *(f"{one[name]['p50']:.1f} ({one[name]['p95']:.1f}) ms" for one in sizes))
     for label, above, below in (
         ("search in a repository / embedding", "scoped_ms", "embedding_ms"),
         ("search in all / exact scan", "global_ms", "scan_ms"),
         ("nearest vectors / exact scan", "nearest_ms", "scan_ms"),
+        (f"{PHRASINGS} phrasings / one", "also_ms", "one_phrasing_ms"),
     ):
         table.add_row(label, *(f"{one[above]['p50'] / one[below]['p50']:.2f}" for one in sizes))
     table.add_row(f"recall@{NEIGHBOURS}", *(f"{one['recall']:.3f}" for one in sizes))
