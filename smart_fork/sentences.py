@@ -37,7 +37,8 @@ def evidence(sentence: str, words: Iterable[str]) -> float:
     """How many of the `words` a sentence has, as they are, inside names, or by their stem."""
     text = sentence.lower()
     tokens = {*_TOKEN.findall(text), *_TOKEN.findall(text.replace("_", " "))}
-    return sum(_found(word, tokens, text) for word in words)
+    beginnings = f" {' '.join(tokens)}"
+    return sum([_found(word, tokens, beginnings, text) for word in words])
 
 
 def best(text: str, spans: Sequence[tuple[int, int]], words: Sequence[str]) -> int | None:
@@ -68,7 +69,7 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     return start + len(whole) - len(whole.lstrip()), start + len(whole.rstrip())
 
 
-def _found(word: str, tokens: set[str], text: str) -> float:
+def _found(word: str, tokens: set[str], beginnings: str, text: str) -> float:
     word = word.lower()
     if word in tokens:
         return 1.0
@@ -76,4 +77,4 @@ def _found(word: str, tokens: set[str], text: str) -> float:
         pairs = [word[i : i + 2] for i in range(max(1, len(word) - 1))]
         return sum(pair in text for pair in pairs) / len(pairs)
     stem = word[: max(4, len(word) - 2)]
-    return _BEGINNING if len(word) > 3 and any(token.startswith(stem) for token in tokens) else 0.0
+    return _BEGINNING if len(word) > 3 and f" {stem}" in beginnings else 0.0

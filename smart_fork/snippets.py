@@ -80,7 +80,7 @@ def printable(text: str) -> str: ...
 def printable(text: str) -> str:
     """Without what steers a terminal and what nobody sees, but with line breaks and tabs."""
     seen = INVISIBLE.sub("", text)
-    return seen if seen.isprintable() else "".join(map(_visible, seen))
+    return seen if "".join(seen.split()).isprintable() else "".join(map(_visible, seen))
 
 
 def quoted(given: str, limit: int = QUOTED_CHARACTERS) -> Masked:

@@ -195,6 +195,23 @@ def test_results_follow_the_typing_and_the_address_keeps_the_question(opened):
     assert INTENT == page.input_value("#q")
 
 
+@pytest.mark.parametrize("scripts", [True, False])
+def test_a_question_in_other_words_is_kept_in_the_address(opened, scripts):
+    page = opened(java_script_enabled=scripts, viewport={"width": 390, "height": 844})
+    page.fill("#q", "hochladen")
+    page.click("summary:has-text('In other words')")
+    page.get_by_label("The same question in other words, one phrasing a line").fill(f"{INTENT}\n\nuploader backoff")
+    page.press("#q", "Enter")
+    page.wait_for_url("**also=uploader+backoff**")
+    page.wait_for_selector(".hit")
+
+    assert ANSWER in page.inner_text(".hit")
+    assert 2 == page.url.count("also=")
+    assert f"{INTENT}\nuploader backoff" == opened(page.url.removeprefix(page.watch.url)).input_value("#also")
+    assert [] == (violations(page) if scripts else [])
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 def test_an_answer_that_comes_late_does_not_replace_a_newer_one(opened):
     page = opened()
     late: list[Any] = []
