@@ -6,7 +6,9 @@ from typing import Any
 
 from indexer.damage import kept
 from indexer.paths import index_db, state_home
+from smart_fork.agents import AGENTS
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable
+from smart_fork.hooks import switch
 from smart_fork.retrieval.status import index_status
 from smart_fork.service.client import Service, ServiceGoneError, find_service
 from smart_fork.workers.following import list_workers
@@ -30,7 +32,8 @@ _SHOWN = (
 
 def overview() -> dict[str, Any]:
     """The state of all parts as JSON values. Nothing is read or started for it."""
-    state = {"home": str(state_home()), "index": _index(), "service": _service(find_service(any_version=True))}
+    service = _service(find_service(any_version=True))
+    state = {"home": str(state_home()), "index": _index(), "service": service, "recall": _recall()}
     try:
         return state | {"workers": _workers()}
     except RegistryUnavailable as error:
@@ -56,6 +59,11 @@ def _service(service: Service | None) -> dict[str, Any]:
         return known | service.status() | {"memory_bytes": _memory(address.pid)}
     except ServiceGoneError as error:
         return known | {"error": str(error)}
+
+
+def _recall() -> dict[str, Any]:
+    """For which agents' new sessions it is on, and what came of it."""
+    return {"on": [one.name for one in AGENTS if switch.is_on(one.name)], **switch.asked()._asdict()}
 
 
 def _memory(pid: int) -> int | None:

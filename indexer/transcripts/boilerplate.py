@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+#: What we tell an agent by ourselves stands in an element of this name: whoever repeats it does not know it.
+RECALL_TAG = "smart-fork-recall"
 #: Tags whose whole element is injected text. Seen in Claude Code 1.0-2.1 and Codex 0.34-0.169.
 _INJECTED = (
     "system-reminder", "local-command-stdout", "local-command-stderr", "local-command-caveat", "command-name",
@@ -12,7 +14,7 @@ _INJECTED = (
     "user_instructions", "permissions instructions", "INSTRUCTIONS", "turn_aborted", "skill", "skills_instructions",
     "app-context", "subagent_notification", "collaboration_mode", "user_action", "recommended_plugins",
     "personality_spec", "model_switch", "multi_agent_mode", "apps_instructions", "plugins_instructions",
-    "hook_prompt", "hook_context",
+    "hook_prompt", "hook_context", RECALL_TAG,
 )  # fmt: skip
 _OPENING = {tag: re.compile(rf"<{tag}(?:\s[^<>]*)?>") for tag in _INJECTED}
 #: An element that is never closed is injected only where a message begins with it: elsewhere somebody speaks of it.
@@ -56,6 +58,11 @@ def strip_boilerplate(text: str) -> str:
         text = shorter
     injected = text.startswith(_NOT_A_PERSON) or _UNCLOSED.match(text) or _HOOK.match(text)
     return "" if injected else text
+
+
+def strip_recall(text: str) -> str:
+    """An agent's own words in `text`, which may repeat what we have told it."""
+    return _without_elements(text, RECALL_TAG).strip()
 
 
 def _strip_once(text: str) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from indexer.masking import mask
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.lines import LineReader
+from indexer.transcripts.model import Agent
 from smart_fork.agents import AGENTS
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.own_part import own_part
@@ -41,7 +42,15 @@ class Birth:
     born: float
 
 
-def worker_of_codex_session(registry: Registry, session_id: str, prompt: str) -> Worker | None:
+def worker_of(registry: Registry, agent: Agent, session_id: str, prompt: str) -> Worker | None:
+    """The worker whose session that is, or once was, or can only be. `prompt` is the one just given, if any."""
+    known = registry.of_session(session_id)
+    if known is None and agent == "codex":
+        return _worker_of_codex_session(registry, session_id, prompt)
+    return known
+
+
+def _worker_of_codex_session(registry: Registry, session_id: str, prompt: str) -> Worker | None:
     """The only living worker without a session whose this one can be. `prompt` is the one just given, if any."""
     waiting = [worker for worker in registry.workers() if worker.agent == "codex" and _waits_for_its_session(worker)]
     log = original_of(AGENTS["codex"], session_id) if waiting else None

@@ -18,7 +18,8 @@ def status(as_json: JsonOption = False) -> None:
         return
     problem = state.get("workers_problem")
     workers = [("workers", f"{problem['error']} {problem['hint']}")] if problem else _workers(state["workers"])
-    for name, text in (*_index(state["index"]), *_service(state["service"]), *workers):
+    rows = (*_index(state["index"]), *_service(state["service"]), *_recall(state["recall"]), *workers)
+    for name, text in rows:
         out.named(plain(name, "bold"), plain(text), 10)
 
 
@@ -59,6 +60,13 @@ def _service(service: dict[str, Any]) -> list[tuple[str, str]]:
     if indexing.get("last_error"):
         rows.append(("", f"last error, {indexing.get('last_error_at')}: {indexing['last_error']}"))
     return rows
+
+
+def _recall(recall: dict[str, Any]) -> list[tuple[str, str]]:
+    if not recall["on"]:
+        return []
+    spoke = f"spoke in {recall['told']:,} of {recall['sessions']:,} new sessions"
+    return [("recall", f"on for {' and '.join(recall['on'])}, {spoke}")]
 
 
 def _workers(workers: list[dict[str, Any]]) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +19,7 @@ from smart_fork.cli.search import JsonOption
 from smart_fork.errors import SmartForkError, Usage
 
 if TYPE_CHECKING:
-    from smart_fork.setup.ledger import Ledger
+    from smart_fork.setup.ledger import Ledger, What
     from smart_fork.setup.plan import Options, Plan
     from smart_fork.setup.removal import Undone
     from smart_fork.setup.step import Step
@@ -46,6 +47,14 @@ def setup(  # noqa: PLR0917 - the command's options
     no_hooks: Annotated[bool, typer.Option("--no-hooks", help="Without the hooks.")] = False,
     no_index: Annotated[bool, typer.Option("--no-index", help="Without the first index.")] = False,
     no_service: Annotated[bool, typer.Option("--no-service", help="Without the service.")] = False,
+    recall: Annotated[
+        bool | None,
+        typer.Option("--recall/--no-recall", help="New sessions are told, at once, of a past one that probably knows."),
+    ] = None,
+    reading: Annotated[
+        bool | None,
+        typer.Option("--allow-reading/--no-allow-reading", help="Agents run our reading tools without asking."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make smart-fork known to Claude Code and Codex: server, skill, hooks, first index, service; then try each."""
@@ -54,14 +63,20 @@ def setup(  # noqa: PLR0917 - the command's options
     from smart_fork.setup.ledger import Ledger, alone
     from smart_fork.setup.plan import Options
 
-    agents = chosen(agent)
-    options = Options(agents, skill=not no_skill, hooks=not no_hooks, service=not no_service, index=not no_index)
-    if dry_run:
-        _undo(Ledger(), options, dry_run=True, as_json=as_json) if remove else _show(Ledger(), options, as_json=as_json)
-        return
-    with alone():
-        if remove:
-            _undo(Ledger(), options, dry_run=False, as_json=as_json)
+    if recall and no_hooks:
+        raise Usage("Nothing is told without the hooks", "Leave out --no-hooks, or --recall.")
+    options = Options(
+        chosen(agent), skill=not no_skill, hooks=not no_hooks, service=not no_service, index=not no_index,
+        recall=recall is True, reading=reading is True,
+    )  # fmt: skip
+    off: tuple[What, ...] = (*(("recall",) if recall is False else ()), *(("reading",) if reading is False else ()))
+    if off and (recall or reading):
+        raise Usage("One is to be added and the other taken away", "Do one after the other.")
+    with nullcontext() if dry_run else alone():
+        if remove or off:
+            _undo(Ledger(), options, () if remove else off, dry_run=dry_run, as_json=as_json)
+        elif dry_run:
+            _show(Ledger(), options, as_json=as_json)
         else:
             _set_up(Ledger(), options, yes=yes, as_json=as_json)
 
@@ -81,6 +96,7 @@ def _show(ledger: Ledger, options: Options, *, as_json: bool) -> Plan:
 def _set_up(ledger: Ledger, options: Options, *, yes: bool, as_json: bool) -> None:
     from smart_fork.agents.known_variables import note_a_persons
     from smart_fork.processes import SystemProcesses
+    from smart_fork.setup.bytecode import compile_ahead
     from smart_fork.setup.plan import make_plan
 
     note_a_persons(os.environ)
@@ -95,6 +111,7 @@ def _set_up(ledger: Ledger, options: Options, *, yes: bool, as_json: bool) -> No
     if asks and not typer.confirm("\nGo ahead?", default=True):
         say("Nothing was changed.")
         raise typer.Exit(1)
+    compile_ahead()
     done = [_act(step, plan, ledger, as_json=as_json) for step in plan.steps if step.is_open]
     failed = [one for one in done if "error" in one]
     tried = list(_tried(plan, ask=options.index, as_json=as_json))
@@ -201,24 +218,24 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _undo(ledger: Ledger, options: Options, *, dry_run: bool, as_json: bool) -> None:
+def _undo(ledger: Ledger, options: Options, what: tuple[What, ...], *, dry_run: bool, as_json: bool) -> None:
     from smart_fork.processes import SystemProcesses
     from smart_fork.setup.removal import Undone, lines_of, not_ours_to_undo, remove
 
-    lines = lines_of(ledger, options.agents)
+    lines = lines_of(ledger, options.agents, what)
     undone = [Undone(line) for line in lines] if dry_run else remove(ledger, lines, SystemProcesses())
-    left = list(not_ours_to_undo(options.agents)) if not dry_run else []
+    left = list(not_ours_to_undo(options.agents)) if not (dry_run or what) else []
     ok = not any(one.error for one in undone)
     if as_json:
         steps = [one.as_json() for one in undone]
         print_json({"ok": ok, "changed": bool(undone) and not dry_run, "steps": steps, "left": left})
     else:
-        _print_undone(undone, left, dry_run=dry_run)
+        _print_undone(undone, left, dry_run=dry_run, whole=not what)
     if not ok:
         raise typer.Exit(1)
 
 
-def _print_undone(undone: list[Undone], left: list[str], *, dry_run: bool) -> None:
+def _print_undone(undone: list[Undone], left: list[str], *, dry_run: bool, whole: bool) -> None:
     from indexer.paths import state_home
     from smart_fork.setup.removal import NAMES
 
@@ -231,8 +248,8 @@ def _print_undone(undone: list[Undone], left: list[str], *, dry_run: bool) -> No
     for note in left:
         say(note)
     if not undone:
-        out.print(plain("Nothing was set up here; nothing was changed."))
-    elif not dry_run:
+        out.print(plain(f"Nothing {'' if whole else 'of it '}was set up here; nothing was changed."))
+    elif whole and not dry_run:
         out.print(plain(f"The index stays in {_at_home(str(state_home()))}: delete that folder to be rid of it."))
 
 

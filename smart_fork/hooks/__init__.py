@@ -2,3 +2,6 @@
 
 Imports nothing: each hook of each session of a person begins here, and is to cost next to nothing.
 """
+
+#: In the state folder: a file for each agent whose first prompts are asked about, and below ``asked`` one a session.
+RECALL, ASKED = "recall", "asked"

@@ -1,13 +1,16 @@
 """The command that the agents run: ``python -P -m smart_fork.hooks claude|codex``, with the event as JSON on stdin.
 
-Whatever happens it says nothing, ends with 0, and does not keep the agent waiting: an agent that a hook fails for stops
-or complains. Nobody has to be up to hear it, for it is written straight into the registry.
+Whatever happens it ends with 0 and does not keep the agent waiting: an agent that a hook fails for stops or complains.
+What it hears is written straight into the registry, so nobody has to be up. It says nothing, but for the one line about
+a first prompt that a person may have switched on.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+
+from smart_fork.hooks import RECALL
 
 #: A prompt may be long; what is longer than this is not an event of an agent.
 MAX_BYTES = 16 << 20
@@ -16,24 +19,55 @@ PATIENCE_MILLISECONDS = 1_000
 
 
 def main(agent: str) -> None:
-    """Hand the event on, if it can be one of a worker's. Does not return."""
-    try:
+    """Answer the event, if it can be a first prompt, and hand it on, if it can be a worker's. Does not return."""
+    body = b""
+    with _silence():
         body = sys.stdin.buffer.read(MAX_BYTES + 1)
-        if len(body) > MAX_BYTES:
-            while sys.stdin.buffer.read(1 << 20):  # who writes it would fail if we went away
-                pass
-        else:
-            if _is_a_persons_start(body):
-                from smart_fork.agents.known_variables import note
-
-                note(os.environ, [agent], also=True)
-            if _may_be_a_worker(agent):
-                from smart_fork.hooks.command import hear
-
-                hear(agent, body, PATIENCE_MILLISECONDS)
-    except BaseException:  # noqa: BLE001, S110 - see above
-        pass
+        while len(body) > MAX_BYTES and sys.stdin.buffer.read(1 << 20):  # who writes it would fail if we went away
+            pass
+    if len(body) <= MAX_BYTES:
+        with _silence():
+            _tell(agent, body)
+        with _silence():
+            _note(agent, body)
+        with _silence():
+            _hear(agent, body)
     os._exit(0)
+
+
+class _silence:  # noqa: N801 - as a function; `contextlib` takes longer to import than all else here
+    """Whatever happens in it, nobody hears of it."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> bool:
+        return True
+
+
+def _tell(agent: str, body: bytes) -> None:
+    """Only where a person has switched it on, and only of a session that he has begun himself."""
+    if b"UserPromptSubmit" not in body or os.environ.get("SMART_FORK_WORKER_ID"):
+        return
+    state = os.path.expanduser(os.environ.get("SMART_FORK_HOME") or "~/.smart-fork")  # noqa: PTH111 - as above
+    if agent and os.path.isfile(f"{state}/{RECALL}/{agent}"):  # noqa: PTH113 - as above
+        from smart_fork.hooks.recall import tell
+
+        tell(agent, body, state)
+
+
+def _note(agent: str, body: bytes) -> None:
+    if _is_a_persons_start(body):
+        from smart_fork.agents.known_variables import note
+
+        note(os.environ, [agent], also=True)
+
+
+def _hear(agent: str, body: bytes) -> None:
+    if _may_be_a_worker(agent):
+        from smart_fork.hooks.command import hear
+
+        hear(agent, body, PATIENCE_MILLISECONDS)
 
 
 def _may_be_a_worker(agent: str) -> bool:

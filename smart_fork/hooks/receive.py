@@ -81,11 +81,9 @@ def _whose(
         ours = claimed is not None and claimed.agent == agent and _speaks(claimed, _text(body, "session_id"), ancestry)
         return (claimed, True) if ours else (None, False)
     session_id = _text(body, "session_id")
-    known = registry.of_session(session_id)
-    if known is None and agent == "codex":
-        from smart_fork.agents.births import worker_of_codex_session
+    from smart_fork.agents.births import worker_of  # which reads logs
 
-        known = worker_of_codex_session(registry, session_id, _text(body, "prompt"))
+    known = worker_of(registry, agent, session_id, _text(body, "prompt"))
     if known is None or known.agent != agent or known.state in OVER or known.session_id not in (None, session_id):
         return None, False
     return known, False

@@ -1,4 +1,4 @@
-"""What the service answers over HTTP: MCP, vectors, hooks, how indexing goes, whether it is well."""
+"""What the service answers over HTTP: MCP, vectors, hooks, what is recalled, how indexing goes, whether it is well."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ from starlette.routing import Route
 
 from indexer.transcripts.model import Agent
 from smart_fork.agents import AGENTS
+from smart_fork.errors import SmartForkError
+from smart_fork.handshake import proof, same
 from smart_fork.hooks.receive import receive
 from smart_fork.page import views
 from smart_fork.registry import Registry
 from smart_fork.release import own_version
+from smart_fork.retrieval.recall import FirstPrompt, recalled
 from smart_fork.service.connections import PEER, Peer
 from smart_fork.service.guard import MAX_BODY, WITH, Doors, Key
-from smart_fork.service.token import here, proof, same
+from smart_fork.service.token import here
 
 if TYPE_CHECKING:
     from indexer.embedding import Embedder
@@ -120,6 +123,17 @@ def application(
         vectors = await anyio.to_thread.run_sync(partial(work.embedder.embed, texts))
         return Response(vectors.tobytes(), media_type="application/octet-stream")
 
+    async def recall(request: Request) -> Response:
+        first = FirstPrompt.of(await _object(request) or {})
+        if first is None:
+            return JSONResponse({"error": "agent, session_id, directory and prompt"}, 400)
+        try:
+            found = await anyio.to_thread.run_sync(partial(recalled, first, work.embedder))
+        except (SmartForkError, OSError) as error:
+            log.warning("nothing is recalled: %s", error)
+            return JSONResponse({"error": "it cannot be looked up"}, 503)
+        return JSONResponse({"line": found and found.line, "session_id": found and found.session_id})
+
     async def status(_: Request) -> Response:
         facts = {"version": own_version(), "indexing": dict(work.status()), "restart": work.restart()}
         return JSONResponse(facts)
@@ -147,6 +161,7 @@ def application(
         Route("/hello", hello),
         Route("/healthz", healthz),
         Route("/embed", embed, methods=["POST"]),
+        Route("/recall", recall, methods=["POST"]),
         Route("/status", status),
         Route("/api/hooks/{agent}/{event}", hook, methods=["POST"]),
         *page.for_programs(),

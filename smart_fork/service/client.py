@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from indexer.switches import is_off
+from smart_fork.handshake import SCHEME, endpoint, proof, same
 from smart_fork.release import own_version
 from smart_fork.service.address import Address, announced
 from smart_fork.service.introduction import HEADER, introduction
-from smart_fork.service.token import SCHEME, TokenUnsafe, endpoint, proof, same, token
+from smart_fork.service.token import TokenUnsafe, token
 
 if TYPE_CHECKING:
     import numpy as np

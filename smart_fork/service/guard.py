@@ -23,9 +23,10 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from smart_fork.caller import AROUND
+from smart_fork.handshake import SCHEME, proof, same
 from smart_fork.service.connections import PEER, Peer
 from smart_fork.service.introduction import HEADER, ForgedError, OtherSettingsError, introduced
-from smart_fork.service.token import SCHEME, Token, here, proof, same
+from smart_fork.service.token import Token, here
 
 #: Enough for the longest question and for what a hook says; and for the code of a browser that is let in.
 MAX_BODY, MAX_STRANGERS_BODY = 1024 * 1024, 4096

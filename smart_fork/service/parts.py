@@ -19,6 +19,7 @@ from indexer.switches import is_on
 from smart_fork.agents import AGENTS
 from smart_fork.cuts import snapshots
 from smart_fork.excise import erasing
+from smart_fork.hooks import switch
 from smart_fork.page import views
 from smart_fork.page.forms import Forms
 from smart_fork.retrieval.finding import Engine, Request, find
@@ -72,6 +73,7 @@ class Parts:
         recover()
         with suppress(OSError):
             snapshots.prune(datetime.now(UTC))
+        switch.forget()
         # It waits for whoever is indexing, and nobody waits for it.
         threading.Thread(target=erasing.settle, name="erasing", daemon=True).start()
         if is_on("SMART_FORK_INDEXING"):

@@ -17,7 +17,7 @@ from indexer.transcripts.model import Agent
 from smart_fork.errors import SmartForkError
 from smart_fork.setup.edit import Edit
 
-What = Literal["server", "skill", "hooks", "service"]
+What = Literal["server", "skill", "hooks", "recall", "reading", "service"]
 
 
 class Line(BaseModel):

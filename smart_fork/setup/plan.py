@@ -14,7 +14,7 @@ from smart_fork.agents.programs import find_program
 from smart_fork.agents.registration import REGISTRATIONS, Registration
 from smart_fork.errors import ProgramMissing
 from smart_fork.processes import Processes
-from smart_fork.setup import background, entry, hook_entries, skill_file
+from smart_fork.setup import background, entry, hook_entries, reading, reminding, skill_file
 from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.program import lasting_program
 from smart_fork.setup.step import Step
@@ -29,6 +29,8 @@ class Options:
     hooks: bool = True
     service: bool = True
     index: bool = True
+    recall: bool = False
+    reading: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,10 @@ def _steps(
             yield skill_file.planned(way, ledger)
         if options.hooks:
             yield hook_entries.planned(way.agent)
+        if options.recall:
+            yield reminding.planned(way.agent)
+        if options.reading:
+            yield reading.planned(way)
     if options.index:
         yield _index()
     if options.service:

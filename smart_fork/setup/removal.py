@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,25 @@ from smart_fork.agents.registration.base import is_ours
 from smart_fork.errors import SmartForkError
 from smart_fork.hooks import settings
 from smart_fork.processes import Processes
-from smart_fork.setup import background, entry, hook_entries, skill_file
-from smart_fork.setup.ledger import Ledger, Line
+from smart_fork.setup import background, entry, hook_entries, reading, reminding, skill_file
+from smart_fork.setup.ledger import Ledger, Line, What
 
 #: For people.
-NAMES = {"server": "MCP server", "skill": f"skill {skill_file.SKILL}", "hooks": "hooks", "service": "service"}
+NAMES: Mapping[What, str] = {
+    "server": "MCP server",
+    "skill": f"skill {skill_file.SKILL}",
+    "hooks": "hooks",
+    "recall": reminding.NAME,
+    "reading": reading.NAME,
+    "service": "service",
+}
+_UNDO: Mapping[str, Callable[[Line], list[str]]] = {
+    "server": entry.undo,
+    "skill": skill_file.undo,
+    "hooks": hook_entries.undo,
+    "recall": reminding.undo,
+    "reading": reading.undo,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +55,14 @@ class Undone:
         }
 
 
-def lines_of(ledger: Ledger, agents: tuple[str, ...]) -> list[Line]:
-    """What there is to undo for these agents, the last first; for all of them, what is the machine's as well."""
+def lines_of(ledger: Ledger, agents: tuple[str, ...], what: Collection[What] = ()) -> list[Line]:
+    """What there is to undo for these agents, the last first; for all of them, what is the machine's as well.
+
+    With `what` only that.
+    """
     everything = len(agents) == len(REGISTRATIONS)
-    return [line for line in reversed(list(ledger)) if line.agent in agents or (everything and not line.agent)]
+    lines = [line for line in reversed(list(ledger)) if line.agent in agents or (everything and not line.agent)]
+    return [line for line in lines if not what or line.what in what]
 
 
 def remove(ledger: Ledger, lines: list[Line], processes: Processes) -> list[Undone]:
@@ -54,14 +72,7 @@ def remove(ledger: Ledger, lines: list[Line], processes: Processes) -> list[Undo
 
 def _undone(ledger: Ledger, line: Line, processes: Processes) -> Undone:
     try:
-        if line.what == "server":
-            notes = entry.undo(line)
-        elif line.what == "skill":
-            notes = skill_file.undo(line)
-        elif line.what == "hooks":
-            notes = hook_entries.undo(line)
-        else:
-            notes = background.undo(line, processes)
+        notes = background.undo(line, processes) if line.what == "service" else _UNDO[line.what](line)
         ledger.strike(line)
     except SmartForkError as error:
         return Undone(line, error=error.message, hint=error.hint)

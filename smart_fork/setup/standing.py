@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from smart_fork.doctor import Check
 from smart_fork.errors import SmartForkError
-from smart_fork.setup import background, entry, hook_entries, skill_file
-from smart_fork.setup.ledger import Ledger, Line
+from smart_fork.setup import background, entry, hook_entries, reading, reminding, skill_file
+from smart_fork.setup.ledger import Ledger, Line, What
 
 _AGAIN = "`smart-fork setup` sets it up again; `smart-fork setup --remove` undoes the rest."
+
+_STANDING: Mapping[What, Callable[[Line], str]] = {
+    "server": entry.standing,
+    "skill": skill_file.standing,
+    "hooks": hook_entries.standing,
+    "recall": reminding.standing,
+    "reading": reading.standing,
+    "service": background.standing,
+}
 
 
 def checks() -> Iterator[Check]:
@@ -19,7 +28,8 @@ def checks() -> Iterator[Check]:
     Raises:
         SmartForkError: the ledger cannot be read.
     """
-    lines = list(Ledger())
+    ledger = Ledger()
+    lines = list(ledger)
     if not lines:
         step = "`smart-fork setup` makes it known to your agents."
         yield Check("set-up", ok=False, detail="nothing was set up here", next_step=step, optional=True)
@@ -33,16 +43,13 @@ def checks() -> Iterator[Check]:
         yield Check("set-up", ok=False, detail="; ".join(wrong), next_step=_AGAIN, optional=True)
     else:
         yield Check("set-up", ok=True, detail=f"{len(lines)} things are as they were left")
+    yield from reminding.checks(ledger)
 
 
 def _standing(line: Line) -> str:
     """What is no longer as it was left; empty where all is."""
     try:
-        if line.what == "server":
-            return entry.standing(line)
-        if line.what == "skill":
-            return skill_file.standing(line)
-        return hook_entries.standing(line) if line.what == "hooks" else background.standing(line)
+        return _STANDING[line.what](line)
     except SmartForkError as error:
         return error.message
 

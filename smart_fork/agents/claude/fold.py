@@ -12,7 +12,7 @@ from typing import Any, Literal
 from indexer.masking import NOTHING, Masked
 from indexer.transcripts.actions import describe, edited_by, error_note
 from indexer.transcripts.base import Checkpoint, ReadResult
-from indexer.transcripts.boilerplate import INTERRUPTED, strip_boilerplate
+from indexer.transcripts.boilerplate import INTERRUPTED, strip_boilerplate, strip_recall
 from indexer.transcripts.chain import Chain
 from indexer.transcripts.commands import command_of
 from indexer.transcripts.deeds import Deeds
@@ -213,7 +213,7 @@ class _Fold:
             if name == "Bash" and not ours and isinstance(arguments, dict):
                 self.deeds.begin(identity, command_of(arguments))
             calls.append(ToolCall(identity, name, action, ours, edits))
-        text = "" if message.get("model") == "<synthetic>" else _text(content).strip()
+        text = "" if message.get("model") == "<synthetic>" else strip_recall(_text(content))
         return text, tuple(calls)
 
     def _results(self, content: object) -> tuple[ToolResult, ...]:

@@ -17,7 +17,7 @@ from indexer.objects import NAME
 from indexer.paths import codex_home
 from indexer.transcripts.actions import describe, describe_raw, edited_by, failure_of, still_running
 from indexer.transcripts.base import Checkpoint, ReadResult
-from indexer.transcripts.boilerplate import strip_boilerplate
+from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.commands import command_of
 from indexer.transcripts.deeds import Deeds
 from indexer.transcripts.directories import Directories
@@ -266,8 +266,8 @@ class _Fold:
                 self._cwd(found[1].strip(), "environment_context")
             if text:
                 self._add(identity, "user", moment, raw, text, prompt=True, group=ITEM)
-        elif role == "assistant" and text.strip():
-            self._add(identity, "assistant", moment, raw, text.strip(), group=ITEM)
+        elif role == "assistant" and (text := strip_recall(text)):
+            self._add(identity, "assistant", moment, raw, text, group=ITEM)
 
     def _event(self, event: dict[str, Any], identity: str, moment: str, raw: bytes) -> None:
         kind = event.get("type")
@@ -277,7 +277,7 @@ class _Fold:
             said = event.get("message") if isinstance(event.get("message"), str) else event.get("text")
             text = said if isinstance(said, str) else ""
             user = kind == "user_message"
-            text = strip_boilerplate(text) if user else text.strip()
+            text = strip_boilerplate(text) if user else strip_recall(text)
             if text:
                 self._add(identity, "user" if user else "assistant", moment, raw, text, prompt=user, group=EVENT)
         elif kind == "thread_name_updated":

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path, PurePath
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from indexer.transcripts.model import Agent
 
@@ -16,6 +16,13 @@ ARGUMENTS = ("mcp",)
 
 class UnsuitableError(ValueError):
     """Settings that cannot be edited safely, and why."""
+
+
+class Allowing(NamedTuple):
+    """Rules by which an agent runs tools without asking, and the file that has them."""
+
+    path: Path
+    rules: tuple[str, ...]
 
 
 class Registration(Protocol):
@@ -36,6 +43,10 @@ class Registration(Protocol):
 
     def skills(self) -> Path:
         """The folder of a person's skills that the agent reads."""
+        ...
+
+    def allowing(self, tools: Sequence[str]) -> Allowing | None:
+        """The rules by which it runs these reading tools without asking; `None` where it does so by itself."""
         ...
 
     def value(self, text: str | None) -> dict[str, Any] | None:

@@ -11,14 +11,14 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from indexer.paths import claude_home
 from indexer.transcripts.model import Agent
 from smart_fork import json_text
-from smart_fork.agents.registration.base import ARGUMENTS, NAME, UnsuitableError
+from smart_fork.agents.registration.base import ARGUMENTS, NAME, Allowing, UnsuitableError
 from smart_fork.agents.titles import title_of
 from smart_fork.errors import SmartForkError
 
@@ -52,6 +52,13 @@ class ClaudeRegistration:
     def skills(self) -> Path:
         """See `Registration.skills`."""
         return claude_home() / "skills"
+
+    def allowing(self, tools: Sequence[str]) -> Allowing | None:
+        """See `Registration.allowing`: a tool has another name where the server came with the plugin."""
+        servers = (NAME, f"plugin_{NAME}_{NAME}")
+        return Allowing(
+            self.home() / "settings.json", tuple(f"mcp__{one}__{tool}" for one in servers for tool in tools)
+        )
 
     def value(self, text: str | None) -> dict[str, Any] | None:
         """See `Registration.value`."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from indexer.paths import codex_home
 from indexer.transcripts.model import Agent
-from smart_fork.agents.registration.base import ARGUMENTS, NAME, UnsuitableError
+from smart_fork.agents.registration.base import ARGUMENTS, NAME, Allowing, UnsuitableError
 from smart_fork.agents.registration.toml_text import Statement, line_end, statements
 from smart_fork.agents.titles import title_of
 
@@ -46,6 +46,10 @@ class CodexRegistration:
     def skills(self) -> Path:
         """See `Registration.skills`: shared with other agents."""
         return Path.home() / ".agents" / "skills"
+
+    def allowing(self, tools: Sequence[str]) -> Allowing | None:  # noqa: ARG002
+        """See `Registration.allowing`: it believes a tool that says that it only reads."""
+        return None
 
     def value(self, text: str | None) -> dict[str, Any] | None:
         """See `Registration.value`."""

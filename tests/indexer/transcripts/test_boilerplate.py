@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from indexer.transcripts.boilerplate import _INJECTED, _NOT_A_PERSON, strip_boilerplate
+from indexer.transcripts.boilerplate import _INJECTED, _NOT_A_PERSON, RECALL_TAG, strip_boilerplate, strip_recall
 
 PIECES = st.lists(
     st.sampled_from(
@@ -147,3 +147,12 @@ def test_a_text_without_marks_is_only_trimmed(text):
 def test_a_hostile_text_is_read_in_one_pass(text):
     """With a search to the end for each tag this would take minutes: the suite's time limit would end it."""
     assert len(strip_boilerplate(text)) <= len(text)
+
+
+def test_what_we_have_told_an_agent_is_none_of_its_own_words():
+    """Whoever repeats which session knows does not know it himself."""
+    told = f"<{RECALL_TAG}>A past session probably knows: retry.</{RECALL_TAG}>"
+
+    assert "I was told  and I fork it." == strip_recall(f"I was told {told} and I fork it.\n")
+    assert "" == strip_recall(told)
+    assert "see" == strip_boilerplate(f"see {told}")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from smart_fork.handshake import endpoint, proof
 from smart_fork.page import views
 from smart_fork.page.entry import Entries
 from smart_fork.page.forms import Forms
@@ -20,7 +21,6 @@ from smart_fork.server import create_server
 from smart_fork.service import app
 from smart_fork.service.address import Address, publish
 from smart_fork.service.client import ServiceGoneError, SharedEmbedder, find_service
-from smart_fork.service.token import endpoint, proof
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from smart_fork.handshake import proof
 from smart_fork.service.introduction import HEADER, ForgedError, OtherSettingsError, introduced, introduction
 from smart_fork.service.surroundings import surroundings
-from smart_fork.service.token import proof
 
 SECRET = "5" * 64
 

@@ -8,8 +8,9 @@ import stat
 import pytest
 
 from indexer.paths import state_home
+from smart_fork.handshake import endpoint, proof
 from smart_fork.service.client import find_service
-from smart_fork.service.token import Token, TokenUnsafe, change, endpoint, proof, token
+from smart_fork.service.token import Token, TokenUnsafe, change, token
 
 
 def test_the_token_is_made_once_and_is_private(home):

@@ -1,0 +1,168 @@
+"""The first prompt of a session: the service is asked whether a past session knows, and one line put before the model.
+
+Each session of a person who has switched it on waits for this: it imports next to nothing, asks once, and ends in time.
+Whatever keeps it from an answer leaves it silent: no service, one that is slow or is not ours, an answer that is none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import time
+
+from smart_fork.handshake import SCHEME, endpoint, proof, same, secret_in
+from smart_fork.hooks import ASKED, RECALL
+
+TYPE_CHECKING = False  # `typing` itself takes longer to import than all of this
+if TYPE_CHECKING:
+    from io import BufferedRWPair
+    from types import FrameType
+    from typing import Any
+
+EVENT = "UserPromptSubmit"
+#: How long a prompt may wait, from the start of this process on, and the variable that says otherwise.
+MILLISECONDS, MOST_MILLISECONDS, VARIABLE = 150, 60_000, "SMART_FORK_RECALL_MS"
+#: Of a prompt, what is asked; of a log, what is looked at; of an answer, what is read.
+PROMPT_CHARACTERS, HEAD_BYTES, ANSWER_BYTES, LINE_CHARACTERS = 4_000, 1 << 20, 1 << 14, 1_000
+#: As `indexer.switches` has it, which imports more than all of this.
+_OFF = ("0", "false", "no", "off")
+#: What the log of a session has that is no new one of a person's: an answer, a source, somebody above it.
+_BEGUN = (b'"role":"assistant"', b'"forked_from_id":"', b'"subagent"')
+
+
+class _LateError(BaseException):
+    """The time is over. Nothing on the way may take it for an error of its own."""
+
+
+def tell(agent: str, body: bytes, state: str) -> None:
+    """Print what the service says about the prompt in `body`, in the form that the agents take; or nothing."""
+    left = limit() - age()
+    if left <= 0 or os.environ.get("SMART_FORK_SERVICE", "").strip().lower() in _OFF:
+        return
+    signal.signal(signal.SIGALRM, _late)
+    signal.setitimer(signal.ITIMER_REAL, left)
+    try:
+        line = _line(agent, json.loads(body), state, time.monotonic() + left)
+    except (_LateError, Exception):  # noqa: BLE001 - nobody is there to tell
+        return
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    if line:
+        said = {"hookSpecificOutput": {"hookEventName": EVENT, "additionalContext": line}}
+        os.write(1, json.dumps(said).encode())
+
+
+def limit() -> float:
+    """Seconds that a prompt may wait."""
+    said = os.environ.get(VARIABLE, "")
+    wanted = int(said) if said.isascii() and said.isdigit() else MILLISECONDS
+    return min(wanted, MOST_MILLISECONDS) / 1000
+
+
+def age() -> float:
+    """Seconds that this process has run; of its own work alone, where the system does not tell."""
+    try:
+        with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - nothing is imported for it
+            began = int(file.read().rpartition(b")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - began)
+    except (OSError, AttributeError, ValueError, IndexError):
+        return time.process_time()
+
+
+def _late(_number: int, _frame: FrameType | None) -> None:
+    raise _LateError
+
+
+def _line(agent: str, event: Any, state: str, until: float) -> str:
+    """What is to be put before the model; empty where nothing is."""
+    session_id, prompt = event["session_id"], event["prompt"]
+    if event["hook_event_name"] != EVENT or event.get("agent_id") or not (_is_id(session_id) and prompt):
+        return ""
+    note = _noted(f"{state}/{RECALL}/{ASKED}/{session_id}")
+    try:
+        if note is None or _is_begun(event.get("transcript_path")):
+            return ""
+        asked = {"agent": agent, "session_id": session_id, "directory": event["cwd"], "prompt": prompt}
+        answer = _answer(state, asked | {"prompt": prompt[:PROMPT_CHARACTERS]}, until)
+        line = answer["line"]
+        if not isinstance(line, str) or not line.isprintable() or len(line) > LINE_CHARACTERS:
+            return ""
+        os.write(note, str(answer["session_id"]).encode())
+        return line
+    finally:
+        if note is not None:
+            os.close(note)
+
+
+def _is_id(text: object) -> bool:
+    """Whether it can be a session's id, and so a file's name."""
+    if not isinstance(text, str):
+        return False
+    return text.isascii() and text.replace("-", "").isalnum() and len(text) <= 128
+
+
+def _noted(path: str) -> int | None:
+    """Note that a session was asked about; `None` where it was before."""
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return None
+
+
+def _is_begun(log: object) -> bool:
+    """Whether this is not the first prompt of the session with this log, which may not have been written yet."""
+    if not isinstance(log, str) or not log:
+        return False
+    try:
+        opened = os.open(log, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return False
+    try:
+        head = os.read(opened, HEAD_BYTES) if stat.S_ISREG(os.fstat(opened).st_mode) else b""
+    finally:
+        os.close(opened)
+    return any(mark in head for mark in _BEGUN)
+
+
+def _answer(state: str, asked: dict[str, object], until: float) -> dict[str, Any]:
+    """What the service answers. It is told nothing before it has shown that it is ours."""
+    with open(f"{state}/service.json", "rb") as file:  # noqa: PTH123 - nothing is imported for it
+        service = json.loads(file.read(ANSWER_BYTES))
+    host, port = str(service["host"]), int(service["port"])
+    secret, nonce = secret_in(f"{state}/service-token"), os.urandom(16).hex()
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as connection:
+        connection.settimeout(max(0.001, until - time.monotonic()))
+        connection.connect((host, port))
+        at = endpoint(*connection.getpeername()[:2])
+        name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        with connection.makefile("rwb") as stream:
+            hello = f"/hello?nonce={nonce}&proof={proof('asks', secret, at, nonce)}"
+            facts = _asked(stream, f"GET {hello} HTTP/1.1\r\nHost: {name}\r\n\r\n".encode())
+            challenge = str(facts["challenge"])
+            if not same(str(facts["proof"]), proof("service", secret, at, nonce, challenge)):
+                raise ValueError("it does not know the token")
+            content = json.dumps(asked).encode()
+            signed = f"Authorization: {SCHEME} {proof('client', secret, at, nonce, challenge)}\r\n"
+            head = f"POST /recall HTTP/1.1\r\nHost: {name}\r\n{signed}Content-Length: {len(content)}\r\n\r\n"
+            return _asked(stream, head.encode() + content)
+
+
+def _asked(stream: BufferedRWPair[Any, Any], request: bytes) -> dict[str, Any]:
+    """The object that a request is answered with.
+
+    Raises:
+        ValueError: it is refused, or the answer is none.
+    """
+    stream.write(request)
+    stream.flush()
+    status, length = int(stream.readline(ANSWER_BYTES).split()[1]), 0
+    while line := stream.readline(ANSWER_BYTES).strip():
+        name, _, value = line.partition(b":")
+        length = int(value) if name.lower() == b"content-length" else length
+    found = json.loads(stream.read(min(length, ANSWER_BYTES)))
+    if status != 200 or not isinstance(found, dict):
+        raise ValueError(status)
+    return found

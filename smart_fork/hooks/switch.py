@@ -1,0 +1,84 @@
+"""Whether first prompts are asked about, which a person switches on and off for each agent, and what came of it."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from indexer.files import remove, replace_file
+from indexer.paths import private_dir, state_home
+from indexer.transcripts.model import Agent
+from smart_fork.agents import AGENTS
+from smart_fork.hooks import ASKED, RECALL
+
+#: So long it is known of a session that it was asked about.
+KEPT_SECONDS = 30 * 24 * 3600.0
+
+
+class Asked(NamedTuple):
+    """How many sessions were asked about of late, and in how many of them something was said."""
+
+    sessions: int
+    told: int
+
+
+def file_of(agent: Agent) -> Path:
+    """The file that is there where it is on."""
+    return state_home() / RECALL / agent
+
+
+def is_on(agent: Agent) -> bool:
+    """Whether it is on."""
+    return file_of(agent).is_file()
+
+
+def turn_on(agent: Agent) -> None:
+    """Switch it on.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    private_dir(state_home() / RECALL / ASKED)
+    replace_file(file_of(agent), [b""])
+
+
+def turn_off(agent: Agent) -> None:
+    """Switch it off. Where it is on for no agent, nothing is kept of it.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    remove(file_of(agent))
+    if not any(is_on(one.name) for one in AGENTS):
+        shutil.rmtree(state_home() / RECALL, ignore_errors=True)
+
+
+def asked() -> Asked:
+    """What came of it."""
+    sizes = [size for path in _notes() if (size := _size(path)) is not None]
+    return Asked(len(sizes), sum(size > 0 for size in sizes))
+
+
+def forget() -> None:
+    """Delete what is known of sessions that began long ago."""
+    for path in _notes():
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > KEPT_SECONDS:
+                path.unlink()
+
+
+def _notes() -> list[Path]:
+    try:
+        return list((state_home() / RECALL / ASKED).iterdir())
+    except OSError:
+        return []
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None

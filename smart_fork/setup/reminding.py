@@ -1,0 +1,68 @@
+"""That a session is told, at its first prompt, of a past one that probably knows: as a step. Only if it is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from indexer.transcripts.model import Agent
+from smart_fork.agents.registration import registration_of
+from smart_fork.doctor import Check
+from smart_fork.errors import SmartForkError
+from smart_fork.hooks import switch
+from smart_fork.service.client import find_service
+from smart_fork.setup.ledger import Ledger, Line
+from smart_fork.setup.step import Step
+
+NAME = "told at first prompts"
+_OFF = "`smart-fork setup --no-recall` switches it off."
+
+
+def planned(agent: Agent) -> Step:
+    """The step that switches it on. What speaks is the hooks of the same agent."""
+    step = partial(Step, "recall", NAME, str(switch.file_of(agent)), agent=agent)
+    return step(state="there") if switch.is_on(agent) else step(state="new", act=partial(_written, agent))
+
+
+def _written(agent: Agent, ledger: Ledger) -> list[str]:
+    path = switch.file_of(agent)
+    ledger.write(Line(what="recall", agent=agent, path=path))
+    try:
+        switch.turn_on(agent)
+    except OSError as error:
+        raise SmartForkError(f"{path} cannot be written: {error.strerror}", "See whose folder it is.") from error
+    return [f"It speaks while the service runs. {_OFF}"]
+
+
+def undo(line: Line) -> list[str]:
+    """Switch it off.
+
+    Raises:
+        SmartForkError: that cannot be written.
+    """
+    try:
+        switch.turn_off(registration_of(line.agent).agent)
+    except OSError as error:
+        step = "See whose folder it is."
+        raise SmartForkError(f"{line.path} cannot be removed: {error.strerror}", step) from error
+    return []
+
+
+def standing(line: Line) -> str:
+    """What is no longer as it was left; empty where all is."""
+    return "" if line.path.is_file() else "first prompts are not asked about any more"
+
+
+def checks(ledger: Ledger) -> Iterator[Check]:
+    """How it goes, where it is on."""
+    agents = [registration_of(line.agent) for line in ledger if line.what == "recall" and line.path.is_file()]
+    if not agents:
+        return
+    asked = switch.asked()
+    titles = " and ".join(way.title for way in agents)
+    detail = f"on for {titles}; spoke in {asked.told} of {asked.sessions} new sessions"
+    if find_service(any_version=True) is None:
+        step = f"Start the service: `smart-fork service install`, or `smart-fork serve`. {_OFF}"
+        yield Check("recall", ok=False, detail=f"{detail}; no service runs", next_step=step, optional=True)
+    else:
+        yield Check("recall", ok=True, detail=detail)
