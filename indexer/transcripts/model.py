@@ -125,7 +125,7 @@ class Session:
     source_path: Path
     turns: tuple[Turn, ...]
     cwd: str = ""
-    git_branch: str = ""
+    git_branch: Masked = NOTHING
     title: Masked = NOTHING
     also_called: Masked = NOTHING
     version: str = ""

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from indexer.paths import state_home
 from smart_fork import sessions
 from smart_fork.errors import NotFound, Usage
 from smart_fork.registry import Registry
@@ -134,3 +135,15 @@ def test_a_log_without_a_conversation_is_an_error(world, shop):
     path.unlink()
     with pytest.raises(NotFound, match="cannot be read"):
         sessions.read(sessions.Located("claude", FIRST, path))
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_a_secret_in_the_name_of_a_branch_is_shown_and_kept_nowhere(world, shop, agent):
+    token = "ghp" + "_" + "k7Q2m9X4aBcDeFgHiJkLmNoPqRsTuVwXyZ12"
+    branch = {"gitBranch": f"try/{token}"} if agent == "claude" else {"git": {"branch": f"try/{token}"}}
+    getattr(world, agent)(shop, "Add retry to the uploader", "It retries five times.", **branch)
+
+    shown = [hit["git_branch"] for hit in world.find("retry of the uploader", shop)["results"]]
+
+    assert ["try/[REDACTED:github-token]"] == shown
+    assert not [path for path in state_home().rglob("*") if path.is_file() and token.encode() in path.read_bytes()]

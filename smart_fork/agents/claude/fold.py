@@ -9,7 +9,7 @@ from pathlib import Path
 from sys import intern
 from typing import Any, Literal
 
-from indexer.masking import NOTHING, Masked
+from indexer.masking import NOTHING, Masked, mask
 from indexer.transcripts.actions import describe, edited_by, error_note
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import INTERRUPTED, strip_boilerplate, strip_recall
@@ -245,7 +245,7 @@ class _Fold:
             source_path=self.path,
             turns=turns,
             cwd=cwd,
-            git_branch=facts.get("gitBranch", ""),
+            git_branch=mask(facts.get("gitBranch", "")),
             title=title,
             also_called=also_called(title, self._names(turns)),
             version=facts.get("version", ""),

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from indexer.masking import NOTHING, Masked
+from indexer.masking import NOTHING, Masked, mask
 from indexer.objects import NAME
 from indexer.paths import codex_home
 from indexer.transcripts.actions import describe, describe_raw, edited_by, failure_of, still_running
@@ -337,7 +337,7 @@ class _Fold:
             source_path=self.path,
             turns=turns,
             cwd=cwd,
-            git_branch=facts.get("branch", ""),
+            git_branch=mask(facts.get("branch", "")),
             title=title,
             also_called=also_called(title, facts.get("names", ())),
             version=facts.get("version", ""),
