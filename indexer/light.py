@@ -29,9 +29,6 @@ TOGETHER = 128
 GRAPH = Path(__file__).with_name("minilm.onnx")
 #: Where onnxruntime looks for the weights that a graph names.
 _WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
-#: A second copy of the weights, laid out for the processor, would take 40 MB of each process and save no time on
-#: passages, and 2 ms on a question.
-_NO_COPY = "session.disable_prepacking"
 
 
 class LightEmbedder:
@@ -121,7 +118,6 @@ class LightEmbedder:
         # The graph is as it is to be run: to look for a better one takes as long as half a question, and finds none.
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.add_session_config_entry(_WEIGHTS_FOLDER, str(weights.parent))
-        options.add_session_config_entry(_NO_COPY, "1")
         try:
             return onnxruntime.InferenceSession(GRAPH.read_bytes(), options, providers=["CPUExecutionProvider"])
         except Exception as error:

@@ -6,6 +6,10 @@ before it is used, so that onnxruntime maps that file instead of a second copy o
 Long texts go through it one at a time: on a processor that is faster than batches, whose intermediate results leave the
 cache. Short ones go through it together, one behind the other, so that the weights are read once for all of them. None
 is padded: a token looks only at those of its own text.
+
+In a product the weights stand on the left, as they lie in the file, and the tokens on the right: what is on the right
+is laid out anew each time, and of a question that is far less than of the weights. So what such a product gives has a
+row for each feature and a column for each token.
 """
 
 from __future__ import annotations
@@ -44,10 +48,10 @@ class _Graph:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: dict[str, TensorProto] = {}
 
-    def weight(self, name: str) -> str:
-        """A tensor of the weights, where it lies."""
+    def weight(self, name: str, *more: int) -> str:
+        """A tensor of the weights, where it lies, with `more` dimensions at the end of its shape."""
         begin, end = self._places[name]["data_offsets"]
-        shape = self._places[name]["shape"]
+        shape = [*self._places[name]["shape"], *more]
         tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shape, data_location=TensorProto.EXTERNAL)
         for key, value in (("location", WEIGHTS), ("offset", self._start + begin), ("length", end - begin)):
             tensor.external_data.add(key=key, value=str(value))
@@ -110,28 +114,29 @@ def _apart(graph: _Graph) -> str:
 
 
 def _layer(graph: _Graph, hidden: str, several: str, apart: str, name: str) -> str:
+    """One row a token, and so again."""
     attended = _attention(graph, hidden, several, apart, f"{name}.attention.self")
     attended = _linear(graph, attended, f"{name}.attention.output.dense")
-    hidden = _norm(graph, graph.add("Add", attended, hidden), f"{name}.attention.output.LayerNorm")
-    inner = graph.add("Gelu", _linear(graph, hidden, f"{name}.intermediate.dense"))
+    hidden = _norm(graph, graph.add("Add", _turned(graph, attended), hidden), f"{name}.attention.output.LayerNorm")
+    inner = graph.add("Gelu", _linear(graph, hidden, f"{name}.intermediate.dense", by_token=True))
     outer = _linear(graph, inner, f"{name}.output.dense")
-    return _norm(graph, graph.add("Add", outer, hidden), f"{name}.output.LayerNorm")
+    return _norm(graph, graph.add("Add", _turned(graph, outer), hidden), f"{name}.output.LayerNorm")
 
 
 def _attention(graph: _Graph, hidden: str, several: str, apart: str, name: str) -> str:
-    split, together = graph.constant("heads", -1, HEADS, HEAD), graph.constant("tokens", -1, DIMENSIONS)
+    """One row a token -> one column a token."""
+    split, together = graph.constant("heads", HEADS, HEAD, -1), graph.constant("features", DIMENSIONS, -1)
 
-    def part(which: str, order: list[int], scale: float = 1.0) -> str:
-        parts = graph.add("Reshape", _linear(graph, hidden, f"{name}.{which}", scale), split)
-        return graph.add("Transpose", parts, perm=order)
+    def part(which: str, scale: float = 1.0) -> str:
+        return graph.add("Reshape", _linear(graph, hidden, f"{name}.{which}", scale, by_token=True), split)
 
-    query = part("query", [1, 0, 2], 1 / math.sqrt(HEAD))
-    likeness = graph.add("MatMul", query, part("key", [1, 2, 0]))
+    query = _turned(graph, part("query", 1 / math.sqrt(HEAD)), heads=True)
+    likeness = graph.add("MatMul", query, part("key"))
     shares = graph.add(
         "If", several, then_branch=_shares(f"{name}.several", likeness, apart), else_branch=_shares(name, likeness)
     )
-    values = graph.add("MatMul", shares, part("value", [1, 0, 2]))
-    return graph.add("Reshape", graph.add("Transpose", values, perm=[1, 0, 2]), together)
+    values = graph.add("MatMul", shares, _turned(graph, part("value"), heads=True))
+    return graph.add("Reshape", _turned(graph, values, heads=True), together)
 
 
 def _shares(name: str, likeness: str, *apart: str) -> onnx.GraphProto:
@@ -145,9 +150,15 @@ def _shares(name: str, likeness: str, *apart: str) -> onnx.GraphProto:
     return helper.make_graph(nodes, name, [], [shares])
 
 
-def _linear(graph: _Graph, hidden: str, name: str, scale: float = 1.0) -> str:
-    weight, bias = graph.weight(f"{name}.weight"), graph.weight(f"{name}.bias")
-    return graph.add("Gemm", hidden, weight, bias, transB=1, alpha=scale, beta=scale)
+def _linear(graph: _Graph, hidden: str, name: str, scale: float = 1.0, *, by_token: bool = False) -> str:
+    """One column a token; `by_token` says that `hidden` has a row for each."""
+    weight, bias = graph.weight(f"{name}.weight"), graph.weight(f"{name}.bias", 1)
+    return graph.add("Gemm", weight, hidden, bias, transB=int(by_token), alpha=scale, beta=scale)
+
+
+def _turned(graph: _Graph, values: str, *, heads: bool = False) -> str:
+    """Rows for columns, in each head."""
+    return graph.add("Transpose", values, perm=[0, 2, 1] if heads else [1, 0])
 
 
 def _norm(graph: _Graph, hidden: str, name: str) -> str:

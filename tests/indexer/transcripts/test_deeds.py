@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from indexer.transcripts.deeds import Deed, Deeds, deed_of
+from indexer.transcripts.deeds import _NAMED, _NAMES, Deed, Deeds, deed_of
 from indexer.transcripts.model import Proof
 
 COMMITS, TESTS = Deed(True, False, False), Deed(False, True, False)
 HERE = "git commit -m \"$(cat <<'EOF'\nMend it; then | pipe\nEOF\n)\""
+
+
+def test_no_way_to_name_a_deed_is_passed_over():
+    ways = [way.replace(r"\b", "").replace("?", "") for way in _NAMED.pattern.split("|")]
+
+    assert [] == [way for way in ways if not any(name in way for name in _NAMES)]
+    assert [] == [name for name in _NAMES if name not in "|".join(ways)]
 
 
 @pytest.mark.parametrize(
