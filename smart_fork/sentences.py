@@ -73,7 +73,7 @@ def _found(word: str, tokens: set[str], beginnings: str, text: str) -> float:
     word = word.lower()
     if word in tokens:
         return 1.0
-    if _DENSE.search(word):  # such scripts have no spaces: by pairs of characters
+    if not word.isascii() and _DENSE.search(word):  # such scripts have no spaces: by pairs of characters
         pairs = [word[i : i + 2] for i in range(max(1, len(word) - 1))]
         return sum(pair in text for pair in pairs) / len(pairs)
     stem = word[: max(4, len(word) - 2)]
