@@ -13,15 +13,13 @@ from datetime import datetime
 from pathlib import Path
 
 from indexer.files import new_file, remove
-from indexer.paths import codex_home, private_dir
+from indexer.paths import private_dir
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import Agent, Session, Turn
 from smart_fork.advice import advice
+from smart_fork.agents.copier import NewSession
+from smart_fork.agents.copiers import copier
 from smart_fork.agents.plan import check_id
-from smart_fork.agents.staging import folder_of
-from smart_fork.copies.claude_copy import ClaudeCopy
-from smart_fork.copies.codex_copy import CodexCopy
-from smart_fork.copies.side_files import copy_backups, copy_beside
 from smart_fork.errors import ForkRefused, NotFound
 
 
@@ -140,21 +138,14 @@ def write_copy(
     new = check_id(new_session_id, "new")
     if not any(turn.prompt for turn in session.turns[: end + 1]):
         raise ForkRefused("No conversation to branch.", "Nobody has asked anything up to there.")
-    copy: ClaudeCopy | CodexCopy
-    if adapter.name == "claude":
-        target = folder_of(target_cwd) / f"{new}.jsonl"
-        copy = ClaudeCopy(session, end, new=new, cwd=target_cwd, title=title, now=now)
-    else:
-        target = codex_home() / "sessions" / f"{now:%Y/%m/%d}" / f"rollout-{now:%Y-%m-%dT%H-%M-%S}-{new}.jsonl"
-        copy = CodexCopy(adapter, session, end, new=new, cwd=target_cwd, title=title, now=now)
+    agent, becomes = copier(adapter.name), NewSession(new, target_cwd, now, title)
+    target, copy = agent.place(session.source_path, becomes), agent.up_to(session, end, becomes)
     created: list[Path] = []
     warnings = ["Records name each other as parents: they are in the order of the file"] if session.circular else []
     private_dir(target.parent)
     with undone_on_failure(created), new_file(target) as file:
         file.writelines(line + b"\n" for line in copy)
-        if adapter.name == "claude":
-            copy_beside(session.source_path, target, created)
-            warnings += copy_backups(copy.backups, session.session_id, new, created)
+        warnings += copy.copy_beside(target, created)
     last = session.turns[end].id
     return Branch(
         adapter.name,

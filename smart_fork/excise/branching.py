@@ -7,26 +7,22 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import chain, starmap
 from pathlib import Path
 from typing import Any
 
 from indexer.files import new_file, remove
-from indexer.paths import codex_home, private_dir
+from indexer.paths import private_dir
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import Agent
 from indexer.transcripts.model import Session as Conversation
-from indexer.transcripts.state import utc
 from smart_fork.advice import advice
 from smart_fork.agents import AGENTS
+from smart_fork.agents.copier import NewSession
+from smart_fork.agents.copiers import copier
 from smart_fork.agents.plan import check_id
-from smart_fork.agents.staging import folder_of
-from smart_fork.copies.claude_copy import backups, titled
-from smart_fork.copies.codex_copy import CodexForm, enveloped
 from smart_fork.copies.copying import undone_on_failure
-from smart_fork.copies.side_files import copy_backups, copy_beside
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import Session
 from smart_fork.errors import ForkRefused, Usage
@@ -39,7 +35,6 @@ from smart_fork.excise.ranges import chosen
 from smart_fork.families.branching import command_to_resume, new_title
 from smart_fork.families.working import refuse_while_tasks_run, refuse_while_working
 from smart_fork.retrieval.results import title as shown_title
-from smart_fork.spelling import respelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +92,10 @@ def branch(
     moment = now or datetime.now()  # noqa: DTZ005 - Codex names its files by local time
     parent = _conversation(agent, session, moment)
     new = check_id(new_session_id or str(uuid.uuid4()), "new")
-    if agent == "claude":
-        folder = folder_of(target_cwd) if target_cwd else session.source_path.resolve().parent
-        target = folder / f"{new}.jsonl"
-    else:
-        name = f"rollout-{moment:%Y-%m-%dT%H-%M-%S}-{new}.jsonl"
-        target = codex_home() / "sessions" / f"{moment:%Y/%m/%d}" / name
+    target = copier(agent).place(session.source_path, NewSession(new, target_cwd, moment))
     cwd = str(target_cwd) if target_cwd else parent.cwd
     with new_title(parent.title, Path(cwd or target.parent), moment.timestamp()) as title:
-        notes = _write(planned, target, new, title, target_cwd, moment)
+        notes = _write(planned, parent, target, NewSession(new, target_cwd, moment, title))
     made = Session(session.tool, target, new, ())
     snapshots.note(
         made, "branch", None, target, moment.astimezone(), size_after=target.stat().st_size,
@@ -136,49 +126,19 @@ def _conversation(agent: Agent, session: Session, now: datetime) -> Conversation
     return conversation
 
 
-def _write(  # noqa: PLR0917 - what a copy is made of
-    planned: Plan, target: Path, new: str, title: str, cwd: Path | None, now: datetime
-) -> list[str]:
+def _write(planned: Plan, parent: Conversation, target: Path, new: NewSession) -> list[str]:
     """The file and what belongs beside it; what is missing there, in words. After an error nothing is left."""
-    session = planned.session
+    source = planned.session.source_path
+    original = replace(parent, session_id=planned.session.session_id, source_path=source)
+    copy = copier(parent.agent).of_records(original, _records(planned), new)
     created: list[Path] = []
-    names: set[str] = set()
     private_dir(target.parent)
     with undone_on_failure(created), new_file(target) as file:
-        if session.tool == "claude":
-            lines = _claude_lines(planned, new, cwd, names)
-            last = titled(new, title, utc(now.astimezone().isoformat()))
-        else:
-            form = CodexForm(session.session_id, new, now, cwd)
-            lines, last = _codex_lines(planned, form), [form.titled(title)]
-        file.writelines(line + b"\n" for line in chain(lines, last))
-        if session.tool != "claude":
-            return []
-        copy_beside(session.source_path, target, created)
+        file.writelines(line + b"\n" for line in copy)
+        notes = copy.copy_beside(target, created)
         for path in beside(planned):
-            remove(target.with_suffix("") / path.relative_to(session.source_path.with_suffix("")))
-        return copy_backups(names, session.session_id, new, created)
-
-
-def _claude_lines(planned: Plan, new: str, cwd: Path | None, names: set[str]) -> Iterator[bytes]:
-    """What stays; `names` gets those of the file versions that it refers to."""
-    source = planned.session.session_id
-    for spelled, record in _records(planned):
-        if "sessionId" in record:
-            record["sessionId"] = new
-        if isinstance(record.get("uuid"), str):
-            record["forkedFrom"] = {"sessionId": source, "messageUuid": record["uuid"]}
-        if cwd is not None and "cwd" in record:
-            record["cwd"] = str(cwd)
-        names.update(backups(record))
-        yield respelled(spelled, record)
-
-
-def _codex_lines(planned: Plan, form: CodexForm) -> Iterator[bytes]:
-    yield form.header(planned.session.source_path)
-    for entry in filter(None, starmap(enveloped, _records(planned))):
-        if kept := form.carried_over(entry):
-            yield kept
+            remove(target.with_suffix("") / path.relative_to(source.with_suffix("")))
+        return notes
 
 
 def _records(planned: Plan) -> Iterator[tuple[bytes, dict[str, Any]]]:

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from indexer.files import STALE_SECONDS
 from smart_fork.agents import AGENTS
+from smart_fork.agents.codex.copy import through_parents
 from smart_fork.agents.staging import folder_of
 from smart_fork.copies import copying
-from smart_fork.copies.codex_copy import through_parents
 from smart_fork.copies.copying import branch_point, write_branch
 from smart_fork.errors import ForkRefused, NotFound, Usage
 from tests.smart_fork.forks import NEW, SESSION, codex_path, codex_records, said, snapshot, text, write_log
@@ -315,14 +315,15 @@ import sys
 from datetime import datetime
 from pathlib import Path
 from smart_fork.agents import AGENTS
+from smart_fork.agents.claude import copy
 from smart_fork.copies import copying
-class Slow(copying.ClaudeCopy):
+class Slow(copy.ClaudeCopy):
     def __iter__(self):
         for line in super().__iter__():
             yield line + b" " * 100_000
             print("written", flush=True)
             sys.stdin.read()
-copying.ClaudeCopy = Slow
+copy.ClaudeCopy = Slow
 copying.write_branch(AGENTS["claude"], Path({str(claude_session)!r}), at="a5", new_session_id={NEW!r},
                     target_cwd=Path({str(repo)!r}), now=datetime(2026, 1, 2))
 """

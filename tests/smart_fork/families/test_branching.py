@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS
+from smart_fork.agents.claude import side_files
 from smart_fork.agents.staging import folder_of
-from smart_fork.copies import side_files
 from smart_fork.copies.copying import Branch
 from smart_fork.errors import ForkRefused, NotFound, ProgramMissing, SmartForkError, Usage
 from smart_fork.families import branching

@@ -2,50 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from itertools import starmap
 from pathlib import Path
-from typing import Any
 
 import orjson
 
+from indexer.paths import codex_home
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
+from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.codex.rollouts import MAX_FORK_DEPTH
+from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record
 from smart_fork.errors import NotFound
 from smart_fork.spelling import respelled
 
-Record = dict[str, Any]
-#: A record, and how it is spelled in the log.
-Entry = tuple[bytes, Record]
-#: Forks of forks are followed this far.
-MAX_FORK_DEPTH = 64
 #: What a header says of how its own file is kept and where it is from (B-070).
 OF_ITS_FILE = ("history_mode", "history_base", "forked_from_ordinal_exclusive", "parent_thread_id", "context_window")
 
 
+class CodexCopier(Copier):
+    """Copies of sessions of Codex."""
+
+    name = "codex"
+
+    def place(self, source: Path, new: NewSession) -> Path:
+        """It files its sessions by day."""
+        del source
+        name = f"rollout-{new.now:%Y-%m-%dT%H-%M-%S}-{new.id}.jsonl"
+        return codex_home() / "sessions" / f"{new.now:%Y/%m/%d}" / name
+
+    def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
+        return CodexCopy(session, end, new)
+
+    def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
+        return CodexExcerpt(session, records, new)
+
+
 @dataclass(frozen=True, slots=True)
 class CodexForm:
-    """How the records of the session `source_id` become those of session `new`: in the form of before copy-on-write.
-
-    `cwd` is where the copy works, where that is another directory than the session's own.
-    """
+    """How the records of the session `source_id` become those of a new one: in the form of before copy-on-write."""
 
     source_id: str
-    new: str
-    now: datetime
-    cwd: Path | None = None
+    new: NewSession
 
     def record(self, kind: str, payload: Record) -> Record:
         """A record of the copy's own."""
-        moment = self.now.astimezone().isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        moment = self.new.now.astimezone().isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return {"timestamp": moment, "type": kind, "payload": payload}
 
-    def titled(self, title: str) -> bytes:
-        """The copy's name."""
-        named = {"type": "thread_name_updated", "thread_id": self.new, "thread_name": title}
-        return orjson.dumps(self.record("event_msg", named))
+    def titled(self) -> Iterator[bytes]:
+        """The copy's name, where it gets one."""
+        if self.new.title:
+            named = {"type": "thread_name_updated", "thread_id": self.new.id, "thread_name": self.new.title}
+            yield orjson.dumps(self.record("event_msg", named))
 
     def header(self, source: Path) -> bytes:
         """The copy's first record: what that of `source` says, as far as it is true of the copy (B-070, B-091)."""
@@ -56,15 +68,15 @@ class CodexForm:
         meta: Record = first["payload"]
         header = {name: value for name, value in meta.items() if name not in OF_ITS_FILE}
         made = self.record("session_meta", header)
-        header |= {"id": self.new, "forked_from_id": self.source_id, "timestamp": made["timestamp"]}
+        header |= {"id": self.new.id, "forked_from_id": self.source_id, "timestamp": made["timestamp"]}
         if "session_id" in header:
-            header["session_id"] = self.new
-        if self.cwd is not None:
-            if header.get("cwd") != str(self.cwd):
+            header["session_id"] = self.new.id
+        if self.new.cwd is not None:
+            if header.get("cwd") != str(self.new.cwd):
                 header.pop("git", None)  # the branch and commit of another directory
-            header["cwd"] = str(self.cwd)
+            header["cwd"] = str(self.new.cwd)
             if "runtime_workspace_roots" in header:
-                header["runtime_workspace_roots"] = [str(self.cwd)]
+                header["runtime_workspace_roots"] = [str(self.new.cwd)]
         return respelled(spelled, made)
 
     def carried_over(self, entry: Entry) -> bytes | None:
@@ -75,27 +87,39 @@ class CodexForm:
             return None
         record.pop("ordinal", None)
         _to_legacy(payload)
-        if self.cwd is not None and record["type"] == "turn_context" and "cwd" in payload:
-            payload["cwd"] = str(self.cwd)
+        if self.new.cwd is not None and record["type"] == "turn_context" and "cwd" in payload:
+            payload["cwd"] = str(self.new.cwd)
         return respelled(source, record)
 
 
-class CodexCopy:
+class CodexExcerpt(Copy):
+    """Records of a session for a new one."""
+
+    def __init__(self, session: Session, records: Iterable[Entry], new: NewSession) -> None:
+        self._path, self._records = session.source_path, records
+        self._form = CodexForm(session.session_id, new)
+        self.copied = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._form.header(self._path)
+        for entry in filter(None, starmap(enveloped, self._records)):
+            if kept := self._form.carried_over(entry):
+                self.copied += 1
+                yield kept
+        yield from self._form.titled()
+
+
+class CodexCopy(Copy):
     """Turns 0 to `end` of a session for a new one, as lines (B-091).
 
     Only one record at a time is in memory (B-061). `copied` is complete after the last record.
     """
 
-    def __init__(
-        self, adapter: AgentAdapter, session: Session, end: int, *, new: str, cwd: Path, title: str, now: datetime
-    ) -> None:
-        self._adapter = adapter
+    def __init__(self, session: Session, end: int, new: NewSession) -> None:
         self._path = session.source_path
         self._last = session.turns[end].id
-        self._form = CodexForm(session.session_id, new, now, cwd)
-        self._title = title
+        self._form = CodexForm(session.session_id, new)
         self.copied = 0
-        self.backups: frozenset[str] = frozenset()
 
     def __iter__(self) -> Iterator[bytes]:
         """The records, and last the session's name where it gets one.
@@ -107,13 +131,12 @@ class CodexCopy:
         for line in filter(None, map(self._form.carried_over, self._kept())):
             self.copied += 1
             yield line
-        if self._title:
-            yield self._form.titled(self._title)
+        yield from self._form.titled()
 
     def _kept(self) -> Iterator[Entry]:
         """Up to the last turn and what closes it."""
         past = False
-        for key, entry in through_parents(self._adapter, self._path):
+        for key, entry in through_parents(CodexAdapter(), self._path):
             record = entry[1]
             payload = record["payload"]
             if past and key != self._last and _begins_a_turn(record["type"], payload):

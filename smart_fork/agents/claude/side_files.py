@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from indexer.paths import private_dir
+from indexer.paths import claude_home, private_dir
 from smart_fork.agents.staging import copy_file, copy_tree
-from smart_fork.copies.claude_copy import file_history
 
 
 def copy_beside(source: Path, target: Path, created: list[Path]) -> None:
@@ -42,6 +41,11 @@ def copy_backups(names: Iterable[str], old: str, new: str, created: list[Path]) 
             private_dir(folder)
         copy_file(backup, folder / name)
     return [f"{missing} earlier versions of files are gone: /rewind cannot bring them back"] if missing else []
+
+
+def file_history(session_id: str) -> Path:
+    """Where Claude Code keeps the versions of files from before a session changed them."""
+    return claude_home() / "file-history" / session_id
 
 
 def _is_plain(name: str) -> bool:

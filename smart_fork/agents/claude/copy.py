@@ -3,25 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import orjson
 
-from indexer.paths import claude_home
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.state import utc
+from smart_fork.agents.claude.side_files import copy_backups, copy_beside
+from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record
+from smart_fork.agents.staging import folder_of
 from smart_fork.errors import ForkRefused
 from smart_fork.spelling import respelled
 
-Record = dict[str, Any]
-#: A record, and how it is spelled in the log.
-Entry = tuple[bytes, Record]
+
+class ClaudeCopier(Copier):
+    """Copies of sessions of Claude Code."""
+
+    name = "claude"
+
+    def place(self, source: Path, new: NewSession) -> Path:
+        folder = folder_of(new.cwd) if new.cwd else source.resolve().parent
+        return folder / f"{new.id}.jsonl"
+
+    def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
+        return ClaudeCopy(session, end, new)
+
+    def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
+        return ClaudeExcerpt(session, records, new)
 
 
-class ClaudeCopy:
+class _ClaudeCopy(Copy):
+    """What both kinds of copies have in common. `backups` are the names of the file versions that are referred to."""
+
+    def __init__(self, source: Session, new: NewSession) -> None:
+        self._source, self._new = source, new
+        self.copied = 0
+        self.backups: set[str] = set()
+
+    def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
+        copy_beside(self._source.source_path, target, created)
+        return copy_backups(self.backups, self._source.session_id, self._new.id, created)
+
+    def _titled(self) -> list[bytes]:
+        moment = utc(self._new.now.astimezone().isoformat())
+        return titled(self._new.id, self._new.title, moment) if self._new.title else []
+
+
+class ClaudeExcerpt(_ClaudeCopy):
+    """Records of a session for a new one, as they are but for what says whose they are."""
+
+    def __init__(self, source: Session, records: Iterable[Entry], new: NewSession) -> None:
+        super().__init__(source, new)
+        self._records = records
+
+    def __iter__(self) -> Iterator[bytes]:
+        for spelled, record in self._records:
+            if "sessionId" in record:
+                record["sessionId"] = self._new.id
+            if isinstance(record.get("uuid"), str):
+                record["forkedFrom"] = {"sessionId": self._source.session_id, "messageUuid": record["uuid"]}
+            if self._new.cwd is not None and "cwd" in record:
+                record["cwd"] = str(self._new.cwd)
+            self.backups.update(backups(record))
+            self.copied += 1
+            yield respelled(spelled, record)
+        yield from self._titled()
+
+
+class ClaudeCopy(_ClaudeCopy):
     """Turns 0 to `end` of a session for a new one, as lines. Only one record at a time is in memory (B-061).
 
     Not inherited is what a compaction has forgotten, sub-agents, attachments, and records about the session itself
@@ -29,17 +79,11 @@ class ClaudeCopy:
     after the last record.
     """
 
-    def __init__(self, session: Session, end: int, *, new: str, cwd: Path, title: str, now: datetime) -> None:
+    def __init__(self, session: Session, end: int, new: NewSession) -> None:
+        super().__init__(session, new)
         turns = session.turns[: end + 1]
-        self._source = session
         self._order = [turn.id for turn in turns[_compacted_at(turns) :]]
         self._calls = {call.id for turn in turns for call in turn.tool_calls}
-        self._new = new
-        self._cwd = str(cwd)
-        self._title = title
-        self._moment = utc(now.astimezone().isoformat())
-        self.copied = 0
-        self.backups: set[str] = set()
 
     def __iter__(self) -> Iterator[bytes]:
         """The records (B-001…B-004, B-071), and last the title.
@@ -52,15 +96,14 @@ class ClaudeCopy:
             if record["type"] in ("user", "assistant"):
                 identity = record["uuid"]
                 record["parentUuid"] = parent
-                record["sessionId"] = self._new
+                record["sessionId"] = self._new.id
                 record["forkedFrom"] = {"sessionId": self._source.session_id, "messageUuid": identity}
-                if "cwd" in record:
-                    record["cwd"] = self._cwd
+                if self._new.cwd is not None and "cwd" in record:
+                    record["cwd"] = str(self._new.cwd)
                 parent = identity
                 self.copied += 1
             yield respelled(source, record)
-        if self._title:
-            yield from titled(self._new, self._title, self._moment)
+        yield from self._titled()
 
     def _kept(self) -> Iterator[tuple[str, Entry]]:
         """Each record that is wanted, in file order; its id, where it has a place. The first of an id counts."""
@@ -107,7 +150,7 @@ class ClaudeCopy:
         if record.get("agentId") or not isinstance(given, list):
             return None
         own = [one for one in given if isinstance(one, dict) and _in(one.get("toolUseId"), self._calls)]
-        return record | {"sessionId": self._new, "replacements": own} if own else None
+        return record | {"sessionId": self._new.id, "replacements": own} if own else None
 
 
 def titled(session_id: str, title: str, moment: str) -> list[bytes]:
@@ -117,11 +160,6 @@ def titled(session_id: str, title: str, moment: str) -> list[bytes]:
         orjson.dumps({"type": "custom-title", "customTitle": title, **named}),
         orjson.dumps({"type": "agent-name", "agentName": title, **named}),
     ]
-
-
-def file_history(session_id: str) -> Path:
-    """Where Claude Code keeps the versions of files from before a session changed them."""
-    return claude_home() / "file-history" / session_id
 
 
 def _compacted_at(turns: Sequence[Turn]) -> int:
