@@ -19,10 +19,12 @@ from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.model import Agent, Session
 from smart_fork import permission, sessions
 from smart_fork.agents import AGENTS
+from smart_fork.agents.heads import heads_of
+from smart_fork.agents.kin import Kin
 from smart_fork.agents.logs import originals_first
 from smart_fork.errors import IndexUnavailable
 from smart_fork.families.branching import command_to_resume
-from smart_fork.families.kin import Kin, family_of, left_after, parents
+from smart_fork.families.kin import parents
 from smart_fork.places.liveness import note_ends
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry, Worker
@@ -59,7 +61,7 @@ def lineage(reference: str) -> dict[str, Any]:
     workers = _workers(asked.agent)
     forks = {w.session_id: w.source_session_id for w in workers if w.session_id and _is_fork(w)}
     project = project_of(asked.cwd or asked.source_path.parent)
-    family = family_of(asked.agent, asked.session_id, project.root, forks)
+    family = heads_of(asked.agent).family(asked.session_id, project.root, forks)
     with ExitStack() as stack:
         telling = _Telling(_index(stack))
         if permission.limited():  # a fork may work elsewhere; there it is as if its log were gone
@@ -215,12 +217,7 @@ class _Telling:
         above = self._session(parent)
         if above is None:
             return None
-        if kin.agent == "claude":
-            shared = set(left_after(kin, parent))
-            known = [i for i, turn in enumerate(above.turns) if turn.id in shared]
-            end = known[-1] + 1 if known else 0
-        else:
-            end = self._codex_end(kin, above)
+        end = heads_of(kin.agent).shared(kin, parent, above, lambda: self._session(kin))
         message = next(((i, turn) for i, turn in reversed(above.messages) if i < end), None)
         if message is None:
             return None
@@ -229,18 +226,6 @@ class _Telling:
             "role": message[1].role,
             "text": shorten(shown_title(message[1].text), WORDS),
         }
-
-    def _codex_end(self, kin: Kin, above: Session) -> int:
-        if kin.base is not None:
-            return sum(1 for turn in above.turns if int(turn.id) < kin.base)
-        fork = self._session(kin)
-        said = [turn.text for _, turn in fork.messages] if fork else []  # copies may have times of their own
-        end = 0
-        for (i, turn), other in zip(above.messages, said, strict=False):
-            if turn.text != other:
-                break
-            end = i + 1
-        return end
 
     def _unchanged(self, kin: Kin) -> bool:
         seen = self._seen.get(str(kin.path))

@@ -10,20 +10,18 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from indexer import kept
 from indexer.compressed import Compressed, pieces
 from indexer.files import remove, write_new
 from indexer.paths import private_dir
-from indexer.transcripts.lines import first_lines
 from smart_fork.advice import advice
 from smart_fork.agents import AGENTS
+from smart_fork.agents.depth import MAX_FORK_DEPTH
+from smart_fork.agents.heads import heads_of
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.sessions import Located
 
-#: Forks of forks are followed this far.
-MAX_FORK_DEPTH = 64
 _ROLLOUT_DATE = re.compile(r"rollout-(\d{4})-(\d\d)-(\d\d)T")
 
 
@@ -102,15 +100,12 @@ def _with_parents(copy: kept.Copy) -> list[kept.Copy]:
 
 
 def _base(copy: kept.Copy) -> str:
-    """The id of the session whose records a Codex fork goes on from; empty where it holds them itself."""
-    if copy.agent != "codex":
+    """The id of the session whose records a fork goes on from; empty where it holds them itself."""
+    heads = heads_of(copy.agent)
+    if not heads.goes_on:
         return ""
     with _reading(copy), kept.opened(copy) as path:
-        record: dict[str, Any] = next((line.record for line in first_lines(path)), {})
-    payload = record.get("payload")
-    base = payload.get("history_base") if isinstance(payload, dict) else None
-    named = base.get("thread_id") if isinstance(base, dict) else None
-    return named if isinstance(named, str) else ""
+        return heads.base(path)
 
 
 @contextmanager

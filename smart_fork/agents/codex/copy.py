@@ -13,9 +13,10 @@ from indexer.paths import codex_home
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
+from smart_fork.agents.codex.base import base_of
 from smart_fork.agents.codex.log import CodexAdapter
-from smart_fork.agents.codex.rollouts import MAX_FORK_DEPTH
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record
+from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.errors import NotFound
 from smart_fork.spelling import respelled
 
@@ -164,12 +165,12 @@ def through_parents(
         number = record.get("ordinal", line.number)
         if end is not None and isinstance(number, int) and number >= end:
             return
-        base = record["payload"].get("history_base") if record["type"] == "session_meta" else None
-        if first and isinstance(base, dict):
-            above = next(iter(adapter.locate(str(base.get("thread_id")))), None)
+        base = base_of(record["payload"]) if first and record["type"] == "session_meta" else None
+        if base:
+            above = next(iter(adapter.locate(base.session_id)), None)
             if above is None or above in seen or len(seen) >= MAX_FORK_DEPTH:
-                raise NotFound(f"The session that this one was forked from is gone: {base.get('thread_id')}")
-            yield from through_parents(adapter, above, base.get("end_ordinal_exclusive"), (*seen, path))
+                raise NotFound(f"The session that this one was forked from is gone: {base.session_id}")
+            yield from through_parents(adapter, above, base.end, (*seen, path))
         first = False
         yield str(number), entry
 

@@ -14,9 +14,10 @@ import orjson
 from indexer.paths import codex_home
 from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.state import count
+from smart_fork.agents.codex.base import base_of
 from smart_fork.agents.codex.loader import CodexLoader, rewritten, text_of
 from smart_fork.agents.codex.log import CodexAdapter
-from smart_fork.agents.codex.rollouts import MAX_FORK_DEPTH
+from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.cuts import edits
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.edits import Edits
@@ -64,10 +65,8 @@ class CodexCutter(Cutter):
         bases: dict[str, list[tuple[Path, int]]] = {}
         for file in CodexAdapter().discover():
             payload = first_record(file.path).get("payload")
-            base = payload.get("history_base") if isinstance(payload, dict) else None
-            if isinstance(base, dict):
-                end = count(base.get("end_ordinal_exclusive"))
-                bases.setdefault(str(base.get("thread_id")), []).append((file.path, end))
+            if isinstance(payload, dict) and (base := base_of(payload)):
+                bases.setdefault(base.session_id, []).append((file.path, count(base.end)))
         found: list[Path] = []
         waiting = [session.session_id]
         for _ in range(MAX_FORK_DEPTH):

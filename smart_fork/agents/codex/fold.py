@@ -38,8 +38,10 @@ from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
 from indexer.transcripts.titles import also_called, title_of, with_name
 from indexer.transcripts.twice import EVENT, ITEM, roll_back, told_once
-from smart_fork.agents.codex.rollouts import MAX_FORK_DEPTH, id_in, is_moved
+from smart_fork.agents.codex.base import base_of
+from smart_fork.agents.codex.rollouts import id_in, is_moved
 from smart_fork.agents.codex.thread_names import thread_name
+from smart_fork.agents.depth import MAX_FORK_DEPTH
 
 _OLD_CWD = re.compile(
     r"<environment_context>(?:(?!</environment_context>).)*?(?:<cwd>|Current working directory: )([^<\n]+)", re.DOTALL
@@ -205,9 +207,8 @@ class _Fold:
                 facts["head"] = git["commit_hash"]
         if isinstance(meta.get("forked_from_id"), str):
             facts["parent"] = meta["forked_from_id"]
-        base = meta.get("history_base")
-        if isinstance(base, dict) and isinstance(base.get("thread_id"), str):
-            facts["parent"], facts["base_end"] = base["thread_id"], count(base.get("end_ordinal_exclusive"))
+        if (base := base_of(meta)) and base.session_id:
+            facts["parent"], facts["base_end"] = base.session_id, count(base.end)
 
     def _cwd(self, cwd: object, inferred_from: Inferred = "") -> None:
         facts = self.facts

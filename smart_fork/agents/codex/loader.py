@@ -14,8 +14,9 @@ import orjson
 
 from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.model import Role
+from smart_fork.agents.codex.base import base_of
 from smart_fork.agents.codex.log import CodexAdapter
-from smart_fork.agents.codex.rollouts import MAX_FORK_DEPTH
+from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.cuts.lines import RawLine, first_record, head, opened, preview, raw_lines, tokens, with_sources
 from smart_fork.cuts.model import Call, Result, Session, Turn
 from smart_fork.errors import NotFound
@@ -95,17 +96,16 @@ class _Reading:
         return base
 
     def _inherit(self, record: dict[str, Any], path: Path, below: tuple[Path, ...]) -> str:
-        base = _payload(record)[1].get("history_base")
-        if not isinstance(base, dict):
+        base = base_of(_payload(record)[1])
+        if base is None:
             return ""
-        parent = str(base.get("thread_id"))
+        parent = base.session_id
         above = next(iter(CodexAdapter().locate(parent)), None)
         if above is None or above in below or len(below) >= MAX_FORK_DEPTH:
             raise NotFound(f"The session that this one was forked from is gone: {parent}")
-        end = base.get("end_ordinal_exclusive")
         file, _ = opened(above)
         with file:
-            self.read(file, above, end if isinstance(end, int) else 0, (*below, path))
+            self.read(file, above, base.end or 0, (*below, path))
         return parent
 
     def _add(self, line: RawLine, record: dict[str, Any], *, below: bool, header: bool) -> None:

@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 
 _ID = re.compile(r"([0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12})$")
-#: Forks of forks are followed this far; deeper ones are read without their oldest part.
-MAX_FORK_DEPTH = 64
 _DAY = re.compile(r"rollout-(\d{4})-(\d\d)-(\d\d)T")
 
 

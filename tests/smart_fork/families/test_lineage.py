@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from smart_fork.agents.kin import Copied, Kin
 from smart_fork.agents.staging import folder_of, stage_transcript
 from smart_fork.errors import NotFound
 from smart_fork.families.branching import branch
-from smart_fork.families.kin import Copied, Kin, parents
+from smart_fork.families.kin import parents
 from smart_fork.families.lineage import lineage
 from smart_fork.registry import Registry
 from tests.smart_fork.client import answer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from smart_fork.agents.codex.fold import MAX_FORK_DEPTH
 from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.depth import MAX_FORK_DEPTH
 from tests.indexer.transcripts.records import (
     codex_log,
     codex_path,

@@ -1,0 +1,73 @@
+"""Whose forks sessions of Codex are: their headers say it, in one of three ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from indexer.transcripts.base import LogFile
+from indexer.transcripts.lines import LineReader, first_lines
+from indexer.transcripts.model import Session
+from indexer.transcripts.state import utc
+from smart_fork.agents.codex.base import base_of
+from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.kin import Heads, Kin, connected
+
+
+class CodexHeads(Heads):
+    """How rollouts begin."""
+
+    name = "codex"
+    goes_on = True
+
+    def base(self, path: Path) -> str:
+        record: dict[str, Any] = next((line.record for line in first_lines(path)), {})
+        payload = record.get("payload")
+        base = base_of(payload) if isinstance(payload, dict) else None
+        return base.session_id if base else ""
+
+    def family(self, session_id: str, root: str, forks: Mapping[str, str]) -> list[Kin]:
+        """A rollout's place says nothing of its project: the heads of all are read."""
+        del root
+        return connected(session_id, [kin for file in CodexAdapter().discover() if (kin := _kin(file))], forks)
+
+    def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
+        del parent
+        if kin.base is not None:
+            return sum(1 for turn in above.turns if int(turn.id) < kin.base)
+        read = fork()
+        said = [turn.text for _, turn in read.messages] if read else []  # copies may have times of their own
+        end = 0
+        for (i, turn), other in zip(above.messages, said, strict=False):
+            if turn.text != other:
+                break
+            end = i + 1
+        return end
+
+
+def _kin(file: LogFile) -> Kin | None:
+    kin = Kin("codex", CodexAdapter().id_of(file.path), file.path, file.mtime_ns)
+    try:
+        metas = [_meta(line.record) for line in islice(LineReader(file.path), 2)]
+    except OSError:
+        return None
+    first = metas[0] if metas else None
+    if first is None:
+        return kin
+    kin.begun = utc(first.get("timestamp"))
+    base = base_of(first)
+    second = metas[1].get("id") if metas[1:] and metas[1] else None
+    if base and base.session_id:
+        kin.recorded, kin.base = base
+    elif recorded := first.get("forked_from_id") or second:  # old versions' forks have their parent's header second
+        kin.recorded = recorded if isinstance(recorded, str) and recorded != kin.session_id else ""
+    return kin
+
+
+def _meta(record: dict[str, Any]) -> dict[str, Any] | None:
+    payload = record.get("payload")
+    if record.get("type") == "session_meta" and isinstance(payload, dict):
+        return payload
+    return record if "type" not in record and "id" in record else None
