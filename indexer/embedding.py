@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from indexer import absent_model
 from indexer.device import PROCESSOR, best_device
 from indexer.files import replace_file
+from indexer.loading import loading
 from indexer.paths import private_dir, state_home
 
 if TYPE_CHECKING:
@@ -86,12 +87,13 @@ class SentenceTransformerEmbedder:
     It computes on a GPU where there is one that gives the same vectors as the processor; when that fails, whenever it
     does, the processor goes on.
 
-    On the processor several texts at once are embedded with bfloat16 matrix products where it has them: twice as fast,
-    cosine 0.9999 to full precision, so both may stand in one index. A single text, a question, is embedded in full
-    precision, and so is everything on a GPU.
+    On the processor it takes so many `threads`, else one for each core. Several texts at once are embedded with
+    bfloat16 matrix products where it has them: twice as fast, cosine 0.9999 to full precision, so both may stand in one
+    index. A single text, a question, is embedded in full precision, and so is everything on a GPU.
     """
 
-    def __init__(self, name: str | None = None) -> None:
+    def __init__(self, name: str | None = None, *, threads: int | None = None) -> None:
+        self._threads = threads
         self._name = name or os.environ.get("SMART_FORK_MODEL") or DEFAULT_MODEL
         self._loaded: SentenceTransformer | None = None
         self._device = ""
@@ -130,7 +132,8 @@ class SentenceTransformerEmbedder:
     def _load(self) -> SentenceTransformer:
         if self._loaded is None:
             hush()
-            self._loaded = self._from_anywhere()
+            with loading():
+                self._loaded = self._from_anywhere()
             self._device = self._device or best_device()
             if self._device != PROCESSOR:
                 try:
@@ -173,6 +176,10 @@ class SentenceTransformerEmbedder:
             raise ModelUnavailableError(
                 f"sentence-transformers cannot be imported ({error}); reinstall smart-fork"
             ) from error
+        if self._threads is not None:
+            import torch
+
+            torch.set_num_threads(self._threads)
         if self._name != DEFAULT_MODEL:
             return load(SentenceTransformer, self._name)
         return load(SentenceTransformer, str(packaged_model()))

@@ -11,13 +11,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from multiprocessing.connection import Connection, Pipe
 from typing import TYPE_CHECKING
 
 import orjson
 
 from indexer.embedding import DEFAULT_MODEL, Embedder, ModelUnavailableError, SentenceTransformerEmbedder
+from indexer.loading import loading
 from indexer.priority import step_back
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class ProcessEmbedder:
         self._connection: Connection | None = None
         self._lifeline: Connection | None = None
         self._closed = False
+        self._has_loaded = False
 
     @property
     def model(self) -> str:
@@ -83,13 +85,17 @@ class ProcessEmbedder:
         if self._closed:
             raise ModelUnavailableError("the process that embeds was ended")
         connection = self._connect()
-        connection.send_bytes(orjson.dumps(list(texts)))
-        if problem := connection.recv_bytes():
+        with nullcontext() if self._has_loaded else loading():
+            connection.send_bytes(orjson.dumps(list(texts)))
+            problem = connection.recv_bytes()
+        self._has_loaded = True
+        if problem:
             raise ModelUnavailableError(problem.decode("utf-8", "replace"))
         return np.frombuffer(connection.recv_bytes(), np.float32).reshape(len(texts), -1)
 
     def _connect(self) -> Connection:
         if self._connection is None:
+            self._has_loaded = False
             self._connection, self._lifeline = _start(self._idle, *(["waited-for"] if self._waited_for else []))
             if self._closed:  # meanwhile
                 self.close()

@@ -16,7 +16,7 @@ from indexer.changes import Report
 from indexer.damage import DamagedIndexError, open_sound
 from indexer.embedding import Embedder
 from indexer.failures import next_step
-from indexer.freshness import LOCK_SECONDS, IndexBusyError, only_writer, read_named, read_rest, read_some
+from indexer.freshness import LOCK_SECONDS, IndexBusyError, give_way, only_writer, read_named, read_rest, read_some
 from indexer.paths import index_db
 from indexer.pipeline import embed_waiting
 from indexer.priority import step_back
@@ -330,4 +330,5 @@ class Freshener:
         """Called where nothing is half done."""
         if self._stop.is_set():
             raise _Cancelled
+        give_way()
         self._doing = f"{stage} {done}/{total}" if total else stage

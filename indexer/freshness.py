@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from indexer.changes import Progress, Report, changed_logs, named_logs
 from indexer.embedding import Embedder
@@ -24,6 +24,8 @@ LOOK_SECONDS = 1.0
 #: What was taken out is erased at once where that takes about no longer: while somebody waits, and for logs that have
 #: just changed.
 ASKED_SECONDS, NAMED_SECONDS = 1.0, 5.0
+#: Held by who waits for another process that is indexing.
+_WANTED = "wanted.lock"
 
 
 class IndexBusyError(Exception):
@@ -43,18 +45,56 @@ def only_writer(patience: float, name: str = "index", waiting: Callable[[], None
 
     lock = FileLock(private_dir(state_home()) / f"{name}.lock", mode=0o600)
     deadline = time.monotonic() + patience
-    while not lock.is_locked:
-        left = max(0.0, deadline - time.monotonic())
-        try:
-            lock.acquire(timeout=min(left, LOOK_SECONDS) if waiting else left)
-        except Timeout as error:
-            if waiting is None or time.monotonic() >= deadline:
-                raise IndexBusyError("another process is indexing") from error
-            waiting()
+    with _wanting(patience):
+        while not lock.is_locked:
+            left = max(0.0, deadline - time.monotonic())
+            try:
+                lock.acquire(timeout=min(left, LOOK_SECONDS) if waiting else left)
+            except Timeout as error:
+                if waiting is None or time.monotonic() >= deadline:
+                    raise IndexBusyError("another process is indexing") from error
+                waiting()
     try:
         yield
     finally:
         lock.release()
+
+
+@contextmanager
+def _wanting(patience: float) -> Iterator[None]:
+    """Have who indexes in the background know that somebody waits, and not for a moment only."""
+    if patience <= LOCK_SECONDS:
+        yield
+        return
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(private_dir(state_home()) / _WANTED, mode=0o600)
+    with suppress(Timeout):  # another one waits, too
+        lock.acquire(timeout=0)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def give_way(*_: object) -> None:
+    """For who indexes in the background, where nothing is half done: whoever waits for it does the rest itself, with
+    all processors. A process that has stepped back could not.
+
+    Raises:
+        IndexBusyError: somebody waits.
+    """
+    path = state_home() / _WANTED
+    if not path.exists():
+        return
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, mode=0o600)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise IndexBusyError("somebody waits for the index, and does the rest") from error
+    lock.release()
 
 
 def read_changes(
@@ -101,7 +141,7 @@ def read_some(
         left = len(changed) - read_logs(
             store, adapters, changed, report, progress=progress, deadline=time.monotonic() + seconds
         )
-        report.erased = erase_owed(store, ASKED_SECONDS)
+        report.erased = erase_owed(store, ASKED_SECONDS, progress)
         return left
 
 
@@ -120,7 +160,7 @@ def read_named(
     with only_writer(LOCK_SECONDS):
         sweep(store)
         read_logs(store, adapters, named_logs(store, adapters, paths, report), report, progress=progress)
-        report.erased = erase_owed(store, NAMED_SECONDS)
+        report.erased = erase_owed(store, NAMED_SECONDS, progress)
 
 
 def read_rest(
@@ -137,7 +177,7 @@ def read_rest(
     with only_writer(LOCK_SECONDS):
         if not remember(store, adapters, report, done, progress=progress, deadline=time.monotonic() + seconds):
             return False
-        report.erased = erase_owed(store)
+        report.erased = erase_owed(store, progress=progress)
         return True
 
 
@@ -162,7 +202,7 @@ def complete(
             changed = _current_first(changed_logs(store, adapters, report), adapters, project)
             read_logs(store, adapters, changed, report, progress=progress)
             remember(store, adapters, report, set(), progress=progress)
-            report.erased = erase_owed(store)
+            report.erased = erase_owed(store, progress=progress)
         if embedder is not None:
             with only_writer(patience, "embedding", waiting):
                 first = store.scope(project, adapters.names, automated=False) if project else None

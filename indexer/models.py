@@ -34,7 +34,9 @@ def configured_embedder(*, background: bool = False) -> Embedder:
     only they need.
     """
     name = os.environ.get("SMART_FORK_MODEL") or DEFAULT_MODEL
-    return DefaultEmbedder(background=background) if name == DEFAULT_MODEL else SentenceTransformerEmbedder(name)
+    if name == DEFAULT_MODEL:
+        return DefaultEmbedder(background=background)
+    return SentenceTransformerEmbedder(name, threads=1 if background else None)
 
 
 @runtime_checkable

@@ -16,6 +16,7 @@ from indexer.embedding import Embedder
 from indexer.failures import is_full, is_of_the_store
 from indexer.forgotten import forgotten
 from indexer.keeping import keep_copy, make_room
+from indexer.loading import telling
 from indexer.markdown import Export, export_path, to_markdown, write_export
 from indexer.masks import Masks
 from indexer.outcome import edits_of, outcome_of
@@ -76,7 +77,7 @@ def read_logs(
             done += 1
     forget_shown()
     make_room(store)
-    if progress:
+    if progress and files:
         progress("reading", done, len(files))
     report.seconds["reading"] = report.seconds.get("reading", 0.0) + time.perf_counter() - started
     return done
@@ -98,7 +99,9 @@ def embed_waiting(
     if counts.chunks == counts.embedded and (not counts.chunks or store.meta("model") == embedder.model):
         report.waiting = 0
         return
-    if store.use_model(embedder.model, embedder.dimensions):
+    with telling(progress):
+        dimensions = embedder.dimensions
+    if store.use_model(embedder.model, dimensions):
         log.info("the index is embedded anew with %s", embedder.model)
     done, taken, total = 0, 0, _waiting(store)
     if only_first:
@@ -114,7 +117,9 @@ def embed_waiting(
             if progress:
                 progress("embedding", done + start, max(total, done + start))
             some = texts[start : start + TOLD_ROWS]
-            vectors |= {text: vector.tobytes() for text, vector in zip(some, embedder.embed(some), strict=True)}
+            with telling(progress):
+                made = embedder.embed(some)
+            vectors |= {text: vector.tobytes() for text, vector in zip(some, made, strict=True)}
         stored = store.add_vectors([(id_, vectors[text]) for id_, text in rows])
         done += stored
         taken += len(rows)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 
 #: Of -20…19. On Linux the disk follows: its priority is that of the processor, where none of its own was set.
 NICE = 5
@@ -16,15 +17,22 @@ NICE = 5
 _QOS_CLASS_UTILITY = 0x11
 
 log = logging.getLogger(__name__)
+_thread = threading.local()
 
 
 def processors() -> int:
-    """How many processors this process may use."""
+    """How many processors the calling thread may use: one where it has stepped back, else all of this process."""
+    if getattr(_thread, "has_stepped_back", False):
+        return 1
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def step_back() -> None:
-    """Lower the priority of the calling thread, for good; threads that it starts on Linux have the same."""
+    """Lower the priority of the calling thread, for good; threads that it starts on Linux have the same.
+
+    It takes one processor from then on.
+    """
+    _thread.has_stepped_back = True
     try:
         if sys.platform == "darwin":  # where `setpriority` would be for the whole process
             import ctypes

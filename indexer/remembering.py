@@ -49,9 +49,10 @@ def recall(store: Store, agents: Agents, report: Report, progress: Progress | No
     For whoever holds the index's lock. A copy that cannot be read is logged.
     """
     gone = forgotten()
-    for copy in kept.copies():
+    copies = list(kept.copies())
+    for number, copy in enumerate(copies):
         if progress:
-            progress("recalling", 0, 0)
+            progress("recalling", number, len(copies))
         known = (copy.agent, copy.session_id)
         if copy.agent not in agents.names or known in gone or store.session(*known) is not None:
             continue
@@ -72,9 +73,10 @@ def renew(store: Store, agents: Agents, report: Report, progress: Progress | Non
     """
     if store.meta(RENEWED) == versions.VERSION:
         return
-    for session in store.without_log():
+    sessions = store.without_log()
+    for number, session in enumerate(sessions):
         if progress:
-            progress("masking", 0, 0)
+            progress("masking", number, len(sessions))
         report.exported += mask_again(store, session)
         copy = kept.find(session.agent, session.session_id)
         if copy and copy.agent in agents.names:
@@ -120,7 +122,7 @@ def sweep_files() -> None:
         remove_older(index_db(), max(gone.values()))
 
 
-def erase_owed(store: Store, seconds: float | None = None) -> bool:
+def erase_owed(store: Store, seconds: float | None = None, progress: Progress | None = None) -> bool:
     """Have nothing of what was taken out of the index in any file of it, nor in older indexes. Whether that is so now.
 
     For whoever holds the index's lock. With `seconds` only where it takes about no longer.
@@ -131,7 +133,11 @@ def erase_owed(store: Store, seconds: float | None = None) -> bool:
     kept.sweep_reading()
     kept.sweep_unused()
     remove_older(index_db(), datetime.now(UTC).isoformat())
+    if progress:
+        progress("erasing", 0, 1)
     erased = store.erase(seconds)
+    if progress:
+        progress("erasing", 1, 1)
     if not erased:
         log.info("what was taken out of the index is erased from its file at the next occasion")
     return erased

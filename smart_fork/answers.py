@@ -195,6 +195,7 @@ class Found(TypedDict, total=False):
     notice: str
     project_notice: str
     index_notice: str
+    background_notice: str
     language_notice: str
     agents_notice: str
     order_notice: str
@@ -415,15 +416,18 @@ class WorkerState(TypedDict, total=False):
 
 
 class Workers(TypedDict):
-    """The answer of ``list_workers``."""
+    """The answer of ``list_workers``. `next` says what to do about one that asks or has failed."""
 
     count: int
     notice: str
     workers: list[WorkerState]
+    next: NotRequired[str]
 
 
 class WorkerRead(WorkerState, total=False):
-    """The answer of ``read_worker``: the last messages of the worker's own, and how many come before them."""
+    """The answer of ``read_worker``: the last messages of the worker's own, how many come before them, what to do."""
+
+    next: str
 
     notice: str
     messages: list[Message]
@@ -445,9 +449,10 @@ class WorkerWaited(WorkerState, total=False):
 
 
 class WorkersWaited(TypedDict, total=False):
-    """The answer of ``wait_workers``. `done` is false when the time was over first."""
+    """The answer of ``wait_workers``. `done` is false when the time was over first. `next` says what to do."""
 
     done: bool
+    next: str
     notice: str
     workers: list[WorkerWaited]
 

@@ -16,6 +16,7 @@ from indexer import kept, models
 from indexer.changes import Progress
 from indexer.embedding import Embedder
 from indexer.forgotten import forgotten
+from indexer.loading import telling
 from indexer.markdown import export_names, export_path, is_export
 from indexer.paths import index_db, state_home
 from indexer.pipeline import document_of
@@ -62,7 +63,7 @@ def examine(seed: int, embedder: Embedder | None = None, progress: Progress | No
             *_service_checks(),
         ]
     try:
-        with read_only(index_db()) as db:
+        with telling(progress), read_only(index_db()) as db:
             return _Examination(StoreReading(db), random.Random(seed), embedder, told).checks()  # noqa: S311 - a sample
     except apsw.Error as error:
         problem = unavailable(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from smart_fork.cli.output import NOT_ERASED, out, plain, print_json, say
+from smart_fork.cli.progress import working
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import Usage
 
@@ -111,7 +113,15 @@ def cut(  # noqa: PLR0917 - typer's way
         reference or session, turns or "", tuple(ids or ()), secrets=secrets, force=force, dry_run=dry_run,
         relink=not verbatim, follow=not alone, tool=tool.value, composer=composer,
     )  # fmt: skip
-    outcome = cut_out(wanted, agree=lambda planned: yes or _agreed(planned, as_json=as_json))
+    with ExitStack() as stack:
+
+        def agree(planned: Any) -> bool:
+            agreed = yes or _agreed(planned, as_json=as_json)
+            if agreed:  # what is asked is not drawn over
+                stack.enter_context(working("cutting, and erasing what was cut", quiet=as_json))
+            return agreed
+
+        outcome = cut_out(wanted, agree=agree)
     if as_json:
         print_json(outcome)
     else:
@@ -136,9 +146,10 @@ def verify(
     from smart_fork.excise.erasing import erase_again
 
     if erase:
-        erase_again(reference or session, tool.value)
-
-    found = check(reference or session, tool.value)
+        with working("erasing", quiet=as_json):
+            erase_again(reference or session, tool.value)
+    with working("looking at every byte", quiet=as_json):
+        found = check(reference or session, tool.value)
     for one in (found, *found["copies"]):
         one["words_found"] = [_hinted(word) for word in one["words_found"]]
     if as_json:

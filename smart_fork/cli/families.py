@@ -11,7 +11,7 @@ import typer
 
 from smart_fork.cli.forking import PlaceChoice, message_number
 from smart_fork.cli.output import out, plain, print_json, say
-from smart_fork.cli.progress import progress_bar
+from smart_fork.cli.progress import progress_bar, starting
 from smart_fork.cli.search import AlsoOption, JsonOption
 from smart_fork.errors import Usage
 
@@ -66,18 +66,21 @@ def branch(  # noqa: PLR0917 - typer's way
 
         branch_without(session, without, cwd=cwd, as_json=as_json)
         return
-    branched = branch_session(
-        session,
-        at=message_number(at) if at != MATCH else None,
-        through=_answering(session, intent, also or (), as_json=as_json) if intent is not None else None,
-        title=title,
-        project=str(project) if project else None,
-        cwd=str(cwd) if cwd else None,
-        start=start,
-        prompt=prompt,
-        place=place.value if place else None,
-        caller_session_id=os.environ.get("CLAUDE_CODE_SESSION_ID"),
-    )
+    through = _answering(session, intent, also or (), as_json=as_json) if intent is not None else None
+    number, where = message_number(at) if at != MATCH else None, place.value if place else None
+    with starting(where, quiet=as_json or not start):
+        branched = branch_session(
+            session,
+            at=number,
+            through=through,
+            title=title,
+            project=str(project) if project else None,
+            cwd=str(cwd) if cwd else None,
+            start=start,
+            prompt=prompt,
+            place=where,
+            caller_session_id=os.environ.get("CLAUDE_CODE_SESSION_ID"),
+        )
     if as_json:
         print_json(branched)
     else:

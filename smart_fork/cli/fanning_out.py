@@ -10,7 +10,7 @@ import typer
 from smart_fork import sessions
 from smart_fork.cli.forking import print_forked
 from smart_fork.cli.output import as_values, complain, out, plain, print_json, say
-from smart_fork.cli.progress import progress_bar
+from smart_fork.cli.progress import progress_bar, starting
 from smart_fork.cli.search import print_hit
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.forking.fan_out import MOST, Source, best_of, fan_out
@@ -51,7 +51,8 @@ def fork_several(wanted: Wanted, how: dict[str, Any], *, as_json: bool) -> None:
         else:
             found = _found(wanted, how["cwd"], progress)
             sources, left_out = _best(found, wanted, wanted.top, as_json=as_json)
-    answer = fan_out(sources, wanted.prompt, **how) | ({"left_out": left_out} if left_out else {})
+    with starting(how["place"], quiet=as_json or how["dry_run"]):
+        answer = fan_out(sources, wanted.prompt, **how) | ({"left_out": left_out} if left_out else {})
     if as_json:
         print_json(answer)
     else:

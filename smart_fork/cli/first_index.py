@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 #: Another process that is indexing is not waited for: it does the same.
 _PATIENCE = 0.0
-_NICE = ("nice", "-n", "10")
 
 
 def first_index(plan: Plan, *, quiet: bool) -> tuple[bool, str]:
@@ -62,6 +61,6 @@ def _later(plan: Plan) -> str:
     if any(step.what == "service" and step.state != "left" for step in plan.steps):
         return "The service does the rest. `smart-fork index status` says how far it is."
     log = private_dir(state_home() / "logs") / "first-index.log"
-    argv = [*_NICE, plan.program, "index", "run"]
+    argv = [plan.program, "index", "run", "--if-idle"]
     SystemProcesses().start(argv, cwd=state_home(), env=os.environ, log=log)
     return "It goes on in the background. `smart-fork index status` says how far it is."

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from smart_fork.cli.output import NOT_ERASED, err, out, plain, print_json
+from smart_fork.cli.progress import working
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import NotFound, Usage
 
@@ -23,7 +24,8 @@ def forget(
 
     if not (undo or yes):
         _ask(session, as_json=as_json)
-    done = forgetting.undo(session) if undo else forgetting.forget(session)
+    with working("indexing it again" if undo else "erasing", quiet=as_json):
+        done = forgetting.undo(session) if undo else forgetting.forget(session)
     if as_json:
         print_json(done)
         return

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from smart_fork.cli.output import out, plain, print_json, say
-from smart_fork.cli.progress import progress_bar
+from smart_fork.cli.progress import progress_bar, starting
 from smart_fork.cli.search import AlsoOption, JsonOption
 from smart_fork.errors import Usage
 
@@ -128,7 +128,9 @@ def _fork_one(  # noqa: PLR0917 - what the command was given
         given = "--also" if intent is None else "--intent"
         raise Usage(f"{given} is only for --at match and --top", "Say what the fork is to do as its prompt.")
     else:
-        forked = fork_session(session, prompt, at=message_number(at), **how)
+        number = message_number(at)
+        with starting(how["place"], quiet=as_json or how["dry_run"]):
+            forked = fork_session(session, prompt, at=number, **how)
     if as_json:
         print_json(forked)
     else:

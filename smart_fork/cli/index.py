@@ -41,7 +41,7 @@ def run(
     """Read what is new or has changed, and index it. Logs are only read."""
     from indexer import absent_model
     from indexer.embedding import ModelUnavailableError
-    from indexer.freshness import IndexBusyError, complete
+    from indexer.freshness import IndexBusyError, complete, give_way
     from indexer.models import configured_embedder
     from indexer.priority import step_back
     from indexer.store.extension import VectorsUnavailableError
@@ -63,10 +63,10 @@ def run(
         with opened() as store, progress_bar(quiet=as_json or if_idle) as progress:
             before = store.seen()
             waiting = None if if_idle else _Following(store, progress)
-            patience = 0.0 if if_idle else PATIENCE
+            patience, told = (0.0, give_way) if if_idle else (PATIENCE, progress)
             first = _project(project)
             with renewed(store, patience, progress, vectors=not no_vectors):
-                report = complete(store, AGENTS, embedder, first, patience=patience, progress=progress, waiting=waiting)
+                report = complete(store, AGENTS, embedder, first, patience=patience, progress=told, waiting=waiting)
             counts = store.counts()
             shares = covered(store, counts)
             read = {path for path, file in store.seen().items() if before.get(path) != file}

@@ -276,7 +276,7 @@ def _print_state(answer: dict[str, Any]) -> None:
     if state.get("problem"):
         say(f"What is newer than the index was not searched. {state['problem']}")
     elif not state["complete"]:
-        say(f"The index is not complete yet: {_missing(state)}. {_who_completes_it()}")
+        say(f"The index is not complete yet: {_missing(state)}. {_who_completes_it(answer)}")
 
 
 def _missing(state: dict[str, Any]) -> str:
@@ -291,9 +291,7 @@ def _missing(state: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _who_completes_it() -> str:
-    from smart_fork.retrieval.background import allowed
-
-    if allowed():
-        return "The rest is being done in the background; `smart-fork index run` waits for it."
+def _who_completes_it(answer: dict[str, Any]) -> str:
+    if notice := answer.get("background_notice"):
+        return f"{notice} `smart-fork index run` waits for it."
     return "`smart-fork index run` completes it."

@@ -13,6 +13,7 @@ import typer
 
 from smart_fork.cli.forking import PlaceChoice
 from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.progress import starting
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 
@@ -148,7 +149,8 @@ def spawn(  # noqa: PLR0917 - typer's way
         raise Usage("Workers from a file cannot have options too", "Say everything in the file.")
     one = [{"project_path": str(project or Path.cwd()), **given}] if given or project else []
     asked = one if workers is None else _read(workers)
-    answer = spawning.summary(spawning.spawn(asked, caller_session_id=_caller()))
+    with starting(None, quiet=as_json):
+        answer = spawning.summary(spawning.spawn(asked, caller_session_id=_caller()))
     if as_json:
         print_json(answer)
     else:
@@ -192,7 +194,8 @@ def _how(place: PlaceChoice | None, name: str | None, *, skip_permissions: bool)
 def _start(wanted: Wanted, *, as_json: bool) -> None:
     from smart_fork.forking.starting import start
 
-    worker = start(wanted).as_json()
+    with starting(wanted.place, quiet=as_json):
+        worker = start(wanted).as_json()
     if as_json:
         print_json(worker | {"already_running": False})
     else:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from smart_fork.cli.output import print_json, say
-from smart_fork.cli.progress import progress_bar
+from smart_fork.cli.progress import progress_bar, working
 from smart_fork.cli.search import JsonOption
 
 
@@ -38,7 +38,9 @@ def doctor(
     from smart_fork.doctor import healthy, run_checks, run_each
     from smart_fork.setup import standing
 
-    checks, about = run_checks() + run_each({"set-up": standing.checks}), {}
+    about = {}
+    with working("checking each part", quiet=as_json):
+        checks = run_checks() + run_each({"set-up": standing.checks})
     if deep:
         from smart_fork.examination import examine
 

@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 from typing import Any
 
+from indexer.changes import Progress
 from smart_fork.advice import advice
 from smart_fork.engines.configured import OWN
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
@@ -70,11 +71,13 @@ def find_and_fork(
     try:
         from smart_fork.forking.launch import fork_session
 
+        told = engine.progress or (lambda *_: None)
         if unchosen:
-            fork_session_id = _meant(answer, request.min_score, ask)
+            fork_session_id = _meant(answer, request.min_score, ask, told)
             answer = _at_least(request.min_score, answer)
         index, session_id = _chosen(answer.get("results", []), fork_index, fork_session_id)
         place = {"at": at} if at != MATCH else {"through": _through(answer, index, session_id, request, engine)}
+        told("starting the fork", 0, 1)
         forked = fork_session(
             session_id,
             prompt or request.intent,
@@ -113,7 +116,7 @@ def _through(answer: dict[str, Any], index: int | None, session_id: str, request
         return str(found)
 
 
-def _meant(answer: dict[str, Any], min_score: float | None, ask: Ask | None) -> str:
+def _meant(answer: dict[str, Any], min_score: float | None, ask: Ask | None, told: Progress) -> str:
     """The session that is forked: the best one that fits, or the one that is chosen where several are about as likely.
 
     These share the chance that one of them is meant, so each alone may be below the floor. What another engine has
@@ -123,6 +126,7 @@ def _meant(answer: dict[str, Any], min_score: float | None, ask: Ask | None) -> 
         least = 0.0 if min_score is None else min_score
         near = about_as_likely([hit for hit in answer["results"] if hit["can_fork"] and hit["score"] >= least])
         if len(near) > 1 and sum(hit["score"] for hit in near) >= FLOOR:
+            told("waiting for a choice", 0, 1)
             return ask(near)
     best: str = fitting(answer, 1, min_score).hits[0][1]["session_id"]
     return best

@@ -10,7 +10,7 @@ from typing import Any
 
 from indexer.changes import Progress
 from indexer.embedding import Embedder
-from indexer.freshness import IndexBusyError, complete
+from indexer.freshness import IndexBusyError, complete, give_way
 from indexer.models import configured_embedder
 from indexer.paths import private_dir, state_home
 from indexer.project import Project
@@ -99,7 +99,7 @@ def complete_quietly(embedder: Embedder, project: Project | None) -> None:
     """
     try:
         with opened() as store:
-            complete(store, AGENTS, embedder, project, patience=0.0)
+            complete(store, AGENTS, embedder, project, patience=0.0, progress=give_way)
     except IndexBusyError:
         log.info("another process is indexing")
     except Exception:  # the next question tries again

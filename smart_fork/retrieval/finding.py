@@ -18,6 +18,7 @@ from indexer.damage import kept
 from indexer.embedding import DEFAULT_MODEL, Embedder, ModelUnavailableError
 from indexer.failures import is_damage, next_step
 from indexer.freshness import IndexBusyError, embed_first, read_changes
+from indexer.loading import telling
 from indexer.models import Beginning
 from indexer.paths import index_db, state_home
 from indexer.project import Project, project_of, resolve
@@ -35,6 +36,7 @@ from smart_fork.errors import IndexUnavailable, SmartForkError, Usage
 from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.registry import Registry
 from smart_fork.retrieval import results
+from smart_fork.retrieval.behind import background_notice
 from smart_fork.retrieval.covered import covered
 from smart_fork.retrieval.found import Found, Query
 from smart_fork.retrieval.opening import opened
@@ -55,10 +57,8 @@ MAX_SHOWN = 500
 DEFAULT_LIMIT, MAX_LIMIT = 5, 50
 #: How long a question waits for logs to be read, and for vectors of the current project.
 READ_SECONDS, EMBED_SECONDS = 20.0, 15.0
-#: So many changed logs have more passages than are embedded without the model's frameworks.
-MANY_LOGS = 40
-#: How long one reads where an indexer does the rest.
-SOON_SECONDS = 1.0
+#: So many changed logs are worth the model's frameworks; how long one reads where an indexer does the rest.
+MANY_LOGS, SOON_SECONDS = 40, 1.0
 _ENGLISH = (
     "The default model knows English and little of other scripts: meaning was hardly searched. Say it in English (as "
     "well, with also), or set SMART_FORK_MODEL to a multilingual model (docs/using.md)."
@@ -125,11 +125,12 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """How far the index is up to date: how many changed logs are left, what kept us from it, and why no model helps."""
+    """How many changed logs are left, what kept us from them, why no model helps, what is done of it all meanwhile."""
 
     left: int | None
     problem: str = ""
     absent: str = ""
+    background: str = ""
 
 
 def find(request: Request, engine: Engine) -> dict[str, Any]:
@@ -147,7 +148,7 @@ def find(request: Request, engine: Engine) -> dict[str, Any]:
     asked = _Asked(request, intent, further(intent, request.also), agents, project, limit, outside)
     before = kept(index_db())
     try:
-        with opened() as store:
+        with telling(engine.progress), opened() as store:
             state = _refresh(store, asked, engine)
             if state.problem and not store.counts().sessions:
                 return _not_available(state.problem, "", asked)
@@ -265,13 +266,12 @@ def _refresh(store: Store, asked: _Asked, engine: Engine) -> _State:
         step = next_step(error)
         why = f"The index could not be brought up to date: {error}{'. ' if step else ''}{step}"
         return _State(None, why, absent)
-    if not indexed and not absent and asked.outside is None:
-        absent = _embed_some(store, asked, engine)
+    lacks = not indexed and not absent and asked.outside is None
+    absent, rate = _embed_some(store, asked, engine) if lacks else (absent, 0.0)
     counts = store.counts()
     stale = counts.embedded < counts.chunks or store.meta("model") not in ("", engine.embedder.model)
-    if left or stale or store.owes_erasing():
-        _go_on(engine, asked.project)
-    return _State(left, absent=absent)
+    goes_on = (left or stale or store.owes_erasing()) and _go_on(engine, asked.project)
+    return _State(left, absent=absent, background=background_notice(store, left, rate) if goes_on else "")
 
 
 def _telling(engine: Engine) -> Progress:
@@ -286,12 +286,15 @@ def _telling(engine: Engine) -> Progress:
     return told
 
 
-def _go_on(engine: Engine, project: Project | None) -> None:
-    """Have indexed what is left, by the process's own indexer where it has one."""
+def _go_on(engine: Engine, project: Project | None) -> bool:
+    """Have indexed what is left, by the process's own indexer where it has one. Whether anybody does it."""
     if engine.together is not None and engine.together.indexed:
         engine.together.go_on(project)
     elif engine.unfinished:
         engine.unfinished(project)
+    else:
+        return False
+    return True
 
 
 def _scope(store: Store, asked: _Asked) -> Scope:
@@ -301,27 +304,28 @@ def _scope(store: Store, asked: _Asked) -> Scope:
     return Scope((rows[0].part,), session=rows[0].row, project=asked.project) if rows else Scope()
 
 
-def _embed_some(store: Store, asked: _Asked, engine: Engine) -> str:
+def _embed_some(store: Store, asked: _Asked, engine: Engine) -> tuple[str, float]:
     """Vectors for what is asked about, as far as time allows; where somebody goes on, for the passages that find most.
-    Why there is no model for it, where there is none.
+    Why there is no model for it, where there is none; and how many were made in a second.
     """
     scope = _scope(store, asked)
     counts = store.counts(scope)
     current = store.meta("model") in ("", engine.embedder.model)
     if (counts.embedded == counts.chunks and current) or engine.embed_seconds <= 0:
-        return ""
+        return "", 0.0
     try:
         _ = engine.embedder.dimensions  # a model is loaded before the clock runs and others are kept from writing
         goes_on = engine.unfinished is not None
-        embed_first(store, engine.embedder, scope, engine.embed_seconds, engine.progress, only_first=goes_on)
+        made = embed_first(store, engine.embedder, scope, engine.embed_seconds, engine.progress, only_first=goes_on)
+        return "", made.embedded / seconds if (seconds := made.seconds.get("embedding", 0.0)) else 0.0
     except IndexBusyError:
         log.info("another process is embedding")
     except Exception as error:  # the model is the user's choice, and may fail in any way
         if is_damage(error):
             raise
         log.warning("no new vectors: %s", error)
-        return str(error) if isinstance(error, ModelUnavailableError | VectorsUnavailableError) else ""
-    return ""
+        return str(error) if isinstance(error, ModelUnavailableError | VectorsUnavailableError) else "", 0.0
+    return "", 0.0
 
 
 def _answer(store: Store, asked: _Asked, engine: Engine, state: _State) -> dict[str, Any]:
@@ -342,6 +346,7 @@ def _answer(store: Store, asked: _Asked, engine: Engine, state: _State) -> dict[
         "project_path": str(resolve(request.project_path or Path.cwd())) if asked.project else None,
         "notice": results.UNTRUSTED,
         **({"project_notice": notice} if (notice := project_notice(asked.project)) else {}),
+        **({"background_notice": state.background} if state.background else {}),
         **({"language_notice": _ENGLISH} if _is_foreign(asked, engine.embedder) else {}),
         "count": len(found.hits),
         "engine": found.engine,

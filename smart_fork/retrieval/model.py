@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from indexer.embedding import Embedder, ModelUnavailableError
+from indexer.loading import loading
 from indexer.models import DefaultEmbedder
 
 if TYPE_CHECKING:
@@ -89,7 +90,10 @@ class BackgroundModel:
 
     def _wait(self) -> None:
         self.start()
-        if not self._ready.wait(max(0.0, self._deadline - time.monotonic())):
+        if not self._ready.is_set():
+            with loading():
+                self._ready.wait(max(0.0, self._deadline - time.monotonic()))
+        if not self._ready.is_set():
             raise ModelUnavailableError("the embedding model is still being loaded; ask again in a few seconds")
         if (error := self._error) is not None:
             raise ModelUnavailableError(str(error)) from error

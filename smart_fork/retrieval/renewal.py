@@ -39,7 +39,7 @@ def _renew(store: Store, patience: float, progress: Progress | None = None, *, v
     if (engine := configured_engine()) is None:
         return
     if progress is not None:
-        progress(f"{engine.name} reads the exports", 0, 0)
+        progress(f"{engine.name} reads the exports", 0, 1)
     stamp = store.counts().updated_at
     if vectors:
         engine.renew(stamp, patience)

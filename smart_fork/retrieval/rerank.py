@@ -16,6 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from indexer.embedding import ModelUnavailableError, has_frameworks, hush, load, without_frameworks
+from indexer.loading import loading
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -73,7 +74,8 @@ class CrossEncoderReranker:
         if self._loaded is None:
             hush()
             try:
-                self._loaded = _cross_encoder(self._name)
+                with loading():
+                    self._loaded = _cross_encoder(self._name)
             except ModelUnavailableError as error:  # no later question waits for the same
                 self._loaded = error
         if isinstance(self._loaded, ModelUnavailableError):

@@ -31,8 +31,7 @@ def brief(answer: Mapping[str, Any], *, places: bool) -> dict[str, Any]:
         kept["index"] = _only(answer["index"], (*_INDEX, *(() if answer["index"]["complete"] else ("unread_logs",))))
     if "results" in answer:
         kept["results"] = [_result(hit, answer, places=places) for hit in answer["results"]]
-        if not places:
-            _cut(kept)
+        _cut(kept)
     return kept
 
 
@@ -47,11 +46,10 @@ def answered(result: CallToolResult) -> CallToolResult:
 
 def _result(hit: Mapping[str, Any], answer: Mapping[str, Any], *, places: bool) -> dict[str, Any]:
     kept = _only(hit, (*_RESULT, *(_PLACES if places else ())))
-    if not places:
-        if f"{hit['working_directory']}/".startswith(f"{answer['project_path']}/"):
-            del kept["working_directory"]
-        kept["title"] = _beginning(hit["title"], TITLE)
-        kept["match"] = _only(hit["match"], _MATCH)
+    if not places and f"{hit['working_directory']}/".startswith(f"{answer['project_path']}/"):
+        del kept["working_directory"]
+    kept["title"] = _beginning(hit["title"], TITLE)
+    kept["match"] = _only(hit["match"], _MATCH)
     if hit["drift"]:
         kept["drift"] = _only(hit["drift"], ("files", "changed"))
     if (size := hit["lineage"]["family_size"]) > 1:

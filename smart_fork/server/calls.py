@@ -1,10 +1,9 @@
-"""What every tool of the server needs: who calls, for which project, work beside the event loop, progress."""
+"""What every tool of the server needs: who calls, for which project, work beside the event loop."""
 
 from __future__ import annotations
 
 import inspect
 import os
-import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
-import anyio.from_thread
 import anyio.to_thread
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
@@ -28,14 +26,12 @@ from smart_fork.config import allowed_projects
 from smart_fork.errors import SmartForkError
 from smart_fork.server.arguments import taken
 from smart_fork.server.brief import answered
+from smart_fork.server.progress import reported
 
-#: Seconds between two progress notifications.
-PROGRESS_SECONDS = 0.25
 #: How long a client may take to say which folders it works in.
 ROOTS_SECONDS = 10.0
 #: Each is looked at on the disk.
 MAX_ROOTS = 64
-Progress = Callable[[str, int, int], None]
 T = TypeVar("T")
 
 #: A request, and the roots that its client has named for it.
@@ -55,7 +51,7 @@ class StrictTool(Tool):
         if _around(context) is None:
             permission.limit_to(await _own_projects(context))
         try:
-            return await super().run(accepted, context, convert_result)
+            return await reported(context, super().run(accepted, context, convert_result))
         except UnexpectedToolError as error:
             raise UnexpectedToolError(
                 f"{self.name} failed unexpectedly. Ask once more; if it fails again, smart-fork's doctor says why."
@@ -189,25 +185,3 @@ async def in_thread(work: Callable[[], T]) -> T:
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
     except SmartForkError as error:
         raise ToolError(f"{error.message}. {error.hint}" if error.hint else error.message) from error
-
-
-def progress_of(ctx: Context[Any, Any]) -> Progress:
-    """A callback for the working thread that notifies the client now and then, of numbers that only grow."""
-    last = 0.0
-    before: dict[str, int] = {}
-
-    def report(stage: str, done: int, total: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last < PROGRESS_SECONDS and done < total:
-            return
-        last = now
-        earlier = sum(number for other, number in before.items() if other != stage)
-        if before and earlier + done <= sum(before.values()):  # a stage that begins has got no further yet
-            return
-        before[stage] = done
-        anyio.from_thread.run(
-            ctx.report_progress, float(earlier + done), float(earlier + total), f"{stage} {done}/{total}"
-        )
-
-    return report

@@ -37,9 +37,10 @@ class Danger(TypedDict):
 
 
 class Excised(TypedDict, total=False):
-    """What was cut, or would be."""
+    """What was cut, or would be; `next` says how to go on."""
 
     session_id: str
+    next: str
     tool: str
     path: str
     dry_run: bool
@@ -95,7 +96,14 @@ async def excise_session(  # noqa: PLR0917 - the tool's parameters
         dry_run=dry_run is not False, command="excise_session",
     )  # fmt: skip
     found: Any = await in_thread(partial(_cut, request, by_path=session_id is None))
-    return cast("Excised", found)
+    return cast("Excised", found | {"next": _next(found)})
+
+
+def _next(found: Any) -> str:
+    if found["dry_run"]:
+        force = ", force: true against the warnings" if found["warnings"] else ""
+        return f"Nothing was cut. Show the user what would go; only where that is agreed to, dry_run: false{force}."
+    return "Say what was cut, and that the snapshot has what was there before: only the user undoes or discards it."
 
 
 def _cut(request: Request, *, by_path: bool) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any
 
@@ -15,11 +16,12 @@ from pydantic import Field
 
 from smart_fork import answers
 from smart_fork.server.calls import caller_of, in_thread, project_for, strict
+from smart_fork.server.progress import BEAT_SECONDS, reporter
+from smart_fork.server.steps import about_workers
 
 #: How long a call waits for workers where it is not told, and at most.
 WAIT_SECONDS, MAX_WAIT_SECONDS = 300.0, 3600.0
-#: Seconds between two notifications where nothing changes: clients end calls that say nothing.
-HEARTBEAT_SECONDS = 5.0
+Told = Callable[[int, int, float], None]
 
 WorkerId = Annotated[str, Field(description="Its id, its session's or its name.")]
 WorkerIds = Annotated[list[str], Field(description="Ids or names, as list_workers has them.")]
@@ -89,7 +91,7 @@ async def wait_workers(
     seconds = min(WAIT_SECONDS if timeout is None else timeout, MAX_WAIT_SECONDS)
     given_up = threading.Event()
     try:
-        told = _heartbeat(ctx, seconds, given_up)
+        told = _telling(ctx, seconds, given_up)
         return await in_thread(partial(_wait, workers, any_of is True, seconds, given_up, told))
     finally:
         given_up.set()  # the call is over: the thread must not go on waiting
@@ -106,19 +108,18 @@ async def close_workers(
     return await in_thread(partial(_close, workers, remove_worktree is True))
 
 
-def _heartbeat(ctx: Context[Any, Any], seconds: float, given_up: threading.Event) -> Any:
-    last: tuple[int, float] = (-1, -HEARTBEAT_SECONDS)
-    request = ctx.request_context.request
+def _telling(ctx: Context[Any, Any], seconds: float, given_up: threading.Event) -> Told:
+    request, told_of = ctx.request_context.request, reporter()
+    last: tuple[int, float] = (-1, -BEAT_SECONDS)
 
     def told(done: int, of: int, passed: float) -> None:
         nonlocal last
         if request is not None and anyio.from_thread.run(request.is_disconnected):
             given_up.set()  # over HTTP a client that was killed says nothing; nobody would ever get the answer
-        if done == last[0] and passed - last[1] < HEARTBEAT_SECONDS:
+        if done == last[0] and passed - last[1] < BEAT_SECONDS:
             return
         last = done, passed
-        words = f"{done} of {of} workers are done"
-        anyio.from_thread.run(ctx.report_progress, min(passed, seconds), seconds, words)
+        anyio.from_thread.run(told_of.say, min(passed, seconds), seconds, f"{done} of {of} workers are done")
 
     return told
 
@@ -144,14 +145,15 @@ def _list(project: str | None, agent: str, include_closed: bool) -> Any:  # noqa
 
     within = None if project is None else current_project(project)
     found = listed(within, agent=agent, include_closed=include_closed)
-    return {"count": len(found), "notice": UNTRUSTED, "workers": found}
+    return {"count": len(found), "notice": UNTRUSTED, "workers": found} | _next(about_workers(found))
 
 
 def _read(worker: str, exchanges: int) -> Any:
     from smart_fork.retrieval.results import UNTRUSTED
     from smart_fork.workers.following import read_worker as read
 
-    return read(worker, exchanges=exchanges) | {"notice": UNTRUSTED}
+    found = read(worker, exchanges=exchanges)
+    return found | {"notice": UNTRUSTED} | _next(about_workers([found]))
 
 
 def _message(worker: str, message: str, queue: bool, answer: bool) -> Any:  # noqa: FBT001
@@ -166,7 +168,13 @@ def _wait(workers: list[str], any_of: bool, seconds: float, given_up: threading.
     from smart_fork.workers.watching import Around
 
     around = Around(clock=_Patience(given_up))
-    return wait(workers, any_of=any_of, timeout=seconds, told=told, around=around) | {"notice": UNTRUSTED}
+    found = wait(workers, any_of=any_of, timeout=seconds, told=told, around=around)
+    step = about_workers(found["workers"], waited=True, done=found["done"])
+    return found | {"notice": UNTRUSTED} | _next(step)
+
+
+def _next(step: str) -> dict[str, str]:
+    return {"next": step} if step else {}
 
 
 def _close(workers: list[str], remove_worktree: bool) -> Any:  # noqa: FBT001

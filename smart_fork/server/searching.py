@@ -13,8 +13,10 @@ from pydantic import Field, WithJsonSchema
 from smart_fork import answers, permission
 from smart_fork.errors import IndexUnavailable
 from smart_fork.server.brief import brief
-from smart_fork.server.calls import Progress, caller_of, in_thread, progress_of, project_for, sent
+from smart_fork.server.calls import caller_of, in_thread, project_for, sent
 from smart_fork.server.form import Unanswered, asking
+from smart_fork.server.progress import Progress, progress_of
+from smart_fork.server.steps import FURTHER, after_search
 
 if TYPE_CHECKING:
     from indexer.embedding import Embedder
@@ -32,11 +34,6 @@ READ_SECONDS, EMBED_SECONDS = 12.0, 5.0
 READ_CHARACTERS, MAX_RECENT, MAX_BROKEN = 24_000, 100, 10
 
 
-#: Which texts `also` is to be: said in the tools' parameters, and again where they were missing.
-FURTHER = (
-    "four further phrasings: as a developer would have typed it; reworded; a short title; likely identifiers, files, "
-    "error texts. In the sessions' language, if that is another language."
-)
 Intent = Annotated[str, Field(description="What is to be done next, in the user's words.")]
 Also = Annotated[
     list[str] | None,
@@ -98,7 +95,7 @@ class Searching:
         request = _request(
             ctx, caller, intent, also, agent_type, limit, project_path, collection, min_score, include_snippets, explain
         )
-        found = await in_thread(partial(self._find_and_fork, request, _or_both(ctx), caller, progress_of(ctx)))
+        found = await in_thread(partial(self._find_and_fork, request, _or_both(ctx), caller, progress_of()))
         return found if request.explain else brief(found, places=False)  # type: ignore[return-value]
 
     async def smart_fork(  # noqa: PLR0917 - the tool's parameters
@@ -167,7 +164,7 @@ class Searching:
             **_or_both(ctx),
         }
         try:
-            found = await in_thread(partial(self._find_and_fork, request, choice, caller, progress_of(ctx)))
+            found = await in_thread(partial(self._find_and_fork, request, choice, caller, progress_of()))
         except Unanswered as form:
             return form.form  # type: ignore[return-value]
         return found if request.explain else brief(found, places=True)  # type: ignore[return-value]
@@ -225,7 +222,7 @@ class Searching:
             together=self._together,
         )
         answer = find_and_fork(request, engine, caller_session_id=caller.session_id, **choice)
-        return answer | ({"next": advice} if (advice := _next(answer)) else {})
+        return answer | ({"next": step} if (step := after_search(answer)) else {})
 
     def _model(self) -> BackgroundModel:
         """The model, which begins to be loaded: it is ready when the logs have been read."""
@@ -248,8 +245,10 @@ class Searching:
                 self._indexing.start()
 
     def _complete_index(self, project: Project | None) -> None:
+        from indexer.priority import step_back
         from smart_fork.retrieval.background import complete_quietly
 
+        step_back()
         model = self._model()
         model.finish()
         complete_quietly(model, project)
@@ -279,26 +278,6 @@ def _request(  # noqa: PLR0917 - what both tools take
 def _or_both(ctx: Context[Any, Any]) -> dict[str, bool]:
     """Whether nobody has said whose sessions are meant, so that the other agents' may do as well."""
     return {"or_both": all(sent(ctx).get(name) is None for name in ("agent_type", "collection"))}
-
-
-def _next(answer: Mapping[str, Any]) -> str:
-    """What to do about an answer that is no good yet; empty where there is nothing."""
-    if "hint" in answer:
-        return str(answer["hint"])
-    if (
-        answer.get("engine") != "builtin"
-        or "also" in answer
-        or "forked_session" in answer
-        or not answer.get("index", {}).get("sessions")
-    ):
-        return ""
-    from smart_fork.forking.floor import in_words
-    from smart_fork.retrieval.ranking import LIKELY
-
-    best = max((hit["score"] for hit in answer["results"]), default=0.0)
-    if best >= LIKELY or answer["search_mode"] == "recent":
-        return ""
-    return f"The best chance is {in_words(best)}. Call this tool again with the same intent and `also`: {FURTHER}"
 
 
 def _recent(agent: str, project: str, limit: int, caller: Caller, *, automated: bool) -> Any:

@@ -349,8 +349,8 @@ def test_stopping_ends_a_run_between_two_logs(fresh, runs, monkeypatch, caplog):
     reading, go_on = threading.Event(), threading.Event()
     real = indexer.pipeline._read_log
 
-    def slow(*what):
-        real(*what)
+    def slow(*what, **more):
+        real(*what, **more)
         reading.set()
         go_on.wait(SECONDS)
 

@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import threading
+import uuid
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 from indexer import freshness
 from indexer.changes import Report
 from indexer.freshener import Freshener
-from indexer.freshness import IndexBusyError, complete, embed_first, only_writer, read_changes, read_some
+from indexer.freshness import IndexBusyError, complete, embed_first, give_way, only_writer, read_changes, read_some
 from indexer.paths import index_db, state_home
 from indexer.pipeline import embed_waiting
 from indexer.project import Project, project_of
@@ -259,3 +261,44 @@ def test_a_run_that_is_interrupted_is_gone_on_with_in_the_same_order(store, monk
     embed_waiting(store, embedder, Report(), first=scope)
 
     assert undisturbed == order
+
+
+def test_who_indexes_in_the_background_gives_way_to_who_waits_and_not_to_who_asks_for_a_moment():
+    give_way()
+    begun, done = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        with only_writer(3600.0, waiting=begun.set):
+            done.set()
+
+    waiter = threading.Thread(target=wait)
+    with only_writer(0.0):
+        with pytest.raises(IndexBusyError), only_writer(0.0):
+            raise AssertionError("another one has it")
+        give_way()
+        waiter.start()
+        assert begun.wait(120)
+        with pytest.raises(IndexBusyError, match="somebody waits"):
+            give_way()
+        assert not done.is_set()
+    waiter.join()
+
+    assert done.is_set()
+    give_way()
+
+
+def test_a_background_run_ends_between_two_batches_where_somebody_waits_and_that_one_does_the_rest(store):
+    told = []
+
+    def after_three(*stage) -> None:
+        told.append(stage)
+        if len(told) == 3:
+            raise IndexBusyError("somebody waits")
+
+    for number in range(6):
+        claude_log(str(uuid.uuid4()), "/work/a", f"question {number}")
+    with pytest.raises(IndexBusyError):
+        complete(store, AGENTS, None, patience=0.0, progress=after_three)
+    assert 2 == store.counts().sessions
+    complete(store, AGENTS, None, patience=0.0)
+    assert 6 == store.counts().sessions

@@ -54,3 +54,19 @@ def test_what_cannot_step_back_goes_on(monkeypatch, caplog):
     monkeypatch.setattr(priority.os, "setpriority", refuse)
     step_back()
     assert "not here" in caplog.text
+
+
+def test_a_thread_that_has_stepped_back_takes_one_processor_and_others_take_all(monkeypatch):
+    monkeypatch.setattr(priority.os, "sched_getaffinity", lambda _: range(8), raising=False)
+    monkeypatch.setattr(priority.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(priority.sys, "platform", "other")
+    seen = []
+
+    def index() -> None:
+        step_back()
+        seen.append(priority.processors())
+
+    in_a_thread(index)
+    in_a_thread(lambda: seen.append(priority.processors()))
+
+    assert [1, 8] == seen

@@ -148,7 +148,7 @@ class TestTools:
         assert "answered" == answer(world, "message_worker", worker=stage.id, message="1", answer=True)["how"]
 
     def test_waiting_tells_how_far_it_is(self, world, stage, monkeypatch):
-        monkeypatch.setattr(following, "HEARTBEAT_SECONDS", 0.0)
+        monkeypatch.setattr(following, "BEAT_SECONDS", 0.0)
         told = []
 
         async def progress(done: float, of: float, words: str) -> None:

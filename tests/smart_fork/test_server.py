@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from indexer.paths import index_db
 from indexer.store.connection import connect
 from smart_fork import answers
 from smart_fork.server import create_server
-from smart_fork.server.calls import progress_of
 from smart_fork.server.searching import MAX_BROKEN
 from tests.smart_fork.client import answer, call, refusal
 from tests.smart_fork.world import BrokenModel, WordsModel, World
@@ -220,7 +218,7 @@ class TestAnswers:
 
         found = answer(world, intent=RETRY, agent_type="codex")
 
-        assert set(found) == {"error", "message", "next_steps", "fallback_sessions"}
+        assert set(found) == {"error", "message", "next_steps", "next", "fallback_sessions"}
         assert found["fallback_sessions"][0]["session_id"] == knows
 
     def test_nothing_to_fork_is_an_answer_with_the_results(self, world, shop):
@@ -426,7 +424,7 @@ def test_a_broken_model_does_not_break_the_server(world, shop):
 
 
 def test_progress_is_told_in_numbers_that_grow(world, shop, monkeypatch):
-    monkeypatch.setattr("smart_fork.server.calls.PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr("smart_fork.server.progress.PROGRESS_SECONDS", 0.0)
     for number in range(5):
         world.claude(shop, f"{RETRY} {number}", DONE)
     told: list[tuple] = []
@@ -438,30 +436,9 @@ def test_progress_is_told_in_numbers_that_grow(world, shop, monkeypatch):
 
     numbers = [progress for progress, _, _ in told]
     assert numbers == sorted(set(numbers))
-    assert {message.split()[0] for _, _, message in told} == {"reading", "embedding"}
+    assert {message.split(":")[0] for _, _, message in told} == {"reading logs", "embedding passages"}
     assert all(progress <= total for progress, total, _ in told)
 
 
 def test_the_answers_are_declared_key_by_key():
     assert set(answers.Found.__annotations__) >= {"results", "fallback_sessions", "forked_session", "error", "hint"}
-
-
-def test_progress_of_a_second_stage_goes_on_where_the_first_ended(monkeypatch):
-    monkeypatch.setattr("smart_fork.server.calls.PROGRESS_SECONDS", 0.0)
-    told = []
-    monkeypatch.setattr("anyio.from_thread.run", lambda _function, *values: told.append(values))
-
-    class Asked:
-        report_progress: Callable = print
-
-    report = progress_of(Asked())
-    for stage, done, total in [
-        ("reading", 0, 2),
-        ("reading", 2, 2),
-        ("embedding", 1, 9),
-        ("embedding", 1, 9),
-        ("embedding", 9, 9),
-    ]:
-        report(stage, done, total)
-
-    assert [values[:2] for values in told] == [(0, 2), (2, 2), (3, 11), (11, 11)]

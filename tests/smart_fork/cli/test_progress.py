@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import threading
 
 import pytest
 from rich.console import Console
 
-from smart_fork.cli import output
-from smart_fork.cli.progress import ProgressBar, ProgressLines, progress_bar
+from smart_fork.cli import output, progress
+from smart_fork.cli.progress import ProgressBar, ProgressLines, progress_bar, working
 
 
 @pytest.fixture
@@ -30,60 +31,126 @@ def test_a_bar_is_shown_to_people_and_only_where_there_is_work(screen):
         assert nobody is None
 
 
-def test_reading_and_embedding_have_a_bar_each_with_the_time_that_is_left(screen):
+def test_each_stage_has_a_bar_with_its_share_and_the_time_that_is_left_in_80_columns(screen):
     now = [0.0]
-    with progress_bar() as bar:
-        bar._bars.get_time = lambda: now[0]
-        for number in range(4):
-            now[0] = float(number)
-            bar("reading", 100 * number, 350)
-        bar("reading", 350, 350)
-        for number in range(5):
-            now[0] += 1
-            bar("embedding", 32 * number, 160)
-        bar._bars.refresh()
-        reading, embedding = _last_frame(bar)
+    bar = ProgressBar(lambda: now[0])
+    for number in range(4):
+        now[0] = float(number)
+        bar("reading", 100 * number, 350)
+    bar("reading", 350, 350)
+    bar("loading", 0, 1)
+    now[0] = 7.0
+    loading = frame(bar)[1]
+    bar("loading", 1, 1)
+    for number in range(5):
+        now[0] += 1
+        bar("embedding", 32 * number, 160)
+    reading, _, embedding = frame(bar)
+    bar.close()
 
-    assert ("reading logs", "350/350") == (reading[2:14], reading.split()[-3])
-    assert ("embedding passages", "128/160 0:00:01 left") == (embedding[2:20], embedding[-20:].strip())
+    assert "loading the model" in loading
+    assert loading.endswith(" 4 s"), "it moves, and says for how long"
+    assert reading.endswith(" 350 of 350 in 3 s")
+    assert embedding.endswith(" 128 of 160 (80 %), about 1 s left")
+    assert max(map(len, (reading, loading, embedding))) <= 80
 
 
-def _last_frame(bar: ProgressBar) -> list[str]:
+def frame(bar: ProgressBar) -> list[str]:
     sheet = Console(file=io.StringIO(), width=100)
     sheet.print(bar._bars.get_renderable())
-    return [line for line in sheet.file.getvalue().splitlines() if line.strip()]
+    return [line.rstrip() for line in sheet.file.getvalue().splitlines() if line.strip()]
 
 
-def test_where_nobody_looks_at_a_terminal_lines_say_how_long_it_still_takes(capsys):
+@pytest.fixture
+def lines():
+    """Lines whose clock is `now`; nobody looks again by themselves."""
     now = [0.0]
-    lines = ProgressLines(lambda: now[0])
+    told = ProgressLines(lambda: now[0])
+    told.now = now
+    told._looking = threading.current_thread()
+    return told
+
+
+def test_where_nobody_looks_at_a_terminal_a_stage_has_a_line_at_its_beginning_and_at_its_end(lines, capsys):
     for number in range(0, 351, 10):
-        now[0] = number / 25
+        lines.now[0] = number / 25
         lines("reading", number, 350)
+    lines("loading", 0, 1)
+    lines.now[0] = 17.0
+    lines.look()
+    lines.now[0] = 18.0
+    lines("loading", 1, 1)
     for number in range(0, 9_001, 32):
-        now[0] = 14 + number / 2
+        lines.now[0] = 20 + number / 2
         lines("embedding", number, 9_000)
         if number == 64:
             break
+    lines.close()
+
     assert [
-        "reading logs: 130 of 350, about 9 s left",
-        "embedding passages: 32 of 9,000, about 1 h 14 min left",
-        "embedding passages: 64 of 9,000, about 1 h 14 min left",
+        "reading logs: 50 of 350 (14 %), about 12 s left",
+        "reading logs: 300 of 350 (85 %), about 2 s left",
+        "reading logs: 350 of 350 in 14 s",
+        "loading the model: 3 s",
+        "loading the model: 4 s",
+        "embedding passages: 32 of 9,000 (0 %), about 1 h 14 min left",
+        "embedding passages: 64 of 9,000 (0 %), about 1 h 14 min left",
+        "embedding passages: 64 of 9,000 in 32 s",
     ] == capsys.readouterr().err.splitlines()
 
 
-def test_short_work_says_nothing_and_what_has_not_begun_has_no_estimate(capsys):
-    now = [0.0]
-    lines = ProgressLines(lambda: now[0])
+def test_short_work_says_nothing_and_what_has_not_begun_has_no_estimate(lines, capsys):
     lines("reading", 0, 0)
     lines("reading", 3, 4)
-    assert "" == capsys.readouterr().err
-    now[0] = 60.0
-    lines("masking", 0, 0)
+    lines("reading", 4, 4)
     lines("embedding", 0, 128)
-    lines("embedding", 32, 128)
+    assert "" == capsys.readouterr().err
+    lines.now[0] = 60.0
+    lines.look()
 
-    assert ["embedding passages: 0 of 128"] == capsys.readouterr().err.splitlines()
+    assert ["embedding passages: 0 of 128 (0 %)"] == capsys.readouterr().err.splitlines()
+
+
+def test_work_that_has_nothing_to_tell_is_looked_at_by_a_thread_of_its_own(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "LOOK_SECONDS", 0.0)
+    said = threading.Event()
+    monkeypatch.setattr(progress, "say", lambda line: said.set() if line.startswith("erasing: ") else None)
+    monkeypatch.setattr(ProgressLines, "__call__", first_look_is_later(ProgressLines.__call__))
+
+    with progress_bar(), working("erasing"):
+        assert said.wait(120)
+
+
+def first_look_is_later(call):
+    """Who works does not look himself."""
+
+    def called(self, *stage) -> None:
+        look, self.look = self.look, lambda: None
+        call(self, *stage)
+        self.look = look
+
+    return called
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_what_is_said_of_work_goes_to_stderr_alone_without_control_characters_in_lines(monkeypatch, lines):
+    shown, written = io.StringIO(), io.StringIO()
+    monkeypatch.setattr(output.err, "console", Console(file=shown, force_terminal=not lines, width=100))
+    monkeypatch.setattr("sys.stdout", written)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(progress, "FIRST_SECONDS", 0.0)
+
+    with working("starting the agent"):
+        pass
+    with working("starting the agent", quiet=True):
+        pass
+
+    assert "" == written.getvalue()
+    assert "starting the agent" in shown.getvalue()
+    assert ("\x1b" in shown.getvalue()) is not lines
+    if lines:
+        assert shown.getvalue().replace("\n", "").isprintable()
 
 
 @pytest.mark.parametrize("term", ["dumb", "xterm"])
@@ -92,6 +159,6 @@ def test_what_is_no_terminal_or_a_dumb_one_gets_lines(screen, monkeypatch, term)
     if term == "xterm":
         monkeypatch.setattr(output.err, "console", Console(file=screen))
 
-    with progress_bar() as progress:
-        assert isinstance(progress, ProgressLines)
+    with progress_bar() as told:
+        assert isinstance(told, ProgressLines)
     assert "" == screen.getvalue()

@@ -48,7 +48,7 @@ def test_one_that_is_left_goes_on_in_a_process_of_its_own(world, command_model, 
 
     assert not whole
     assert "in the background" in note
-    assert [["nice", "-n", "10", "/opt/smart-fork", "index", "run"]] == started
+    assert [["/opt/smart-fork", "index", "run", "--if-idle"]] == started
 
 
 def test_one_that_is_left_is_done_by_the_service_where_there_is_one(world, command_model, left, started):

@@ -1,0 +1,56 @@
+"""What a model should do next about an answer: it reads `next` before all else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+#: Which texts `also` is to be: said in the tools' parameters, and again where they were missing.
+FURTHER = (
+    "four further phrasings: as a developer would have typed it; reworded; a short title; likely identifiers, files, "
+    "error texts. In the sessions' language, if that is another language."
+)
+
+
+def after_search(answer: Mapping[str, Any]) -> str:
+    """What to do about an answer that is no good yet; empty where there is nothing."""
+    if "hint" in answer:
+        return str(answer["hint"])
+    if "next_steps" in answer:
+        return str(answer["next_steps"][0])
+    if "forked_session" in answer or answer["search_mode"] == "recent":
+        return ""
+    from smart_fork.forking.floor import in_words
+    from smart_fork.retrieval.ranking import LIKELY
+
+    again = f" {answer['background_notice']} Ask again then." if "background_notice" in answer else ""
+    best = max((hit["score"] for hit in answer["results"]), default=0.0)
+    if not answer["index"]["sessions"] and not answer["results"]:
+        other = "" if answer["agent_type"] == "both" else " Ask for both agents' sessions: agent_type 'both'."
+        return f"There is no past session of this project to be found.{again or other or ' Work without one.'}"
+    if best >= LIKELY or answer["engine"] != "builtin":
+        return ""
+    if "also" not in answer:
+        return f"The best chance is {in_words(best)}. Call this tool again with the same intent and `also`: {FURTHER}"
+    return f"The best chance is {in_words(best)}: read it before you rely on it, or work without.{again}"
+
+
+def about_workers(workers: Sequence[Mapping[str, Any]], *, waited: bool = False, done: bool = True) -> str:
+    """What to do about workers that ask something, have failed, or are not done yet."""
+    steps = []
+    if asking := _ids(workers, "waiting_for"):
+        steps.append(
+            f"{asking} asks a person (waiting_for): ask the user, then message_worker with the option's number and "
+            "answer: true."
+        )
+    if failed := ", ".join(str(one["worker_id"]) for one in workers if one.get("state") == "failed"):
+        steps.append(
+            f"{failed} has failed: read_session says what was done; message_worker goes on in the same session."
+        )
+    if waited and not done:
+        steps.append("The time is over, and not all are done: call wait_workers again.")
+    return " ".join(steps)
+
+
+def _ids(workers: Sequence[Mapping[str, Any]], key: str) -> str:
+    return ", ".join(str(one["worker_id"]) for one in workers if one.get(key))

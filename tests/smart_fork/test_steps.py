@@ -1,0 +1,105 @@
+"""What a model is told to do next."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from smart_fork.server.steps import about_workers, after_search
+from tests.smart_fork.client import answer, call
+from tests.smart_fork.world import World
+
+RETRY = "add retry with backoff to the uploader"
+EMPTY = {
+    "engine": "builtin", "search_mode": "hybrid", "agent_type": "claude", "results": [], "index": {"sessions": 0},
+}  # fmt: skip
+FOUND = EMPTY | {"index": {"sessions": 3}}
+BEHIND = "The index is 40 % embedded; the rest is being done in the background, about 2 min."
+
+
+def hit(score: float) -> dict:
+    return {"score": score}
+
+
+@pytest.mark.parametrize(
+    ("told", "step"),
+    [
+        (EMPTY, "There is no past session of this project to be found. Ask for both agents' sessions: agent_type 'both'."),
+        (EMPTY | {"agent_type": "both"}, "There is no past session of this project to be found. Work without one."),
+        (EMPTY | {"background_notice": BEHIND}, f"There is no past session of this project to be found. {BEHIND} Ask again then."),
+        (FOUND | {"results": [hit(0.31)], "also": ["x"]}, "The best chance is 0.31: read it before you rely on it, or work without."),
+        (FOUND | {"results": [hit(0.31)], "also": ["x"], "background_notice": BEHIND},
+         f"The best chance is 0.31: read it before you rely on it, or work without. {BEHIND} Ask again then."),
+        (FOUND | {"results": [hit(0.8)], "background_notice": BEHIND}, ""),
+        (FOUND | {"results": [hit(0.1)], "engine": "qmd"}, ""),
+        (FOUND | {"results": [hit(0.1)], "error": "no", "hint": "Do this."}, "Do this."),
+        (FOUND | {"results": [hit(0.1)], "forked_session": {}}, ""),
+        ({"error": "index_not_available", "message": "no", "next_steps": ["First.", "Then."]}, "First."),
+    ],
+)  # fmt: skip
+def test_after_a_search(told, step):
+    assert step == after_search(told)
+
+
+def test_a_low_chance_of_a_question_that_was_put_in_one_way_asks_for_others():
+    step = after_search(FOUND | {"results": [hit(0.31)]})
+
+    assert step.startswith(
+        "The best chance is 0.31. Call this tool again with the same intent and `also`: four further"
+    )
+
+
+def test_of_workers_one_that_asks_one_that_failed_and_those_that_are_not_done():
+    asks = {"worker_id": "a", "state": "running", "waiting_for": "May I?"}
+    failed = {"worker_id": "b", "state": "failed", "waiting_for": None}
+    works = {"worker_id": "c", "state": "running", "waiting_for": None}
+
+    assert "" == about_workers([works]) == about_workers([works], waited=True)
+    assert "a asks a person" in about_workers([asks, works])
+    assert "answer: true" in about_workers([asks, works])
+    assert "b has failed" in about_workers([works, failed])
+    assert "call wait_workers again" in about_workers([works], waited=True, done=False)
+
+
+@pytest.fixture(autouse=True)
+def _in_the_project(shop, monkeypatch):
+    monkeypatch.chdir(shop)
+
+
+def test_it_is_in_the_answers(world: World, shop, monkeypatch):
+    assert "agent_type 'both'" in answer(world, intent=RETRY)["next"]
+    world.claude(shop, RETRY, "done")
+    assert "also" in answer(world, intent="which sauce goes with asparagus")["next"]
+    assert (
+        "dry_run: false" in answer(world, "excise_session", session_id=world.claude(shop, "a", "b"), turns="0")["next"]
+    )
+    monkeypatch.setenv("SMART_FORK_INDEXING", "0")
+    monkeypatch.setenv("SMART_FORK_HOME", str(world.home / "new"))
+    told = answer(world, intent=RETRY)
+    assert told["next_steps"][0] == told["next"]
+
+
+LONG = {
+    "of words": "and retry with backoff " * 60, "in Cyrillic": "повторная отправка файла " * 60, "of signs": "重试上传" * 300,
+    "of emoji and quotes": '"🙂\\' * 400,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tool", ["find_sessions", "smart_fork"])
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+def test_five_hits_are_told_in_4_kb_without_nulls_however_long_titles_and_snippets_are(world, shop, tool, text):
+    """Of smart_fork, all but where each can be opened, of which the paths of this machine are a part."""
+    for number in range(6):
+        world.claude(shop, f"{RETRY} {number} {text}", f"The uploader retries {text}")
+
+    told = call(world, tool, intent=RETRY, limit=5, also=["retry the upload", "backoff"]).structured_content
+
+    assert 5 == len(told["results"])
+    assert all(hit["snippet"] and hit["title"] for hit in told["results"])
+    for hit in told["results"]:
+        for place in ("source_path", "jsonl_path", "fork_command", "working_directory"):
+            hit.pop(place, None)
+    written = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+    assert len(written.encode()) <= 4_000
+    assert "null" not in written
