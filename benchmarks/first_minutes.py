@@ -1,10 +1,11 @@
 """From nothing to the first right hit, as somebody new has it: what it takes in seconds and megabytes, light and full.
 
-    python benchmarks/first_minutes.py [CORPUS] [--only light|full] [--json FILE]
+    python benchmarks/first_minutes.py [CORPUS] [--only light|full] [--checkout FOLDER] [--complete] [--json FILE]
 
 Each install begins with a clone of this checkout, an empty home and an empty cache of pip, and is made again beside it
-with pip's cache filled, which tells installing from downloading. Without CORPUS (see benchmarks/retrieval.py) only the
-demo is asked. Memory is the proportional set size (PSS). Linux only.
+with pip's cache filled, which tells installing from downloading. With --checkout, one that has its .venv is measured.
+Without CORPUS (see benchmarks/retrieval.py) only the demo is asked; --complete waits for all vectors, too. Memory is
+the proportional set size (PSS). Linux only.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 from retrieval import lay_out
 from service import SETTLED_SECONDS, answered, pss
 from serving import Client
@@ -50,6 +53,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path, nargs="?")
     parser.add_argument("--only", choices=list(INSTALLS))
+    parser.add_argument("--checkout", type=Path, help="do not install; measure this one, with --only")
+    parser.add_argument("--complete", action="store_true", help="say also when all can be found by meaning")
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     arguments = parser.parse_args()
     figures: dict[str, Any] = {"processors": os.cpu_count(), "load": os.getloadavg()[0]}
@@ -57,10 +62,10 @@ def main() -> None:
         corpus = lay_out(arguments.corpus.resolve(), Path(folder)) if arguments.corpus else None
         for name in [arguments.only] if arguments.only else INSTALLS:
             print(f"== {name}")
-            machine = Machine(Path(folder) / name)
-            figures[name] = machine.install(INSTALLS[name])
+            machine = Machine(Path(folder) / name, arguments.checkout)
+            figures[name] = {} if arguments.checkout else machine.install(INSTALLS[name])
             for size in SIZES if corpus else ():
-                figures[name][f"{size} sessions"] = machine.ask(corpus, size)
+                figures[name][f"{size} sessions"] = machine.ask(corpus, size, complete=arguments.complete)
             figures[name] |= machine.listed() | machine.held()
             shutil.rmtree(machine.folder)
     if arguments.json:
@@ -70,11 +75,11 @@ def main() -> None:
 class Machine:
     """A home in which nothing has been done yet, and a checkout in it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, checkout: Path | None) -> None:
         self.folder = folder
         self.home = folder / "home"
         self.home.mkdir(parents=True)
-        self.checkout = folder / "smart-fork"
+        self.checkout = checkout.resolve() if checkout else folder / "smart-fork"
         left_out = ("SMART_FORK_", "CLAUDE", "CODEX_", "VIRTUAL_ENV", "PYTHON", "MAKE", "XDG_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
         self.environment = kept | {"HOME": str(self.home), "PIP_CACHE_DIR": str(folder / "pip")}
@@ -101,21 +106,22 @@ class Machine:
         print(f"make run again: {again}; installed: {figures['MB']:.0f} MB")
         return figures
 
-    def ask(self, corpus: Path, size: int) -> dict[str, Any]:
-        """The first answer over so many sessions, the next one, and when all of them can be found by meaning."""
+    def ask(self, corpus: Path, size: int, *, complete: bool) -> dict[str, Any]:
+        """The first answer over so many sessions, and the next one; and when all of them can be found by meaning."""
         query, home = _home_of(corpus, size, self.folder / f"home-{size}")
         told = self.environment | {"HOME": str(home), "SMART_FORK_HOME": str(self.folder / f"state-{size}")}
         question = (self.program, "find", "--json", "--project", query["project"], "--", query["query"])
-        first = self.run(*question, env=told)
-        rest = self.run(self.program, "index", "run", "--json", env=told)
-        again = self.run(*question, env=told)
         figures: dict[str, Any] = {}
-        for which, taken in (("first", first), ("again", again)):
+        for which in ("first", "next"):
+            taken = self.run(*question, env=told)
             place = _place(json.loads(taken.printed), query)
             figures[which] = {"seconds": taken.seconds, "processor": taken.processor, "place": place}
-            print(f"{size} sessions, {which} answer: {taken}, the right session is number {place}")
-        figures["all"] = {"seconds": first.seconds + rest.seconds, "processor": first.processor + rest.processor}
-        print(f"{size} sessions, until all can be found by meaning: {figures['all']['seconds']:.1f} s")
+            print(f"{size} sessions, the {which} answer: {taken}, the right session is number {place}")
+        if complete:
+            rest = self.run(self.program, "index", "run", "--json", env=told)
+            figures["all"] = {"seconds": figures["first"]["seconds"] + rest.seconds}
+            print(f"{size} sessions, until all can be found by meaning: {figures['all']['seconds']:.1f} s")
+        _end_background(told["SMART_FORK_HOME"])
         return figures
 
     def listed(self) -> dict[str, int]:
@@ -162,6 +168,14 @@ class Machine:
         if done.returncode:
             sys.exit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
         return Taken(time.perf_counter() - begun, _children() - before, done.stdout)
+
+
+def _end_background(state: str) -> None:
+    """End what goes on indexing there, so that nothing is measured beside it."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get("SMART_FORK_HOME") == state:
+                process.terminate()
 
 
 def _home_of(corpus: Path, size: int, home: Path) -> tuple[dict[str, Any], Path]:
