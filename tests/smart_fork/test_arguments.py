@@ -70,6 +70,7 @@ def test_whatever_is_given_a_refusal_is_ours(world, tool):
         ({"collection": "notes"}, "unknown collection: notes. Known: claude-sessions, codex-sessions."),
         ({"also": "in other words"}, 'also must be a list of texts, not "in other words"'),
         ({"also": ["fine", 5]}, 'also must be a list of texts, not ["fine", 5]'),
+        ({"also": ["fine", None]}, 'also must be a list of texts, not ["fine", null]'),
         ({"also": {"a": "b"}}, 'also must be a list of texts, not {"a": "b"}'),
         ({"also": True}, "also must be a list of texts, not true"),
         ({"also": ["x"] * 1000}, "also takes at most 8 texts, not 1000."),

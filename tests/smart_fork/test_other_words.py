@@ -139,6 +139,17 @@ def test_a_list_that_comes_as_text_is_a_list(world, shop):
     assert "also" not in answer(world, intent=RETRY, also=[])
 
 
+@pytest.mark.parametrize("tool", ["smart_fork", "find_sessions"])
+def test_hostile_words_are_words_like_any_other(world, shop, tool):
+    knows = world.claude(shop, RETRY, DONE)
+    also = ['" OR part: p1 NOT "', "'; DROP TABLE sessions; --", "\x1b[2J\u202e", "NEAR(a b)*"]
+
+    found = answer(world, tool, intent=RETRY, also=also)
+
+    assert knows == found["results"][0]["session_id"]
+    assert not {"\x1b", "\u202e"} & set("".join(found.get("also", [])))
+
+
 def test_a_fork_at_the_answer_is_where_all_phrasings_together_say(world, shop, launched):
     knows = world.claude(
         shop, "draw the map of the harbour", "drawn", RETRY, "the uploader retries", "paint the ship", "painted"

@@ -65,7 +65,33 @@ class TestFind:
         assert RETRY in done.out.splitlines()[0]
         assert re.search(r"session words.* of it from: uploader backoff$", done.out, re.MULTILINE)
         assert "of it from: hochladen wiederholen" in done.out
-        assert run("find", RETRY, *["--also", "x"] * 9).code == 2
+
+    @pytest.mark.parametrize(
+        ("also", "said"),
+        [
+            (["x"] * 9, "also takes at most 8 texts, not 9"),
+            (["x"] * 1000, "also takes at most 8 texts, not 1000"),
+            (["fine", "x" * 301], "also takes texts of at most 300 characters; number 2 has 301"),
+        ],
+    )
+    def test_too_many_or_too_long_other_words_are_refused(self, run, also, said):
+        refused = run("find", RETRY, *(part for text in also for part in ("--also", text)))
+
+        assert refused.code == 2
+        assert said in refused.err
+
+    def test_other_words_that_are_blank_say_nothing_and_hostile_ones_are_words(self, run, world, shop):
+        knows = world.claude(shop, RETRY, DONE)
+        alone = json.loads(run("find", RETRY, "--json").out)
+        blank = json.loads(run("find", RETRY, "--also", "", "--also", " \n\t", "--json").out)
+        hostile = run(
+            "find", RETRY, "--also", '" OR part: p1 NOT "', "--also", "\x1b[2J; DROP TABLE sessions", "--explain"
+        )
+
+        assert alone == blank
+        assert hostile.code == 0
+        assert knows[:8] in hostile.out
+        assert "\x1b[2J" not in hostile.out + hostile.err
 
     def test_it_is_said_when_nothing_is_likely(self, run, world, shop):
         world.claude(shop, "rename the colours of the theme", "done")
