@@ -90,7 +90,7 @@ def line_of(hit: Hit) -> str:
     row = hit.session
     agent = registration_of(row.agent).title
     some = hit.place.tokens if hit.place else 0
-    upto = f" ({some:,} up to the answer, with --at match)" if 0 < some < row.tokens else ""
+    upto = f" ({some:,} up to the answer)" if 0 < some < row.tokens else ""
     return (
         f"<{RECALL_TAG}>A past {agent} session of this repository probably knows this already, "
         f'with a chance of {hit.score:.2f}: "{_title(row.title)}", last active {row.last_activity[:10]}. A fork of it '
