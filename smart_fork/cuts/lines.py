@@ -6,6 +6,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -16,6 +17,8 @@ from smart_fork.cuts.model import Place, Stamp, Turn
 PREVIEW_CHARACTERS = 120
 #: How much of a text stands for it where something is looked for that repeats it.
 HEAD_CHARACTERS = 80
+#: How many lines at the beginning of a transcript may be damaged: what a machine that lost power has left.
+DAMAGED_LINES = 20
 
 
 class RawLine(NamedTuple):
@@ -45,14 +48,14 @@ def opened(path: Path) -> tuple[IO[bytes], Stamp]:
 
 
 def first_record(path: Path) -> dict[str, Any]:
-    """The first object of a file; empty where there is none, or no file (E-010)."""
+    """The first object of a file, behind the first lines if those are damaged; empty where there is none (E-010)."""
     try:
         file, _ = opened(path)
     except OSError:
         return {}
     with file:
-        line = next(raw_lines(file, path), None)
-    return line.objects[0] if line and line.objects else {}
+        first = islice(raw_lines(file, path), DAMAGED_LINES)
+        return next((line.objects[0] for line in first if line.objects), {})
 
 
 def stamp_of(info: os.stat_result) -> Stamp:

@@ -42,6 +42,23 @@ def ids(path: Path) -> list[str]:
     return [one["uuid"] for line in path.read_bytes().splitlines() if "uuid" in (one := json.loads(line))]
 
 
+@pytest.mark.parametrize("damage", [b'{"type":"user","uuid":"0123', b"\0" * 300, b"[1, 2]\nnull"])
+def test_a_transcript_whose_beginning_is_damaged_is_listed_and_cut(run, claude_records, damage):  # noqa: F811
+    claude_records.write_bytes(damage + b"\n" + claude_records.read_bytes())
+    last = ids_behind(damage, claude_records)[-1]
+
+    assert run("excise", "list", claude_records.stem).code == 0
+    assert run("excise", "cut", "--id", last, claude_records.stem, "--yes").code == 0
+
+    assert last not in ids_behind(damage, claude_records)
+    assert claude_records.read_bytes().startswith(damage + b"\n")
+
+
+def ids_behind(damage: bytes, path: Path) -> list[str]:
+    lines = path.read_bytes().removeprefix(damage + b"\n").splitlines()
+    return [one["uuid"] for line in lines if "uuid" in (one := json.loads(line))]
+
+
 def test_list_numbers_the_turns_and_changes_nothing(run, claude_records):  # noqa: F811
     """E-070, E-003, E-012."""
     before = claude_records.read_bytes()
