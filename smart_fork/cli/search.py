@@ -78,7 +78,7 @@ def find(  # noqa: PLR0917 - typer's way
     if as_json:
         print_json(answer)
     else:
-        print_found(answer)
+        print_found(answer, min_score)
     if status := _exit_code(answer):
         raise typer.Exit(status)
 
@@ -155,7 +155,7 @@ def show(
         out.print(plain(sessions.as_markdown(conversation, chosen)), end="")
 
 
-def print_found(answer: dict[str, Any]) -> None:
+def print_found(answer: dict[str, Any], min_score: float | None = None) -> None:
     """An answer of `find` for a person."""
     if answer.get("error"):
         say(answer["message"])
@@ -165,7 +165,7 @@ def print_found(answer: dict[str, Any]) -> None:
         print_hit(hit)
     _print_fallback(answer)
     if "index" in answer:
-        _print_state(answer)
+        _print_state(answer, min_score)
     _print_next(answer)
 
 
@@ -249,14 +249,15 @@ def _print_fallback(answer: dict[str, Any]) -> None:
         out.row(plain(f"    {one['session_id']}  {one['agent_type']}  {one['title']}"))
 
 
-def _print_state(answer: dict[str, Any]) -> None:
+def _print_state(answer: dict[str, Any], min_score: float | None = None) -> None:
     from smart_fork.retrieval.ranking import LIKELY
 
     state = answer["index"]
     if not answer["results"]:
         everywhere = answer["project_path"] is None
+        found = f"scores {min_score:g} or more" if min_score else "found"
         say(
-            f"Nothing found in {state['sessions']} sessions."
+            f"Nothing {found} in {state['sessions']} sessions."
             + ("" if everywhere else " --all-projects looks everywhere.")
         )
     elif (best := max(hit["score"] for hit in answer["results"])) < LIKELY and answer["engine"] == "builtin":

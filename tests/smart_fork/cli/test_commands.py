@@ -43,6 +43,14 @@ class TestFind:
         assert f"    {export_path('claude', knows)}:11-15\n" in done.out
         assert done.err.startswith(f"Next: smart-fork fork {knows[:8]} ")
 
+    def test_what_a_floor_leaves_out_is_not_called_nothing_found(self, run, world, shop):
+        world.claude(shop, RETRY, DONE)
+
+        done = run("find", "why is the mail server unreachable", "--min-score", "0.9")
+
+        assert "" == done.out
+        assert "Nothing scores 0.9 or more in 1 sessions." in done.err
+
     def test_how_a_score_came_about_is_said_in_a_line(self, run, world, shop):
         world.claude(shop, RETRY, DONE)
 
