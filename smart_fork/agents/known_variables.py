@@ -44,12 +44,13 @@ def note(env: Mapping[str, str], agents: Iterable[str] | None = None, *, also: b
     """
     before = _read()
     wanted = None if agents is None else set(agents)
-    now = {
+    now: dict[str, list[str]] = {
         one.agent: sorted({*_set_in(env, one), *(before.get(one.agent, ()) if also else ())})[:_MOST]
         for one in LOGINS
         if wanted is None or one.agent in wanted
     }
-    if (said := before | now) != before:
+    said = {agent: names for agent, names in (before | now).items() if names}
+    if said != before:
         with suppress(OSError):
             replace_file(private_dir(_file().parent) / _file().name, [json.dumps(said).encode()], durable=False)
 

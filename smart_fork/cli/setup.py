@@ -99,7 +99,6 @@ def _set_up(ledger: Ledger, options: Options, *, yes: bool, as_json: bool) -> No
     from smart_fork.setup.bytecode import compile_ahead
     from smart_fork.setup.plan import make_plan
 
-    note_a_persons(os.environ)
     plan = make_plan(options, ledger, SystemProcesses())
     asks = not plan.is_done and not yes
     if not as_json:
@@ -112,6 +111,7 @@ def _set_up(ledger: Ledger, options: Options, *, yes: bool, as_json: bool) -> No
         say("Nothing was changed.")
         raise typer.Exit(1)
     compile_ahead()
+    note_a_persons(os.environ)
     done = [_act(step, plan, ledger, as_json=as_json) for step in plan.steps if step.is_open]
     failed = [one for one in done if "error" in one]
     tried = list(_tried(plan, ask=options.index, as_json=as_json))

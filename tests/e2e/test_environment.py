@@ -59,9 +59,9 @@ def use_a_terminal(machine: Machine) -> None:
     machine.close_terminals()  # its server would have the keys, and so would every window
 
 
-def forked_by_codex(machine: Machine, prompt: str, place: str) -> Json:
-    """The best of what is found, without saying whose sessions are meant."""
-    arguments = {"intent": INTENT, "fork_index": 0, "prompt": prompt, "run_in": place}
+def forked_by_codex(machine: Machine, session: Log, prompt: str, place: str) -> Json:
+    """One of the sessions that are found without saying whose are meant."""
+    arguments = {"intent": INTENT, "fork_session_id": session.session_id, "prompt": prompt, "run_in": place}
     (answer,), _ = ask(machine, "codex", machine.project, ("smart_fork", arguments))
     assert "No session of Codex fits, so those of Claude Code were searched as well" in answer["agents_notice"]
     return answer
@@ -73,7 +73,7 @@ def test_a_fork_that_codex_has_started_asks_whom_the_person_asks(machine: Machin
     profile(*KEYS)
     prompt = unlike_any_other("Now do the same for the downloader")
 
-    fork = forked_by_codex(machine, prompt, place)["forked_session"]
+    fork = forked_by_codex(machine, parent, prompt, place)["forked_session"]
 
     assert fork["warnings"].pop(0) == "This starts Claude Code, not Codex: the session is one of Claude Code"
     assert fork["agent_type"] == "claude"
@@ -90,7 +90,7 @@ def test_a_fork_that_could_not_log_in_is_not_started(machine: Machine, parent: L
     before = workers(machine)
     prompt = unlike_any_other("Now do the same for the downloader")
 
-    answer = forked_by_codex(machine, prompt, "tmux")
+    answer = forked_by_codex(machine, parent, prompt, "tmux")
 
     assert answer["error"] == (
         "Nothing was started: Claude Code is not logged in here: ANTHROPIC_API_KEY, which your own environment has had, "

@@ -156,6 +156,12 @@ def test_names_are_noted_and_no_values(home):
     assert ("ANTHROPIC_API_KEY",) == known_variables.known_variables("claude")
 
 
+def test_where_nothing_is_set_nothing_is_written(home):
+    known_variables.note_a_persons({"PATH": "/bin"})
+
+    assert not (home / ".smart-fork").exists()
+
+
 def test_a_terminal_says_anew_what_is_set_and_an_agent_only_adds(home):
     known_variables.note_a_persons({"ANTHROPIC_API_KEY": "x"})
     known_variables.note({"ANTHROPIC_BASE_URL": "x", "CODEX_API_KEY": "x"}, ["claude"], also=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork.agents.known_variables import known_variables
 from smart_fork.agents.registration import registration_of
 from smart_fork.doctor import run_each
 from smart_fork.hooks import settings
@@ -48,6 +49,16 @@ def test_a_second_run_changes_nothing_and_says_so(setup, settled):
     assert (0, before) == (again.code, everything(settled))
     assert "Everything is set up already" in again.out
     assert "added" not in again.out
+
+
+def test_the_names_of_the_variables_that_log_the_agents_in_are_noted_with_a_yes(setup, settled, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-secret")
+    monkeypatch.setenv("CODEX_API_KEY", "a-secret")
+
+    assert (2, ()) == (setup().code, known_variables("claude"))
+    assert 0 == setup("--yes").code
+
+    assert (("ANTHROPIC_API_KEY",), ("CODEX_API_KEY",)) == (known_variables("claude"), known_variables("codex"))
 
 
 def test_a_plan_alone_changes_nothing(setup, settled):
