@@ -127,6 +127,8 @@ def test_workers_of_both_agents_fork_at_a_message_in_worktrees_of_their_own(equi
         settled(equipped, worker)
     for (agent, parent, prompt), worker in zip(pairs, told["workers"], strict=True):
         fork = {**worker, "new_session_id": worker["session_id"], "resume_session_id": worker["source_session_id"]}
+        if agent == "codex":  # and Claude Code has asked
+            assert fork["warnings"].pop(0).startswith("This starts Codex, not Claude Code")
         log = assert_forked(equipped, agent, parent, fork, prompt, said_before=BEGINNING)
         worktree = equipped.project / ".worktrees" / worker["name"].replace(" ", "-")
         assert (str(worktree), f"smart-fork/{worktree.name}") == (worker["worktree"], worker["branch"])
