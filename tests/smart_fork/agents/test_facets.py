@@ -6,16 +6,17 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.codex.base import Base, base_of
 from smart_fork.agents.copiers import copier
 from smart_fork.agents.heads import heads_of
+from smart_fork.agents.tails import tail_of
 from smart_fork.errors import Usage
 
 
-@pytest.mark.parametrize("facet", [copier, heads_of])
+@pytest.mark.parametrize("facet", [copier, heads_of, tail_of])
 def test_each_agent_has_its_own(facet):
     assert list(AGENTS.names) == [facet(name).name for name in AGENTS.names]
 
 
 @pytest.mark.parametrize("name", ["", "Claude", "cursor", "unknown"])
-@pytest.mark.parametrize("facet", [copier, heads_of])
+@pytest.mark.parametrize("facet", [copier, heads_of, tail_of])
 def test_an_unknown_agent_is_refused_by_its_name(facet, name):
     with pytest.raises(Usage, match=f"of {name} sessions"):
         facet(name)

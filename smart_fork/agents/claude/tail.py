@@ -1,0 +1,137 @@
+"""What the records of Claude Code say of what it does: whether it works, what runs in the background, what it wrote."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from smart_fork.agents.claude.fold import loaded_after
+from smart_fork.agents.tail import GOING_ON, NO_CALL, Call, Calls, Sign, Steps, Tail, dicts_in, number_in, text_in
+
+_INTERRUPTED = "[Request interrupted by user"
+#: What Claude Code writes down about commands of its own, which no model sees or answers.
+_COMMANDS = ("<command-name>", "<local-command-", "<command-message>")
+_NOTIFICATION = re.compile(r"<task-notification>(.*?)</task-notification>", re.DOTALL)
+_TASK = re.compile(r"<task-id>([^<]+)</task-id>")
+#: What a monitor has seen is told without a status: it goes on.
+_STATUS = re.compile(r"<status>(\w+)</status>")
+
+
+class ClaudeTail(Tail):
+    """Logs of Claude Code."""
+
+    name = "claude"
+
+    def sign(self, record: Mapping[str, Any]) -> Sign:
+        return _sign(record)
+
+    def steps(self, record: Mapping[str, Any], calls: Calls) -> Steps:
+        return _steps(record, calls)
+
+    def written(self, records: Iterable[Mapping[str, Any]]) -> int:
+        return _written(records)
+
+
+def _sign(record: Mapping[str, Any]) -> Sign:
+    kind, message = record.get("type"), record.get("message")
+    if record.get("isSidechain") is True or record.get("isMeta") is True:
+        return Sign()
+    if kind == "system" and record.get("subtype") == "turn_duration":
+        return Sign("idle")
+    if kind == "queue-operation" and record.get("operation") in ("enqueue", "dequeue"):
+        return Sign("working")
+    if kind == "assistant" and isinstance(message, dict):
+        return _said(record, message)
+    if kind == "user" and isinstance(message, dict):
+        return _heard(message)
+    return Sign()
+
+
+def _said(record: Mapping[str, Any], message: Mapping[str, Any]) -> Sign:
+    tokens, text = loaded_after(dict(message)), text_in(message.get("content"))
+    if record.get("isApiErrorMessage") is True:
+        return Sign("idle", tokens, problem=text or "The model could not be reached")
+    if message.get("stop_reason") in ("end_turn", "stop_sequence", "max_tokens", "refusal"):
+        return Sign("idle", tokens)
+    # The blocks of one message are records of their own: behind a text may come a call.
+    settling = bool(text) and message.get("stop_reason") is None
+    return Sign("idle" if settling else "working", tokens, settling=settling)
+
+
+def _heard(message: Mapping[str, Any]) -> Sign:
+    text = text_in(message.get("content"))
+    if text.startswith(_INTERRUPTED):
+        return Sign("idle")
+    return Sign() if text.startswith(_COMMANDS) else Sign("working")
+
+
+def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
+    """Sub-agents' own tasks end with them; what was copied from another session runs there."""
+    if record.get("isSidechain") is True or "forkedFrom" in record:
+        return
+    message, attachment = record.get("message"), record.get("attachment")
+    content = message.get("content") if isinstance(message, dict) else None
+    call = NO_CALL
+    for block in dicts_in(content):
+        if block.get("type") == "tool_use" and isinstance(given := block.get("input"), dict):
+            calls[str(block.get("id"))] = Call(str(block.get("name")), given)
+        elif block.get("type") == "tool_result":
+            call = calls.pop(str(block.get("tool_use_id")), call)
+    if isinstance(result := record.get("toolUseResult"), dict):
+        yield from _result(result, call)
+    if record.get("type") == "user":
+        yield from _notified(text_in(content))
+    elif record.get("type") == "queue-operation":
+        yield from _notified(text_in(record.get("content")))
+    elif isinstance(attachment, dict) and attachment.get("type") == "queued_command":
+        yield from _notified(text_in(attachment.get("prompt")))
+    elif isinstance(attachment, dict) and attachment.get("type") == "task_status":
+        yield from _told(attachment, "taskId")
+
+
+def _result(result: Mapping[str, Any], call: Call) -> Steps:
+    said = Call("", result)
+    if begun := _begun(said):
+        yield begun, call.text("description", "command") or said.text("description", "workflowName", "summary")
+    if stopped := said.text("task_id", "shell_id"):
+        if said.text("message"):
+            yield stopped, None
+    elif isinstance(task := result.get("task"), dict):
+        yield from _told(task, "task_id")
+    elif "shellId" in result:
+        yield from _told(result, "shellId")
+
+
+def _begun(said: Call) -> str:
+    """The id of the task that a tool says it has begun; empty for most."""
+    if said.text("status") in ("async_launched", "remote_launched"):
+        return said.text("agentId", "taskId")
+    if isinstance(said.given.get("timeoutMs"), int | float):
+        return said.text("taskId")
+    return said.text("backgroundTaskId", "resumedAgentId")
+
+
+def _told(task: Mapping[str, Any], name: str) -> Steps:
+    """What a tool says of a task, whose id it calls so: only its end is news."""
+    if task.get("status") not in GOING_ON:
+        yield str(task.get(name)), None
+
+
+def _notified(text: str) -> Steps:
+    for told in _NOTIFICATION.finditer(text):
+        task, status = _TASK.search(told[1]), _STATUS.search(told[1])
+        if task and status and status[1] not in GOING_ON:
+            yield task[1].strip(), None
+
+
+def _written(records: Iterable[Mapping[str, Any]]) -> int:
+    """A message stands in several records; each says what was written up to then."""
+    written: dict[str, int] = {}
+    for record in records:
+        message = record.get("message")
+        usage = message.get("usage") if isinstance(message, dict) else None
+        if record.get("type") == "assistant" and isinstance(message, dict) and isinstance(usage, dict):
+            key = str(message.get("id") or record.get("uuid"))
+            written[key] = max(written.get(key, 0), number_in(usage.get("output_tokens")))
+    return sum(written.values())

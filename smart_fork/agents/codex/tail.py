@@ -1,0 +1,113 @@
+"""What the records of Codex say of what it does: whether it works, what runs in the background, what it wrote."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from indexer.transcripts.state import count
+from smart_fork.agents.tail import GOING_ON, NO_CALL, Call, Calls, Sign, Steps, Tail, number_in, object_in, text_in
+
+_RUNNING = re.compile(r"^Process running with session ID (\d+)$", re.MULTILINE)
+_OVER = re.compile(r"^Process exited with code |Unknown (?:process|session)", re.MULTILINE)
+_OUTPUT = "\nOutput:\n"
+_OF_SUBAGENT = re.compile(r"<subagent_notification>\s*(\{.*\})\s*</subagent_notification>", re.DOTALL)
+
+
+class CodexTail(Tail):
+    """Rollouts of Codex."""
+
+    name = "codex"
+
+    def sign(self, record: Mapping[str, Any]) -> Sign:
+        return _sign(record)
+
+    def steps(self, record: Mapping[str, Any], calls: Calls) -> Steps:
+        return _steps(record, calls)
+
+    def written(self, records: Iterable[Mapping[str, Any]]) -> int:
+        return _written(records)
+
+
+def _sign(record: Mapping[str, Any]) -> Sign:
+    payload = record.get("payload")
+    if not isinstance(payload, dict):
+        return Sign()
+    kind = payload.get("type")
+    if record.get("type") == "response_item":
+        return Sign("working")
+    if record.get("type") != "event_msg":
+        return Sign()
+    if kind in ("task_complete", "turn_complete", "turn_aborted"):
+        return Sign("idle")
+    if kind in ("task_started", "turn_started"):
+        return Sign("working")
+    if kind == "error":
+        return Sign(problem=str(payload.get("message") or ""))
+    if kind == "token_count" and isinstance(info := payload.get("info"), dict):
+        usage = info.get("last_token_usage")
+        return Sign(tokens=count(usage.get("total_tokens")) if isinstance(usage, dict) else 0)
+    return Sign()
+
+
+def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
+    payload = record.get("payload")
+    if not isinstance(payload, dict):
+        return
+    kind = payload.get("type")
+    if kind == "function_call":
+        calls[str(payload.get("call_id"))] = Call(str(payload.get("name")), object_in(payload.get("arguments")))
+    elif kind == "function_call_output":
+        call = calls.pop(str(payload.get("call_id")), NO_CALL)
+        yield from _result(call, text_in(payload.get("output")))
+    elif kind == "exec_command_end":
+        yield str(payload.get("process_id")), None
+    elif kind == "message" and payload.get("role") == "user":
+        for told in _OF_SUBAGENT.finditer(text_in(payload.get("content"))):
+            said = object_in(told[1])
+            yield from _come_to_rest({str(said.get("agent_path") or said.get("agent_id")): said.get("status")})
+
+
+def _result(call: Call, output: str) -> Steps:
+    if call.tool in ("exec_command", "write_stdin"):
+        about = output.partition(_OUTPUT)[0]
+        if running := _RUNNING.search(about):
+            if call.tool == "exec_command":
+                yield running[1], call.text("cmd", "command")
+        elif _OVER.search(about):
+            yield str(call.given.get("session_id")), None
+        return
+    said = object_in(output)
+    if call.tool == "spawn_agent" and isinstance(agent := said.get("agent_id"), str):
+        yield agent, call.text("message") or str(said.get("nickname") or "")
+    elif call.tool == "send_input" and "submission_id" in said:
+        yield call.text("target", "id"), call.text("message")
+    elif call.tool == "close_agent":
+        yield call.text("target", "id"), None
+    elif call.tool in ("wait", "wait_agent") and isinstance(states := said.get("status"), dict):
+        yield from _come_to_rest(states)
+
+
+def _come_to_rest(states: Mapping[str, Any]) -> Steps:
+    """Those sub-agents that do nothing more; one that has done something says what."""
+    for agent, state in states.items():
+        if isinstance(state, dict) or (isinstance(state, str) and state not in GOING_ON):
+            yield agent, None
+
+
+def _written(records: Iterable[Mapping[str, Any]]) -> int:
+    """A count may be repeated, which its total tells; the total itself goes on from the parent's."""
+    written = 0
+    before: object = None
+    for record in records:
+        payload = record.get("payload")
+        info = payload.get("info") if isinstance(payload, dict) and payload.get("type") == "token_count" else None
+        last = info.get("last_token_usage") if isinstance(info, dict) else None
+        if not isinstance(info, dict) or not isinstance(last, dict):
+            continue
+        total = info.get("total_token_usage")
+        if total is None or total != before:
+            written += number_in(last.get("output_tokens"))
+        before = total
+    return written

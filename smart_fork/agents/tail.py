@@ -1,0 +1,87 @@
+"""What the records at the end of a log say of what its agent does, whichever agent it is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from indexer.transcripts.model import Agent
+from smart_fork.registry import Status
+
+#: What of a task is not its end.
+GOING_ON = ("running", "pending", "pending_init", "paused")
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """What one record says; nothing at all for most."""
+
+    status: Status = ""
+    tokens: int = 0
+    problem: str = ""
+    settling: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a tool whose result has not been read yet."""
+
+    tool: str
+    given: Mapping[str, Any]
+
+    def text(self, *names: str) -> str:
+        return next((value for name in names if isinstance(value := self.given.get(name), str) and value), "")
+
+
+NO_CALL = Call("", {})
+Calls = dict[str, Call]
+#: The id of a task, and what it is called where it begins; `None` where it has ended.
+Steps = Iterator[tuple[str, str | None]]
+
+
+class Tail(ABC):
+    """The records of one agent's logs, as they are added."""
+
+    name: Agent
+
+    @abstractmethod
+    def sign(self, record: Mapping[str, Any]) -> Sign:
+        """What a record says of what the agent does."""
+
+    @abstractmethod
+    def steps(self, record: Mapping[str, Any], calls: Calls) -> Steps:
+        """The tasks in the background that begin or end with a record; `calls` are those without a result so far."""
+
+    @abstractmethod
+    def written(self, records: Iterable[Mapping[str, Any]]) -> int:
+        """How many tokens the model has written in these records."""
+
+
+def object_in(text: object) -> dict[str, Any]:
+    """The object that a text spells; empty where it is none."""
+    try:
+        value = orjson.loads(text) if isinstance(text, str) else text
+    except orjson.JSONDecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def dicts_in(content: object) -> list[dict[str, Any]]:
+    """The blocks of a content."""
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def text_in(content: object) -> str:
+    """What a content says."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(text for block in dicts_in(content) if isinstance(text := block.get("text"), str))
+
+
+def number_in(value: object) -> int:
+    """A number of tokens, as a log gives it; 0 where it is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
