@@ -103,12 +103,12 @@ _ENCODED = (
     ),
 )
 #: What other languages call a password.
-_ABROAD = "mot de passe|contrase|senha|wachtwoord|kennwort|parola|heslo|salasana"
+_ABROAD = "mot de passe|contrase|senha|wachtwoord|kennwort|parola|heslo"
 _PASSWORDS_ABROAD = (
     Phrase(
         "password",
         _ABROAD,
-        rf"(?i:mot de passe|contrase\w{{1,3}}a|senha|wachtwoord|kennwort|parola|heslo|salasana)(?:{_Q})?"
+        rf"(?i:mot de passe|contrase\w{{1,3}}a|senha|wachtwoord|kennwort|parola|heslo)(?:{_Q})?"
         rf"\s{{0,3}}[:=]\s{{0,3}}(?:{_Q})?([^\s\"'`,;]{{6,64}})",
         "mixed",
     ),
@@ -173,10 +173,21 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
             r"(?:postgres(?:ql)?|mysqlx?|mariadb|mongodb|rediss?|amqps?|mssql|sqlserver)(?:\+[a-z0-9_]{1,20})?://"
             rf"[^\s/:@\"'`{HIDDEN}]{{0,128}}:(?!\d{{1,5}}/)([^\s\"'`{HIDDEN}]{{3,200}}?)@[\w.-]{{1,100}}(?:[:/]|(?![\w.@-]))",
         ),
+        Phrase(
+            "cookie",
+            " -b| --cookie",
+            r"curl\s[^\n|;]{0,300}?(?:-b|--cookie)[ =]?[\"']?(?:[\w.-]{1,64}=[^;\s\"']{0,200};\s{0,2}){0,8}?"
+            r"[\w.-]{1,64}=([^\s;,\"'\\]{16,}+)",
+            "random",
+        ),
+        Phrase(
+            "cookie", "session=", r"(?<![A-Za-z0-9])[A-Za-z0-9_.-]{0,40}session=([A-Za-z0-9%+/=_.-]{32,}+)", "opaque"
+        ),
+        Phrase("sonar-token", "sonar.login", rf"sonar\.login(?:{_Q})?\s{{0,4}}[:=,]\s{{0,4}}(?:{_Q})?([0-9a-f]{{40}})"),
+        *_SIGNATURE,
         Phrase("api-key", "key=|appid=|app_id=", r"[?&](?:key|app_?key|app_?id)=([A-Za-z0-9_-]{20,}+)", "random"),
     ),
-    b"sig=": _SIGNATURE,
-    b"signature=": _SIGNATURE,
+    b"&sig": _SIGNATURE,
     b"thin:": (Phrase("password", "thin:", r"thin:[\w.$-]{1,64}/([^\s@\"'/]{3,128})@"),),
     b"psk": (
         Phrase("password", "psk", r"(?:^|[\s{;,#\\n])psk\s{0,4}=\s{0,4}\\{0,3}\"([^\"\\\n]{8,63})\\{0,3}\""),
@@ -194,7 +205,7 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
             rf"nmcli\s[^\n]{{0,200}}?\s(?:password|wifi-sec\.psk|802-11-wireless-security\.psk)\s+{_VALUE}",
         ),
     ),
-    b"net use": (
+    b"/user:": (
         Phrase("password", "net use", rf"net use\s[^\n]{{0,200}}?/user:[^\s{HIDDEN}]{{1,64}}\s+{_VALUE}", "strong"),
         Phrase(
             "password",
@@ -203,48 +214,26 @@ PHRASES: Mapping[bytes, tuple[Phrase, ...]] = {
             "strong",
         ),
     ),
-    b"securestring": (
+    b"asplaintext": (
         Phrase(
             "password",
             "securestring",
             rf"(?i:ConvertTo-SecureString)\s+(?i:-String\s+)?(?:{_Q})([^\"'`\n]{{4,128}})(?:{_Q})",
         ),
     ),
-    b"btoa(": _ENCODED,
-    b"b64encode(": _ENCODED,
-    b"buffer.from(": _ENCODED,
+    b"btoa": _ENCODED,
+    b"b64encode": _ENCODED,
+    b"buffer.from": _ENCODED,
     b"| base64": _ENCODED,
-    b"curl": (
-        Phrase(
-            "cookie",
-            " -b| --cookie",
-            r"curl\s[^\n|;]{0,300}?(?:-b|--cookie)[ =]?[\"']?(?:[\w.-]{1,64}=[^;\s\"']{0,200};\s{0,2}){0,8}?"
-            r"[\w.-]{1,64}=([^\s;,\"'\\]{16,}+)",
-            "random",
-        ),
-    ),
-    b"session=": (
-        Phrase(
-            "cookie", "session=", r"(?<![A-Za-z0-9])[A-Za-z0-9_.-]{0,40}session=([A-Za-z0-9%+/=_.-]{32,}+)", "opaque"
-        ),
-    ),
-    b"client(": (
-        Phrase(
-            "twilio-key",
-            "client(",
-            rf"(?i:client)\(\s{{0,8}}(?:{_Q})[^\"'`\n]{{1,80}}(?:{_Q}),\s{{0,8}}(?:{_Q})([0-9a-f]{{32}})(?:{_Q})",
-        ),
-    ),
-    b"codecov": (Phrase("token", "codecov", rf"codecov[^\n]{{0,120}}?\s(?:-t|--token)[ =]?({_IDENTITY})"),),
-    b"login": (
-        Phrase("sonar-token", "sonar.login", rf"sonar\.login(?:{_Q})?\s{{0,4}}[:=,]\s{{0,4}}(?:{_Q})?([0-9a-f]{{40}})"),
+    b"login:": (
         Phrase(
             "password",
-            "login:|login =|login=",
+            "login:",
             r"(?i:(?<![a-z])log-?in)\s{0,2}[:=]\s{0,2}[^\s/]{2,64}\s/\s([^\s/]{6,64})",
             "hard",
         ),
     ),
+    b"codecov": (Phrase("token", "codecov", rf"codecov[^\n]{{0,120}}?\s(?:-t|--token)[ =]?({_IDENTITY})"),),
     **dict.fromkeys((word.encode() for word in _ABROAD.split("|")), _PASSWORDS_ABROAD),
     b"cookie": (
         Phrase(

@@ -66,6 +66,11 @@ _PATTERNS = (
         rf"(?:https?://)?hooks\.slack\.com/(?:services|workflows|triggers)/(?:{_TOKEN}{{1,20}}/){{0,3}}{_TOKEN}{{16,}}+",
     ),
     _Pattern("npm-token", (b"_authToken=", b"_authtoken="), r":_auth[Tt]oken=([A-Za-z0-9+/=_-]{16,}+)"),
+    _Pattern(
+        "twilio-key",
+        (b"Client(", b"client("),
+        r"(?i:client)\(\s{0,8}\\{0,3}[\"'][^\"'`\n]{1,80}\\{0,3}[\"'],\s{0,8}\\{0,3}[\"']([0-9a-f]{32})\\{0,3}[\"']",
+    ),
     _Pattern("terraform-token", (b".atlasv1.",), rf"{_START}([A-Za-z0-9]{{14}}\.atlasv1\.{_TOKEN}{{40,}}+)"),
     _Pattern("azure-secret", (b"Q~",), rf"{_START}([A-Za-z0-9_~.-]{{3}}[0-9]Q~[A-Za-z0-9_~.-]{{31,}}+)"),
     _Pattern("newrelic-key", (b"NRAL",), rf"{_START}([0-9a-zA-Z]{{30,36}}NRAL)(?![A-Za-z0-9])"),
