@@ -31,8 +31,19 @@ def test_other_processes_get_the_agents_that_are_handed_in():
     assert AGENTS["codex"].folders() == sent["codex"].folders()
 
 
-def test_what_reads_a_log_is_imported_when_one_is_read():
-    code = "import sys, smart_fork.agents; print(*(name for name in sys.modules if name.endswith('.fold')))"
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [("import smart_fork.agents", ""), ("from smart_fork.agents import AGENTS", "claude.log claude.slugs codex.log")],
+)
+def test_what_is_an_agent_s_is_imported_when_it_is_asked_for(asked, expected):
+    """A hook runs with each prompt, and does without them. What reads a log is imported when one is read."""
+    of_agents = "(name[18:] for name in sorted(sys.modules) if name[:18] == 'smart_fork.agents.' and '.' in name[18:])"
+    code = f"import sys; {asked}; print(*{of_agents})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert "" == done.stdout.strip()
+    assert expected.split() == [name for name in done.stdout.split() if name != "codex.rollouts"]
+
+
+def test_no_other_name_is_made_up():
+    with pytest.raises(ImportError):
+        from smart_fork.agents import AGENT  # noqa: F401
