@@ -30,9 +30,9 @@ def _about(store: Store, counts: Counts, rate: float) -> str:
 
 
 def _last_rate(store: Store) -> float:
-    """Passages a second of the last run that has embedded any."""
+    """Passages a second of the last run over everything, at least: it has read logs as well."""
     run = last_run(store) or {}
-    seconds, embedded = (run.get("seconds") or {}).get("embedding"), run.get("embedded")
+    seconds, embedded = run.get("seconds"), run.get("embedded")
     if not isinstance(seconds, int | float) or not isinstance(embedded, int) or seconds <= 0:
         return 0.0
     return float(embedded / seconds)

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from indexer.changes import Report
 from indexer.paths import index_db
+from indexer.runs import Run, record
 from indexer.store.sqlite import SqliteStore
 from smart_fork.retrieval.behind import background_notice
 from smart_fork.retrieval.finding import Engine, Request, find
@@ -41,9 +43,9 @@ def store():
         ((100, 100), 0, 0.0, "", ""),
         ((1000, 404), 0, 5.0, "", "The index is 40 % embedded; the rest is being done in the background, about 1 min 59 s."),
         ((1000, 400), None, 0.0, "", "The index is 40 % embedded; the rest is being done in the background."),
-        ((1000, 400), 0, 0.0, '{"seconds": {"embedding": 10.0}, "embedded": 100}',
+        ((1000, 400), 0, 0.0, '{"seconds": 10.0, "embedded": 100}',
          "The index is 40 % embedded; the rest is being done in the background, about 1 min 0 s."),
-        ((1000, 400), 0, 0.0, '{"seconds": {"embedding": 0}, "embedded": null}',
+        ((1000, 400), 0, 0.0, '{"seconds": {}, "embedded": null}',
          "The index is 40 % embedded; the rest is being done in the background."),
         ((0, 0), 3, 0.0, "", "3 logs are still to be read; the rest is being done in the background."),
         ((10, 9), 3, 1.0, "",
@@ -68,3 +70,11 @@ def test_it_is_in_the_answer_only_where_somebody_goes_on(world: World, shop):
     assert "background_notice" not in without
     assert "The index is 0 % embedded; the rest is being done in the background." == begun["background_notice"]
     assert "background_notice" not in complete
+
+
+def test_how_long_it_takes_is_known_from_a_run_as_it_is_recorded(store):
+    record(store, Run("2026-01-01T00:00:00Z", 10.0, "completed", Report(embedded=100)))
+
+    told = background_notice(Counted(store, 1000, 400, store.meta("last_run")), 0, 0.0)
+
+    assert "about 1 min 0 s" in told
