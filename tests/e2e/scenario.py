@@ -8,6 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from smart_fork.agents.titles import title_of
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.registry import Registry
 from tests.e2e.agents import SERVER, Machine
@@ -95,8 +96,10 @@ def assert_forked(
 ) -> Log:
     """The model was sent what the parent's was, and then the prompt; and the fork has a log that says where it is from."""
     settled(machine, fork)
-    # Claude may write a record that says nothing behind an answer: a fork there begins after it, and says so.
-    assert [] == [note for note in fork["warnings"] if not note.startswith("Forked after message")]
+    # Claude may write a record that says nothing behind an answer: a fork there begins after it, and says so. Who is of
+    # another agent than the one that is started is told, too.
+    known = ("Forked after message", f"This starts {title_of(agent)}, not ")
+    assert [] == [note for note in fork["warnings"] if not note.startswith(known)]
     assert [*said_before, Message("user", prompt)] == heard(machine, prompt).said
     assert parent.session_id == fork["resume_session_id"]
     log = machine.log(agent, fork["new_session_id"])

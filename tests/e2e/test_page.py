@@ -442,7 +442,7 @@ def test_everything_is_reached_by_keys(opened):
         order.append(focused(page))
         style = "e => { const s = getComputedStyle(e); return s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2; }"
         assert page.evaluate(f"({style})(document.activeElement)"), order
-    assert ["Find", "project", "agent", ANSWER] == order[:4]
+    assert ["Find", "In other words", "project", "agent", ANSWER] == order[:5]
     page.fill("#q", "/")
     assert "/" == page.input_value("#q")
 
