@@ -58,7 +58,16 @@ _AT_A_RUN = (
     ("firebase-token", rf"{_TOKEN}{{11,22}}:APA91b{_TOKEN}{{80,}}+"),
     ("facebook-token", rf"[0-9]{{13,17}}\|{_TOKEN}{{27}}(?![A-Za-z0-9_-])"),
 )
+#: Beginnings that no word has: such a token is one also where it is pasted right behind something else.
+_GLUED = "(?<=[A-Za-z0-9_-])"
 _PATTERNS = (
+    _Pattern(
+        "github-token", (b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_"), rf"{_GLUED}(gh[pousr]_[A-Za-z0-9]{{36,}}+)"
+    ),
+    _Pattern("github-token", (b"github_pat_",), rf"{_GLUED}(github_pat_[A-Za-z0-9_]{{36,}}+)"),
+    _Pattern("gitlab-token", (b"glpat-",), rf"{_GLUED}(glpat-{_TOKEN}{{20,}}+)"),
+    _Pattern("anthropic-key", (b"sk-ant-",), rf"{_GLUED}(sk-ant-{_TOKEN}{{36,}}+)"),
+    _Pattern("slack-token", (b"xoxb-", b"xoxp-"), rf"{_GLUED}(xox[bp]-[0-9]{{6,}}{_TOKEN}{{20,}}+)"),
     _Pattern("aws-access-key", (b"aws", b"AWS", b"Aws"), r"(?i:aws)[^\n]{0,60}?[\"']([A-Za-z0-9/+]{40})[\"']"),
     _Pattern(
         "slack-token",

@@ -113,3 +113,18 @@ def test_what_is_pasted_with_a_secret_in_it_shows_nothing_of_it(text: str, secre
 @pytest.mark.parametrize("text", LEFT_ALONE)
 def test_what_only_looks_like_it_is_left_alone(text: str):
     assert text == mask(text)
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "gh" + "p_" + made_up(36),
+        "github" + "_pat_" + made_up(82),
+        "gl" + "pat-" + made_up(20),
+        "sk" + "-ant-api03-" + made_up(90),
+        "xo" + "xb-123456789012-" + made_up(24),
+    ],
+)
+def test_a_token_that_no_word_begins_like_is_masked_right_behind_a_word(token):
+    assert token not in mask(f"/proc/self/environ{token} there")
+    assert token[-12:] not in mask(f"export TOKEN_{token}")
