@@ -52,7 +52,7 @@ def test_what_cannot_step_back_goes_on(monkeypatch, caplog):
         raise PermissionError("not here")
 
     monkeypatch.setattr(priority.os, "setpriority", refuse)
-    step_back()
+    in_a_thread(step_back)
     assert "not here" in caplog.text
 
 
