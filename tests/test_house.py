@@ -70,7 +70,6 @@ AGENTS_NAMED = {
     "smart_fork/hooks/command.py": 1,
     "smart_fork/hooks/receive.py": 4,
     "smart_fork/hooks/settings.py": 10,
-    "smart_fork/page/showing.py": 1,
     "smart_fork/places/tmux.py": 1,
     "smart_fork/registry.py": 1,
     "smart_fork/retrieval/background.py": 1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from smart_fork.agents.claude.copy import ClaudeCopier
 from smart_fork.agents.codex.copy import CodexCopier
 from smart_fork.agents.copier import Copier
-from smart_fork.errors import Usage
+from smart_fork.agents.facets import facet_of
 
 _COPIERS: tuple[Copier, ...] = (
     ClaudeCopier(),
@@ -19,6 +19,4 @@ def copier(agent: str) -> Copier:
     Raises:
         Usage: there is none.
     """
-    if found := next((one for one in _COPIERS if one.name == agent), None):
-        return found
-    raise Usage(f"There are no branches of {agent} sessions")
+    return facet_of(agent, _COPIERS, f"There are no branches of {agent} sessions")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from smart_fork.agents.claude.head import ClaudeHeads
 from smart_fork.agents.codex.head import CodexHeads
+from smart_fork.agents.facets import facet_of
 from smart_fork.agents.kin import Heads
-from smart_fork.errors import Usage
 
 _HEADS: tuple[Heads, ...] = (
     ClaudeHeads(),
@@ -19,6 +19,4 @@ def heads_of(agent: str) -> Heads:
     Raises:
         Usage: it is not known.
     """
-    if found := next((one for one in _HEADS if one.name == agent), None):
-        return found
-    raise Usage(f"The families of {agent} sessions are not known")
+    return facet_of(agent, _HEADS, f"The families of {agent} sessions are not known")

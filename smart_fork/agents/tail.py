@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,22 +42,18 @@ Calls = dict[str, Call]
 Steps = Iterator[tuple[str, str | None]]
 
 
-class Tail(ABC):
-    """The records of one agent's logs, as they are added."""
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The records of one agent's logs, as they are added.
+
+    `sign` is what a record says of what the agent does. `steps` are the tasks in the background that begin or end with
+    a record, given the calls without a result so far. `written` is how many tokens the model has written in records.
+    """
 
     name: Agent
-
-    @abstractmethod
-    def sign(self, record: Mapping[str, Any]) -> Sign:
-        """What a record says of what the agent does."""
-
-    @abstractmethod
-    def steps(self, record: Mapping[str, Any], calls: Calls) -> Steps:
-        """The tasks in the background that begin or end with a record; `calls` are those without a result so far."""
-
-    @abstractmethod
-    def written(self, records: Iterable[Mapping[str, Any]]) -> int:
-        """How many tokens the model has written in these records."""
+    sign: Callable[[Mapping[str, Any]], Sign]
+    steps: Callable[[Mapping[str, Any], Calls], Steps]
+    written: Callable[[Iterable[Mapping[str, Any]]], int]
 
 
 def object_in(text: object) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from smart_fork.agents.claude.tail import ClaudeTail
-from smart_fork.agents.codex.tail import CodexTail
+from smart_fork.agents.claude.tail import CLAUDE
+from smart_fork.agents.codex.tail import CODEX
+from smart_fork.agents.facets import facet_of
 from smart_fork.agents.tail import Tail
-from smart_fork.errors import Usage
 
 _TAILS: tuple[Tail, ...] = (
-    ClaudeTail(),
-    CodexTail(),
+    CLAUDE,
+    CODEX,
 )
 
 
@@ -19,6 +19,4 @@ def tail_of(agent: str) -> Tail:
     Raises:
         Usage: it is not known.
     """
-    if found := next((one for one in _TAILS if one.name == agent), None):
-        return found
-    raise Usage(f"It is not known what is going on of {agent} sessions")
+    return facet_of(agent, _TAILS, f"It is not known what is going on of {agent} sessions")

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from indexer.transcripts.model import Agent
 
-_TITLES: Mapping[Agent, str] = {"claude": "Claude Code", "codex": "Codex"}
+TITLES: Mapping[Agent, str] = {"claude": "Claude Code", "codex": "Codex"}
 #: Of what each agent tells the programs that it starts, what tells it from others.
 _MARKS: Mapping[str, Agent] = {"CLAUDECODE": "claude", "CODEX_THREAD_ID": "codex", "CODEX_SESSION_ID": "codex"}
 
 
 def title_of(agent: str) -> str:
     """What people call the agent of this name; of one that is not known, its name."""
-    return {str(name): title for name, title in _TITLES.items()}.get(agent, agent)
+    return TITLES.get(agent, agent)
 
 
 def agent_around(env: Mapping[str, str]) -> Agent | None:

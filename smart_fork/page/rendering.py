@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
+from smart_fork.agents.titles import TITLES
 from smart_fork.errors import SmartForkError
 from smart_fork.page import blocks, showing
 from smart_fork.retrieval.results import became_of, inferred, passage_place, title
@@ -54,7 +55,7 @@ _environment = Environment(
     lstrip_blocks=True, auto_reload=False,
 )  # fmt: skip
 _environment.globals |= {
-    "agents": showing.AGENTS,
+    "agents": TITLES,
     "link": showing.link,
     "session_link": showing.session_link,
 }

@@ -10,7 +10,6 @@ from urllib.parse import quote, urlencode
 
 from smart_fork.snippets import printable
 
-AGENTS: Mapping[str, str] = {"claude": "Claude Code", "codex": "Codex"}
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 #: From how many seconds on it is said in which unit, and how long that is.
 _UNITS = (

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from smart_fork.agents.titles import title_of
+from smart_fork.engines.configured import OWN
 from smart_fork.retrieval.finding import SOON_SECONDS, Engine, Request, find
 from smart_fork.retrieval.ranking import FITS
 
@@ -36,7 +37,7 @@ def find_in_both(request: Request, engine: Engine, look: Callable[[Request, Engi
 def _fits(answer: Mapping[str, Any]) -> bool:
     """Whether the session that is meant may be among them. Another engine's scores are no chances."""
     scores = [hit["score"] for hit in answer["results"]]
-    return bool(scores) and (answer["engine"] != "builtin" or max(scores) >= FITS)
+    return bool(scores) and (answer["engine"] != OWN or max(scores) >= FITS)
 
 
 def _sessions(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -14,7 +14,8 @@ from indexer.transcripts.boilerplate import RECALL_TAG, strip_boilerplate
 from indexer.transcripts.model import Agent
 from smart_fork.agents import AGENTS
 from smart_fork.agents.births import worker_of
-from smart_fork.agents.registration import NAME, registration_of
+from smart_fork.agents.registration import NAME
+from smart_fork.agents.titles import title_of
 from smart_fork.registry import Registry
 from smart_fork.retrieval.finding import current_project
 from smart_fork.retrieval.found import Hit, Query
@@ -88,7 +89,7 @@ def line_of(hit: Hit) -> str:
     Nobody knows what the reader has: so both the tool and the command are named.
     """
     row = hit.session
-    agent = registration_of(row.agent).title
+    agent = title_of(row.agent)
     some = hit.place.tokens if hit.place else 0
     upto = f" ({some:,} up to the answer)" if 0 < some < row.tokens else ""
     return (

@@ -20,6 +20,7 @@ def after_search(answer: Mapping[str, Any]) -> str:
         return str(answer["next_steps"][0])
     if "forked_session" in answer or answer["search_mode"] == "recent":
         return ""
+    from smart_fork.engines.configured import OWN
     from smart_fork.forking.floor import in_words
     from smart_fork.retrieval.ranking import LIKELY
 
@@ -28,7 +29,7 @@ def after_search(answer: Mapping[str, Any]) -> str:
     if not answer["index"]["sessions"] and not answer["results"]:
         other = "" if answer["agent_type"] == "both" else " Ask for both agents' sessions: agent_type 'both'."
         return f"There is no past session of this project to be found.{again or other or ' Work without one.'}"
-    if best >= LIKELY or answer["engine"] != "builtin":
+    if best >= LIKELY or answer["engine"] != OWN:
         return ""
     if "also" not in answer:
         return f"The best chance is {in_words(best)}. Call this tool again with the same intent and `also`: {FURTHER}"

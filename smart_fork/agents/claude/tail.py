@@ -18,21 +18,6 @@ _TASK = re.compile(r"<task-id>([^<]+)</task-id>")
 _STATUS = re.compile(r"<status>(\w+)</status>")
 
 
-class ClaudeTail(Tail):
-    """Logs of Claude Code."""
-
-    name = "claude"
-
-    def sign(self, record: Mapping[str, Any]) -> Sign:
-        return _sign(record)
-
-    def steps(self, record: Mapping[str, Any], calls: Calls) -> Steps:
-        return _steps(record, calls)
-
-    def written(self, records: Iterable[Mapping[str, Any]]) -> int:
-        return _written(records)
-
-
 def _sign(record: Mapping[str, Any]) -> Sign:
     kind, message = record.get("type"), record.get("message")
     if record.get("isSidechain") is True or record.get("isMeta") is True:
@@ -135,3 +120,7 @@ def _written(records: Iterable[Mapping[str, Any]]) -> int:
             key = str(message.get("id") or record.get("uuid"))
             written[key] = max(written.get(key, 0), number_in(usage.get("output_tokens")))
     return sum(written.values())
+
+
+#: Logs of Claude Code.
+CLAUDE = Tail("claude", _sign, _steps, _written)

@@ -46,14 +46,12 @@ class CodexLogin:
 
     def required(self) -> tuple[str, ...]:
         """See `Login.required`."""
-        name, provider = _provider()
-        key = str(provider.get("env_key") or "")
-        return (key,) if name != _OWN and _is_name(key) else ()
+        return _required(*_provider())
 
     def is_plain(self, env: Mapping[str, str]) -> bool:
         """See `Login.is_plain`."""
         name, provider = _provider()
-        if required := self.required():
+        if required := _required(name, provider):
             return all(env.get(one) for one in required)
         if name != _OWN:  # one that needs no key, or that Codex brings with it
             return provider.get("requires_openai_auth") is not True
@@ -92,6 +90,12 @@ def _provider() -> tuple[str, Mapping[str, Any]]:
     profile = _tables(said.get("profiles")).get(str(said.get("profile")), {})
     name = profile.get("model_provider", said.get("model_provider", _OWN))
     return str(name), _tables(said.get("model_providers")).get(str(name), {})
+
+
+def _required(name: str, provider: Mapping[str, Any]) -> tuple[str, ...]:
+    """The variables without which this provider does not work."""
+    key = str(provider.get("env_key") or "")
+    return (key,) if name != _OWN and _is_name(key) else ()
 
 
 def _tables(value: object) -> Mapping[str, Mapping[str, Any]]:

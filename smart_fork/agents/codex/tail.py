@@ -15,21 +15,6 @@ _OUTPUT = "\nOutput:\n"
 _OF_SUBAGENT = re.compile(r"<subagent_notification>\s*(\{.*\})\s*</subagent_notification>", re.DOTALL)
 
 
-class CodexTail(Tail):
-    """Rollouts of Codex."""
-
-    name = "codex"
-
-    def sign(self, record: Mapping[str, Any]) -> Sign:
-        return _sign(record)
-
-    def steps(self, record: Mapping[str, Any], calls: Calls) -> Steps:
-        return _steps(record, calls)
-
-    def written(self, records: Iterable[Mapping[str, Any]]) -> int:
-        return _written(records)
-
-
 def _sign(record: Mapping[str, Any]) -> Sign:
     payload = record.get("payload")
     if not isinstance(payload, dict):
@@ -111,3 +96,7 @@ def _written(records: Iterable[Mapping[str, Any]]) -> int:
             written += number_in(last.get("output_tokens"))
         before = total
     return written
+
+
+#: Rollouts of Codex.
+CODEX = Tail("codex", _sign, _steps, _written)
