@@ -20,9 +20,10 @@ RUNS = 7
 def measure(folder: Path) -> dict[str, Any]:
     """A home with `LOGS` small logs in `folder`, indexed, then refreshed again and again."""
     from indexer.freshness import complete
-    from indexer.paths import claude_home, index_db
+    from indexer.paths import index_db
     from indexer.store.sqlite import SqliteStore
-    from smart_fork.agents import AGENTS
+    from smart_fork.agents import READERS
+    from smart_fork.agents.claude.home import claude_home
 
     with _home(folder):
         projects = claude_home() / "projects"
@@ -31,17 +32,17 @@ def measure(folder: Path) -> dict[str, Any]:
         long = LOGS - 1
         _append(projects, long, range(1, LONG_LOG))
         store = SqliteStore(index_db())
-        assert complete(store, AGENTS, None, patience=0.0).sessions == LOGS
+        assert complete(store, READERS, None, patience=0.0).sessions == LOGS
 
         listing, unchanged = _by_turns(
-            lambda: _scandir_and_stat(str(projects)), lambda: complete(store, AGENTS, None, patience=0.0)
+            lambda: _scandir_and_stat(str(projects)), lambda: complete(store, READERS, None, patience=0.0)
         )
         scope = store.scope(None, ["claude"], automated=True)
         grown = []
         for run in range(RUNS):
             _append(projects, long, range(LONG_LOG + run, LONG_LOG + run + 1))
             started = time.perf_counter()
-            complete(store, AGENTS, None, patience=0.0)
+            complete(store, READERS, None, patience=0.0)
             found = store.match_words("chunks", f'"answer{LONG_LOG + run}"', scope, 1)
             grown.append(time.perf_counter() - started)
             assert found

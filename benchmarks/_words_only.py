@@ -29,6 +29,6 @@ if __name__ == "__main__":
     request = Request(
         sys.argv[1], agent_type="both", project_path=project, all_projects=project is None, include_automated=True
     )
-    answer = find(request, Engine(NoModel(), embed_seconds=0))
+    answer = find(request, Engine(NoModel(), embed_seconds=0)).as_json()
     assert answer["search_mode"] == "lexical", answer["search_mode"]
     print(json.dumps(answer))

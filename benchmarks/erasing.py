@@ -174,11 +174,11 @@ def _forget() -> None:
 
 def _index() -> None:
     from indexer.freshness import complete
-    from smart_fork.agents import AGENTS
+    from smart_fork.agents import READERS
     from smart_fork.retrieval.opening import opened
 
     with opened() as store:
-        complete(store, AGENTS, None, patience=30)
+        complete(store, READERS, None, patience=30)
         assert not store.owes_erasing()
 
 

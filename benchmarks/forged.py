@@ -314,7 +314,7 @@ def _read(world: World, folder: Path, count: int, own: str, report: Report) -> l
     """What must not be readable from `folder`, and is."""
     from indexer.project import project_of
     from smart_fork import permission
-    from smart_fork.agents import AGENTS
+    from smart_fork.agents import READERS
     from smart_fork.retrieval.finding import Engine, Request, find
     from smart_fork.retrieval.recent import recent_sessions
 
@@ -324,13 +324,13 @@ def _read(world: World, folder: Path, count: int, own: str, report: Report) -> l
     if any(Path(place).is_relative_to(world.secret) for place in (project.key, project.root)):
         wrong.append(f"it is taken for {project.root}")
     request = Request(f"{LURE} {count}", agent_type="both", project_path=str(folder), limit=50)
-    answer = find(request, Engine(NoModel(), embed_seconds=0))
+    answer = find(request, Engine(NoModel(), embed_seconds=0)).as_json()
     ids = {one["session_id"] for one in answer["results"]}
     if ids & set(world.foreign) or "CONFIDENTIAL" in json.dumps(answer):
         wrong.append("a search finds another's session")
     if own not in ids:
         wrong.append("a search does not find its own session")
-    if {one.session_id for one in recent_sessions(AGENTS, project, 50)[0]} & set(world.foreign):
+    if {one.session_id for one in recent_sessions(READERS, project, 50)[0]} & set(world.foreign):
         wrong.append("another's session is listed")
 
     def limited() -> bool:

@@ -61,17 +61,17 @@ def measure(sample: int) -> dict[str, Any]:
     from indexer.freshness import complete
     from indexer.paths import index_db
     from indexer.store.sqlite import SqliteStore
-    from smart_fork.agents import AGENTS
+    from smart_fork.agents import READERS
 
     logging.disable()
-    paths = [file.path for agent in AGENTS for file in agent.discover()]
+    paths = [file.path for agent in READERS for file in agent.discover()]
     megabytes = sum(path.stat().st_size for path in paths) / 1e6
     _only_decode(paths)  # from here on everybody finds the files in memory
     baseline = min(_seconds(lambda: _only_decode(paths)) for _ in range(BASELINE_RUNS))
 
     store = SqliteStore(index_db())
     started = time.perf_counter()
-    report = complete(store, AGENTS, None, patience=0.0)
+    report = complete(store, READERS, None, patience=0.0)
     reading = time.perf_counter() - started
     memory = _peak()
     # Both before and after, since other work on the machine comes and goes.

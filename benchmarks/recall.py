@@ -88,11 +88,11 @@ def _family(labelled: Labelled, session_id: str) -> list[Any]:
 def first_prompts(labelled: Labelled) -> dict[str, float]:
     """Of the corpus's own sessions, as somebody would ask it again."""
     from indexer.models import configured_embedder
-    from smart_fork.agents import AGENTS
+    from smart_fork.agents import READERS
     from smart_fork.retrieval.query import plain
 
     asked = []
-    for agent in AGENTS:
+    for agent in READERS:
         for log in agent.discover():
             session = agent.read(log.path).session
             prompt = next((turn.text for turn in session.turns if turn.prompt), "") if session else ""

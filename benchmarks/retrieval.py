@@ -100,10 +100,10 @@ def opened(laid_out: Path, phrasings: Path | None = None) -> Labelled:
     from indexer.paths import index_db
     from indexer.pipeline import embed_waiting, read_logs
     from indexer.store.sqlite import SqliteStore
-    from smart_fork.agents import AGENTS
+    from smart_fork.agents import READERS
 
     store, embedder, report = SqliteStore(index_db()), configured_embedder(), Report()
-    read_logs(store, AGENTS, changed_logs(store, AGENTS, report), report)
+    read_logs(store, READERS, changed_logs(store, READERS, report), report)
     embed_waiting(store, embedder, report, progress=_progress)
     queries = [json.loads(line) for line in (laid_out / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
     lines = phrasings.read_text(encoding="utf-8").splitlines() if phrasings else []

@@ -118,7 +118,7 @@ def _asked(store: SqliteStore, question: Question, embedder: LightEmbedder) -> f
 
     def embed(texts: Sequence[str]) -> Sequence[bytes]:
         embedder.embed(texts)
-        return question.vectors
+        return question.vectors[: len(texts)]
 
     started = time.process_time()
     scope = store.scope(question.project, ("claude",), automated=False)

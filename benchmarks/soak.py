@@ -253,15 +253,15 @@ def _costs(watch: Watch) -> dict[str, Any]:
 def _correctness(folder: Path, words: list[Word]) -> dict[str, Any]:
     """Words that are not in the index exactly once, and grown sessions that are not as a fresh reading gives them."""
     from indexer.pipeline import document_of
-    from smart_fork.agents import AGENTS
+    from smart_fork.agents import READERS
 
     os.environ |= {"HOME": str(folder), "SMART_FORK_HOME": str(folder / "state")}
     with _Index(folder / "state/index.db") as index:
         odd = sum(index.times(word.text) != (1, 1) for word in words)
         different = 0
         for log in {word.log.session_id: word.log for word in words}.values():
-            session = AGENTS[log.agent].read(log.path).session  # type: ignore[arg-type]
-            expected = [chunk.hash for chunk in document_of(session)[0].chunks] if session else []
+            session = READERS[log.agent].read(log.path).session  # type: ignore[arg-type]
+            expected = [chunk.hash for chunk in document_of(session, READERS)[0].chunks] if session else []
             different += index.hashes(log.session_id) != expected
     return {"not_exactly_once": odd, "sessions_that_differ": different}
 

@@ -105,9 +105,9 @@ def _asked(labelled: Labelled, known: str, *, again: bool) -> Iterator[Asked]:
 def _parts(labelled: Labelled, query: Mapping[str, Any], asked: Any, known: str) -> tuple[Any, Any]:
     """What speaks for the best member of each family, best first as it is ranked now, and which is right."""
     from smart_fork.retrieval.evidence import gather
-    from smart_fork.retrieval.ranking import SILENT, joined, parts, scores
+    from smart_fork.retrieval.ranking import SILENT, joined, parts, scores, shares_of
 
-    vectors = labelled.embed(asked.phrasings) if known != "words" else None
+    vectors = labelled.embed(asked.meanings) if known != "words" else None
     found = gather(labelled.store, asked, vectors, words=known != "meaning")
     family = {row: session.root_id for row, session in found.sessions.items()}
     score = scores(found.phrasings, family, words=known != "meaning")
@@ -115,7 +115,8 @@ def _parts(labelled: Labelled, query: Mapping[str, Any], asked: Any, known: str)
     for row in sorted(score, key=lambda row: -score[row].chance):
         best.setdefault(family[row], row)
     by_phrasing = [parts(one.evidence, one.coverage) for one in found.phrasings]
-    speaking = {row: joined([one.get(row, SILENT) for one in by_phrasing]) for row in best.values()}
+    shares = shares_of(found.phrasings)
+    speaking = {row: joined([one.get(row, SILENT) for one in by_phrasing], shares) for row in best.values()}
     gold = {answer["session_id"] for answer in query["gold"]}
     right = [any(member.session_id in gold for member in labelled.store.family(root)) for root in best]
     return np.array([speaking[row] for row in best.values()], float), np.array(right, float)

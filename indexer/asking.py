@@ -14,8 +14,9 @@ from itertools import groupby
 
 from indexer.masking import NOTHING, Masked, joined, mask
 from indexer.pieces import Piece
+from indexer.transcripts.base import Agents
 from indexer.transcripts.model import Exchange, Session, Turn
-from indexer.transcripts.ours import calls_us, only_looks, opens_a_session
+from indexer.transcripts.ours import calls_us, only_looks
 from indexer.transcripts.titles import title_of
 
 #: How the line of an action begins that only looks at something.
@@ -39,7 +40,7 @@ class Told:
     acted: int
 
 
-def told(session: Session, pieces: Sequence[Piece]) -> Told:
+def told(session: Session, pieces: Sequence[Piece], agents: Agents) -> Told:
     """`session` without what only asks smart-fork something, or repeats what it has answered."""
     exchanges = session.exchanges()
     acted = max((one.index for one in exchanges if _own_actions(one)), default=-1)
@@ -50,7 +51,7 @@ def told(session: Session, pieces: Sequence[Piece]) -> Told:
     left: list[Piece] = []
     apart = False
     for piece in pieces:
-        parts = _parts(piece, quoting) if piece.exchange in asking else [(piece.text, True)]
+        parts = _parts(piece, quoting, agents) if piece.exchange in asking else [(piece.text, True)]
         for run in _runs(piece, parts):
             if run is None:
                 apart = True
@@ -77,13 +78,13 @@ def _prompts(pieces: Sequence[Piece]) -> Iterator[Masked]:
         yield joined(" ", (one.text for one in runs))
 
 
-def _parts(piece: Piece, quoting: Collection[str]) -> list[tuple[str, bool]]:
+def _parts(piece: Piece, quoting: Collection[str], agents: Agents) -> list[tuple[str, bool]]:
     """A piece of an exchange that asks smart-fork: its stretches, and whether each says something of its own.
 
     Of a prompt these are the sentences that do not name us.
     """
     if piece.role == "action":
-        return [(line, not opens_a_session(line.strip())) for line in piece.text.splitlines(keepends=True)]
+        return [(line, not agents.opens_a_session(line.strip())) for line in piece.text.splitlines(keepends=True)]
     if piece.role == "user":
         return [
             (part, piece.message_id not in quoting and not _US.search(part)) for part in _SENTENCES.split(piece.text)

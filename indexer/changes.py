@@ -4,7 +4,6 @@ stores them is imported by nothing here.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -12,7 +11,8 @@ from indexer import versions
 from indexer.markdown import export_names, export_path
 from indexer.store.base import SeenFile, Store
 from indexer.transcripts.base import Agents, LogFile
-from indexer.transcripts.model import Agent
+from indexer.transcripts.files import is_there
+from indexer.transcripts.model import AgentName
 
 #: The version that has last looked at the sessions whose logs are gone.
 RENEWED = "renewed"
@@ -46,13 +46,13 @@ class Report:
 
 
 def changed_logs(store: Store, adapters: Agents, report: Report) -> list[LogFile]:
-    """Logs that are new, not as they were, or without their export (F-147), newest first. One `stat` a log.
+    """Logs that are new, not as they were, or without their export, newest first. One `stat` a log.
 
     Logs that have gone are forgotten; one that is merely not in these adapters' homes has not.
     """
     there = {file.location: file for agent in adapters for file in agent.discover()}
     seen = store.seen()
-    gone = [path for path in seen.keys() - there.keys() if not os.path.exists(path)]  # noqa: PTH110 - False on any error
+    gone = gone_of(seen.keys() - there.keys(), adapters)
     if gone:
         _forget(store, seen, gone)
         seen = store.seen()
@@ -70,15 +70,22 @@ def named_logs(store: Store, adapters: Agents, paths: Collection[str], report: R
 
     It costs what they cost, however many others there are.
     """
-    there = {path: file for path in paths for agent in adapters if (file := agent.log_at(path)) is not None}
-    seen = store.seen(paths)
-    gone = [path for path in seen.keys() - there.keys() if not os.path.exists(path)]  # noqa: PTH110 - as above
+    there = {file.location: file for path in paths for agent in adapters for file in agent.logs_of(path)}
+    seen = store.seen({*paths, *there})
+    gone = gone_of(seen.keys() - there.keys(), adapters)
     if gone:
         _forget(store, seen, gone)
     changed = [file for path, file in there.items() if seen.get(path) != (*file.stamp, versions.VERSION)]
     report.files, report.unchanged = len(there), len(there) - len(changed)
     report.removed += len(gone)
     return sorted(changed, key=lambda file: (-file.mtime_ns, file.location))
+
+
+def gone_of(paths: Collection[str], adapters: Agents) -> list[str]:
+    """Those of these places of logs where none is any more. A log within a file is gone with that file, or when its
+    agent says so: whoever cannot look into the file now has not seen that.
+    """
+    return [path for path in paths if not is_there(path) or any(agent.has_lost(path) for agent in adapters)]
 
 
 def _forget(store: Store, seen: Mapping[str, SeenFile], gone: Sequence[str]) -> None:
@@ -90,7 +97,7 @@ def _forget(store: Store, seen: Mapping[str, SeenFile], gone: Sequence[str]) -> 
 
 def _without_export(store: Store) -> set[str]:
     """Logs whose session should have an export and has none. One listing a folder."""
-    exports: dict[Agent, set[str]] = {}
+    exports: dict[AgentName, set[str]] = {}
     missing: set[str] = set()
     for agent, session_id, path in store.sources():
         if agent not in exports:

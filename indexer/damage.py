@@ -79,7 +79,7 @@ def set_aside(path: Path, inode: int, reason: BaseException) -> Path | None:
     `None` where that must not be done: another process is writing, or everything is damaged again and again. If the
     file has not that `inode` any more, another process has done it.
     """
-    from indexer.freshness import IndexBusyError, only_writer
+    from indexer.writer import IndexBusyError, only_writer
 
     try:
         with only_writer(_PATIENCE):

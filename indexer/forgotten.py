@@ -13,11 +13,11 @@ import orjson
 
 from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
 
 log = logging.getLogger(__name__)
 
-Forgotten = dict[tuple[Agent, str], str]
+Forgotten = dict[tuple[AgentName, str], str]
 
 
 def forgotten() -> Forgotten:

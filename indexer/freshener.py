@@ -16,7 +16,7 @@ from indexer.changes import Report
 from indexer.damage import DamagedIndexError, open_sound
 from indexer.embedding import Embedder
 from indexer.failures import next_step
-from indexer.freshness import LOCK_SECONDS, IndexBusyError, give_way, only_writer, read_named, read_rest, read_some
+from indexer.freshness import read_named, read_rest, read_some
 from indexer.paths import index_db
 from indexer.pipeline import embed_waiting
 from indexer.priority import step_back
@@ -26,6 +26,7 @@ from indexer.schedule import Schedule
 from indexer.store.base import Store
 from indexer.transcripts.base import Agents
 from indexer.watch import Watcher
+from indexer.writer import LOCK_SECONDS, IndexBusyError, give_way, only_writer
 
 if TYPE_CHECKING:
     from apscheduler.triggers.base import BaseTrigger
@@ -106,7 +107,7 @@ class Freshener:
         ]
 
     def start(self) -> None:
-        """Begin, with a run over everything (F-188). Returns at once; whatever fails later is logged (F-181, F-186)."""
+        """Begin, with a run over everything. Returns at once; whatever fails later is logged."""
         found = prerequisites.check(self._adapters)
         for message in found.warnings:
             log.warning(message)
@@ -115,7 +116,7 @@ class Freshener:
         self._schedule.start()
 
     def stop(self, seconds: float = STOP_SECONDS) -> bool:
-        """End within about `seconds`: a run stops behind the log or piece that it is at (F-193). Whether it has."""
+        """End within about `seconds`: a run stops behind the log or piece that it is at. Whether it has."""
         self._schedule.stop()
         self._stop.set()
         with self._changed:
@@ -137,7 +138,7 @@ class Freshener:
             self._changed.notify_all()
 
     def look(self, paths: Collection[str] | None) -> None:
-        """These logs, or with `None` some, may have changed (F-195). Returns at once."""
+        """These logs, or with `None` some, may have changed. Returns at once."""
         now = self._clock()
         with self._changed:
             if paths is None:
@@ -232,7 +233,7 @@ class Freshener:
             log.debug("the run could not be recorded: %s", error)
 
     def _attempt(self, job: _Job, report: Report) -> tuple[Outcome, str]:
-        """Do it, whatever happens (F-188); how it ended, and the reason."""
+        """Do it, whatever happens; how it ended, and the reason."""
         level = logging.INFO if job.scheduled else logging.DEBUG
         log.log(level, "Indexing run started")
         try:

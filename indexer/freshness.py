@@ -1,100 +1,24 @@
 """Bringing the index up to date: on demand for the one who asks, or completely.
 
-One process at a time reads logs (F-192) and one embeds; embedding takes long, and must not keep new words out. Most
+One process at a time reads logs and one embeds; embedding takes long, and must not keep new words out. Most
 questions find that nothing has changed: what reads and embeds is imported where there is something to do.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection
 
 from indexer.changes import Progress, Report, changed_logs, named_logs
 from indexer.embedding import Embedder
-from indexer.paths import private_dir, state_home
 from indexer.project import Project
 from indexer.store.base import Scope, Store
 from indexer.transcripts.base import Agents, LogFile
+from indexer.writer import LOCK_SECONDS, IndexBusyError, only_writer
 
-#: How long somebody who asks a question waits for another process that is indexing.
-LOCK_SECONDS = 1.0
-#: Between two looks at how far another process is.
-LOOK_SECONDS = 1.0
 #: What was taken out is erased at once where that takes about no longer: while somebody waits, and for logs that have
 #: just changed.
 ASKED_SECONDS, NAMED_SECONDS = 1.0, 5.0
-#: Held by who waits for another process that is indexing.
-_WANTED = "wanted.lock"
-
-
-class IndexBusyError(Exception):
-    """Another process is indexing."""
-
-
-@contextmanager
-def only_writer(patience: float, name: str = "index", waiting: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold the index's writer lock; the system lets go of it when the process dies (F-192).
-
-    `waiting` is called about every second for as long as another process has it.
-
-    Raises:
-        IndexBusyError: another process has held it for `patience` seconds.
-    """
-    from filelock import FileLock, Timeout  # takes a while to import, and most questions find nothing to write
-
-    lock = FileLock(private_dir(state_home()) / f"{name}.lock", mode=0o600)
-    deadline = time.monotonic() + patience
-    with _wanting(patience):
-        while not lock.is_locked:
-            left = max(0.0, deadline - time.monotonic())
-            try:
-                lock.acquire(timeout=min(left, LOOK_SECONDS) if waiting else left)
-            except Timeout as error:
-                if waiting is None or time.monotonic() >= deadline:
-                    raise IndexBusyError("another process is indexing") from error
-                waiting()
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-@contextmanager
-def _wanting(patience: float) -> Iterator[None]:
-    """Have who indexes in the background know that somebody waits, and not for a moment only."""
-    if patience <= LOCK_SECONDS:
-        yield
-        return
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(private_dir(state_home()) / _WANTED, mode=0o600)
-    with suppress(Timeout):  # another one waits, too
-        lock.acquire(timeout=0)
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def give_way(*_: object) -> None:
-    """For who indexes in the background, where nothing is half done: whoever waits for it does the rest itself, with
-    all processors. A process that has stepped back could not.
-
-    Raises:
-        IndexBusyError: somebody waits.
-    """
-    path = state_home() / _WANTED
-    if not path.exists():
-        return
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(path, mode=0o600)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise IndexBusyError("somebody waits for the index, and does the rest") from error
-    lock.release()
 
 
 def read_changes(
@@ -233,9 +157,9 @@ def _current_first(files: list[LogFile], agents: Agents, project: Project | None
     """Logs of the current project first, as far as their place tells."""
     if project is None:
         return files
-    here = {agent.name: agent.folder_of(project.root) for agent in agents}
+    here = {agent.name: agent.place_of(project.root) for agent in agents}
 
     def is_elsewhere(file: LogFile) -> bool:
-        return not (here[file.agent] and file.path.parent.name.startswith(here[file.agent]))
+        return not (here[file.agent] and file.location.startswith(here[file.agent]))
 
     return sorted(files, key=is_elsewhere)

@@ -5,30 +5,29 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from indexer import kept
 from indexer.failures import is_full
 from indexer.store.base import Store
-from indexer.transcripts.base import Agents, LogFile
+from indexer.transcripts.base import AgentAdapter, Agents, LogFile
 
 log = logging.getLogger(__name__)
 
 
-def keep_copy(file: LogFile, session_id: str, home: Path) -> None:
-    """Bring the copy of this session's log, below its agent's `home`, up to date."""
+def keep_copy(file: LogFile, session_id: str, reader: AgentAdapter) -> None:
+    """Bring the copy of this session's log, which `reader` reads, up to date."""
     try:
-        _keep_one(file, session_id, home)
+        _keep_one(file, session_id, reader)
     except OSError as error:
         log.warning("no copy is kept of %s: %s", file.path, error)
 
 
-def _keep_one(file: LogFile, session_id: str, home: Path) -> bool:
+def _keep_one(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
     """Whether there was anything to do. A full disk is an `OSError`, because the next copy would not fit either."""
     if not kept.wanted():
         return False
     try:
-        return kept.keep(file, session_id, home)
+        return kept.keep(file, session_id, reader)
     except OSError as error:
         if is_full(error):
             raise
@@ -70,6 +69,6 @@ def keep_all(
             progress("copying", len(logs) - len(left) + number, len(logs))
         done.add(path)
         file = agents[agent].log_at(path)
-        if file and _keep_one(file, session_id, agents[agent].home()):
+        if file and _keep_one(file, session_id, agents[agent]):
             make_room(store)
     return True

@@ -1,4 +1,4 @@
-"""Compressed copies of logs, for when the agent deletes them (D17).
+"""Compressed copies of logs, for when the agent deletes them.
 
 ``<SMART_FORK_HOME>/kept/<agent>/<session id>/``: ``copy.json``, and one zstd file for the log and for each file that
 the agent keeps in the folder of the session's name beside it. ``copy.json`` is replaced when the files it speaks of are
@@ -24,8 +24,8 @@ from indexer.compressed import Compressed, pieces, up_to_date
 from indexer.files import replace_file
 from indexer.paths import file_name, private_dir, state_home
 from indexer.switches import is_on
-from indexer.transcripts.base import LogFile
-from indexer.transcripts.model import Agent
+from indexer.transcripts.base import AgentAdapter, LogFile
+from indexer.transcripts.model import AgentName
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Copy:
     `without` what lies there and is not copied, since it was cut.
     """
 
-    agent: Agent
+    agent: AgentName
     session_id: str
     place: str
     log: Compressed
@@ -79,30 +79,32 @@ def room() -> int:
     return megabytes * 1_000_000
 
 
-def folder_of(agent: Agent, session_id: str) -> Path:
+def folder_of(agent: AgentName, session_id: str) -> Path:
     """Where the copy of a session is, if there is one."""
     return _root() / agent / file_name(session_id)
 
 
-def keep(file: LogFile, session_id: str, home: Path) -> bool:
-    """Bring the copy of this session's log, below its agent's `home`, up to date; whether there was anything to do.
+def keep(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
+    """Bring the copy of this session's log, below its agent's home, up to date; whether there was anything to do.
 
     Raises:
         OSError: the log cannot be read or the copy not be written; the copy is what it was.
     """
-    place = _below(file.location, home)
+    place = _below(file.location, reader.home())
     if not place:
         return False
     folder = folder_of(file.agent, session_id)
     before = _facts(folder)
     if isinstance(before, _LetGo):
-        if before == _LetGo(file.stamp, room()):
+        if before.room == room() and _is_of(file, before.stamp):
             return False
         before = None
+    if before and file.within and _is_of(file, before.log.stamp):
+        return False  # a file of its own is made of it where it has changed
     without = before.without if before else ()
     try:
         made = Copy(
-            file.agent, session_id, place, up_to_date(file.path, private_dir(folder), before.log if before else None),
+            file.agent, session_id, place, _copied(file, reader, private_dir(folder), before.log if before else None),
             {
                 name: up_to_date(path, folder, before.beside.get(name) if before else None)
                 for name, path in _beside(file)
@@ -121,7 +123,20 @@ def keep(file: LogFile, session_id: str, home: Path) -> bool:
     return True
 
 
-def find(agent: Agent, session_id: str) -> Copy | None:
+def _is_of(file: LogFile, stamp: tuple[int, ...]) -> bool:
+    """Whether a copy with this stamp is one of this log as it is. Within a file it has another size than its copy."""
+    return stamp[1:] == file.stamp[1:] if file.within else stamp == file.stamp
+
+
+def _copied(file: LogFile, reader: AgentAdapter, folder: Path, before: Compressed | None) -> Compressed:
+    if not file.within:
+        return up_to_date(file.path, folder, before)
+    with reader.as_file(file.path) as path:
+        made = up_to_date(path, folder, before)
+    return replace(made, mtime_ns=file.mtime_ns, inode=file.inode)
+
+
+def find(agent: AgentName, session_id: str) -> Copy | None:
     """The copy of exactly this session."""
     found = _facts(folder_of(agent, session_id))
     return found if isinstance(found, Copy) and (found.agent, found.session_id) == (agent, session_id) else None
@@ -154,7 +169,7 @@ def sweep_unused() -> None:
         _sweep(copy.folder, copy)
 
 
-def remove(agent: Agent, session_id: str) -> None:
+def remove(agent: AgentName, session_id: str) -> None:
     """Remove the copy of a session, and what stands for one that was let go of."""
     with suppress(FileNotFoundError):
         shutil.rmtree(folder_of(agent, session_id))
@@ -212,7 +227,7 @@ def is_measuring_due() -> bool:
     return _written() >= room() / _MEASURED_SHARE
 
 
-def make_room(forked: Collection[tuple[Agent, str]]) -> int:
+def make_room(forked: Collection[tuple[AgentName, str]]) -> int:
     """Let go of the oldest copies, those of sessions in `forked` last, until the rest has room; how many those were."""
     every = sorted(copies(), key=lambda copy: ((copy.agent, copy.session_id) in forked, copy.log.mtime_ns))
     sweep_unused()
@@ -268,7 +283,7 @@ def _is_plain(place: object) -> bool:
 def _beside(file: LogFile) -> Iterator[tuple[str, Path]]:
     """The files in the folder of the log's name beside it; links are not followed."""
     folder = file.path.with_suffix("")
-    if folder.is_symlink():
+    if file.within or folder.is_symlink():
         return
     for root, _, names in os.walk(folder, followlinks=False):
         for name in sorted(names):

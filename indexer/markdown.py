@@ -17,7 +17,7 @@ from indexer.files import replace_file
 from indexer.paths import file_name, index_root, private_dir
 from indexer.patterns import late
 from indexer.pieces import Piece, PieceRole
-from indexer.transcripts.model import Agent, Session
+from indexer.transcripts.model import AgentName, Session
 
 _HEADINGS = {"user": "## User", "assistant": "## Assistant", "action": "## Assistant"}
 #: How the line of an action begins: whoever reads the conversation alone may pass it over.
@@ -71,12 +71,12 @@ def to_markdown(session: Session, pieces: Iterable[Piece], repo_root: str = "") 
     return Export("\n".join([*lines, ""]), tuple(placed))
 
 
-def export_path(agent: Agent, session_id: str) -> Path:
+def export_path(agent: AgentName, session_id: str) -> Path:
     """Where a session's export lives."""
     return index_root() / agent / f"{file_name(session_id)}.md"
 
 
-def export_names(agent: Agent) -> set[str]:
+def export_names(agent: AgentName) -> set[str]:
     """The names of all exports of an agent that there are; what is no file of its own is none."""
     try:
         with os.scandir(index_root() / agent) as entries:
@@ -117,9 +117,9 @@ def is_export(path: Path, digest: bytes) -> bool:
 
 
 def parse_front_matter(text: str) -> dict[str, str]:
-    """The header of an export; nothing after its closing line can add to it (F-056). Keys in lower case with ``_``.
+    """The header of an export; nothing after its closing line can add to it. Keys in lower case with ``_``.
 
-    Labels in any case, with a bullet or bold marks, are read as well (F-051).
+    Labels in any case, with a bullet or bold marks, are read as well.
     """
     lines = text.split("\n")
     if not lines or lines[0].strip() != "---":

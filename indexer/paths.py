@@ -1,4 +1,4 @@
-"""Where state and the agents' homes live. Every location can be moved by one environment variable (X-004)."""
+"""Where our state lives. Every location can be moved by one environment variable."""
 
 from __future__ import annotations
 
@@ -11,16 +11,6 @@ from pathlib import Path
 def state_home() -> Path:
     """``SMART_FORK_HOME`` or ``~/.smart-fork``: everything that smart-fork writes."""
     return Path(os.environ.get("SMART_FORK_HOME") or Path.home() / ".smart-fork").expanduser()
-
-
-def claude_home() -> Path:
-    """``CLAUDE_CONFIG_DIR`` or ``~/.claude`` (F-173)."""
-    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude").expanduser()
-
-
-def codex_home() -> Path:
-    """``CODEX_HOME`` or ``~/.codex`` (F-173)."""
-    return Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex").expanduser()
 
 
 def config_home() -> Path:
@@ -38,7 +28,7 @@ def private_dir(path: Path) -> Path:
 
 
 def file_name(session_id: str) -> str:
-    """A name for what belongs to a session. Ids come from logs: whatever could leave a folder is replaced (F-159)."""
+    """A name for what belongs to a session. Ids come from logs: whatever could leave a folder is replaced."""
     safe = re.sub(r"[^A-Za-z0-9._-]", "_", session_id).lstrip(".")[:120]
     if not safe or safe != session_id:  # no two sessions share a file
         safe += "-" + hashlib.blake2b(session_id.encode("utf-8", "replace"), digest_size=6).hexdigest()

@@ -24,8 +24,8 @@ from indexer.pieces import pieces_of
 from indexer.project import Project, begun_at, project_of, resolve
 from indexer.readers import read_ahead
 from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Store, Words
-from indexer.transcripts.base import AgentAdapter, Agents, Checkpoint, LogFile, ReadResult
-from indexer.transcripts.model import Agent, BrokenLine, Session
+from indexer.transcripts.base import Agents, Checkpoint, LogFile, ReadResult
+from indexer.transcripts.model import AgentName, BrokenLine, Session
 from indexer.transcripts.symbols import forget_shown
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ def read_logs(
             if progress:
                 progress("reading", done, len(files))
             try:
-                _read_log(store, agents[file.agent], file, report, gone=gone, result=result)
+                _read_log(store, agents, file, report, gone=gone, result=result)
             except OSError as error:
                 if is_full(error):
                     raise
@@ -150,14 +150,15 @@ def _checkpoint(store: Store, file: LogFile) -> Checkpoint | None:
 
 def _read_log(
     store: Store,
-    reader: AgentAdapter,
+    agents: Agents,
     file: LogFile,
     report: Report,
     *,
-    gone: Collection[tuple[Agent, str]],
+    gone: Collection[tuple[AgentName, str]],
     result: ReadResult | None,
 ) -> None:
     """Bring a log into the index; `result` is what it gave, if it was read already."""
+    reader = agents[file.agent]
     if (file.agent, reader.id_of(file.path)) in gone:
         _pass_over(store, Reading(file, versions.VERSION, _NOTHING, skipped=FORGOTTEN), report)
         return
@@ -173,8 +174,8 @@ def _read_log(
         _pass_over(store, reading, report)
     elif (file.agent, session.session_id) in gone:
         _pass_over(store, Reading(file, versions.VERSION, _NOTHING, skipped=FORGOTTEN), report)
-    elif save_session(store, reading, session, report):
-        keep_copy(file, session.session_id, reader.home())
+    elif save_session(store, agents, reading, session, report):
+        keep_copy(file, session.session_id, reader)
 
 
 def _pass_over(store: Store, reading: Reading, report: Report) -> None:
@@ -182,9 +183,9 @@ def _pass_over(store: Store, reading: Reading, report: Report) -> None:
     store.save(reading, None)
 
 
-def save_session(store: Store, reading: Reading, session: Session, report: Report) -> bool:
-    """Store a session that was read, with its export; False where another log holds a newer copy of it (F-103)."""
-    document, export = document_of(session, _repo_root_of(store, session))
+def save_session(store: Store, agents: Agents, reading: Reading, session: Session, report: Report) -> bool:
+    """Store a session that was read, with its export; False where another log holds a newer copy of it."""
+    document, export = document_of(session, agents, _repo_root_of(store, session))
 
     def publish() -> None:
         report.exported += write_export(export_path(session.agent, session.session_id), export.text)
@@ -200,7 +201,7 @@ def _repo_root_of(store: Store, session: Session) -> str:
     return known.repo_root if known and known.cwd == session.cwd else ""
 
 
-def document_of(session: Session, repo_root: str = "") -> tuple[Document, Export]:
+def document_of(session: Session, agents: Agents, repo_root: str = "") -> tuple[Document, Export]:
     """A session in the form that is stored, without what only asked us; and its export, with all that was said.
 
     `repo_root` is the repository of its directory as far as it was known: a removed worktree leaves no sign of it.
@@ -208,7 +209,7 @@ def document_of(session: Session, repo_root: str = "") -> tuple[Document, Export
     resolved, project = _place_of(session.cwd, repo_root)
     project = begun_at(session.head, project)
     export = to_markdown(session, pieces_of(session, _mask), project.root if project.git else "")
-    known = told(session, export.pieces)
+    known = told(session, export.pieces, agents)
     words = Words(
         title=known.title,
         also_called=known.also_called,
@@ -224,7 +225,7 @@ def document_of(session: Session, repo_root: str = "") -> tuple[Document, Export
 
 
 def _place_of(cwd: str, repo_root: str) -> tuple[str, Project]:
-    """The resolved directory and its project; nowhere for what is no absolute path of this system (F-075)."""
+    """The resolved directory and its project; nowhere for what is no absolute path of this system."""
     if not Path(cwd).is_absolute() or "\0" in cwd:
         return "", Project("", "", git=False)
     resolved = resolve(cwd)

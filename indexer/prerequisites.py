@@ -1,4 +1,4 @@
-"""What indexing needs, checked by using it (F-181); each thing that is missing with what to do about it."""
+"""What indexing needs, checked by using it; each thing that is missing with what to do about it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 from indexer.paths import index_root, private_dir, state_home
 from indexer.transcripts.base import AgentAdapter
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
 
 
 @dataclass(frozen=True, slots=True)
 class Prerequisites:
-    """`errors` keep indexing from working at all, `warnings` keep one agent out (D8). `agents` can be read."""
+    """`errors` keep indexing from working at all, `warnings` keep one agent out. `agents` can be read."""
 
-    agents: tuple[Agent, ...]
+    agents: tuple[AgentName, ...]
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 

@@ -72,11 +72,11 @@ def was_worktree_of(project: Project, directory: Path) -> bool:
 
 
 def resolve(directory: str | Path) -> Path:
-    """Absolute, without symbolic links, ``..`` or ``~`` (F-072)."""
+    """Absolute, without symbolic links, ``..`` or ``~``."""
     return Path(os.path.realpath(os.path.expanduser(directory)))  # noqa: PTH111 - leaves the ~ of nobody we know alone
 
 
 def is_within(directory: str | Path, root: str | Path) -> bool:
-    """Whether `directory` is `root` or below it, both resolved; ``/repo-other`` is not in ``/repo`` (F-072)."""
+    """Whether `directory` is `root` or below it, both resolved; ``/repo-other`` is not in ``/repo``."""
     inner, outer = str(directory), str(root)
     return inner == outer or inner.startswith(outer.rstrip("/") + "/")

@@ -17,7 +17,7 @@ from indexer.paths import index_db, index_root, state_home
 from indexer.pipeline import save_session
 from indexer.renewal import mask_again
 from indexer.store.base import Reading, Store
-from indexer.transcripts.base import AgentAdapter, Agents, LogFile
+from indexer.transcripts.base import Agents, LogFile
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def recall(store: Store, agents: Agents, report: Report, progress: Progress | No
         if agents[copy.agent].locate(copy.session_id):
             continue
         try:
-            _recall_one(store, agents[copy.agent], copy, report)
+            _recall_one(store, agents, copy, report)
         except Exception as error:  # one odd copy must not keep all others out of the index
             if is_of_the_store(error):
                 raise
@@ -81,7 +81,7 @@ def renew(store: Store, agents: Agents, report: Report, progress: Progress | Non
         copy = kept.find(session.agent, session.session_id)
         if copy and copy.agent in agents.names:
             try:
-                _recall_one(store, agents[copy.agent], copy, report)
+                _recall_one(store, agents, copy, report)
             except Exception as error:  # what is stored is masked all the same
                 if is_of_the_store(error):
                     raise
@@ -89,7 +89,8 @@ def renew(store: Store, agents: Agents, report: Report, progress: Progress | Non
     store.set_meta(RENEWED, versions.VERSION)
 
 
-def _recall_one(store: Store, agent: AgentAdapter, copy: kept.Copy, report: Report) -> None:
+def _recall_one(store: Store, agents: Agents, copy: kept.Copy, report: Report) -> None:
+    agent = agents[copy.agent]
     where = agent.home() / copy.place
     with kept.opened(copy) as path:
         result = agent.read(path)
@@ -97,7 +98,7 @@ def _recall_one(store: Store, agent: AgentAdapter, copy: kept.Copy, report: Repo
         return
     session = dataclasses.replace(result.session, source_path=where)
     file = LogFile(copy.agent, str(where), *copy.log.stamp)
-    save_session(store, Reading(file, "", result.checkpoint), session, report)
+    save_session(store, agents, Reading(file, "", result.checkpoint), session, report)
     store.forget_files([str(where)])  # there is no such log: it is known as one that has gone
 
 

@@ -1,4 +1,4 @@
-"""When the whole index is brought up to date: at the start, then by an interval or a cron expression (F-187, F-188)."""
+"""When the whole index is brought up to date: at the start, then by an interval or a cron expression."""
 
 from __future__ import annotations
 

@@ -54,7 +54,9 @@ class Watcher:
     def __init__(
         self, adapters: Iterable[AgentAdapter], changed: Changed, *, poll_seconds: float = POLL_SECONDS
     ) -> None:
-        self._roots = [root for agent in adapters for root in agent.folders()]
+        every = list(adapters)
+        self._roots = [root for agent in every for root in agent.folders()]
+        self._endings = tuple({ending for agent in every for ending in agent.endings})
         self._changed = changed
         self._poll_seconds = poll_seconds
 
@@ -91,11 +93,12 @@ class Watcher:
                     return
                 changes = raw if isinstance(raw, set) else set()
                 paths = {path for _, path in changes}
-                if logs := _logs(paths, names):
+                if logs := _logs(paths, names, self._endings):
                     self._changed(logs)
                 if any(change == _DELETED and path in names for change, path in changes):
                     return  # made again at once, it may have the same inode, and nobody watches it
-                if (not paths or any(map(_is_no_log, paths))) and folders != frozenset(self._folders()):
+                only_logs = bool(paths) and all(path.endswith(self._endings) for path in paths)
+                if not only_logs and folders != frozenset(self._folders()):
                     return
         finally:
             notify.close()
@@ -117,14 +120,10 @@ def _names(folders: Collection[_Folder]) -> dict[str, str]:
     }
 
 
-def _logs(paths: set[str], names: Mapping[str, str]) -> set[str]:
-    """The logs among `paths`, named as `discover` names them."""
-    split = [path.rpartition("/") for path in paths if path.endswith(".jsonl")]
+def _logs(paths: set[str], names: Mapping[str, str], endings: tuple[str, ...]) -> set[str]:
+    """The logs, and the files that logs are in, among `paths`, named as `discover` names them."""
+    split = [path.rpartition("/") for path in paths if path.endswith(endings)]
     return {f"{names[folder]}/{name}" for folder, _, name in split if folder in names}
-
-
-def _is_no_log(path: str) -> bool:
-    return not path.endswith(".jsonl")
 
 
 def _watching(folders: Collection[_Folder]) -> RustNotify:

@@ -1,4 +1,4 @@
-"""Find the past Claude Code or Codex session that already knows how, in this repository, and run a fork of it.
+"""Find the past session of a coding agent that already knows how, in this repository, and run a fork of it.
 
 import smart_fork as sf
 for hit in sf.find("flaky auth test", project=".", limit=1, min_score=0.3):  # nothing is forked where nothing fits
@@ -11,30 +11,36 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # `typing` itself takes longer to import than all that the first answer needs
 if TYPE_CHECKING:
-    from smart_fork.public import (
+    from smart_fork.errors import (
+        Conflict,
         ForkRefused,
         IndexUnavailable,
+        NotAuthenticated,
         NotFound,
         ProgramFailed,
         ProgramMissing,
         RegistryUnavailable,
         SmartForkError,
+        Unshareable,
         Usage,
-        branch,
-        find,
-        forget,
-        fork,
+        WrongVerb,
     )
+    from smart_fork.public import Worker, branch, find, forget, fork
 
 __all__ = [
+    "Conflict",
     "ForkRefused",
     "IndexUnavailable",
+    "NotAuthenticated",
     "NotFound",
     "ProgramFailed",
     "ProgramMissing",
     "RegistryUnavailable",
     "SmartForkError",
+    "Unshareable",
     "Usage",
+    "Worker",
+    "WrongVerb",
     "branch",
     "find",
     "forget",
@@ -45,9 +51,9 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from smart_fork import public
+    from smart_fork import errors, public
 
-    return getattr(public, name)
+    return getattr(errors if hasattr(errors, name) else public, name)
 
 
 def __dir__() -> list[str]:

@@ -23,8 +23,9 @@ from indexer.paths import index_db, private_dir, state_home
 from indexer.project import project_of
 from indexer.store import extension
 from indexer.store.base import Scope
-from smart_fork.agents import AGENTS
-from smart_fork.agents.programs import look_at
+from indexer.transcripts.base import AgentAdapter
+from smart_fork.agents import READERS
+from smart_fork.agents.programs import is_found, look_at
 from smart_fork.engines.base import EngineUnavailable, Question
 from smart_fork.engines.configured import configured_engine
 from smart_fork.errors import IndexUnavailable, SmartForkError
@@ -131,8 +132,14 @@ def _project() -> Iterator[Check]:
     yield Check("project", ok=True, detail=printable(detail), optional=True)
 
 
+def _here() -> list[AgentAdapter]:
+    """The agents that have been here; all of them where none has."""
+    found = [agent for agent in READERS if agent.home().is_dir() or is_found(agent.name)]
+    return found or list(READERS)
+
+
 def _logs() -> Iterator[Check]:
-    for agent in AGENTS:
+    for agent in _here():
         name, count = f"{agent.name} sessions", sum(1 for _ in agent.discover())
         if count:
             yield Check(name, ok=True, detail=f"{count} logs in {agent.home()}", optional=True)
@@ -224,7 +231,7 @@ def _engine() -> Iterator[Check]:
     except EngineUnavailable as error:
         yield Check("engine", ok=False, detail=error.message, next_step=error.hint)
         return
-    ranking = engine.ask(Question("retry a failed upload", ("retry",), ("claude", "codex")))
+    ranking = engine.ask(Question("retry a failed upload", ("retry",), READERS.names))
     found = f"{engine.name}, {ranking.way or 'nothing'} answers" + (f"; {ranking.error}" if ranking.error else "")
     step = f"{_RUN_INDEX} It says what {engine.name} needs." if ranking.error else ""
     yield Check("engine", ok=ranking.way is not None, detail=printable(found), next_step=step)
@@ -250,7 +257,7 @@ def _query(embedder: Embedder) -> Iterator[Check]:
 
 
 def _programs(processes: Processes) -> Iterator[Check]:
-    for agent in AGENTS:
+    for agent in _here():
         program = look_at(agent.name, processes)
         able = "forks" + (", also without a terminal" if program.can_fork_headless else "")
         detail = program.problem or f"{program.path} {able}"

@@ -7,7 +7,12 @@ SmartForkError          anything below; `message` says what, `hint` says what to
 ├── ProgramFailed       a program ran and failed, or did not answer in time
 ├── RegistryUnavailable the register of workers is damaged, or cannot be written
 ├── IndexUnavailable    the search index is damaged, or cannot be written
-└── ForkRefused         it could be done and must not be: another file would be overwritten, agents are mixed, …
+├── ForkRefused         it could be done and must not be: another file would be overwritten, agents are mixed, …
+├── NotAuthenticated    the server of the team does not know who asks
+├── WrongVerb           the session is not one with which that may be done, or its project is another's
+├── Conflict            the remote session is not as it was when it was last seen
+└── Unshareable         what is sent or was received is not in the form in which sessions are shared
+    └── TooLarge        it has the form, and is more than is taken
 """
 
 from __future__ import annotations
@@ -24,9 +29,12 @@ logging.getLogger("smart_fork").addHandler(logging.NullHandler())
 class SmartForkError(Exception):
     """The base. `exit_code` is what the command line ends with, `http_status` what a browser is answered with.
 
+    `code` is what a program tells it by.
+
     What it quotes is masked, whoever shows it.
     """
 
+    code: ClassVar[str] = "smart_fork_error"
     exit_code: ClassVar[int] = 1
     http_status: ClassVar[int] = 400
 
@@ -38,12 +46,14 @@ class SmartForkError(Exception):
 class Usage(SmartForkError):
     """The request itself is wrong."""
 
+    code = "usage"
     exit_code = 2
 
 
 class NotFound(SmartForkError):
     """What was asked for is not there."""
 
+    code = "not_found"
     exit_code = 3
     http_status = 404
 
@@ -51,20 +61,71 @@ class NotFound(SmartForkError):
 class ProgramMissing(SmartForkError):
     """A program is not installed, or too old for what it is needed for."""
 
+    code = "program_missing"
+
 
 class ProgramFailed(SmartForkError):
     """A program ran and failed, or did not answer in time."""
+
+    code = "program_failed"
 
 
 class ForkRefused(SmartForkError):
     """It could be done and must not be."""
 
+    code = "fork_refused"
     http_status = 409
 
 
 class RegistryUnavailable(SmartForkError):
     """The register of workers is damaged, or cannot be written."""
 
+    code = "registry_unavailable"
+
 
 class IndexUnavailable(SmartForkError):
     """The search index is damaged, written by a newer version, or its folder cannot be written."""
+
+    code = "index_unavailable"
+
+
+class NotAuthenticated(SmartForkError):
+    """The server of the team does not know who asks."""
+
+    code = "not_authenticated"
+    exit_code = 4
+    http_status = 401
+
+
+class WrongVerb(SmartForkError):
+    """The session is not one with which that may be done."""
+
+    code = "forbidden"
+    exit_code = 4
+    http_status = 403
+
+
+class Conflict(SmartForkError):
+    """The remote session is not as it was when it was last seen: `count` and `digest` are what it is now."""
+
+    code = "conflict"
+    exit_code = 9
+    http_status = 409
+
+    def __init__(self, message: str, hint: str = "", *, count: int | None = None, digest: str | None = None) -> None:
+        super().__init__(message, hint)
+        self.count, self.digest = count, digest
+
+
+class Unshareable(SmartForkError):
+    """What is sent or was received is not in the form in which sessions are shared."""
+
+    code = "unshareable"
+    http_status = 422
+
+
+class TooLarge(Unshareable):
+    """It is more than is taken."""
+
+    code = "too_large"
+    http_status = 413

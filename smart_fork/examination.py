@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import apsw
 import numpy as np
 
 from indexer import kept, models
-from indexer.changes import Progress
+from indexer.changes import Progress, gone_of
 from indexer.embedding import Embedder
 from indexer.forgotten import forgotten
 from indexer.loading import telling
@@ -26,7 +25,7 @@ from indexer.store.reading import StoreReading
 from indexer.store.soundness import SHOWN, read_only
 from indexer.transcripts.base import LogFile
 from indexer.versions import VERSION
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from smart_fork.doctor import Check, run_each
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.opening import unavailable
@@ -102,13 +101,13 @@ class _Examination:
 
     def _logs(self) -> Iterator[Check]:
         """Logs that the index has not read, and those that it has and that are gone. The next run mends both."""
-        there = {file.location: file for agent in AGENTS for file in agent.discover()}
+        there = {file.location: file for agent in READERS for file in agent.discover()}
         rows: Any = self._store.db.execute(
             "SELECT files.path, files.agent, session_id FROM files LEFT JOIN sessions ON sessions.id = session"
         )
         known = {path: (agent, session_id) for path, agent, session_id in rows}
         new = there.keys() - known
-        gone = [path for path in known.keys() - there.keys() if not os.path.exists(path)]  # noqa: PTH110 - False on any error
+        gone = gone_of(known.keys() - there.keys(), READERS)
         bare = [path for path in gone if known[path][1] and kept.find(*known[path]) is None]
         for paths, what in (
             (new, "are not in the index yet"),
@@ -149,7 +148,7 @@ class _Examination:
 
     def _compared(self, one: _Sample) -> tuple[str, str]:
         """What is wrong with the passages of a log, and the path of its export where that is wrong."""
-        agent, file, row = AGENTS[one.file.agent], one.file, one.session
+        agent, file, row = READERS[one.file.agent], one.file, one.session
         who = f"{row.agent} session {row.session_id}"
         try:
             session = agent.read(file.path).session
@@ -162,7 +161,7 @@ class _Examination:
             return f"{who}: its log is none of that session", ""
         if session.parent_id and not agent.locate(session.parent_id):
             return "", ""  # what it shares with its parent cannot be read any more
-        document, _ = document_of(session, row.repo_root)
+        document, _ = document_of(session, READERS, row.repo_root)
         path = export_path(row.agent, row.session_id)
         export = str(path) if path.exists() and not is_export(path, document.export) else ""
         wanted = [(chunk.hash, chunk.text, *chunk.lines) for chunk in document.chunks]
@@ -175,7 +174,7 @@ class _Examination:
         return (f"{who}: {wrong} of {len(wanted)} passages are not what its log says" if wrong else ""), export
 
     def _exports(self) -> Iterator[Check]:
-        names = {agent.name: export_names(agent.name) for agent in AGENTS}
+        names = {agent.name: export_names(agent.name) for agent in READERS}
         rows: list[Any] = self._store.db.execute("SELECT agent, session_id, path FROM sessions").fetchall()
         missing = [(sid, log) for agent, sid, log in rows if export_path(agent, sid).name not in names[agent]]
         back = [session_id for session_id, log in missing if log]

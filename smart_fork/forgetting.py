@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from indexer.forgotten import Forgotten, forgotten, replace
-from indexer.freshness import IndexBusyError, only_writer
 from indexer.remembering import erase_owed, sweep, sweep_files
-from indexer.transcripts.model import Agent
-from smart_fork.agents import AGENTS
+from indexer.transcripts.model import AgentName
+from indexer.writer import IndexBusyError, only_writer
+from smart_fork.agents import READERS
 from smart_fork.agents.logs import original_of
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import erasing
@@ -65,14 +65,14 @@ def undo(reference: str) -> dict[str, Any]:
     return _answer(agent, session_id, forgotten=False)
 
 
-def _answer(agent: Agent, session_id: str, *, forgotten: bool) -> dict[str, Any]:
-    log = original_of(AGENTS[agent], session_id)
+def _answer(agent: AgentName, session_id: str, *, forgotten: bool) -> dict[str, Any]:
+    log = original_of(READERS[agent], session_id)
     return {
         "session_id": session_id, "agent_type": agent, "forgotten": forgotten, "jsonl_path": str(log) if log else None
     }  # fmt: skip
 
 
-def _meant(reference: str, gone: Forgotten) -> tuple[Agent, str]:
+def _meant(reference: str, gone: Forgotten) -> tuple[AgentName, str]:
     wanted, shown = reference.strip().lower(), quoted(reference)
     if len(wanted) < MIN_PREFIX:
         raise Usage(f"Session id too short: {shown}", f"Give at least {MIN_PREFIX} characters of it.")

@@ -6,7 +6,7 @@ from typing import Any
 
 from indexer.damage import kept
 from indexer.paths import index_db, state_home
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable
 from smart_fork.hooks import switch
 from smart_fork.retrieval.status import index_status
@@ -46,7 +46,8 @@ def _index() -> dict[str, Any]:
     except IndexUnavailable as error:
         return {"error": error.message, "hint": error.hint}
     aside = [str(path) for path in kept(index_db())]
-    shown = {name: state[name] for name in _SHOWN} | {"broken_lines": state["broken_lines"]}
+    told = state.as_json()
+    shown = {name: told[name] for name in _SHOWN} | {"broken_lines": state.broken_lines}
     return shown | ({"set_aside": aside} if aside else {})
 
 
@@ -63,7 +64,7 @@ def _service(service: Service | None) -> dict[str, Any]:
 
 def _recall() -> dict[str, Any]:
     """For which agents' new sessions it is on, and what came of it."""
-    return {"on": [one.name for one in AGENTS if switch.is_on(one.name)], **switch.asked()._asdict()}
+    return {"on": [one.name for one in READERS if switch.is_on(one.name)], **switch.asked()._asdict()}
 
 
 def _memory(pid: int) -> int | None:
@@ -79,4 +80,4 @@ def _workers() -> list[dict[str, Any]]:
     if not (state_home() / "workers.db").exists():
         return []
     shown = ("worker_id", "name", "agent_type", "kind", "state", "status", "waiting_for", "cwd")
-    return [{name: worker.get(name) for name in shown} for worker in list_workers(None) if worker["worker_id"]]
+    return [{name: getattr(one, name) for name in shown} for one in list_workers(None) if one.worker_id]

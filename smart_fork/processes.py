@@ -6,12 +6,14 @@ import contextlib
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, Protocol
+from types import FrameType
+from typing import IO, Any, NamedTuple, NoReturn, Protocol, Self
 
 from indexer.masking import Masked, beginning, mask
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, SmartForkError
@@ -85,8 +87,19 @@ class Processes(Protocol):
         """
         ...
 
-    def start(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path) -> int:
-        """Start detached (own session, no input, output appended to the private file `log`); gives the process id."""
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        log: Path,
+        input: bytes = b"",  # noqa: A002
+    ) -> int:
+        """Start detached, in a session of its own, with this input; gives the process id.
+
+        Its output is appended to the private file `log`.
+        """
         ...
 
     def alive(self, pid: int) -> bool:
@@ -110,6 +123,40 @@ class Processes(Protocol):
         ...
 
 
+class Machine(NamedTuple):
+    """What programs are run with. Tests may give their own."""
+
+    processes: Processes
+    env: Mapping[str, str]
+
+
+class _CtrlC:
+    """Keeps Ctrl-C until `counts`: while a program is being started nobody holds it yet, and could end it."""
+
+    def __init__(self) -> None:
+        self._before: Any = None
+        self._pressed: list[tuple[int, FrameType | None]] = []
+
+    def __enter__(self) -> Self:
+        handler = signal.getsignal(signal.SIGINT)
+        if callable(handler) and threading.current_thread() is threading.main_thread():
+            self._before = handler
+            signal.signal(signal.SIGINT, lambda *pressed: self._pressed.append(pressed))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.counts()
+
+    def counts(self) -> None:
+        """From now on it counts, also where it was pressed meanwhile."""
+        handler, self._before = self._before, None
+        if handler is None:
+            return
+        signal.signal(signal.SIGINT, handler)
+        if self._pressed:
+            handler(*self._pressed[0])
+
+
 class SystemProcesses:
     """The real thing."""
 
@@ -126,31 +173,41 @@ class SystemProcesses:
         input: bytes = b"",  # noqa: A002
     ) -> Completed:
         """See `Processes.run`. What is late, or is waited for no more, is ended with everything that it started."""
-        try:
-            process = subprocess.Popen(
-                argv,
-                cwd=cwd,
-                env=env,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-        except (OSError, ValueError) as error:
-            raise _not_started(argv, cwd, error) from error
-        with process:
+        with _CtrlC() as ctrl_c:
             try:
-                stdout, stderr = process.communicate(input, timeout=timeout)
-            except subprocess.TimeoutExpired as error:
-                self.end(process.pid, force=True)
-                process.communicate()
-                raise ProgramFailed(f"{Path(argv[0]).name} did not answer within {timeout:g} seconds") from error
-            except BaseException:  # such as Ctrl-C, which the program itself does not get
-                self.end(process.pid, force=True)
-                raise
+                process = subprocess.Popen(
+                    argv,
+                    cwd=cwd,
+                    env=env,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,
+                )
+            except (OSError, ValueError) as error:
+                raise _not_started(argv, cwd, error) from error
+            with process:
+                try:
+                    ctrl_c.counts()
+                    stdout, stderr = process.communicate(input, timeout=timeout)
+                except subprocess.TimeoutExpired as error:
+                    self.end(process.pid, force=True)
+                    process.communicate()
+                    raise ProgramFailed(f"{Path(argv[0]).name} did not answer within {timeout:g} seconds") from error
+                except BaseException:  # such as Ctrl-C, which the program itself does not get
+                    self.end(process.pid, force=True)
+                    raise
         return Completed(tuple(argv), process.returncode, stdout, stderr)
 
-    def start(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], log: Path) -> int:
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        log: Path,
+        input: bytes = b"",  # noqa: A002
+    ) -> int:
         """See `Processes.start`."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -158,15 +215,16 @@ class SystemProcesses:
         except OSError as error:
             raise ProgramFailed(f"The log cannot be written: {error}") from error
         try:
-            process = subprocess.Popen(
-                argv,
-                cwd=cwd,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            with _file_of(input) as given:
+                process = subprocess.Popen(
+                    argv,
+                    cwd=cwd,
+                    env=env,
+                    stdin=given,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
         except (OSError, ValueError) as error:
             raise _not_started(argv, cwd, error) from error
         finally:
@@ -265,3 +323,15 @@ def _not_started(argv: Sequence[str], cwd: Path | None, error: Exception) -> Sma
     if isinstance(error, FileNotFoundError):
         return ProgramMissing(f"{name} is not installed", f"Install {name}, or put it on PATH.")
     return ProgramFailed(f"{name} cannot be started: {error}")
+
+
+@contextlib.contextmanager
+def _file_of(text: bytes) -> Iterator[IO[bytes] | int]:
+    """What a program reads this from that outlives us: a private file that has no name any more."""
+    if not text:
+        yield subprocess.DEVNULL
+        return
+    with tempfile.TemporaryFile() as file:
+        file.write(text)
+        file.seek(0)
+        yield file

@@ -15,7 +15,7 @@ import orjson
 from indexer.masking import mask
 from indexer.paths import state_home
 from indexer.store.erasure import compact
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
 from smart_fork import permission
 from smart_fork.advice import advice
 from smart_fork.errors import NotFound, Usage
@@ -40,7 +40,7 @@ _SESSION = "coalesce(session_id, last_session_id)"
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """An agent that we started. `id` is ``{agent}-{milliseconds}``; `session_id` is `None` until known (R-004).
+    """An agent that we started. `id` is ``{agent}-{milliseconds}``; `session_id` is `None` until known.
 
     A later worker may go on with the same session: `Registry.of_session` says who has it now.
 
@@ -49,7 +49,7 @@ class Worker:
     """
 
     id: str
-    agent: Agent
+    agent: AgentName
     name: str
     source_session_id: str
     session_id: str | None
@@ -83,7 +83,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class StagedCopy:
-    """A transcript that we copied: the same session as its source, not another one (F-103)."""
+    """A transcript that we copied: the same session as its source, not another one."""
 
     path: str
     session_id: str
@@ -119,7 +119,7 @@ class Registry:
 
     def add(
         self,
-        agent: Agent,
+        agent: AgentName,
         *,
         name: str = "",
         source_session_id: str,
@@ -137,7 +137,7 @@ class Registry:
         now: float | None = None,
         admit: Callable[[Sequence[Worker]], None] | None = None,
     ) -> Worker:
-        """Register a worker that is about to be started. Ids are unique, in the same millisecond too (R-002).
+        """Register a worker that is about to be started. Ids are unique, in the same millisecond too.
 
         Of what it is told, here and later, secrets are masked: the register is one more copy of it.
 
@@ -187,7 +187,7 @@ class Registry:
         base_commit: str | None,
         now: float | None = None,
     ) -> Worker:
-        """Note what was made for it. It is started now: what it says itself is later than that (F-105)."""
+        """Note what was made for it. It is started now: what it says itself is later than that."""
         return self._set(
             identity,
             "cwd = ?, worktree = ?, branch = ?, base_commit = ?, started_at = ?",
@@ -229,9 +229,9 @@ class Registry:
         )
 
     def set_session_id(self, identity: str, session_id: str) -> Worker:
-        """Note the id of the worker's own session. One session belongs to one worker (R-006).
+        """Note the id of the worker's own session. One session belongs to one worker.
 
-        It may be another one than before: all that it has had name the worker (R-007).
+        It may be another one than before: all that it has had name the worker.
         """
         with self._writing():
             self._own(identity, session_id)
@@ -289,7 +289,7 @@ class Registry:
         return later if later and later.session_id == worker.session_id else worker
 
     def get(self, reference: str) -> Worker:
-        """The worker of that id, session id, terminal or name, or of an unambiguous beginning of an id (R-005).
+        """The worker of that id, session id, terminal or name, or of an unambiguous beginning of an id.
 
         Raises:
             NotFound: there is none that is the caller's business.
@@ -411,9 +411,8 @@ class Registry:
 
 
 def _worker(row: dict[str, Any]) -> Worker:
-    """One row. What another version has written in words of its own does not hide the worker (R-043)."""
+    """One row. What another version has written in words of its own does not hide the worker."""
     for name, words, otherwise in (
-        ("agent", Literal["claude", "codex"], "claude"),
         ("state", State, "running"),
         ("status", Status, ""),
         ("kind", Kind, "fork"),

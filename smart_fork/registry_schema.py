@@ -104,7 +104,7 @@ def m002_ways_and_whereabouts(db: apsw.Connection) -> None:
 
 
 def m003_sessions_of_workers(db: apsw.Connection) -> None:
-    """Every session that a worker has had: ``/clear`` and ``/resume`` give it another one (R-007, R-016)."""
+    """Every session that a worker has had: ``/clear`` and ``/resume`` give it another one."""
     db.execute(
         "CREATE TABLE worker_sessions (session_id TEXT PRIMARY KEY, worker_id TEXT NOT NULL REFERENCES workers (id))"
     )

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from indexer import kept
 from indexer.markdown import export_path, parse_front_matter
 from indexer.masking import Masked, beginning, mask
 from indexer.paths import index_db, state_home
 from indexer.store.base import SessionRow
-from indexer.transcripts.model import Agent, Session, Turn
+from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork import permission
 from smart_fork.advice import advice
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from smart_fork.agents.logs import logs_of, originals_first
+from smart_fork.agents.references import names_worker
+from smart_fork.conversation import Conversation, Exported, Message
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.registry import Registry
 from smart_fork.retrieval.opening import opened
 from smart_fork.retrieval.results import inferred, title
 from smart_fork.snippets import printable, quoted
-from smart_fork.whereabouts import permits, placed_here, remark
+from smart_fork.whereabouts import permits, placed_here
 
 MIN_PREFIX = 8
 #: Sessions named where a reference means several.
@@ -33,7 +35,7 @@ MAX_LISTED = 5
 class Located:
     """A session that was asked for. `path` is `None` where its log has been deleted."""
 
-    agent: Agent
+    agent: AgentName
     session_id: str
     path: Path | None
 
@@ -52,7 +54,7 @@ def locate(reference: str) -> Located:
     """
     wanted = reference.strip().lower()
     shown = quoted(reference)
-    wanted = _session_of_worker(wanted) or wanted
+    wanted = (_session_of_worker(wanted) or wanted).lower()
     if len(wanted) < MIN_PREFIX:
         raise Usage(f"Session id too short: {shown}", f"Give at least {MIN_PREFIX} characters of it.")
     found: list[Located] = []
@@ -61,7 +63,7 @@ def locate(reference: str) -> Located:
     if not found:
         raise _not_found(shown)
     exact = [one for one in found if one.session_id.lower() == wanted]
-    # Files may differ in case alone: then it matters how it was written (B-078).
+    # Files may differ in case alone: then it matters how it was written.
     found = [one for one in exact if one.session_id == reference.strip()] or exact or found
     ids = sorted({one.session_id for one in found})
     if len(ids) > 1:
@@ -86,7 +88,7 @@ def read(located: Located) -> Session:
                 tool="read_session reads what is left; where a copy was kept, fork_session_id puts it back.",
             ),
         )
-    reader = AGENTS[located.agent]
+    reader = READERS[located.agent]
     others = [path for path in logs_of(reader, located.session_id) if path != located.path]
     problem = ""
     for path in (located.path, *others):  # an empty or odd copy elsewhere must not hide the real one
@@ -112,7 +114,7 @@ def look_into(located: Located) -> Session:
         return read(located)
     try:
         with kept.opened(copy) as path:
-            result = AGENTS[located.agent].read(path)
+            result = READERS[located.agent].read(path)
     except OSError as error:
         hint = f"Its export may be left: {export_path(located.agent, located.session_id)}"
         raise NotFound(f"The kept copy of {located.session_id} cannot be read: {error}", hint) from error
@@ -123,7 +125,7 @@ def look_into(located: Located) -> Session:
 
 def messages(
     session: Session, at: int | None = None, *, before: int = 0, after: int | None = None, characters: int | None = None
-) -> tuple[list[dict[str, Any]], int | None]:
+) -> tuple[list[Message], int | None]:
     """What was said, numbered; secrets masked. And the number of the message to read on at, `None` at the end.
 
     With `at`, from `before` messages before message `at` to `after` messages behind it; at most about `characters`.
@@ -137,21 +139,21 @@ def messages(
         if middle is None or at < 0:
             raise NotFound(f"No message {at} in {session.session_id}", f"The last one is {said[-1][0]}.")
         said = said[max(0, middle - before) : None if after is None else middle + after + 1]
-    chosen: list[dict[str, Any]] = []
+    chosen: list[Message] = []
     used = 0
     for number, turn in said:
         one = message(number, turn, characters)
-        used += len(one["text"])
+        used += len(one.text)
         if chosen and characters is not None and used > characters:
             return chosen, number
         chosen.append(one)
     return chosen, None
 
 
-def as_markdown(session: Session, chosen: list[dict[str, Any]]) -> str:
+def as_markdown(session: Session, chosen: Sequence[Message]) -> str:
     """A conversation to read in a terminal or by a model."""
     where = printable(session.cwd) or "directory unknown"
-    if mark := inferred(remark(session)):
+    if mark := inferred(session.inferred_from):
         where = f"{where} ({mark})"
     lines = [
         f"# {title(session.title)}",
@@ -159,8 +161,28 @@ def as_markdown(session: Session, chosen: list[dict[str, Any]]) -> str:
         f"{session.agent} {session.session_id} · {where} · {session.last_activity}",
     ]
     for one in chosen:
-        lines += ["", f"## {one['number']} · {one['role']} · {one['timestamp']}", "", one["text"]]
+        lines += ["", f"## {one.number} · {one.role} · {one.timestamp}", "", one.text]
     return "\n".join(lines) + "\n"
+
+
+def told(session: Session, chosen: Sequence[Message], *, notice: str = "", **read_on: int | None) -> Conversation:
+    """A conversation as it is answered, with what was chosen of it."""
+    return Conversation(
+        session_id=session.session_id,
+        agent_type=session.agent,
+        title=title(session.title),
+        working_directory=session.cwd,
+        project_inferred_from=session.inferred_from,
+        last_activity=session.last_activity,
+        notice=notice,
+        messages=tuple(chosen),
+        read_on=read_on,
+    )
+
+
+def told_export(located: Located, text: Masked, *, notice: str = "") -> Exported:
+    """An export as it is answered."""
+    return Exported(session_id=located.session_id, agent_type=located.agent, notice=notice, markdown=text)
 
 
 def exported(located: Located) -> Masked:
@@ -221,16 +243,16 @@ def _indexed(located: Located) -> SessionRow | None:
         return None
 
 
-def message(number: int, turn: Turn, characters: int | None) -> dict[str, Any]:
+def message(number: int, turn: Turn, characters: int | None) -> Message:
     """One message as `messages` gives it, cut behind `characters`."""
     text = printable(mask(turn.text))
     if characters is not None:
         text = beginning(text, characters)
-    return {"number": number, "message_id": turn.id, "role": turn.role, "timestamp": turn.timestamp, "text": text}
+    return Message(number, turn.id, turn.role, turn.timestamp, text)
 
 
 def _session_of_worker(reference: str) -> str | None:
-    if not reference.startswith(("claude-", "codex-")) or not (state_home() / "workers.db").exists():
+    if not names_worker(reference) or not (state_home() / "workers.db").exists():
         return None
     with Registry() as registry:
         try:
@@ -242,7 +264,7 @@ def _session_of_worker(reference: str) -> str | None:
 
 def _in_logs(wanted: str) -> list[Located]:
     found = []
-    for agent in AGENTS:
+    for agent in READERS:
         of_session: defaultdict[str, list[Path]] = defaultdict(list)
         for file in sorted(agent.discover(), key=lambda file: -file.mtime_ns):
             session_id = agent.id_of(file.path)

@@ -26,7 +26,7 @@ _MARKS = late(r"[\s#>*+=_|:~`.-]*|\s*(?:`{3,}|~{3,})[\w+-]*\s*")
 def snippet(
     text: Masked, words: Iterable[str], limit: int = SNIPPET_CHARACTERS, *, nearest: int | None = None
 ) -> Masked:
-    """At most `limit` characters of `text` from the sentence on that matched, cut between characters (F-042).
+    """At most `limit` characters of `text` from the sentence on that matched, cut between characters.
 
     That is the one with the best evidence for `words`; where none has any the `nearest` one, else the first. Control
     characters are taken out: a snippet is shown in terminals.

@@ -29,7 +29,7 @@ def belongs(one: Session | SessionRow, project: Project) -> bool:
 
 
 def in_project(cwd: str, project: Project) -> bool:
-    """Whether what is done in `cwd` belongs to `project` (F-070…F-076). An unknown directory does not."""
+    """Whether what is done in `cwd` belongs to `project`. An unknown directory does not."""
     if not cwd:
         return False
     directory = resolve(cwd)
@@ -71,11 +71,6 @@ def placed_here(one: _One) -> _One:
 def is_in_doubt(one: Session | SessionRow) -> bool:
     """Whether neither the log nor the agent says where it worked."""
     return one.inferred_from not in _STATED
-
-
-def remark(one: Session | SessionRow) -> dict[str, str]:
-    """What an answer says of a project that was inferred; nothing of one that is stated."""
-    return {"project_inferred_from": one.inferred_from} if one.inferred_from else {}
 
 
 def _asking() -> tuple[Project, ...]:

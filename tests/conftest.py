@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+
+from smart_fork.agents import AGENTS
 
 #: Variables with these beginnings steer us, the agents, git, make or the terminal; the tests that need one set it.
 FOREIGN = (
@@ -23,6 +26,8 @@ FOREIGN = (
     "SMART_FORK_",
     "TMUX",
     "XDG_",
+    *(name for agent in AGENTS for name in (*agent.tells, *agent.session_variables, *agent.project_variables)),
+    *(agent.home.variable for agent in AGENTS if agent.home),
 )
 
 # Read once, when the libraries are imported: models come from the packaged copy, and output has no colours, in CI either.
@@ -63,6 +68,20 @@ def home(tmp_path_factory, monkeypatch) -> Path:
     folder = tmp_path_factory.mktemp("home")
     move_into(folder, monkeypatch)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _no_ones_log_level() -> Iterator[None]:
+    """A command that ran in this process, and set where and how much is logged, decides it for no later test.
+
+    By `setLevel`, for a logger remembers below which level it says nothing until that is called.
+    """
+    loggers = [logging.getLogger(name) for name in (None, "indexer", "smart_fork")]
+    before = [(logger, logger.level, [*logger.handlers]) for logger in loggers]
+    yield
+    for logger, level, handlers in before:
+        logger.setLevel(level)
+        logger.handlers = handlers
 
 
 @pytest.fixture

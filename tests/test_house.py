@@ -21,6 +21,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from smart_fork.agents import AGENTS
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("indexer", "smart_fork")
 MODULES = sorted(p for folder in (*PACKAGES, "benchmarks", "tests") for p in (ROOT / folder).rglob("*.py"))
@@ -30,67 +32,10 @@ HEAVY = {"apscheduler", "mcp", "sentence_transformers", "torch", "transformers"}
 #: Where agents are known: their own folders, and the conversations of the demo.
 ROOMS = ("smart_fork/agents/", "smart_fork/demo/")
 #: Names of agents, of their variables, and of what they call their folders and logs. Style sheets and pages have cursors, too.
-_AGENTS = re.compile(r"claude|codex|cursor(?![:|])|slug|rollout", re.IGNORECASE)
+_NAMES = ("slug", "rollout", *(re.escape(agent.name) + r"(?![:|])" for agent in AGENTS))
+_AGENTS = re.compile("|".join(_NAMES), re.IGNORECASE)
 _BEFORE_A_DOCSTRING = {tokenize.ENCODING, tokenize.INDENT, tokenize.NEWLINE}
 _NOTHING = {tokenize.COMMENT, tokenize.NL}
-
-#: Lines of code that name an agent, for each module. A module may have fewer; whoever makes it so may lower the number.
-AGENTS_NAMED = {
-    "indexer/paths.py": 4,
-    "indexer/transcripts/actions.py": 1,
-    "indexer/transcripts/boilerplate.py": 1,
-    "indexer/transcripts/ours.py": 1,
-    "smart_fork/caller.py": 12,
-    "smart_fork/cli/__init__.py": 1,
-    "smart_fork/cli/demonstration.py": 4,
-    "smart_fork/cli/excise.py": 10,
-    "smart_fork/cli/families.py": 1,
-    "smart_fork/cli/forking.py": 1,
-    "smart_fork/cli/hooks.py": 4,
-    "smart_fork/cli/picker.py": 1,
-    "smart_fork/cli/search.py": 2,
-    "smart_fork/cli/serving.py": 1,
-    "smart_fork/cli/setup.py": 1,
-    "smart_fork/cli/starting.py": 6,
-    "smart_fork/doctor.py": 1,
-    "smart_fork/engines/base.py": 1,
-    "smart_fork/excise/__init__.py": 13,
-    "smart_fork/excise/loading.py": 5,
-    "smart_fork/excise/writing.py": 8,
-    "smart_fork/families/branching.py": 1,
-    "smart_fork/forking/bringing_back.py": 3,
-    "smart_fork/forking/confirmation.py": 2,
-    "smart_fork/forking/fan_out.py": 1,
-    "smart_fork/forking/launch.py": 1,
-    "smart_fork/forking/occupied.py": 2,
-    "smart_fork/forking/orders.py": 1,
-    "smart_fork/forking/spawning.py": 1,
-    "smart_fork/forking/starting.py": 2,
-    "smart_fork/hooks/__main__.py": 1,
-    "smart_fork/hooks/command.py": 1,
-    "smart_fork/hooks/receive.py": 4,
-    "smart_fork/hooks/settings.py": 10,
-    "smart_fork/places/tmux.py": 1,
-    "smart_fork/registry.py": 1,
-    "smart_fork/retrieval/background.py": 1,
-    "smart_fork/retrieval/finding.py": 3,
-    "smart_fork/retrieval/listing.py": 2,
-    "smart_fork/retrieval/results.py": 2,
-    "smart_fork/server/__init__.py": 1,
-    "smart_fork/server/following.py": 1,
-    "smart_fork/server/searching.py": 5,
-    "smart_fork/server/starting.py": 2,
-    "smart_fork/service/rotating.py": 4,
-    "smart_fork/service/surroundings.py": 4,
-    "smart_fork/service/units/search_path.py": 1,
-    "smart_fork/service/units/settings.py": 3,
-    "smart_fork/sessions.py": 1,
-    "smart_fork/terminal/commands.py": 3,
-    "smart_fork/terminal/welcome.py": 1,
-    "smart_fork/terminal/words.py": 1,
-    "smart_fork/workers/following.py": 2,
-    "smart_fork/workers/staged_copies.py": 1,
-}
 
 
 def relative(path: Path) -> str:
@@ -148,6 +93,14 @@ def test_a_name_says_what_a_thing_does(module):
     assert set() == VAGUE & set(words)
 
 
+def test_what_is_required_is_named_in_tests_only():
+    """A mark such as F-105 says nothing to who reads the product: the reason stands there in words."""
+    mark = re.compile(r"\b([FBCREX]-[0-9]{3}|D[0-9]{1,2})\b")
+    product = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+
+    assert [] == [relative(path) for path in product if mark.search(path.read_text())]
+
+
 def test_every_public_name_exists():
     package = importlib.import_module("smart_fork")
     names = getattr(package, "__all__", [])
@@ -200,12 +153,15 @@ def test_starting_loads_nothing_heavy(module):
 
 
 def test_an_agent_is_named_in_its_own_room_only():
-    counted = {
-        module: number for module in _modules_outside() if (number := len(_lines_that_name_an_agent(ROOT / module)))
+    """Also not on the page: what is written for one agent alone is missing where there is another."""
+    modules = {module: sorted(_lines_that_name_an_agent(ROOT / module)) for module in _modules_outside()}
+    pages = {
+        relative(page): [number for number, line in enumerate(page.read_text().splitlines(), 1) if _AGENTS.search(line)]
+        for folder in ("templates", "static")
+        for page in (ROOT / "smart_fork/page" / folder).iterdir()
     }
 
-    assert {} == {module: number for module, number in counted.items() if number > AGENTS_NAMED.get(module, 0)}
-    assert [] == [module for module in AGENTS_NAMED if module not in counted], "take it out of the table"
+    assert {} == {name: lines for name, lines in (modules | pages).items() if lines}
 
 
 def test_an_agent_in_a_comment_or_docstring_does_not_count(tmp_path):

@@ -99,6 +99,26 @@ def test_the_hook_is_silent_where_smart_fork_is_missing(event, tmp_path):
     assert (0, "", "") == (done.returncode, done.stdout, done.stderr)
 
 
+@pytest.mark.parametrize(("named", "expected"), [(True, "project"), (False, "")])
+def test_the_hook_asks_about_the_project_that_the_agent_names(named, expected, tmp_path):
+    ((entry,),) = ([group["hooks"][0] for group in read("plugin/hooks/hooks.json")["hooks"]["SessionStart"]],)
+    (tmp_path / "project").mkdir()
+    program = tmp_path / "smart-fork"
+    program.write_text("#!/bin/sh\npwd\n")
+    program.chmod(0o755)
+
+    done = subprocess.run(
+        ["/bin/sh", "-c", entry["command"]],
+        env={"PATH": str(tmp_path)} | ({"CLAUDE_PROJECT_DIR": str(tmp_path / "project")} if named else {}),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert (f"{tmp_path / expected}\n", "") == (done.stdout, done.stderr)
+
+
 def server_command(programs: Path) -> subprocess.CompletedProcess[str]:
     server = read("plugin/.mcp.json")["mcpServers"]["smart-fork"]
     (programs / "sh").symlink_to("/bin/sh")

@@ -10,7 +10,7 @@ from indexer.chunks import Chunk, Voices
 from indexer.outcome import NO_EDITS, Edits, Outcome
 from indexer.project import Project
 from indexer.transcripts.base import Checkpoint, LogFile
-from indexer.transcripts.model import Agent, BrokenLine, Inferred, Session
+from indexer.transcripts.model import AgentName, BrokenLine, Inferred, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class SessionRow(NamedTuple):
     """
 
     row: int
-    agent: Agent
+    agent: AgentName
     session_id: str
     part: int
     path: str
@@ -206,19 +206,19 @@ class Store(Protocol):
     def save(self, reading: Reading, document: Document | None, publish: Callable[[], None] | None = None) -> bool:
         """Store what reading a log gave; `publish` is called in the same transaction, before it becomes visible.
 
-        False, and nothing published, where another log holds a newer copy of the same session (F-103).
+        False, and nothing published, where another log holds a newer copy of the same session.
         """
         ...
 
-    def sources(self) -> list[tuple[Agent, str, str]]:
+    def sources(self) -> list[tuple[AgentName, str, str]]:
         """Every session that is read from a log, the newest first: agent, session id and the log's path."""
         ...
 
     def forget_files(self, paths: Iterable[str]) -> None:
-        """These logs are gone. Their sessions stay findable, without a log (D17) or with another one (F-103)."""
+        """These logs are gone. Their sessions stay findable, without a log or with another one."""
         ...
 
-    def forget_session(self, agent: Agent, session_id: str) -> bool:
+    def forget_session(self, agent: AgentName, session_id: str) -> bool:
         """Remove a session with its vectors and what no other session has, and let its logs be passed over.
 
         Nothing of it is left in the database's file once that is erased. False where there was none.
@@ -256,12 +256,12 @@ class Store(Protocol):
         """Let the logs that were passed over because their sessions are forgotten look changed."""
         ...
 
-    def forked(self) -> set[tuple[Agent, str]]:
+    def forked(self) -> set[tuple[AgentName, str]]:
         """Sessions that share a beginning with others."""
         ...
 
     def use_model(self, model: str, dimensions: int) -> bool:
-        """Make room for vectors of this model. True where vectors of another model had to go (D14)."""
+        """Make room for vectors of this model. True where vectors of another model had to go."""
         ...
 
     def waiting(self, first_parts: Sequence[int], limit: int) -> list[tuple[int, str]]:
@@ -277,8 +277,8 @@ class Store(Protocol):
         """
         ...
 
-    def scope(self, project: Project | None, agents: Sequence[Agent], *, automated: bool) -> Scope:
-        """The parts of a project with all its worktrees (F-070…F-076), or of all projects."""
+    def scope(self, project: Project | None, agents: Sequence[AgentName], *, automated: bool) -> Scope:
+        """The parts of a project with all its worktrees, or of all projects."""
         ...
 
     def match_words(self, table: WordTable, query: str, scope: Scope, limit: int) -> list[Scored]:
@@ -343,7 +343,7 @@ class Store(Protocol):
         """Sessions by row."""
         ...
 
-    def session(self, agent: Agent, session_id: str) -> SessionRow | None:
+    def session(self, agent: AgentName, session_id: str) -> SessionRow | None:
         """The session of exactly this id."""
         ...
 

@@ -18,7 +18,7 @@ from indexer.project import Project, head_of, is_within, places_of
 from indexer.store import pending, vectors
 from indexer.store.base import Counts, HavingTable, Lines, Placement, Scope, Scored, SessionRow, Similarities, WordTable
 from indexer.store.connection import with_vectors
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
 
 _SESSION = (
     "id, agent, session_id, part, path, cwd, resolved_cwd, repo_root, git_branch, title, also_called, version, "
@@ -54,7 +54,7 @@ class StoreReading:
         rows = self._all("SELECT value FROM meta WHERE key = ?", (key,))
         return str(rows[0][0]) if rows else ""
 
-    def scope(self, project: Project | None, agents: Sequence[Agent], *, automated: bool) -> Scope:
+    def scope(self, project: Project | None, agents: Sequence[AgentName], *, automated: bool) -> Scope:
         rows = self._all(
             "SELECT parts.id, agent, automated, project, key, root FROM parts JOIN projects ON projects.id = project"
         )
@@ -221,7 +221,7 @@ class StoreReading:
     def sessions(self, rows: Iterable[int]) -> dict[int, SessionRow]:
         return {row.row: row for row in self._sessions(f"id IN ({_numbers(rows)})", ())}
 
-    def session(self, agent: Agent, session_id: str) -> SessionRow | None:
+    def session(self, agent: AgentName, session_id: str) -> SessionRow | None:
         return next(iter(self._sessions("agent = ? AND session_id = ?", (agent, session_id))), None)
 
     def without_log(self) -> list[SessionRow]:
@@ -231,7 +231,7 @@ class StoreReading:
         condition = "substr(lower(session_id), 1, length(?1)) = ?1 ORDER BY last_activity DESC, id"
         return self._sessions(condition, (prefix.lower(),))
 
-    def forked(self) -> set[tuple[Agent, str]]:
+    def forked(self) -> set[tuple[AgentName, str]]:
         return set(
             self._all(
                 "SELECT agent, session_id FROM sessions WHERE session_id IN (SELECT parent_id FROM sessions) "

@@ -18,7 +18,7 @@ from indexer.store.connection import connect, with_vectors
 from indexer.store.reading import StoreReading
 from indexer.store.schema import immediate
 from indexer.transcripts.base import Checkpoint, LogFile
-from indexer.transcripts.model import Agent, Session
+from indexer.transcripts.model import AgentName, Session
 
 #: Broken lines kept a log, to be shown; the rest are only counted.
 BROKEN_LINES_KEPT = 20
@@ -78,7 +78,7 @@ class SqliteStore(StoreReading):
                 publish()
         return wins
 
-    def sources(self) -> list[tuple[Agent, str, str]]:
+    def sources(self) -> list[tuple[AgentName, str, str]]:
         return self._all(
             "SELECT sessions.agent, session_id, sessions.path FROM sessions "
             "JOIN files ON files.path = sessions.path AND files.session = sessions.id AND skipped = '' "
@@ -93,7 +93,7 @@ class SqliteStore(StoreReading):
                 if row and row[0] is not None:
                     self._leave_log(row[0], path)
 
-    def forget_session(self, agent: Agent, session_id: str) -> bool:
+    def forget_session(self, agent: AgentName, session_id: str) -> bool:
         row = self.db.execute(
             "SELECT id FROM sessions WHERE agent = ? AND session_id = ?", (agent, session_id)
         ).fetchone()

@@ -25,12 +25,6 @@ _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE
 _MOVED = re.compile(r"^\*\*\* Move to: (.+)$", re.MULTILINE)
 #: More files of one patch are not remembered.
 _MOST_PATCHED = 1000
-#: How the answer of a call begins that was not carried out.
-_NOT_RUN = (
-    "The user doesn't want", "This command requires approval", "Permission ", "<tool_use_error>", "PreToolUse:",
-    "[Request interrupted", "Claude requested permissions", "failed in sandbox", "exec_command failed for",
-    "exec command rejected",
-)  # fmt: skip
 _STILL_RUNNING = re.compile(r"^Process running with session ID (\d{1,18})$", re.MULTILINE)
 #: The exit statuses of a shell that has not found a program, or may not run it.
 _NOT_FOUND = (126, 127)
@@ -92,12 +86,15 @@ def _patched(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(paths))[:_MOST_PATCHED]
 
 
-def succeeded(output: str, *, said: bool | None = None) -> bool | None:
-    """Whether a command did: its exit status, else what the agent itself has `said`. `None` where it is not known."""
+def succeeded(output: str, *, said: bool | None = None, not_run: tuple[str, ...] = ()) -> bool | None:
+    """Whether a command did: its exit status, else what the agent itself has `said`. `None` where it is not known.
+
+    `not_run` is how the agent begins the answer of a call that was not carried out.
+    """
     status, _ = _split(output)
     if status is not None:
         return None if status in _NOT_FOUND else status == 0
-    if output.startswith((*_NOT_RUN, _IN_BACKGROUND)):
+    if output.startswith((*not_run, _IN_BACKGROUND)):
         return None
     return said
 

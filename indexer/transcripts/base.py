@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from indexer.transcripts.model import Agent, BrokenLine, Session
+from indexer.transcripts.model import AgentName, BrokenLine, Session
+from indexer.transcripts.ours import naming_sessions
 
 
 class LogFile(NamedTuple):
-    """A session file as one `stat` saw it. There are thousands, nearly all unchanged: nothing is made of them early."""
+    """A session's log as one `stat` saw it. There are thousands, nearly all unchanged: nothing is made of them early.
 
-    agent: Agent
+    Mostly that is a file. One of many in a file, `within`, is named as if that file were a folder: `location` is
+    ``<within>/<key>``, where no file can be. `size` and `mtime_ns` are then what that file says of this one session, so
+    that the others are not read again with it; `size` is about how large it is.
+    """
+
+    agent: AgentName
     location: str
     size: int
     mtime_ns: int
     inode: int
+    within: str = ""
 
     @property
     def stamp(self) -> tuple[int, int, int]:
         """Size, time and inode: what tells a log that has not changed."""
-        return self[2:]
+        return self[2:5]
 
     @property
     def path(self) -> Path:
@@ -58,9 +68,13 @@ class ReadResult:
 class AgentAdapter(Protocol):
     """One agent: where its logs are and how they are read. Adapters never write."""
 
-    name: Agent
+    name: AgentName
     #: The environment variable that says where its folder is.
     variable: str
+    #: How the files end whose changes are changes of logs.
+    endings: tuple[str, ...] = (".jsonl",)
+    #: The folders of its logs as they stand below a home where nothing else is said, such as ``.agent/sessions``.
+    places: tuple[str, ...] = ()
 
     def home(self) -> Path:
         """The agent's own folder; it need not exist."""
@@ -71,15 +85,33 @@ class AgentAdapter(Protocol):
         ...
 
     def discover(self) -> Iterator[LogFile]:
-        """Every session log, by directory listing and `stat` alone. Sub-agents' own files are left out (F-149)."""
+        """Every session log, by directory listing and `stat` alone. Sub-agents' own files are left out."""
         ...
 
     def log_at(self, location: str) -> LogFile | None:
         """The session log at exactly this place, as `discover` would give it; `None` where it would not."""
         ...
 
+    def logs_of(self, changed: str) -> Iterable[LogFile]:
+        """The logs that a change of this file may have changed."""
+        found = self.log_at(changed)
+        return () if found is None else (found,)
+
+    def has_lost(self, location: str) -> bool:
+        """Whether a log within a file is there no more: the file can be read, and does not have it."""
+        del location
+        return False
+
+    def as_file(self, path: Path) -> AbstractContextManager[Path]:
+        """The log as a file of its own that `read` takes, for a copy of it; nothing is lost that a session needs.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        return nullcontext(path)
+
     def locate(self, session_id: str) -> tuple[Path, ...]:
-        """The files of this session id, newest first; empty where there is none (F-100)."""
+        """The files of this session id, newest first; empty where there is none."""
         ...
 
     def id_of(self, path: Path) -> str:
@@ -103,15 +135,15 @@ class AgentAdapter(Protocol):
         ...
 
     def glance(self, path: Path) -> Session | None:
-        """What the first records say of it, for a list: title, directory, who started it, the file's time (F-136).
+        """What the first records say of it, for a list: title, directory, who started it, the file's time.
 
         Raises:
             OSError: the file cannot be opened or is not a regular file.
         """
         ...
 
-    def folder_of(self, directory: str) -> str:
-        """How the folder of a log is named that was begun in `directory`; empty where a log's place does not tell."""
+    def place_of(self, directory: str) -> str:
+        """How the locations begin of logs that were begun in or below `directory`; empty where they do not tell."""
         ...
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:
@@ -141,6 +173,14 @@ class Agents:
         if agent := self._by_name.get(name):
             return agent
         raise UnknownAgentError(f"unknown agent {name!r}; known are {', '.join(self.names)}")
+
+    @cached_property
+    def _sessions(self) -> re.Pattern[str]:
+        return naming_sessions(place for agent in self for place in agent.places)
+
+    def opens_a_session(self, action: str) -> bool:
+        """Whether the line of an action names a log of any agent, or our export of one."""
+        return self._sessions.search(action) is not None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What the agents put into a person's message by themselves, taken out again (F-152)."""
+"""What the agents put into a person's message by themselves, taken out again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ _OUR_COMMAND = re.compile(
 _ARGUMENTS = re.compile(r"</?command-args>")
 _AGENTS_MD = re.compile(r"^# AGENTS\.md instructions for [^\n]*\n", re.MULTILINE)
 _WORKER_MARK = re.compile(r"<![\w-]{0,40}(?:session|worker)[\w-]{0,40}:[^<>]*!>|\[worker-done:[^\]]*\]", re.ASCII)
-_IDE_CONTEXT = re.compile(r"\A# Context from my IDE setup:.*?^## My request for Codex:", re.DOTALL | re.MULTILINE)
+_IDE_CONTEXT = re.compile(
+    r"\A# Context from my IDE setup:.*?^## My request for [^\n:]{1,40}:", re.DOTALL | re.MULTILINE
+)
 #: What a hook says, as the agents hand it on.
 _HOOK = re.compile(
     r"(?:[A-Z][a-zA-Z]{3,40}(?::\S+)? )?(?:operation blocked by hook|"

@@ -1,4 +1,4 @@
-"""The active chain of a tree of records: what the agent still remembers, from the leaf back (B-050, B-077, F-160)."""
+"""The active chain of a tree of records: what the agent still remembers, from the leaf back."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from indexer.transcripts.model import Turn
 class Chain:
     """Records linked by parent ids, in file order. A `Turn` is conversation; a mere link keeps the chain walkable.
 
-    The first record of an id counts. Claude Code sometimes writes a prompt after its answer.
+    The first record of an id counts. A prompt may be written after its answer. Where a parent is missing,
+    what stands before goes on the chain if it is `bridged`; there are agents that forget it.
     """
 
-    def __init__(self, turns: Iterable[Turn] = (), links: Mapping[str, Sequence[str]] | None = None) -> None:
+    def __init__(
+        self, turns: Iterable[Turn] = (), links: Mapping[str, Sequence[str]] | None = None, *, bridged: bool = True
+    ) -> None:
+        self._bridged = bridged
         self._turns: dict[str, Turn] = {}
         self._mended: dict[str, str | None] = {}
         self._links: dict[str, str | None] = {one: end or None for end, many in (links or {}).items() for one in many}
@@ -121,7 +125,7 @@ class Chain:
             parent = self._links.get(current) if turn is None else self._mended.get(current, turn.parent_id)
             if parent is not None and (parent in self._turns or parent in self._links):
                 current = parent
-            elif parent is None and turn is not None and turn.prompt and linked:
+            elif not self._bridged or (parent is None and turn is not None and turn.prompt and linked):
                 break  # the person rewound to before the first message
             else:  # the parent is not in this file, or a link record without one: go on with what stands before
                 current = names[earliest - 1] if earliest > 0 else None

@@ -81,9 +81,13 @@ _SUMMARY_CHARACTERS = 20_000
 
 
 class Deeds:
-    """The deeds of one log whose answers have not been read yet, by the id of their call."""
+    """The deeds of one log whose answers have not been read yet, by the id of their call.
 
-    def __init__(self, kept: Mapping[str, Sequence[bool]] | None = None) -> None:
+    `not_run` is how the agent begins the answer of a call that was not carried out.
+    """
+
+    def __init__(self, kept: Mapping[str, Sequence[bool]] | None = None, *, not_run: tuple[str, ...] = ()) -> None:
+        self._not_run = not_run
         self._open = {call: Deed(*deed) for call, deed in (kept or {}).items()}
 
     def kept(self) -> dict[str, list[bool]]:
@@ -103,7 +107,9 @@ class Deeds:
     def end(self, call: str, output: str, *, said: bool | None = None) -> Proof:
         """What the answer of `call` proves; `said` is whether the agent says that it succeeded."""
         deed = self._open.pop(call, None)
-        return proof_of(deed, output, done=succeeded(output, said=said)) if deed else Proof.NOTHING
+        if deed is None:
+            return Proof.NOTHING
+        return proof_of(deed, output, done=succeeded(output, said=said, not_run=self._not_run))
 
     def __contains__(self, call: str) -> bool:
         return call in self._open

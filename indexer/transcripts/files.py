@@ -9,13 +9,13 @@ from operator import attrgetter
 from pathlib import Path
 
 from indexer.transcripts.base import LogFile
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
 
 _LARGEST = (1 << 63) - 1
 
 
 def regular_files(
-    folder: Path | str, agent: Agent, suffix: str = ".jsonl", depth: int = 0, prefix: str = ""
+    folder: Path | str, agent: AgentName, suffix: str = ".jsonl", depth: int = 0, prefix: str = ""
 ) -> list[LogFile]:
     """Regular files named `prefix`…`suffix` in `folder` and `depth` levels below, by name.
 
@@ -26,7 +26,9 @@ def regular_files(
     return found
 
 
-def regular_file(location: str, agent: Agent, folders: Iterable[tuple[Path, int]], prefix: str = "") -> LogFile | None:
+def regular_file(
+    location: str, agent: AgentName, folders: Iterable[tuple[Path, int]], prefix: str = ""
+) -> LogFile | None:
     """The log at `location`, if `regular_files` of one of these folders (with their depths) would find it."""
     for folder, depth in folders:
         *above, name = location.removeprefix(f"{folder}/").split("/")
@@ -39,6 +41,17 @@ def regular_file(location: str, agent: Agent, folders: Iterable[tuple[Path, int]
     return None
 
 
+def is_there(location: str) -> bool:
+    """Whether there is a file at this place of a log, or one that logs are in; not where nothing can be learned."""
+    return os.path.exists(location) or os.path.isfile(os.path.dirname(location))  # noqa: PTH110, PTH113, PTH120 - False on any error
+
+
+def file_of(location: str) -> str:
+    """The file that a log at this place is, or is in."""
+    within = os.path.dirname(location)  # noqa: PTH120 - as text
+    return within if os.path.isfile(within) else location  # noqa: PTH113 - False on any error
+
+
 def _are_folders(path: str, below: Iterable[str]) -> bool:
     """Whether these names, one below the other, are folders and no links to any."""
     for name in below:
@@ -48,7 +61,7 @@ def _are_folders(path: str, below: Iterable[str]) -> bool:
     return True
 
 
-def _list(folder: str, agent: Agent, ends: tuple[str, str], depth: int, found: list[LogFile]) -> None:
+def _list(folder: str, agent: AgentName, ends: tuple[str, str], depth: int, found: list[LogFile]) -> None:
     try:
         with os.scandir(folder) as listing:
             entries = sorted(listing, key=attrgetter("name"))
@@ -69,7 +82,7 @@ def _is_log(name: str, path: str, ends: tuple[str, str]) -> bool:
     return name.startswith(ends[0]) and name.endswith(ends[1]) and _is_text(path)
 
 
-def _seen(agent: Agent, path: str, info: os.stat_result) -> LogFile | None:
+def _seen(agent: AgentName, path: str, info: os.stat_result) -> LogFile | None:
     if not stat.S_ISREG(info.st_mode):
         return None
     return LogFile(agent, path, *stamp_of(info))

@@ -16,7 +16,7 @@ from typing import Literal
 from indexer.masking import NOTHING, Masked
 
 #: The name of an agent, as it is stored, asked for and shown: which there are is known to `smart_fork.agents`.
-Agent = str
+AgentName = str
 Role = Literal["user", "assistant", "tool", "system"]
 #: Who started a session: a person, a script (``claude -p``, an SDK, ``codex exec``), or another session.
 Origin = Literal["person", "automated", "subagent"]
@@ -59,10 +59,10 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One record of a session (E-001).
+    """One record of a session.
 
     `text` is what was said, without injected boilerplate. `prompt` is true for a person's own words. `token_est` is
-    about characters / 4 (E-004). `loaded` is how many tokens the agent says it had in its context after this turn, 0
+    about characters / 4. `loaded` is how many tokens the agent says it had in its context after this turn, 0
     where it says nothing. Records of one message of the model share `group`. `raw` is the verbatim line without its
     newline, only where the reader was asked to keep it.
     """
@@ -120,7 +120,7 @@ class Session:
     Times are ISO 8601 in UTC with ``Z``, or empty.
     """
 
-    agent: Agent
+    agent: AgentName
     session_id: str
     source_path: Path
     turns: tuple[Turn, ...]
@@ -172,7 +172,7 @@ class Session:
         return self.interrupted or not done
 
     def branch_points(self) -> tuple[int, ...]:
-        """The turns after which the session can go on differently (B-074).
+        """The turns after which the session can go on differently.
 
         Nothing waits for a tool's answer there, and the agent has said its last word on what it was asked.
         """
@@ -205,5 +205,5 @@ class Session:
 
 
 def estimate_tokens(text: str, calls: int = 0) -> int:
-    """About four characters a token, and eight tokens more for each tool call (E-004)."""
+    """About four characters a token, and eight tokens more for each tool call."""
     return -(-len(text) // 4) + 8 * calls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from indexer.patterns import late
 from indexer.transcripts.commands import command_of, simple_commands
@@ -36,7 +36,8 @@ _LOOKING = {
     "type", "uniq", "wait", "fi", "done", "esac", "wc", "which", "[", ".", "#",
 }  # fmt: skip
 _LOOKING_GIT = {"blame", "branch", "diff", "grep", "log", "ls-files", "reflog", "rev-parse", "show", "status"}
-_SESSIONS = late(r"/\.(?:smart-fork|claude/projects|codex/(?:archived_)?sessions)/")
+#: Where our own exports of sessions are, below a home.
+_EXPORTS = ".smart-fork"
 _CHANGING = {"-i", "--in-place", "-delete", "-exec", "-execdir"}
 
 
@@ -84,9 +85,11 @@ def only_looks(line: str) -> bool:
     return all(map(_looks, simple_commands(line)))
 
 
-def opens_a_session(action: str) -> bool:
-    """Whether the line of an action names a log, or our export of one: who opens it reads more of our answer."""
-    return _SESSIONS.search(action) is not None
+def naming_sessions(places: Iterable[str]) -> re.Pattern[str]:
+    """What finds in the line of an action that it names a log, or our export of one: who opens it reads more of our
+    answer. `places` are the folders of the agents' logs, as they stand below a home.
+    """
+    return re.compile(rf"/(?:{'|'.join(map(re.escape, (_EXPORTS, *places)))})/")
 
 
 def names_us(text: str) -> bool:

@@ -98,7 +98,7 @@ def is_path(value: object) -> TypeGuard[str]:
 
 
 def utc(value: object) -> str:
-    """A timestamp of any form seen in logs as ISO 8601 in UTC with ``Z``; empty where it is none (F-083, F-146).
+    """A timestamp of any form seen in logs as ISO 8601 in UTC with ``Z``; empty where it is none.
 
     A time without a zone is taken as UTC, numbers as seconds or milliseconds since 1970.
     """

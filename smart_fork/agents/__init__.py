@@ -1,26 +1,36 @@
-"""What each agent is like: a folder each, and one line here."""
+"""The agents: a folder each, and one line here."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from smart_fork.agents.agent import Known
+from smart_fork.agents.claude import Claude
+from smart_fork.agents.codex import Codex
+from smart_fork.agents.cursor import Cursor
+from smart_fork.agents.opencode import OpenCode
+from smart_fork.agents.qwen import Qwen
+
 if TYPE_CHECKING:
     from indexer.transcripts.base import Agents
 
-    AGENTS: Agents
+    READERS: Agents
+
+AGENTS = Known(
+    Claude(),
+    Codex(),
+    Cursor(),
+    Qwen(),
+    OpenCode(),
+)
 
 
 def __getattr__(name: str) -> Agents:
-    """The agents, when they are first asked for: a hook, which runs with each prompt, does without them."""
-    if name != "AGENTS":
+    """The readers of those whose logs are read, when they are first asked for."""
+    if name != "READERS":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from indexer.transcripts.base import Agents
-    from smart_fork.agents.claude.log import ClaudeAdapter
-    from smart_fork.agents.codex.log import CodexAdapter
 
-    agents = Agents(
-        ClaudeAdapter(),
-        CodexAdapter(),
-    )
-    globals()[name] = agents
-    return agents
+    readers = Agents(*(agent.reader for agent in AGENTS if agent.reader))
+    globals()[name] = readers
+    return readers

@@ -1,4 +1,4 @@
-"""Whether each agent's program can fork, asked once for each version of the program and kept in the index (F-062)."""
+"""Whether each agent's program can fork, asked once for each version of the program and kept in the index."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path
 import apsw
 
 from indexer.store.base import Store
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
 from smart_fork.agents.programs import find_program, look_at
 from smart_fork.errors import SmartForkError
 from smart_fork.processes import Processes, SystemProcesses
 
 
 def problems_of(
-    agents: Iterable[Agent], store: Store, environment: Mapping[str, str], processes: Processes | None = None
-) -> dict[Agent, str]:
+    agents: Iterable[AgentName], store: Store, environment: Mapping[str, str], processes: Processes | None = None
+) -> dict[AgentName, str]:
     """What keeps each of `agents` from forking; an empty text where nothing does."""
     return {agent: _problem(agent, store, environment, processes or SystemProcesses()) for agent in agents}
 
 
-def _problem(agent: Agent, store: Store, environment: Mapping[str, str], processes: Processes) -> str:
+def _problem(agent: AgentName, store: Store, environment: Mapping[str, str], processes: Processes) -> str:
     try:
         path = find_program(agent, environment)
         version = json.dumps([path, Path(path).stat().st_mtime_ns])

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from indexer.masking import Masked
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import utc
+from smart_fork.agents.facets import tail_of
 from smart_fork.agents.tail import Calls
-from smart_fork.agents.tails import tail_of
 from smart_fork.snippets import quoted
 
 
@@ -26,7 +26,7 @@ class Task:
     what: Masked
 
 
-def running_tasks(agent: Agent, records: Iterable[Mapping[str, Any]], since: str = "") -> tuple[Task, ...]:
+def running_tasks(agent: AgentName, records: Iterable[Mapping[str, Any]], since: str = "") -> tuple[Task, ...]:
     """The tasks that were begun since that moment and not seen to end, oldest first."""
     calls: Calls = {}
     steps = tail_of(agent).steps

@@ -1,27 +1,23 @@
 """Which session is a worker's, where the agent has told nobody: by what its log says of its beginning.
 
 Only what must be so counts: the directory, the session that it was forked from, the time, and the worker's own prompt.
-Where two could be meant, none is (R-025, R-046): another session's log is never taken for a worker's.
+Where two could be meant, none is: another session's log is never taken for a worker's.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 from indexer.masking import mask
-from indexer.transcripts.base import LogFile
-from indexer.transcripts.lines import LineReader
-from indexer.transcripts.model import Agent
-from smart_fork.agents import AGENTS
+from indexer.transcripts.model import AgentName
+from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents.birth import moment
+from smart_fork.agents.facets import filing_of
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.own_part import own_part
 from smart_fork.agents.plan import plain_prompt
-from smart_fork.agents.staging import folder_of
 from smart_fork.errors import Usage
 from smart_fork.registry import OVER, Registry, Worker
 
@@ -32,28 +28,18 @@ _FILE_SECONDS = 2.0
 SEARCHED_SECONDS = 24 * 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Birth:
-    """What the first record of a Codex log says of the session."""
-
-    session_id: str
-    parent_id: str | None
-    cwd: str
-    born: float
-
-
-def worker_of(registry: Registry, agent: Agent, session_id: str, prompt: str) -> Worker | None:
+def worker_of(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> Worker | None:
     """The worker whose session that is, or once was, or can only be. `prompt` is the one just given, if any."""
     known = registry.of_session(session_id)
-    if known is None and agent == "codex":
-        return _worker_of_codex_session(registry, session_id, prompt)
+    if known is None and AGENTS[agent].births:
+        return _worker_that_waits(registry, agent, session_id, prompt)
     return known
 
 
-def _worker_of_codex_session(registry: Registry, session_id: str, prompt: str) -> Worker | None:
+def _worker_that_waits(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> Worker | None:
     """The only living worker without a session whose this one can be. `prompt` is the one just given, if any."""
-    waiting = [worker for worker in registry.workers() if worker.agent == "codex" and _waits_for_its_session(worker)]
-    log = original_of(AGENTS["codex"], session_id) if waiting else None
+    waiting = [worker for worker in registry.workers() if worker.agent == agent and _waits_for_its_session(worker)]
+    log = original_of(READERS[agent], session_id) if waiting else None
     if log is None:
         return None
     fitting = [worker for worker in waiting if _fits(log, worker, prompt)]
@@ -81,22 +67,18 @@ def _waits_for_its_session(worker: Worker) -> bool:
 
 def _candidates(worker: Worker) -> Iterator[str]:
     began = moment(worker.started_at)
-    if began is None:
+    if began is None or worker.agent not in READERS.names:  # another version may know agents that this one does not
         return
-    reader = AGENTS[worker.agent]
+    reader = READERS[worker.agent]
+    folder = filing_of(worker.agent).folder(Path(worker.cwd))
     for file in reader.discover():
-        if _may_be_of(file, worker, began) and _fits(file.path, worker, ""):
+        recent = began - _FILE_SECONDS <= file.mtime_ns / 1e9
+        if recent and folder in (None, file.path.parent) and _fits(file.path, worker, ""):
             yield reader.id_of(file.path)
 
 
-def _may_be_of(file: LogFile, worker: Worker, began: float) -> bool:
-    if not began - _FILE_SECONDS <= file.mtime_ns / 1e9:
-        return False
-    return worker.agent == "codex" or file.path.parent == folder_of(Path(worker.cwd))
-
-
 def _fits(log: Path, worker: Worker, prompt: str) -> bool:
-    if AGENTS[worker.agent].id_of(log) == worker.caller_session_id or not _began_so(log, worker):
+    if READERS[worker.agent].id_of(log) == worker.caller_session_id or not _began_so(log, worker):
         return False
     if not worker.prompt:
         return worker.kind != "continue"  # any session of that directory could be the one that is gone on with
@@ -108,9 +90,10 @@ def _began_so(log: Path, worker: Worker) -> bool:
     began = moment(worker.started_at)
     if began is None:
         return False
-    if worker.agent == "claude":  # what it forks or begins has an id that we chose
+    births = AGENTS[worker.agent].births
+    if births is None:  # what it forks or begins has an id that we chose
         return worker.kind == "continue"
-    birth = codex_birth(log)
+    birth = births.birth(log)
     if birth is None or birth.cwd != worker.cwd:
         return False
     if worker.kind == "continue":
@@ -119,21 +102,10 @@ def _began_so(log: Path, worker: Worker) -> bool:
     return birth.parent_id == parent and birth.born >= began - _RECORD_SECONDS
 
 
-def codex_birth(log: Path) -> Birth | None:
-    """What the first record says. Later ones do not count: the parent's own first record may be among them."""
-    with contextlib.suppress(OSError):
-        meta = next((line.record.get("payload") for line in LineReader(log)), None)
-        if isinstance(meta, dict):
-            parent, born = meta.get("forked_from_id"), moment(meta.get("timestamp"))
-            if isinstance(meta.get("id"), str) and isinstance(meta.get("cwd"), str) and born is not None:
-                return Birth(meta["id"], parent if isinstance(parent, str) else None, meta["cwd"], born)
-    return None
-
-
 def _first_prompt(log: Path, worker: Worker) -> str:
     """What the worker was asked first, itself; empty where the log does not say, or not yet."""
     try:
-        session = AGENTS[worker.agent].read(log).session
+        session = READERS[worker.agent].read(log).session
     except OSError:
         return ""
     if session is None or session.cwd != worker.cwd:
@@ -148,11 +120,3 @@ def _same(said: str, prompt: str) -> bool:
         return bool(told) and told in (prompt.strip(), plain_prompt(prompt).strip())
     except Usage:
         return False
-
-
-def moment(text: object) -> float | None:
-    """Seconds since the epoch, of a time with ``Z`` or with an offset (R-043)."""
-    try:
-        return datetime.fromisoformat(str(text)).timestamp()
-    except ValueError:
-        return None

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from indexer.transcripts.model import Agent, Session
+from indexer.files import new_file, remove
+from indexer.paths import private_dir
+from indexer.transcripts.model import AgentName, Session, Turn
+from smart_fork.errors import ForkRefused
+from smart_fork.processes import Machine
 
 Record = dict[str, Any]
 #: A record, and how it is spelled in the log.
@@ -24,6 +29,19 @@ class NewSession:
     cwd: Path | None
     now: datetime
     title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A copy that is there: where, all files that were made for it (its own last), and what a person should know.
+
+    `forget` takes away what of it is no file of ours.
+    """
+
+    path: Path
+    created: tuple[Path, ...]
+    warnings: tuple[str, ...] = ()
+    forget: Callable[[], object] | None = None
 
 
 class Copy(ABC):
@@ -53,10 +71,38 @@ class Copy(ABC):
         return []
 
 
+def in_order(wanted: Sequence[str], records: Iterable[tuple[str, Entry]], source: Path) -> Iterator[tuple[str, Entry]]:
+    """These records, each with its id, in the order of the ids that are `wanted`; what has no id comes where it stands.
+
+    Agents sometimes write a record before its parent.
+
+    Raises:
+        ForkRefused: one is missing: the log was rewritten meanwhile.
+    """
+    early: dict[str, Entry] = {}
+    order = iter(wanted)
+    following = next(order, None)
+    for identity, entry in records:
+        if not identity:
+            yield identity, entry
+            continue
+        early[identity] = entry
+        while following is not None and following in early:
+            yield following, early.pop(following)
+            following = next(order, None)
+    if following is not None:
+        raise ForkRefused(f"The log has changed while it was read: {source}", "Try again.")
+
+
+def compacted_at(turns: Sequence[Turn]) -> int:
+    """Where what the last compaction left stands: the one thing of the system's that loads anything."""
+    return max((i for i, turn in enumerate(turns) if turn.role == "system" and turn.loaded), default=0)
+
+
 class Copier(ABC):
     """One agent's copies."""
 
-    name: Agent
+    name: AgentName
 
     @abstractmethod
     def place(self, source: Path, new: NewSession) -> Path:
@@ -69,3 +115,40 @@ class Copier(ABC):
     @abstractmethod
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
         """These records of a session, in the order of its file."""
+
+    def write(self, copy: Copy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]) -> Written:
+        """Write a copy to its place, `target`, calling `last` before it is found there.
+
+        It is found when all of it is there; after an error nothing is left.
+
+        Raises:
+            ForkRefused: a session of that id exists, or the source was rewritten meanwhile.
+            ProgramFailed: the agent's own program, run on `machine`, does not take it.
+            OSError: it cannot be written.
+        """
+        del new, machine
+        created: list[Path] = []
+        private_dir(target.parent)
+        with _undone_on_failure(created), new_file(target) as file:
+            file.writelines(line + b"\n" for line in copy)
+            warnings = copy.copy_beside(target, created)
+            last()
+        return Written(target, (*created, target), tuple(warnings))
+
+
+@contextlib.contextmanager
+def _undone_on_failure(created: list[Path]) -> Iterator[None]:
+    """Take away what was `created` where something fails.
+
+    Raises:
+        ForkRefused: in place of `FileExistsError`.
+    """
+    try:
+        yield
+    except BaseException as error:
+        for path in created:
+            with contextlib.suppress(OSError):
+                remove(path)
+        if isinstance(error, FileExistsError):
+            raise ForkRefused(f"A session of this id already exists: {error.filename2 or error.filename}") from None
+        raise

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from indexer.transcripts.model import Agent, Session
+from indexer.transcripts.model import AgentName, Session
 
 
 class Copied(NamedTuple):
@@ -29,7 +29,7 @@ class Kin:
     itself began the file: what is recorded in it was copied from its parent, together with the rest.
     """
 
-    agent: Agent
+    agent: AgentName
     session_id: str
     path: Path
     mtime_ns: int = 0
@@ -44,7 +44,7 @@ class Kin:
 class Heads(ABC):
     """How the logs of one agent begin."""
 
-    name: Agent
+    name: AgentName
     #: Whether a fork's log may go on from another one, and have its own records alone.
     goes_on = False
 

@@ -13,15 +13,16 @@ from pathlib import Path
 
 from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
-from indexer.transcripts.model import Agent
-from smart_fork.agents.logins import LOGINS, Login
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.facets import logins
+from smart_fork.agents.login import Login
 from smart_fork.agents.plan import CALLERS_OWN, DEPTH, WORKER_ID
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _MOST = 100
 
 
-def known_variables(agent: Agent) -> tuple[str, ...]:
+def known_variables(agent: AgentName) -> tuple[str, ...]:
     """The names that were set for that agent, when a person's own environment was seen last."""
     return tuple(_read().get(agent, ()))
 
@@ -46,7 +47,7 @@ def note(env: Mapping[str, str], agents: Iterable[str] | None = None, *, also: b
     wanted = None if agents is None else set(agents)
     now: dict[str, list[str]] = {
         one.agent: sorted({*_set_in(env, one), *(before.get(one.agent, ()) if also else ())})[:_MOST]
-        for one in LOGINS
+        for one in logins()
         if wanted is None or one.agent in wanted
     }
     said = {agent: names for agent, names in (before | now).items() if names}

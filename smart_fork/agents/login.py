@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
 from smart_fork.processes import Processes
 
 #: How long an agent may take to say whether it is logged in.
@@ -24,7 +24,7 @@ class Standing:
 class Login(Protocol):
     """How one agent logs in."""
 
-    agent: Agent
+    agent: AgentName
     #: What a person types to log in once and for all.
     command: str
     #: The variable that says where its home is. A worker always has the one that its session was found in.

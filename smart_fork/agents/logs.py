@@ -28,6 +28,16 @@ def originals_first(reader: AgentAdapter, session_id: str, paths: Sequence[Path]
     return sorted(paths, key=lambda path: (str(path) in ours, _is_copy(reader, path)))
 
 
+def changed_at(reader: AgentAdapter, path: Path) -> float:
+    """When something was last added to a log, in seconds since the epoch.
+
+    Raises:
+        OSError: that cannot be told.
+    """
+    file = reader.log_at(str(path))
+    return file.mtime_ns / 1e9 if file else path.stat().st_mtime
+
+
 def staged_paths(session_id: str) -> Collection[str]:
     """The copies of a session that were made for forks."""
     if not (state_home() / "workers.db").exists():

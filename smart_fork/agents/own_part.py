@@ -1,4 +1,4 @@
-"""What a worker has said itself: its log may begin with a copy of what its parent's says (F-105)."""
+"""What a worker has said itself: its log may begin with a copy of what its parent's says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the agents' programs are, and whether they can fork (F-097)."""
+"""Where the agents' programs are, and whether they can fork."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.facets import command_of
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.processes import Processes
 
@@ -17,21 +18,6 @@ from smart_fork.processes import Processes
 USUAL_FOLDERS = ("~/.local/bin", "~/.claude/local", "~/.npm-global/bin", "/opt/homebrew/bin", "/usr/local/bin")
 HELP_SECONDS = 60.0
 
-_OVERRIDES: dict[Agent, str] = {"claude": "SMART_FORK_CLAUDE", "codex": "SMART_FORK_CODEX"}
-#: Whose programs there are.
-AGENTS: tuple[Agent, ...] = tuple(_OVERRIDES)
-_INSTALL: dict[Agent, str] = {
-    "claude": "Install Claude Code (npm install -g @anthropic-ai/claude-code), or set SMART_FORK_CLAUDE to it.",
-    "codex": "Install Codex (npm install -g @openai/codex), or set SMART_FORK_CODEX to it.",
-}
-#: (arguments, what their help must list, whether only a fork without a terminal needs it).
-_SIGNS: dict[Agent, tuple[tuple[tuple[str, ...], re.Pattern[str], bool], ...]] = {
-    "claude": ((("--help",), re.compile(r"--fork-session\b"), False),),
-    "codex": (
-        (("--help",), re.compile(r"^\s+fork\b", re.MULTILINE), False),
-        (("exec", "--help"), re.compile(r"^\s+fork\b", re.MULTILINE), True),
-    ),
-}
 #: What the help of a program lists, by its version: the signs that were looked for.
 _seen: dict[tuple[str, int, tuple[str, ...], str], bool] = {}
 
@@ -40,7 +26,7 @@ _seen: dict[tuple[str, int, tuple[str, ...], str], bool] = {}
 class Program:
     """What is known of an agent's program. `problem` and `hint` are empty where it can fork."""
 
-    agent: Agent
+    agent: AgentName
     path: str = ""
     can_fork: bool = False
     can_fork_headless: bool = False
@@ -48,14 +34,15 @@ class Program:
     hint: str = ""
 
 
-def find_program(agent: Agent, env: Mapping[str, str] | None = None) -> str:
-    """The program's absolute path: ``SMART_FORK_CLAUDE`` / ``SMART_FORK_CODEX``, else PATH, else the usual folders.
+def find_program(agent: AgentName, env: Mapping[str, str] | None = None) -> str:
+    """The program's absolute path: where its own variable says, else on PATH, else in the usual folders.
 
     Raises:
         ProgramMissing: it is nowhere.
     """
     env = os.environ if env is None else env
-    wanted = env.get(_OVERRIDES[agent]) or agent
+    command = command_of(agent)
+    wanted = env.get(command.override) or command.name
     home = env.get("HOME") or str(Path.home())
     if wanted.startswith("~/"):
         wanted = wanted.replace("~", home, 1)
@@ -65,15 +52,24 @@ def find_program(agent: Agent, env: Mapping[str, str] | None = None) -> str:
     path = os.pathsep.join(folder for folder in folders if os.path.isabs(folder))  # noqa: PTH117 - a string
     found = shutil.which(wanted, path=path)
     if found is None or not os.path.isabs(found):  # noqa: PTH117
-        raise ProgramMissing(f"{wanted} was not found", _INSTALL[agent])
+        raise ProgramMissing(f"{wanted} was not found", command.install)
     return found
 
 
-def look_at(agent: Agent, processes: Processes, env: Mapping[str, str] | None = None) -> Program:
+def is_found(agent: AgentName, env: Mapping[str, str] | None = None) -> bool:
+    """Whether the agent's program is here."""
+    try:
+        find_program(agent, env)
+    except SmartForkError:
+        return False
+    return True
+
+
+def look_at(agent: AgentName, processes: Processes, env: Mapping[str, str] | None = None) -> Program:
     """Whether the agent's program is there and can fork. Never raises; asked once for each version of the program."""
     try:
-        path = find_program(agent, env)
-        abilities = [(lists(path, args, sign, processes, env), headless) for args, sign, headless in _SIGNS[agent]]
+        path, command = find_program(agent, env), command_of(agent)
+        abilities = [(lists(path, one.arguments, one.listed, processes, env), one.headless) for one in command.signs]
     except SmartForkError as error:
         return Program(agent, problem=error.message, hint=error.hint)
     can = all(able for able, headless in abilities if not headless)
@@ -81,17 +77,17 @@ def look_at(agent: Agent, processes: Processes, env: Mapping[str, str] | None = 
     problem = hint = ""
     if not can_headless:
         what = "fork sessions" if not can else "fork a session without a terminal"
-        problem, hint = f"This version of {agent} cannot {what}: {path}", f"Update it. {_INSTALL[agent]}"
+        problem, hint = f"This version of {agent} cannot {what}: {path}", f"Update it. {command.install}"
     return Program(agent, path, can, can_headless, problem, hint)
 
 
-def can_fork(agent: Agent, processes: Processes, env: Mapping[str, str] | None = None) -> bool:
+def can_fork(agent: AgentName, processes: Processes, env: Mapping[str, str] | None = None) -> bool:
     """Whether `agent` can fork here at all."""
     return look_at(agent, processes, env).can_fork
 
 
 def require_fork(
-    agent: Agent, processes: Processes, env: Mapping[str, str] | None = None, *, headless: bool = False
+    agent: AgentName, processes: Processes, env: Mapping[str, str] | None = None, *, headless: bool = False
 ) -> str:
     """The path of a program that can fork.
 
@@ -116,9 +112,10 @@ def lists(
     if key not in _seen:
         answer = processes.run([path, *args], cwd=Path(os.sep), env=env, timeout=HELP_SECONDS)
         if not answer.ok and args == ("--help",):
-            said = f": {answer.complaint}" if answer.complaint else ""
+            complaint = f": {answer.complaint}" if answer.complaint else ""
             raise ProgramFailed(
-                f"{path} does not run ({answer.ending}){said}", "Run it yourself, and install it again."
+                f"{path} does not run ({answer.ending}){complaint}", "Run it yourself, and install it again."
             )
-        _seen[key] = answer.ok and sign.search(answer.stdout.decode("utf-8", "replace")) is not None
+        said = answer.stdout + answer.stderr  # some print their help there
+        _seen[key] = answer.ok and sign.search(said.decode("utf-8", "replace")) is not None
     return _seen[key]

@@ -26,6 +26,7 @@ _KEYS = re.compile(
 )
 #: A line across the screen, or something that was said before.
 _ABOVE = re.compile(rf"^\s*([─━═▔╌-]{{10,}}|[●•✗■⎿└].*|{_MARK}.*)$")
+_BUSY = re.compile("esc to interrupt")
 #: How much of a text tells it from another one, and how both begin the note that stands for a long one.
 _ENOUGH, _PASTED = 20, "[Pasted "
 _LOGIN = re.compile(r"(Not logged in\b[^·]*(· *(Please )?[Rr]un /login)?|Sign in with ChatGPT\b.*)")
@@ -47,41 +48,78 @@ class Question:
         return other is not None and _LEADING_MARK.sub("", self.text) == _LEADING_MARK.sub("", other.text)
 
 
-def question_on(screen: Masked) -> Question | None:
+class Screen:
+    """How the screen of an agent is read that marks what is chosen, and the line to type in, as `_MARK` says."""
+
+    #: The line to type in, and what was typed before where it looks the same.
+    typed = _TYPED
+    #: A line below the options of a question, which tells it from a list.
+    keys = _KEYS
+    #: What stands above a question and is no part of it.
+    above = _ABOVE
+    #: What the agent says of itself while it works, and not while it asks.
+    busy = _BUSY
+
+    def question(self, screen: Masked) -> Question | None:
+        """What the screen asks, or `None`."""
+        return question_on(screen, self)
+
+    def works(self, screen: str) -> bool:
+        """Whether the agent says that it works."""
+        return works_on(screen, self)
+
+    def hears(self, screen: str) -> bool:
+        """Whether there is a line to type in."""
+        return hears_on(screen, self)
+
+    def rests(self, screen: str) -> bool:
+        """Whether it shows that nothing is done, of an agent whose log does not tell that an answer was broken off."""
+        del screen
+        return False
+
+    def holds(self, screen: str, text: str) -> bool:
+        """Whether `text` stands in the line to type in, and waits for Enter."""
+        return holds(screen, text, self)
+
+
+_SCREEN = Screen()
+
+
+def question_on(screen: Masked, reading: Screen = _SCREEN) -> Question | None:
     """What the screen asks, or `None`."""
     lines = [printable(line).rstrip() for line in screen.splitlines()]
     while lines and not lines[-1].strip():
         lines.pop()
     marked = next((i for i in reversed(range(len(lines))) if _MARKED.match(lines[i])), None)
-    if marked is None or not _asks(lines, marked):
+    if marked is None or not _asks(lines, marked, reading):
         return _login(lines[-4:])
     first = marked
     while first > 0 and _OPTION.match(lines[first - 1]):
         first -= 1
-    above = _above(lines, first)
+    above = _above(lines, first, reading)
     text = "\n".join(line.strip() for line in lines[above:] if line.strip())
     options = tuple(found[1] for line in lines[first:] if (found := _OPTION.match(line)))
     chosen = _MARKED.match(lines[marked])
     return Question(beginning(mask(text), MAX_CHARACTERS), options, chosen[1] if chosen else "")
 
 
-def works_on(screen: str) -> bool:
+def works_on(screen: str, reading: Screen = _SCREEN) -> bool:
     """Whether the agent says on its screen that it works: both do, and not while they ask."""
-    return "esc to interrupt" in "\n".join(screen.rstrip().splitlines()[-_MOST_ABOVE:])
+    return any(map(reading.busy.search, screen.rstrip().splitlines()[-_MOST_ABOVE:]))
 
 
-def hears_on(screen: str) -> bool:
+def hears_on(screen: str, reading: Screen = _SCREEN) -> bool:
     """Whether there is a line to type in."""
-    return any(_TYPED.match(line) and not _MARKED.match(line) for line in screen.splitlines())
+    return any(reading.typed.match(line) and not _MARKED.match(line) for line in screen.splitlines())
 
 
-def holds(screen: str, text: str) -> bool:
+def holds(screen: str, text: str, reading: Screen = _SCREEN) -> bool:
     """Whether `text` stands in the line to type in, and waits for Enter. A long one may be shown as a note instead."""
-    asked = question_on(mask_screen(screen))
+    asked = question_on(mask_screen(screen), reading)
     if asked and asked.options:
         return False
     lines = screen.splitlines()
-    typed = next((i for i in reversed(range(len(lines))) if _TYPED.match(lines[i])), len(lines))
+    typed = next((i for i in reversed(range(len(lines))) if reading.typed.match(lines[i])), len(lines))
     held = "\n".join(lines[typed:])
     begins = _words(text)[:_ENOUGH]
     return _PASTED in held or (begins or text.strip()) in (_words(held) if begins else held)
@@ -92,17 +130,17 @@ def _words(text: str) -> str:
     return re.sub(r"\W+", "", text)
 
 
-def _asks(lines: list[str], marked: int) -> bool:
+def _asks(lines: list[str], marked: int, reading: Screen) -> bool:
     """Nothing to type in below the marked option, and a line that says what the keys do."""
     below = lines[marked + 1 :]
-    typing = any(_TYPED.match(line) for line in below)
-    return not typing and any(_KEYS.search(line) for line in below)
+    typing = any(reading.typed.match(line) for line in below)
+    return not typing and any(reading.keys.search(line) for line in below)
 
 
-def _above(lines: list[str], first: int) -> int:
+def _above(lines: list[str], first: int, reading: Screen) -> int:
     """Where the question begins: behind what is not part of it."""
     for i in range(first - 1, max(-1, first - 1 - _MOST_ABOVE), -1):
-        if _ABOVE.match(lines[i]):
+        if reading.above.match(lines[i]):
             return i + 1
     return max(0, first - _MOST_ABOVE)
 

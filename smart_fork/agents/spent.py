@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from indexer.transcripts.lines import LineReader
-from indexer.transcripts.model import Agent
-from smart_fork.agents.tails import tail_of
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.facets import tail_of
 
 
-def output_tokens(agent: Agent, log: Path, since: str) -> int:
+def output_tokens(agent: AgentName, log: Path, since: str) -> int:
     """The tokens of all answers in `log` from the time `since` on: what a fork has copied is older.
 
     Raises:
         OSError: the log cannot be read.
     """
-    records = (line.record for line in LineReader(log) if str(line.record.get("timestamp") or "") >= since)
-    return tail_of(agent).written(records)
+    tail = tail_of(agent)
+    return tail.written(record for record in tail.records(log) if str(record.get("timestamp") or "") >= since)

@@ -1,8 +1,8 @@
 """What must be on disk before an agent can fork: its transcript, where that agent looks for it.
 
-Claude Code looks for a session only in the folder of its working directory, so a fork into another directory (a
-worktree) is preceded by a copy of the transcript (F-099). Nothing that exists is ever overwritten, a reader never sees
-half a file (B-072), and a failure leaves nothing behind (B-073).
+An agent may look for a session only in the folder of its working directory: then a fork into another directory (a
+worktree) is preceded by a copy of the transcript. Nothing that exists is ever overwritten, a reader never sees half a
+file, and a failure leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import IO
 
 from indexer.files import remove, staging_of, write_new
-from indexer.paths import claude_home, private_dir
+from indexer.paths import private_dir
 from indexer.transcripts.lines import open_regular
-from smart_fork.agents.claude.slugs import slug
 from smart_fork.errors import ForkRefused, NotFound
 
 _PIECE = 1 << 20
@@ -36,22 +35,16 @@ class Staged:
             remove(path)
 
 
-def folder_of(directory: Path) -> Path:
-    """The folder in which Claude Code, started in `directory`, looks for sessions."""
-    return claude_home() / "projects" / slug(str(directory))
-
-
-def stage_transcript(source: Path, session_id: str, target_cwd: Path) -> Staged:
-    """Have a Claude session, its transcript `source` and the folder of that name beside it, found from `target_cwd`.
+def stage_transcript(source: Path, session_id: str, folder: Path) -> Staged:
+    """Have a session, its transcript `source` and the folder of that name beside it, found in `folder`.
 
     Raises:
-        NotFound: the source is gone (F-102).
-        ForkRefused: another file of that name is there (F-101).
+        NotFound: the source is gone.
+        ForkRefused: another file of that name is there.
     """
     if not source.is_file():
         raise NotFound(f"The session's log is gone: {source}", "The agent may have deleted it.")
-    folder = folder_of(target_cwd)
-    target = folder / f"{session_id}.jsonl"
+    target = folder / f"{session_id}{source.suffix}"
     if target.exists() and target.samefile(source):
         return Staged(target)
     private_dir(folder)

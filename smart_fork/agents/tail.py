@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import orjson
 
-from indexer.transcripts.model import Agent
+from indexer.transcripts.lines import LineReader, decode_line, open_regular
+from indexer.transcripts.model import AgentName
 from smart_fork.registry import Status
 
+#: One record, such as a large file that was read, may be longer: then there are fewer signs, not wrong ones.
+TAIL_BYTES = 512 * 1024
 #: What of a task is not its end.
 GOING_ON = ("running", "pending", "pending_init", "paused")
 
@@ -42,18 +47,48 @@ Calls = dict[str, Call]
 Steps = Iterator[tuple[str, str | None]]
 
 
+def records(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The records of a log that is a file of lines, in their order.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return (line.record for line in LineReader(path))
+
+
+def backwards(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The records at the end of such a log, the last one first; what is torn or broken is passed over.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - TAIL_BYTES))
+        lines = file.read(TAIL_BYTES).split(b"\n")
+    if size > TAIL_BYTES:
+        del lines[0]
+    for line in reversed(lines):
+        if line:
+            for _, record in reversed(decode_line(line)[0]):
+                yield record
+
+
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The records of one agent's logs, as they are added.
+    """The records of one agent's logs, as they are added. Each has its time as ``timestamp``.
 
+    `records` are those of a log, `backwards` those at its end, the last one first.
     `sign` is what a record says of what the agent does. `steps` are the tasks in the background that begin or end with
     a record, given the calls without a result so far. `written` is how many tokens the model has written in records.
     """
 
-    name: Agent
+    name: AgentName
     sign: Callable[[Mapping[str, Any]], Sign]
     steps: Callable[[Mapping[str, Any], Calls], Steps]
     written: Callable[[Iterable[Mapping[str, Any]]], int]
+    records: Callable[[Path], Iterator[Mapping[str, Any]]] = records
+    backwards: Callable[[Path], Iterator[Mapping[str, Any]]] = backwards
 
 
 def object_in(text: object) -> dict[str, Any]:

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 #: What a wrong option or argument is raised as; newer versions of typer bring their own.
 _WrongUse: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
-_HELP = "Find the past Claude Code or Codex session that already knows how, in this repository, and run a fork of it."
+_HELP = "Find the past session of a coding agent that already knows how, in this repository, and run a fork of it."
 
 
 def application(*names: str) -> typer.Typer:
@@ -69,7 +69,7 @@ def _options(
 
 def _look_around() -> None:
     """Know whether an agent runs this; and what a person has set, who does."""
-    from smart_fork.agents.titles import agent_around
+    from smart_fork.agents.facets import agent_around
     from smart_fork.caller import speak_for
 
     speak_for(agent_around(os.environ))

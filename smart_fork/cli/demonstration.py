@@ -13,10 +13,12 @@ from smart_fork.cli.progress import progress_bar
 
 def run_demo(*, keep: bool, as_json: bool) -> None:
     """Write the sessions, search them, and end with the command that would fork the best one."""
+    from smart_fork.agents.facets import homes
     from smart_fork.cli.search import print_found
     from smart_fork.demo import write_demo_home
+    from smart_fork.retrieval.answer import Found
     from smart_fork.retrieval.background import ask
-    from smart_fork.retrieval.results import short_id
+    from smart_fork.terminal.words import short
 
     before = dict(os.environ)
     folder = Path(tempfile.mkdtemp(prefix="smart-fork-demo-"))
@@ -27,16 +29,15 @@ def run_demo(*, keep: bool, as_json: bool) -> None:
             SMART_FORK_HOME=str(demo.home / ".smart-fork"),
             SMART_FORK_BACKGROUND="0",
             SMART_FORK_INDEXING="true",
-            CLAUDE_CONFIG_DIR=str(demo.home / ".claude"),
-            CODEX_HOME=str(demo.home / ".codex"),
+            **{home.variable: str(demo.home / home.default) for home in homes()},
         )
-        say(f"These are {len(demo.repositories)} made-up repositories with made-up sessions of Claude Code and Codex.")
+        say(f"These are {len(demo.repositories)} made-up repositories with made-up sessions of coding agents.")
         say(f'Which of them already knows how to "{demo.intent}"?')
         say("")
         with progress_bar() as progress:
             answer = ask(
                 demo.intent,
-                agent="both",
+                agent="all",
                 project=str(demo.project),
                 everywhere=False,
                 limit=3,
@@ -47,19 +48,21 @@ def run_demo(*, keep: bool, as_json: bool) -> None:
                 progress=progress,
             )
         if as_json:
-            print_json(answer)
+            print_json(answer.as_json())
             return
         print_found(answer)
-        best = answer["results"][0]
+        if not isinstance(answer, Found):
+            return
+        best = answer.results[0]
         say("The best one would be forked with:")
-        out.print(plain(best["fork_command"]))
+        out.print(plain(best.fork_command))
         say("or in one step, in a tmux window of its own:")
-        out.print(plain(f'smart-fork fork {short_id(best["agent_type"], best["session_id"])} "{demo.intent}"'))
+        out.print(plain(f'smart-fork fork {short(best.session_id)} "{demo.intent}"'))
         say("")
         if not keep:
             say("These sessions are gone again. On your own, in a repository where an agent has worked:")
             say('  smart-fork find "what you want to do next"')
-            say("  smart-fork setup       makes it known to Claude Code and Codex")
+            say("  smart-fork setup       makes it known to your agents")
     finally:
         os.environ.clear()
         os.environ.update(before)

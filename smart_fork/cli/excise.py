@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from smart_fork.agents.facets import AUTO, cuttable, cutter, first_cut, title_of
+from smart_fork.cli.agents import among, option
 from smart_fork.cli.output import NOT_ERASED, out, plain, print_json, say
 from smart_fork.cli.progress import working
 from smart_fork.cli.search import JsonOption
@@ -19,21 +20,21 @@ from smart_fork.errors import Usage
 app = typer.Typer(help="Cut turns out of a transcript that its agent can still resume.", no_args_is_help=True)
 
 
-class ToolChoice(StrEnum):
-    """Whose transcript it is."""
-
-    auto = "auto"
-    claude = "claude"
-    codex = "codex"
-    cursor = "cursor"
-
-
 SessionArgument = Annotated[
-    str | None, typer.Argument(help="A session id, 8 or more characters of it, or a path; Claude's newest by default.")
+    str | None,
+    typer.Argument(
+        help=f"A session id, 8 or more characters of it, or a path; {title_of(first_cut())}'s newest by default."
+    ),
 ]
+
+
+def _tools() -> tuple[str, ...]:
+    return (AUTO, *cuttable())
+
+
+ToolOption = Annotated[str, option("Whose transcript it is, where it is not seen", _tools, among(_tools), "--tool")]
 SessionOption = Annotated[str | None, typer.Option("--session", help="The same as an option.")]
-ToolOption = Annotated[ToolChoice, typer.Option("--tool", help="Whose transcript it is, where it is not seen.")]
-ComposerOption = Annotated[str, typer.Option("--composer", help="Which of Cursor's conversations.")]
+ComposerOption = Annotated[str, typer.Option("--composer", help="Which conversation, where a file has several.")]
 
 
 @app.command("list")
@@ -41,31 +42,28 @@ def list_turns(  # noqa: PLR0917 - typer's way
     session: SessionArgument = None,
     reference: SessionOption = None,
     everything: Annotated[bool, typer.Option("--all", help="Lines without a number too.")] = False,
-    composers: Annotated[bool, typer.Option("--composers", help="Cursor's conversations instead.")] = False,
-    tool: ToolOption = ToolChoice.auto,
+    composers: Annotated[
+        bool, typer.Option("--composers", help="Instead, the conversations of a file that has several.")
+    ] = False,
+    tool: ToolOption = AUTO,
     composer: ComposerOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Number the turns of a transcript. Nothing is changed."""
-    from smart_fork.agents.cursor.loader import composers as conversations
-    from smart_fork.agents.cursor.loader import default_cursor_path
     from smart_fork.excise.listing import listed
-    from smart_fork.excise.loading import load_with_tool, located
+    from smart_fork.excise.loading import auto, load_with_tool, located
     from smart_fork.excise.numbering import numbered
 
-    wanted = reference or session
-    if tool is ToolChoice.cursor and not wanted:
-        wanted = str(default_cursor_path())
-    path = located(wanted)
+    path = located(reference or session, tool)
     if composers:
-        found = conversations(path)
+        found = cutter(auto(path) if tool == AUTO else tool).conversations(path)
         if as_json:
             print_json({"path": str(path), "composers": [{"id": name, "bubbles": count} for name, count in found]})
         else:
             for name, count in found:
                 out.print(plain(f"{name}  {count} bubbles"))
         return
-    loaded = numbered(load_with_tool(tool.value, path, composer))
+    loaded = numbered(load_with_tool(tool, path, composer))
     if as_json:
         print_json(listed(loaded))
         return
@@ -95,7 +93,7 @@ def cut(  # noqa: PLR0917 - typer's way
     ] = False,
     alone: Annotated[bool, typer.Option("--no-follow", help="Leave copies, branches and the index alone.")] = False,
     branch: Annotated[bool, typer.Option("--branch", help="Leave it as it is, write a copy without them.")] = False,
-    tool: ToolOption = ToolChoice.auto,
+    tool: ToolOption = AUTO,
     composer: ComposerOption = "",
     as_json: JsonOption = False,
 ) -> None:
@@ -111,7 +109,7 @@ def cut(  # noqa: PLR0917 - typer's way
         return
     wanted = Request(
         reference or session, turns or "", tuple(ids or ()), secrets=secrets, force=force, dry_run=dry_run,
-        relink=not verbatim, follow=not alone, tool=tool.value, composer=composer,
+        relink=not verbatim, follow=not alone, tool=tool, composer=composer,
     )  # fmt: skip
     with ExitStack() as stack:
 
@@ -138,7 +136,7 @@ def verify(
     session: SessionArgument = None,
     reference: SessionOption = None,
     erase: Annotated[bool, typer.Option("--erase", help="Erase first what is found in our own files.")] = False,
-    tool: ToolOption = ToolChoice.auto,
+    tool: ToolOption = AUTO,
     as_json: JsonOption = False,
 ) -> None:
     """Look whether a transcript is whole and nothing of what was cut is found any more. Exit 1 where not."""
@@ -147,9 +145,9 @@ def verify(
 
     if erase:
         with working("erasing", quiet=as_json):
-            erase_again(reference or session, tool.value)
+            erase_again(reference or session, tool)
     with working("looking at every byte", quiet=as_json):
-        found = check(reference or session, tool.value)
+        found = check(reference or session, tool)
     for one in (found, *found["copies"]):
         one["words_found"] = [_hinted(word) for word in one["words_found"]]
     if as_json:
@@ -242,13 +240,13 @@ def discard(
 def suggest(
     session: SessionArgument = None,
     reference: SessionOption = None,
-    tool: ToolOption = ToolChoice.auto,
+    tool: ToolOption = AUTO,
     as_json: JsonOption = False,
 ) -> None:
     """Propose what could be cut, why, and what it saves. Nothing is changed."""
     from smart_fork.excise.suggesting import suggest as propose
 
-    found = propose(reference or session, tool.value)
+    found = propose(reference or session, tool)
     if as_json:
         print_json(found)
         return

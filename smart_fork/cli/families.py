@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from smart_fork.cli.forking import PlaceChoice, message_number
+from smart_fork.agents.options import Options
+from smart_fork.caller import caller_session
+from smart_fork.cli.forking import message_number
+from smart_fork.cli.options import PlaceChoice
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.progress import progress_bar, starting
 from smart_fork.cli.search import AlsoOption, JsonOption
@@ -18,6 +21,8 @@ from smart_fork.errors import Usage
 if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
+
+    from smart_fork.families.told import Branched, Relative
 
 MATCH = "match"
 #: Columns where nobody looks: lines are as long as they are.
@@ -76,13 +81,11 @@ def branch(  # noqa: PLR0917 - typer's way
             title=title,
             project=str(project) if project else None,
             cwd=str(cwd) if cwd else None,
-            start=start,
-            prompt=prompt,
-            place=where,
-            caller_session_id=os.environ.get("CLAUDE_CODE_SESSION_ID"),
+            start=Options(prompt=prompt, place=where) if start else None,
+            caller_session_id=caller_session(os.environ),
         )
     if as_json:
-        print_json(branched)
+        print_json(branched.as_json())
     else:
         _print_branch(branched, named=bool(title and title.strip()))
 
@@ -96,24 +99,24 @@ def _answering(session: str, intent: str, also: Sequence[str], *, as_json: bool)
         return message_for(sessions.read(sessions.locate(session)), intent, engine(progress), also)
 
 
-def _print_branch(branched: dict[str, Any], *, named: bool) -> None:
-    for warning in branched["warnings"]:
+def _print_branch(branched: Branched, *, named: bool) -> None:
+    for warning in branched.warnings:
         say(f"note: {warning}")
     if named:
-        out.print(plain(f'Branched conversation "{branched["title"]}".'))
+        out.print(plain(f'Branched conversation "{branched.title}".'))
     else:
         out.print(plain("Branched conversation."))
-        out.print(plain(f"  its title: {branched['title']}"))
-    started = branched.get("started")
+        out.print(plain(f"  its title: {branched.title}"))
+    started = branched.started
     if started is None:
-        out.print(plain(f"To go on in the branch: {branched['resume_command']}"))
+        out.print(plain(f"To go on in the branch: {branched.resume_command}"))
     else:
-        for warning in started["warnings"]:
+        for warning in started.warnings:
             say(f"note: {warning}")
-        out.print(plain(f"  worker {started['worker_id']} in {started['terminal_id'] or 'a process'}"))
-        if started["attach"]:
-            out.print(plain(f"  watch it: {started['attach']}"))
-    out.print(plain(f"To resume the original: {branched['resume_original']}"))
+        out.print(plain(f"  worker {started.worker_id} in {started.terminal_id or 'a process'}"))
+        if started.attach:
+            out.print(plain(f"  watch it: {started.attach}"))
+    out.print(plain(f"To resume the original: {branched.resume_original}"))
 
 
 def lineage(session: SessionArgument, as_json: JsonOption = False) -> None:
@@ -122,24 +125,24 @@ def lineage(session: SessionArgument, as_json: JsonOption = False) -> None:
 
     family = family_of(session)
     if as_json:
-        print_json(family)
+        print_json(family.as_json())
         return
     if not out.console.is_terminal:
         out.console.width = WIDE
-    for tree in _trees(family["sessions"], family["session_id"]):
+    for tree in _trees(family.sessions, family.session_id):
         out.print(tree, soft_wrap=False)
-    if family["return_command"]:
-        out.print(plain(f"To return to its parent: {family['return_command']}"))
+    if family.return_command:
+        out.print(plain(f"To return to its parent: {family.return_command}"))
 
 
-def _trees(members: Sequence[dict[str, Any]], asked: str) -> list[Tree]:
+def _trees(members: Sequence[Relative], asked: str) -> list[Tree]:
     from rich.tree import Tree
 
     roots: list[Tree] = []
     path: list[Tree] = []  # from the root down to the one before
     for one in members:
-        del path[one["depth"] :]
-        label = _label(one, marked=one["session_id"] == asked)
+        del path[one.depth :]
+        label = _label(one, marked=one.session_id == asked)
         if path:
             path.append(path[-1].add(label))
         else:
@@ -148,26 +151,26 @@ def _trees(members: Sequence[dict[str, Any]], asked: str) -> list[Tree]:
     return roots
 
 
-def _label(one: dict[str, Any], *, marked: bool) -> Text:
+def _label(one: Relative, *, marked: bool) -> Text:
     """Two lines: what it is, and where it is from; a third for what runs."""
-    from smart_fork.retrieval.results import short_id
+    from smart_fork.terminal.words import short
 
-    head = plain(short_id(one["agent_type"], one["session_id"]), "bold" if marked else "")
-    if one["log_gone"] and not one["running"]:
+    head = plain(short(one.session_id), "bold" if marked else "")
+    if one.log_gone and not one.running:
         return head + plain("  its log is gone")
     # What is beside it: the lines of the tree, and the id.
-    room = out.console.width - 4 * one["depth"] - head.cell_len - 2
-    head += plain(f"  {_cut(one['title'], room)}", "bold" if marked else "")
-    facts = [f"{one['begun'][:16].replace('T', ' ')}", f"{one['turns']} turns", f"{one['token_estimate']:,} tokens"]
-    if one["copies"]:
-        facts.append(f"{len(one['copies']) + 1} copies of its log")
-    if one["started_by"]:
-        facts.append(f"started by {short_id(one['agent_type'], one['started_by'])}")
+    room = out.console.width - 4 * one.depth - head.cell_len - 2
+    head += plain(f"  {_cut(one.title, room)}", "bold" if marked else "")
+    facts = [f"{one.begun[:16].replace('T', ' ')}", f"{one.turns} turns", f"{one.token_estimate:,} tokens"]
+    if one.copies:
+        facts.append(f"{len(one.copies) + 1} copies of its log")
+    if one.started_by:
+        facts.append(f"started by {short(one.started_by)}")
     lines = [", ".join(facts)]
-    if at := one["left_parent_at"]:
-        lines.append(f'left its parent after message {at["message"]}: "{_cut(at["text"], room)}"')
-    if running := one["running"]:
-        lines.append(f"{running['status']}: worker {running['worker_id']}  {_one_line(running['attach'])}")
+    if at := one.left_parent_at:
+        lines.append(f'left its parent after message {at.message}: "{_cut(at.text, room)}"')
+    if running := one.running:
+        lines.append(f"{running.status}: worker {running.worker_id}  {_one_line(running.attach)}")
     return head + plain("".join(f"\n{line}" for line in lines), "dim")
 
 

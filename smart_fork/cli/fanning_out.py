@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import typer
 
 from smart_fork import sessions
-from smart_fork.cli.forking import print_forked
+from smart_fork.agents.options import Options
+from smart_fork.cli.forked import print_forked
 from smart_fork.cli.output import as_values, complain, out, plain, print_json, say
 from smart_fork.cli.progress import progress_bar, starting
 from smart_fork.cli.search import print_hit
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.forking.fan_out import MOST, Source, best_of, fan_out
 from smart_fork.forking.floor import FLOOR
+from smart_fork.forking.started import Forked, NotForked
+from smart_fork.retrieval.answer import Answer, Found
+from smart_fork.values import json_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,7 @@ class Wanted:
         return (self.prompt if self.intent is None else self.intent) or ""
 
 
-def fork_several(wanted: Wanted, how: dict[str, Any], *, as_json: bool) -> None:
+def fork_several(wanted: Wanted, options: Options, how: dict[str, Any], *, as_json: bool) -> None:
     """Fork them, and say of each what became of it. Exits with 1 if one was not started, with 3 if none fits.
 
     Raises:
@@ -51,16 +56,17 @@ def fork_several(wanted: Wanted, how: dict[str, Any], *, as_json: bool) -> None:
         else:
             found = _found(wanted, how["cwd"], progress)
             sources, left_out = _best(found, wanted, wanted.top, as_json=as_json)
-    with starting(how["place"], quiet=as_json or how["dry_run"]):
-        answer = fan_out(sources, wanted.prompt, **how) | ({"left_out": left_out} if left_out else {})
+    with starting(options.place, quiet=as_json or how["dry_run"]):
+        answer = fan_out(sources, replace(options, prompt=wanted.prompt), **how)
+        answer = replace(answer, left_out=left_out)
     if as_json:
-        print_json(answer)
+        print_json(answer.as_json())
     else:
-        _print(answer["forks"], dry_run=how["dry_run"])
+        _print(answer.forks, dry_run=how["dry_run"])
         if left_out:
             least = FLOOR if wanted.min_score is None else wanted.min_score
             say(f"note: {left_out} more were left out: their chances are below {least:.2f}. --min-score 0 takes all.")
-    if any("error" in one for one in answer["forks"]):
+    if any(isinstance(one, NotForked) for one in answer.forks):
         raise typer.Exit(1)
 
 
@@ -79,16 +85,16 @@ def _check(wanted: Wanted) -> None:
         raise Usage(f"{given} is only for --at match and --top", "Say what the forks are to do as their prompt.")
 
 
-def _best(found: dict[str, Any], wanted: Wanted, most: int, *, as_json: bool) -> tuple[list[Source], int]:
+def _best(found: Answer, wanted: Wanted, most: int, *, as_json: bool) -> tuple[list[Source], int]:
     """The best of what was found; where none fits, that is said beside what was found."""
     try:
         return best_of(found, most, min_score=wanted.min_score, at_match=wanted.at == "match")
     except NotFound as error:
-        shown = found["results"][:most]
+        shown = found.results[:most] if isinstance(found, Found) else ()
         if not shown:
             raise
         if as_json:
-            print_json({"prompt": wanted.prompt or "", "forks": [], "results": shown, **as_values(error)})
+            print_json({"prompt": wanted.prompt or "", "forks": [], "results": json_of(shown), **as_values(error)})
         else:
             for hit in shown:
                 print_hit(hit)
@@ -110,7 +116,7 @@ def _named(wanted: Wanted, progress: Any) -> list[Source]:
     ]
 
 
-def _found(wanted: Wanted, project: str | None, progress: Any) -> dict[str, Any]:
+def _found(wanted: Wanted, project: str | None, progress: Any) -> Answer:
     """More than are wanted, since some cannot be forked."""
     from smart_fork.retrieval.background import ask
 
@@ -118,7 +124,7 @@ def _found(wanted: Wanted, project: str | None, progress: Any) -> dict[str, Any]
     return ask(
         wanted.looked_for,
         also=wanted.also,
-        agent="both",
+        agent="all",
         project=project,
         limit=3 * MOST,
         snippets=False,
@@ -128,13 +134,13 @@ def _found(wanted: Wanted, project: str | None, progress: Any) -> dict[str, Any]
     )
 
 
-def _print(forks: list[dict[str, Any]], *, dry_run: bool) -> None:
+def _print(forks: Sequence[Forked | NotForked], *, dry_run: bool) -> None:
     for one in forks:
-        if "error" in one:
-            message = f"{one['session_name']}, a fork of {one['resume_session_id']}: {one['error']}"
-            complain(SmartForkError(message, one["hint"]), as_json=False)
+        if isinstance(one, NotForked):
+            message = f"{one.session_name}, a fork of {one.resume_session_id}: {one.error}"
+            complain(SmartForkError(message, one.hint), as_json=False)
         else:
             print_forked(one, dry_run=dry_run)
-    started = [one["worker_id"] for one in forks if one.get("worker_id")]
+    started = [one.worker_id for one in forks if isinstance(one, Forked) and one.worker_id]
     if started:
         out.print(plain(f"Compare them: smart-fork compare {' '.join(started)}"))

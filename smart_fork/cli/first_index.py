@@ -23,8 +23,8 @@ def first_index(plan: Plan, *, quiet: bool) -> tuple[bool, str]:
         SmartForkError: the index or the model is not available.
     """
     from indexer.embedding import ModelUnavailableError
-    from indexer.freshness import IndexBusyError
     from indexer.store.extension import VectorsUnavailableError
+    from indexer.writer import IndexBusyError
 
     if not quiet:
         say("Indexing. Ctrl-C goes on without waiting: the rest is done in the background.")
@@ -42,13 +42,13 @@ def first_index(plan: Plan, *, quiet: bool) -> tuple[bool, str]:
 def _indexed(*, quiet: bool) -> str:
     from indexer.freshness import complete
     from indexer.models import configured_embedder
-    from smart_fork.agents import AGENTS
+    from smart_fork.agents import READERS
     from smart_fork.retrieval.opening import opened
     from smart_fork.retrieval.renewal import renewed
 
     with opened() as store, progress_bar(quiet=quiet) as progress:
         with renewed(store, _PATIENCE, progress, vectors=True):
-            complete(store, AGENTS, configured_embedder(), None, patience=_PATIENCE, progress=progress)
+            complete(store, READERS, configured_embedder(), None, patience=_PATIENCE, progress=progress)
         counts = store.counts()
     return f"{counts.sessions:,} sessions, {counts.embedded:,} of {counts.chunks:,} passages with their meaning"
 

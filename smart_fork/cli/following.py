@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from smart_fork.cli.agents import EVERYBODY, WorkersOption
 from smart_fork.cli.output import err, out, plain, print_json, say
-from smart_fork.cli.search import AgentChoice, JsonOption, ProjectOption
+from smart_fork.cli.search import JsonOption, ProjectOption
+from smart_fork.values import json_of
+
+if TYPE_CHECKING:
+    from smart_fork.workers.state import WorkerClosed, WorkerState
 
 WorkerArgument = Annotated[
     str, typer.Argument(metavar="ID", help="A worker's id, its session's, its name or terminal, or a beginning.")
@@ -22,7 +28,7 @@ WorktreeOption = Annotated[
 def active(  # noqa: PLR0917 - typer's way
     here: Annotated[bool, typer.Option("--here", "-a", help="Those of the current project: the default.")] = False,  # noqa: ARG001
     everywhere: Annotated[bool, typer.Option("--all-projects", "-A", help="Those of all projects.")] = False,
-    agent: Annotated[AgentChoice, typer.Option("--agent", "--adapter", help="Whose.")] = AgentChoice.both,
+    agent: WorkersOption = EVERYBODY,
     project: ProjectOption = None,
     closed: Annotated[bool, typer.Option("--include-closed", help="Also those that have ended.")] = False,
     as_json: JsonOption = False,
@@ -32,9 +38,9 @@ def active(  # noqa: PLR0917 - typer's way
     from smart_fork.workers.following import list_workers
 
     within = None if everywhere else current_project(str(project) if project else None)
-    found = list_workers(within, agent=agent.value, include_closed=closed)
+    found = list_workers(within, agent=agent, include_closed=closed)
     if as_json:
-        print_json({"count": len(found), "workers": found})
+        print_json({"count": len(found), "workers": json_of(found)})
         return
     if not found:
         where = f" for project '{Path(within.root).name}'" if within else ""
@@ -53,13 +59,13 @@ def read(
 
     told = read_worker(worker, exchanges=exchanges)
     if as_json:
-        print_json(told)
+        print_json(told.as_json())
         return
     say(_in_words(told))
-    if told["earlier"]:
-        say(f"{told['earlier']} of its messages come before these; --exchanges shows more.")
-    for one in told["messages"]:
-        out.print(plain(f"## {one['number']} · {one['role']} · {one['timestamp']}\n\n{one['text']}\n"))
+    if told.earlier:
+        say(f"{told.earlier} of its messages come before these; --exchanges shows more.")
+    for one in told.messages:
+        out.print(plain(f"## {one.number} · {one.role} · {one.timestamp}\n\n{one.text}\n"))
 
 
 def message(
@@ -77,11 +83,11 @@ def message(
 
     told = message_worker(worker, text, queue=queue, answer=answer)
     if as_json:
-        print_json(told)
+        print_json(told.as_json())
         return
-    for warning in told["warnings"]:
+    for warning in told.warnings:
         say(f"note: {warning}")
-    out.print(plain(f"{told['how'].capitalize()}: {_in_words(told)}"))
+    out.print(plain(f"{told.how.capitalize()}: {_in_words(told)}"))
 
 
 def wait(
@@ -103,12 +109,12 @@ def wait(
 
     answer = wait_workers(workers, any_of=any_of, timeout=timeout, told=told)
     if as_json:
-        print_json(answer)
+        print_json(answer.as_json())
     else:
-        for one in answer["workers"]:
+        for one in answer.workers:
             out.print(plain(_in_words(one), "bold"))
-            out.print(plain(f"{one['last_words']}\n" if one["last_words"] else ""))
-    if not answer["done"]:
+            out.print(plain(f"{one.last_words}\n" if one.last_words else ""))
+    if not answer.done:
         raise typer.Exit(1)
 
 
@@ -136,37 +142,37 @@ def stop(
     _print_closed(closed, as_json=as_json)
 
 
-def _print_closed(closed: list[dict[str, Any]], *, as_json: bool) -> None:
+def _print_closed(closed: Sequence[WorkerClosed], *, as_json: bool) -> None:
     if as_json:
-        print_json({"workers": closed})
+        print_json({"workers": json_of(closed)})
         return
     for one in closed:
-        note = f": {one['note']}" if one["note"] else ""
-        out.print(plain(f"{one['worker_id']} {'ended' if one['closed'] else 'was left as it is'}{note}"))
+        note = f": {one.note}" if one.note else ""
+        out.print(plain(f"{one.worker_id} {'ended' if one.closed else 'was left as it is'}{note}"))
 
 
-def _print_worker(number: int, one: dict[str, Any], *, with_directory: bool) -> None:
-    if one["worker_id"] is None:
-        out.row(plain(f"{number:>2}. ?  {one['name']}", "dim"))
+def _print_worker(number: int, one: WorkerState, *, with_directory: bool) -> None:
+    if one.worker_id is None:
+        out.row(plain(f"{number:>2}. ?  {one.name}", "dim"))
     else:
-        out.print(plain(f"{number:>2}. {one['worker_id']}", "bold cyan"), plain(f"{_state(one)} · {one['kind']}"))
-        out.print(plain(f"    UUID: {one['session_id'] or '(not known yet)'}"))
-        if one["prompt"]:
-            out.row(plain(f"    {one['prompt']}"))
-    if one.get("waiting_for"):
-        for line in one["waiting_for"].splitlines():
+        out.print(plain(f"{number:>2}. {one.worker_id}", "bold cyan"), plain(f"{_state(one)} · {one.kind}"))
+        out.print(plain(f"    UUID: {one.session_id or '(not known yet)'}"))
+        if one.prompt:
+            out.row(plain(f"    {one.prompt}"))
+    if one.waiting_for:
+        for line in one.waiting_for.splitlines():
             out.row(plain(f"    │ {line}", "yellow"))
     if with_directory:
-        out.print(plain(f"    {one['cwd']}", "dim"))
-    if one["attach"]:
-        out.print(plain(f"    {one['attach']}", "dim"))
+        out.print(plain(f"    {one.cwd}", "dim"))
+    if one.attach:
+        out.print(plain(f"    {one.attach}", "dim"))
 
 
-def _state(one: dict[str, Any]) -> str:
-    doing = one["status"] if one["state"] == "running" else one["state"]
-    return f"{doing} · {one['tokens']:,} tokens" if one["tokens"] else str(doing)
+def _state(one: WorkerState) -> str:
+    doing = one.status if one.state == "running" else one.state
+    return f"{doing} · {one.tokens:,} tokens" if one.tokens else str(doing)
 
 
-def _in_words(one: dict[str, Any]) -> str:
-    asks = f": {one['waiting_for']}" if one["waiting_for"] else ""
-    return f"{one['worker_id']} ({one['session_id'] or 'session not known yet'}) {_state(one)}{asks}"
+def _in_words(one: WorkerState) -> str:
+    asks = f": {one.waiting_for}" if one.waiting_for else ""
+    return f"{one.worker_id} ({one.session_id or 'session not known yet'}) {_state(one)}{asks}"

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.agents.options import Options
+from smart_fork.caller import caller_session
+from smart_fork.cli.forked import print_forked
+from smart_fork.cli.options import NOTHING_SAID, takes_options
+from smart_fork.cli.output import print_json
 from smart_fork.cli.progress import progress_bar, starting
 from smart_fork.cli.search import AlsoOption, JsonOption
 from smart_fork.errors import Usage
 
+if TYPE_CHECKING:
+    from smart_fork.forking.started import Forked
+
 _PROTECTED = "smart_fork.protected"
-
-
-class PlaceChoice(StrEnum):
-    """Where a fork can run."""
-
-    tmux = "tmux"
-    process = "process"
-    iterm2 = "iterm2"
-    here = "here"
 
 
 class ForkCommand(TyperCommand):
@@ -41,6 +39,17 @@ class ForkCommand(TyperCommand):
 COMMAND_CLASSES = {"fork": ForkCommand}
 
 
+_Worktree = Annotated[
+    bool | None,
+    typer.Option(
+        "--worktree/--no-worktree", "-w", help="Run it in a new git worktree; the default for several sessions."
+    ),
+]
+
+
+@takes_options(
+    without=("skip_permissions",), worktree=_Worktree, order="worktree worktree_name with_changes place cwd name"
+)
 def fork(  # noqa: PLR0917 - typer's way
     ctx: typer.Context,
     words: Annotated[
@@ -65,26 +74,10 @@ def fork(  # noqa: PLR0917 - typer's way
         float | None,
         typer.Option("--min-score", help="What --top forks has at least this score; 0.3 by default, 0 takes all."),
     ] = None,
-    worktree: Annotated[
-        bool | None,
-        typer.Option(
-            "--worktree/--no-worktree", "-w", help="Run it in a new git worktree; the default for several sessions."
-        ),
-    ] = None,
-    worktree_name: Annotated[
-        str | None, typer.Option("--worktree-name", help="The worktree's name; implies --worktree.")
-    ] = None,
-    with_changes: Annotated[
-        bool,
-        typer.Option("--with-changes", help="Have the uncommitted changes in the worktree too; implies --worktree."),
-    ] = False,
-    place: Annotated[
-        PlaceChoice | None, typer.Option("--in", help="Where it runs; tmux where it is installed.")
-    ] = None,
+    options: Options = NOTHING_SAID,
     cwd: Annotated[
         Path | None, typer.Option("--cwd", help="The directory it works in; the session's own by default.")
     ] = None,
-    name: Annotated[str | None, typer.Option("--name", help="The worker's name, and its window's.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the exact command, start nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -92,47 +85,44 @@ def fork(  # noqa: PLR0917 - typer's way
 
     A prompt that starts with a dash goes after "--":  smart-fork fork 60309e1e -- "-Werror breaks the build, fix it"
     """
-    if worktree is False and (worktree_name or with_changes):
+    if options.worktree is False and options.with_changes:
         raise Usage("--no-worktree goes with neither --worktree-name nor --with-changes")
     if min_score is not None and top is None:
         raise Usage("--min-score is only for --top", "A session that is named is forked, whatever its score.")
     how: dict[str, Any] = {
-        "with_changes": with_changes,
-        "place": place.value if place else None,
         "cwd": str(cwd) if cwd else None,
-        "name": name,
         "dry_run": dry_run,
-        "caller_session_id": os.environ.get("CLAUDE_CODE_SESSION_ID"),
+        "caller_session_id": caller_session(os.environ),
     }
     said = list(words or ())
     ids, prompt = _ids_and_prompt(said, protected=ctx.meta[_PROTECTED]) if top is None else ([], _prompt_alone(said))
     if top is not None or len(ids) > 1:
         from smart_fork.cli.fanning_out import Wanted, fork_several
 
-        how["in_worktrees"] = worktree_name or worktree is not False
-        fork_several(Wanted(tuple(ids), prompt, at, intent, top, min_score, tuple(also or ())), how, as_json=as_json)
+        how["in_worktrees"] = options.worktree if options.worktree is not None else True
+        asked = Wanted(tuple(ids), prompt, at, intent, top, min_score, tuple(also or ()))
+        fork_several(asked, options, how, as_json=as_json)
         return
-    how["worktree"] = worktree_name or worktree or None
-    _fork_one(ids[0], prompt, at, intent, also or (), how, as_json=as_json)
+    _fork_one(ids[0], replace(options, prompt=prompt), at, intent, also or (), how, as_json=as_json)
 
 
 def _fork_one(  # noqa: PLR0917 - what the command was given
-    session: str, prompt: str | None, at: str | None, intent: str | None, also: Sequence[str], how: dict[str, Any],
+    session: str, options: Options, at: str | None, intent: str | None, also: Sequence[str], how: dict[str, Any],
     *, as_json: bool,
 ) -> None:  # fmt: skip
     from smart_fork.forking.launch import fork_session
 
     if at == "match":
-        forked = _fork_at_match(session, prompt, intent, also, as_json=as_json, how=how)
+        forked = _fork_at_match(session, options, intent, also, as_json=as_json, how=how)
     elif intent is not None or also:
         given = "--also" if intent is None else "--intent"
         raise Usage(f"{given} is only for --at match and --top", "Say what the fork is to do as its prompt.")
     else:
         number = message_number(at)
-        with starting(how["place"], quiet=as_json or how["dry_run"]):
-            forked = fork_session(session, prompt, at=number, **how)
+        with starting(options.place, quiet=as_json or how["dry_run"]):
+            forked = fork_session(session, options, at=number, **how)
     if as_json:
-        print_json(forked)
+        print_json(forked.as_json())
     else:
         print_forked(forked, dry_run=how["dry_run"])
 
@@ -155,16 +145,16 @@ def _prompt_alone(words: list[str]) -> str | None:
 
 
 def _fork_at_match(
-    session: str, prompt: str | None, intent: str | None, also: Sequence[str], *, as_json: bool, how: dict[str, Any]
-) -> dict[str, Any]:
+    session: str, options: Options, intent: str | None, also: Sequence[str], *, as_json: bool, how: dict[str, Any]
+) -> Forked:
     from smart_fork.forking.matching import fork_at_match
     from smart_fork.retrieval.background import engine
 
-    wanted = prompt if intent is None else intent
+    wanted = options.prompt if intent is None else intent
     if not (wanted and wanted.strip()):
         raise Usage("--at match needs an intent", 'Say what to look for in the session: --intent "…", or a prompt.')
     with progress_bar(quiet=as_json) as progress:
-        return fork_at_match(session, wanted, engine(progress), prompt, also=also, **how)
+        return fork_at_match(session, wanted, engine(progress), options, also=also, **how)
 
 
 def message_number(at: str | None) -> int | None:
@@ -178,25 +168,3 @@ def message_number(at: str | None) -> int | None:
     if not (at.isascii() and at.isdigit()):
         raise Usage(f"--at {at} is not a message number", "`smart-fork show ID` prints the numbers; or say `match`.")
     return int(at)
-
-
-def print_forked(forked: dict[str, Any], *, dry_run: bool) -> None:
-    """One fork, for a person."""
-    from smart_fork.agents.titles import title_of
-
-    for warning in forked.get("warnings") or ():
-        say(f"note: {warning}")
-    if dry_run:
-        out.print(plain(forked["command"]))
-        return
-    out.print(plain(f"Forked {forked['resume_session_id']} as {forked['new_session_id'] or '(id not known yet)'}"))
-    out.print(
-        plain(
-            f"  {title_of(forked['agent_type'])}, worker {forked['worker_id']} in "
-            f"{forked['terminal_id'] or 'a process'}, directory {forked['cwd']}"
-        )
-    )
-    if forked.get("attach"):
-        out.print(plain(f"  watch it: {forked['attach']}"))
-    if forked.get("log"):
-        out.print(plain(f"  its output: {forked['log']}"))

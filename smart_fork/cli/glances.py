@@ -10,7 +10,7 @@ from smart_fork.cli.search import JsonOption
 
 
 def statusline(as_json: JsonOption = False) -> None:
-    """One segment of a status line, for the JSON that Claude Code gives on stdin: whose fork it is, what workers do."""
+    """One segment of a status line, for the JSON that an agent gives on stdin: whose fork it is, what workers do."""
     from smart_fork.terminal.statusline import MAX_BYTES, main, segment
 
     if not as_json:

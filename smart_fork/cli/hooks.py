@@ -6,29 +6,19 @@ from typing import Annotated, Any
 
 import typer
 
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
+from smart_fork.agents import AGENTS
+from smart_fork.agents.selection import ALL, BOTH, one_of, settable, to_set_up
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
-from smart_fork.errors import SmartForkError, Usage
+from smart_fork.errors import SmartForkError
 
-_AGENTS: dict[str, tuple[Agent, ...]] = {"claude": ("claude",), "codex": ("codex",), "both": ("claude", "codex")}
-
-AgentOption = Annotated[str, typer.Option("--agent", help="claude, codex, or both.")]
-
-
-def chosen(agent: str) -> tuple[Agent, ...]:
-    """The agents that an ``--agent`` means.
-
-    Raises:
-        Usage: it means none.
-    """
-    if agent not in _AGENTS:
-        raise Usage(f"Unknown agent: {agent}", "Say claude, codex, or both.")
-    return _AGENTS[agent]
+_NAMES = one_of((*settable(), BOTH, ALL), "")
+AgentOption = Annotated[str, typer.Option("--agent", help=f"{_NAMES}; all that are here by default.")]
 
 
 def hooks(
-    agent: AgentOption = "both",
+    agent: AgentOption = ALL,
     remove: Annotated[bool, typer.Option("--remove", help="Take them out again.")] = False,
     only_print: Annotated[bool, typer.Option("--print", help="Print what would be added, and change nothing.")] = False,
     as_json: JsonOption = False,
@@ -36,11 +26,11 @@ def hooks(
     """Have the agents tell what their workers do: put our hooks into their settings, beside those of others."""
     from smart_fork.hooks import settings
 
-    agents = chosen(agent)
+    agents = [one for one in to_set_up(agent) if AGENTS[one].hooks or one == agent]
     if only_print:
-        print_json({one: {"path": str(settings.settings_file(one)), "hooks": settings.entries(one)} for one in agents})
+        print_json({one: settings.wanted(one) for one in agents})
         return
-    done = [_changed(one, remove=remove, wanted=agent != "both") for one in agents]
+    done = [_changed(one, remove=remove, wanted=agent in agents) for one in agents]
     if as_json:
         print_json({"ok": not any("error" in one for one in done), "agents": done})
     else:
@@ -49,14 +39,16 @@ def hooks(
         raise typer.Exit(1)
 
 
-def _changed(agent: Agent, *, remove: bool, wanted: bool) -> dict[str, Any]:
+def _changed(agent: AgentName, *, remove: bool, wanted: bool) -> dict[str, Any]:
     """What was done for one agent. One that is not there, or that failed, does not keep the other from it."""
     from smart_fork.hooks import settings
 
     path = settings.settings_file(agent)
     told: dict[str, Any] = {"agent": agent, "path": str(path), "changed": False, "installed": False, "notes": []}
-    if not wanted and not path.parent.is_dir():
-        return told | {"notes": [f"{agent} has never run here: there is no {path.parent}"]}
+    registration = AGENTS[agent].registration
+    folder = registration.home() if registration else path.parent
+    if not wanted and not folder.is_dir():
+        return told | {"notes": [f"{agent} has never run here: there is no {folder}"]}
     try:
         change = settings.remove(agent) if remove else settings.install(agent)
     except SmartForkError as error:
@@ -76,7 +68,7 @@ def _print_changes(done: list[dict[str, Any]]) -> None:
             say(f"note: {note}")
 
 
-def hook(agent: Annotated[str, typer.Argument(help="claude or codex.")] = "") -> None:
+def hook(agent: Annotated[str, typer.Argument(help="The name of the agent that runs it.")] = "") -> None:
     """For the agents: take one event from stdin, in silence. They run the module itself, which starts faster."""
     from smart_fork.hooks.__main__ import main
 

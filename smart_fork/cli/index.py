@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from indexer.writer import IndexBusyError, give_way
 from smart_fork.cli.output import NOT_ERASED, out, plain, print_json, say
 from smart_fork.cli.progress import ProgressBar, progress_bar
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import SmartForkError
+from smart_fork.values import json_of
 
 if TYPE_CHECKING:
     from indexer.changes import Progress
     from indexer.project import Project
     from indexer.store.base import Store
+    from smart_fork.retrieval.answer import Covered
 
 #: How long a run waits for another process that is indexing.
 PATIENCE = 600.0
@@ -41,11 +44,11 @@ def run(
     """Read what is new or has changed, and index it. Logs are only read."""
     from indexer import absent_model
     from indexer.embedding import ModelUnavailableError
-    from indexer.freshness import IndexBusyError, complete, give_way
+    from indexer.freshness import complete
     from indexer.models import configured_embedder
     from indexer.priority import step_back
     from indexer.store.extension import VectorsUnavailableError
-    from smart_fork.agents import AGENTS
+    from smart_fork.agents import READERS
     from smart_fork.engines.configured import OWN, configured_engine
     from smart_fork.retrieval.covered import covered
     from smart_fork.retrieval.opening import opened
@@ -66,7 +69,7 @@ def run(
             patience, told = (0.0, give_way) if if_idle else (PATIENCE, progress)
             first = _project(project)
             with renewed(store, patience, progress, vectors=not no_vectors):
-                report = complete(store, AGENTS, embedder, first, patience=patience, progress=told, waiting=waiting)
+                report = complete(store, READERS, embedder, first, patience=patience, progress=told, waiting=waiting)
             counts = store.counts()
             shares = covered(store, counts)
             read = {path for path, file in store.seen().items() if before.get(path) != file}
@@ -82,13 +85,13 @@ def run(
     except (ModelUnavailableError, VectorsUnavailableError) as error:
         step = "`smart-fork doctor` checks the model, and what keeps the vectors."
         raise SmartForkError(f"Words are indexed, meaning is not: {error}", step) from error
-    index = asdict(counts) | {"covered": shares}
+    index = asdict(counts) | {"covered": shares.as_json()}
     figures = asdict(report) | {"total_seconds": round(time.monotonic() - started, 2), "index": index}
     figures |= {"engine": engine.name if engine else OWN}
     if as_json:
-        print_json(figures | {"broken_logs": broken_logs(broken)})
+        print_json(figures | {"broken_logs": json_of(broken_logs(broken))})
     else:
-        _print_report(figures, len(broken))
+        _print_report(figures, shares, len(broken))
 
 
 def _project(folder: Path | None) -> Project | None:
@@ -127,16 +130,16 @@ def status(as_json: JsonOption = False) -> None:
 
     state = index_status()
     if as_json:
-        print_json(state)
+        print_json(state.as_json())
         return
     words = {
-        "covered": covered.in_words(state["covered"]),
-        "last_run": in_words(state["last_run"]),
-        "next_run": when_next(state["next_run"]),
+        "covered": covered.in_words(state.covered),
+        "last_run": in_words(state.last_run),
+        "next_run": when_next(state.next_run),
     }
-    for key, value in (state | words).items():
+    for key, value in (state.as_json() | words).items():
         out.print(plain(f"{key.replace('_', ' '):<18} {_in_words(value)}"))
-    for failed in (state["last_run"] or {}).get("failed", ())[:MAX_SHOWN]:
+    for failed in (state.last_run or {}).get("failed", ())[:MAX_SHOWN]:
         out.print(plain(f"{'':<18} could not be read: {failed['path']}: {failed['reason']}"))
 
 
@@ -162,7 +165,7 @@ def _settle() -> None:
         settle()
 
 
-def _print_report(figures: dict[str, Any], broken: int) -> None:
+def _print_report(figures: dict[str, Any], shares: Covered, broken: int) -> None:
     from smart_fork.retrieval.covered import in_words
 
     counts = figures["index"]
@@ -174,7 +177,7 @@ def _print_report(figures: dict[str, Any], broken: int) -> None:
         )
     )
     held = f"{counts['sessions']} sessions, {counts['chunks']} passages, {counts['embedded']} with their meaning"
-    missing = f" ({in_words(counts['covered'])})" if counts["embedded"] < counts["chunks"] else ""
+    missing = f" ({in_words(shares)})" if counts["embedded"] < counts["chunks"] else ""
     out.print(plain(f"The index holds {held}{missing}."))
     for reason, number in counts["skipped"].items():
         out.print(plain(f"  skipped {number}: {reason}"))

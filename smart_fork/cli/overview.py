@@ -25,11 +25,13 @@ def status(as_json: JsonOption = False) -> None:
 
 def _index(index: dict[str, Any]) -> list[tuple[str, str]]:
     from smart_fork.retrieval import covered
+    from smart_fork.retrieval.answer import Covered
     from smart_fork.retrieval.status import in_words, when_next
 
     if "error" in index:
         return [("index", f"{index['error']} {index['hint']}")]
-    done = f"{index['embedded']:,} of {index['chunks']:,} passages by meaning ({covered.in_words(index['covered'])})"
+    shares = covered.in_words(Covered(**index["covered"]))
+    done = f"{index['embedded']:,} of {index['chunks']:,} passages by meaning ({shares})"
     unread = f", {index['unread_logs']:,} logs to be read" if index["unread_logs"] else ""
     broken = f", {index['broken_lines']:,} broken lines (smart-fork index status)" if index["broken_lines"] else ""
     aside = [

@@ -39,9 +39,10 @@ def pick() -> int:
     """Let the person choose a session, and do what they want with it. The exit code."""
     rows = _recent()
     if not rows:
-        say(
-            "No session of Claude Code or Codex is there yet. `smart-fork demo` shows what this does; --help lists all."
-        )
+        from smart_fork.agents.selection import readable, titles
+
+        whose = titles(readable(), "or")
+        say(f"No session of {whose} is there yet. `smart-fork demo` shows what this does; --help lists all.")
         return 3
     program = shutil.which("fzf")
     chosen = with_fzf(program, rows) if program else with_numbers(rows, input)
@@ -52,18 +53,18 @@ def _recent() -> list[Row]:
     from smart_fork.retrieval.listing import list_recent
     from smart_fork.snippets import printable
 
-    found = list_recent("both", None, OFFERED).sessions
-    if not found and (found := list_recent("both", None, OFFERED, everywhere=True).sessions):
+    found = list_recent("all", None, OFFERED).sessions
+    if not found and (found := list_recent("all", None, OFFERED, everywhere=True).sessions):
         say("No sessions of this project; these are of all projects.")
     return [
         Row(
-            one["session_id"],
-            one["agent_type"],
-            (one["last_modified"] or "")[:16].replace("T", " "),
-            " ".join(printable(one["title"]).split()),
+            one.session_id,
+            one.agent_type,
+            one.last_modified[:16].replace("T", " "),
+            " ".join(printable(one.title).split()),
         )
         for one in found
-        if is_id(one["session_id"])
+        if is_id(one.session_id)
     ]
 
 

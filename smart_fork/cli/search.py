@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from smart_fork.cli.agents import EVERYBODY, WhoseOption
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.progress import progress_bar
 from smart_fork.snippets import quoted
+from smart_fork.values import json_of
+
+if TYPE_CHECKING:
+    from smart_fork.retrieval.answer import Answer, Explanation, Found, Hit, IndexState
 
 #: What a fork at the answer has to save, in tokens and as a share of the session, to be the one that is suggested.
 SAVED_TOKENS, SAVED_SHARE = 10_000, 0.3
 
 
-class AgentChoice(StrEnum):
-    """Whose sessions."""
-
-    claude = "claude"
-    codex = "codex"
-    both = "both"
-
-
-AgentOption = Annotated[AgentChoice, typer.Option("--agent", help="Whose sessions to look at.")]
 ProjectOption = Annotated[
     Path | None,
     typer.Option("--project", "-p", help="A directory of the project; all worktrees of its repository count."),
@@ -40,7 +36,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def find(  # noqa: PLR0917 - typer's way
     intent: Annotated[str, typer.Argument(help="What you want to do next, in a sentence.")],
-    agent: AgentOption = AgentChoice.both,
+    agent: WhoseOption = EVERYBODY,
     project: ProjectOption = None,
     everywhere: EverywhereOption = False,
     limit: Annotated[int, typer.Option("--limit", "-n", help="How many results, 50 at most.")] = 5,
@@ -57,13 +53,13 @@ def find(  # noqa: PLR0917 - typer's way
 
     Words starting with a dash go after "--":  smart-fork find -- "-Werror breaks the build"
     """
-    from smart_fork.cli.serving import embedder
+    from smart_fork.cli.embedding import embedder
     from smart_fork.retrieval.background import ask
 
     with progress_bar(quiet=as_json) as progress:
         answer = ask(
             intent,
-            agent=agent.value,
+            agent=agent,
             project=str(project) if project else None,
             everywhere=everywhere,
             limit=limit,
@@ -76,7 +72,7 @@ def find(  # noqa: PLR0917 - typer's way
             embedder=embedder(),
         )
     if as_json:
-        print_json(answer)
+        print_json(answer.as_json())
     else:
         print_found(answer, min_score)
     if status := _exit_code(answer):
@@ -84,7 +80,7 @@ def find(  # noqa: PLR0917 - typer's way
 
 
 def list_sessions(  # noqa: PLR0917 - typer's way
-    agent: AgentOption = AgentChoice.both,
+    agent: WhoseOption = EVERYBODY,
     project: ProjectOption = None,
     everywhere: EverywhereOption = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 20,
@@ -93,13 +89,14 @@ def list_sessions(  # noqa: PLR0917 - typer's way
 ) -> None:
     """Recent sessions, straight from the logs: no index needed."""
     from smart_fork.retrieval.listing import list_recent
-    from smart_fork.retrieval.results import inferred, short_id
+    from smart_fork.retrieval.results import inferred
+    from smart_fork.terminal.words import short
 
-    found = list_recent(
-        agent.value, str(project) if project else None, limit, everywhere=everywhere, automated=automated
-    )
+    found = list_recent(agent, str(project) if project else None, limit, everywhere=everywhere, automated=automated)
     if as_json:
-        print_json({"count": len(found.sessions), "sessions": found.sessions, "hidden_automated": found.hidden})
+        print_json(
+            {"count": len(found.sessions), "sessions": json_of(found.sessions), "hidden_automated": found.hidden}
+        )
         return
     if not found.sessions:
         say("No sessions here." + ("" if everywhere else " --all-projects looks everywhere."))
@@ -107,12 +104,12 @@ def list_sessions(  # noqa: PLR0917 - typer's way
         say(f"{found.hidden} that no person started: hidden; --include-automated shows them.")
     for one in found.sessions:
         out.row(
-            plain(f"{short_id(one['agent_type'], one['session_id']):<13}", "bold cyan"),
-            plain(f"{one['agent_type']:<6}"),
-            plain((one["last_modified"] or "")[:16].replace("T", " ")),
-            plain(one["title"]),
-            *([plain(one["project_path"], "dim")] if everywhere else []),
-            *([plain(f"({mark})", "dim")] if (mark := inferred(one)) else []),
+            plain(f"{short(one.session_id):<13}", "bold cyan"),
+            plain(f"{one.agent_type:<6}"),
+            plain(one.last_modified[:16].replace("T", " ")),
+            plain(one.title),
+            *([plain(one.project_path, "dim")] if everywhere else []),
+            *([plain(f"({mark})", "dim")] if (mark := inferred(one.project_inferred_from)) else []),
         )
 
 
@@ -126,173 +123,164 @@ def show(
 ) -> None:
     """The conversation as Markdown, its messages numbered as `fork --at` takes them."""
     from smart_fork import sessions
-    from smart_fork.retrieval.results import title
-    from smart_fork.whereabouts import remark
 
     located = sessions.locate(session)
     if not located.readable:
         text = sessions.exported(located)
         if as_json:
-            print_json({"session_id": located.session_id, "agent_type": located.agent, "markdown": text})
+            print_json(sessions.told_export(located, text).as_json())
         else:
             out.print(plain(text))
         return
     conversation = sessions.look_into(located)
     chosen, _ = sessions.messages(conversation, at, before=context, after=context)
     if as_json:
-        print_json(
-            {
-                "session_id": conversation.session_id,
-                "agent_type": conversation.agent,
-                "title": title(conversation.title),
-                "working_directory": conversation.cwd,
-                **remark(conversation),
-                "last_activity": conversation.last_activity,
-                "messages": chosen,
-            }
-        )
+        print_json(sessions.told(conversation, chosen).as_json())
     else:
         out.print(plain(sessions.as_markdown(conversation, chosen)), end="")
 
 
-def print_found(answer: dict[str, Any], min_score: float | None = None) -> None:
+def print_found(answer: Answer, min_score: float | None = None) -> None:
     """An answer of `find` for a person."""
-    if answer.get("error"):
-        say(answer["message"])
-        for number, step in enumerate(answer["next_steps"], start=1):
+    from smart_fork.retrieval.answer import Unsearched
+
+    if isinstance(answer, Unsearched):
+        say(answer.message)
+        for number, step in enumerate(answer.next_steps, start=1):
             say(f"  {number}. {step}")
-    for hit in answer.get("results", ()):
+        _print_fallback(answer)
+        return
+    for hit in answer.results:
         print_hit(hit)
     _print_fallback(answer)
-    if "index" in answer:
-        _print_state(answer, min_score)
+    _print_state(answer, min_score)
     _print_next(answer)
 
 
-def _print_next(answer: dict[str, Any]) -> None:
+def _print_next(answer: Found) -> None:
     """What to type next: to fork the best, or to read it first."""
-    from smart_fork.retrieval.results import short_id
+    from smart_fork.terminal.words import short
 
-    best = next((hit for hit in answer.get("results", ()) if not hit.get("warning")), None)
+    best = next((hit for hit in answer.results if not hit.warning), None)
     if best:
-        name = short_id(best["agent_type"], best["session_id"])
+        name = short(best.session_id)
         say(f'Next: smart-fork fork {name} "what it is to do"')
         say(f"      smart-fork show {name} reads it first")
 
 
-def _exit_code(answer: dict[str, Any]) -> int:
+def _exit_code(answer: Answer) -> int:
     """3 only where the project has no session at all, 1 where nothing could be searched."""
-    if answer.get("results") or answer.get("fallback_sessions"):
-        return int("error" in answer)
-    state = answer.get("index")
-    return 0 if state and (state["sessions"] or state["unread_logs"]) else 3
+    from smart_fork.retrieval.answer import Unsearched
+
+    if isinstance(answer, Unsearched):
+        return 1 if answer.fallback_sessions else 3
+    there = answer.results or answer.fallback_sessions or answer.index.sessions or answer.index.unread_logs
+    return 0 if there else 3
 
 
-def print_hit(hit: dict[str, Any]) -> None:
+def print_hit(hit: Hit) -> None:
     """One result, for a person."""
-    from smart_fork.retrieval.results import inferred, passage_place, short_id, spoken, worth_in_words
+    from smart_fork.retrieval.results import inferred, passage_place, spoken, worth_in_words
+    from smart_fork.terminal.words import short
 
-    out.row(plain(f"{hit['rank']:>2}."), plain(f"{hit['score']:.2f}", "bold green"), plain(hit["title"], "bold"))
+    out.row(plain(f"{hit.rank:>2}."), plain(f"{hit.score:.2f}", "bold green"), plain(hit.title, "bold"))
     about = [
-        hit["agent_type"],
-        hit["session_id"],
-        (hit["last_activity"] or "")[:10],
+        hit.agent_type,
+        hit.session_id,
+        hit.last_activity[:10],
     ]
-    match = hit["match"]
-    if match["turn_index"] is not None:
-        about.append(f"message {match['turn_index']}")
-    if hit["lineage"]["family_size"] > 1:
-        about.append(f"{hit['lineage']['family_size']} in its family")
-    about.append(inferred(hit))
+    if hit.match.turn_index is not None:
+        about.append(f"message {hit.match.turn_index}")
+    if hit.lineage.family_size > 1:
+        about.append(f"{hit.lineage.family_size} in its family")
+    about.append(inferred(hit.project_inferred_from))
     out.paragraph(plain(" · ".join(part for part in about if part), "cyan"), 4)
     out.paragraph(plain(" · ".join(worth_in_words(hit)), "cyan"), 4)
-    if why := hit.get("explain"):
+    if why := hit.explain:
         out.print(plain(f"    {_in_words(why)}", "magenta"))
-        for one in why.get("phrasings", ()):
-            out.print(plain(f"      {_given(one['points'])} of it from: {quoted(one['text'], 120)}", "magenta"))
+        for one in why.phrasings:
+            out.print(plain(f"      {_given(one.points)} of it from: {quoted(one.text, 120)}", "magenta"))
     for line in spoken(hit).splitlines()[:4]:
         out.row(plain(f"    │ {quoted(line, 160)}", "dim"))
     if place := passage_place(hit):
         out.print(plain(f"    {place}", "dim"))
-    if hit.get("warning"):
-        out.print(plain(f"    cannot be forked: {hit['warning']}", "yellow"))
+    if hit.warning:
+        out.print(plain(f"    cannot be forked: {hit.warning}", "yellow"))
     else:
-        at = f" --at {match['ends_at_message']}" if _saves(hit["token_estimate"], match) else ""
-        out.print(plain(f"    smart-fork fork {short_id(hit['agent_type'], hit['session_id'])}{at}"))
-    if hit["lineage"]["family_size"] > 1:
-        out.print(plain(f"    smart-fork lineage {short_id(hit['agent_type'], hit['session_id'])}"))
+        at = f" --at {hit.match.ends_at_message}" if _saves(hit) else ""
+        out.print(plain(f"    smart-fork fork {short(hit.session_id)}{at}"))
+    if hit.lineage.family_size > 1:
+        out.print(plain(f"    smart-fork lineage {short(hit.session_id)}"))
     out.print()
 
 
-def _in_words(why: dict[str, Any]) -> str:
-    reranked = f"; the reranker makes it {why['reranked']:.2f}" if "reranked" in why else ""
-    return f"{_given(why['points'])} for it, {why['against']:.1f} against it: {why['score']:.2f}{reranked}"
+def _in_words(why: Explanation) -> str:
+    reranked = f"; the reranker makes it {why.reranked:.2f}" if why.reranked is not None else ""
+    return f"{_given(why.points)} for it, {why.against:.1f} against it: {why.score:.2f}{reranked}"
 
 
-def _given(points: dict[str, float]) -> str:
+def _given(points: Mapping[str, float]) -> str:
     return " + ".join(f"{value:.1f} {part.replace('_', ' ')}" for part, value in points.items() if value) or "nothing"
 
 
-def _saves(whole: int, match: dict[str, Any]) -> bool:
+def _saves(hit: Hit) -> bool:
     """Whether a fork where the answer stands is so much cheaper that it is worth doing without what came later."""
-    if match["ends_at_message"] is None:
+    whole, there = hit.token_estimate, hit.match.token_estimate
+    if hit.match.ends_at_message is None or there is None:
         return False
-    saved = whole - match["token_estimate"]
-    return bool(saved > SAVED_TOKENS and saved > SAVED_SHARE * whole)
+    saved = whole - there
+    return saved > SAVED_TOKENS and saved > SAVED_SHARE * whole
 
 
-def _print_fallback(answer: dict[str, Any]) -> None:
-    sessions = answer.get("fallback_sessions") or []
+def _print_fallback(answer: Answer) -> None:
+    sessions = answer.fallback_sessions or ()
     if sessions:
         say("The most recent sessions here:")
     for one in sessions:
-        out.row(plain(f"    {one['session_id']}  {one['agent_type']}  {one['title']}"))
+        out.row(plain(f"    {one.session_id}  {one.agent_type}  {one.title}"))
 
 
-def _print_state(answer: dict[str, Any], min_score: float | None = None) -> None:
+def _print_state(answer: Found, min_score: float | None = None) -> None:
     from smart_fork.retrieval.ranking import LIKELY
 
-    state = answer["index"]
-    if not answer["results"]:
-        everywhere = answer["project_path"] is None
+    state = answer.index
+    if not answer.results:
+        everywhere = answer.project_path is None
         found = f"scores {min_score:g} or more" if min_score else "found"
         say(
-            f"Nothing {found} in {state['sessions']} sessions."
+            f"Nothing {found} in {state.sessions} sessions."
             + ("" if everywhere else " --all-projects looks everywhere.")
         )
-    elif (best := max(hit["score"] for hit in answer["results"])) < LIKELY and answer["engine"] == "builtin":
+    elif (best := max(hit.score for hit in answer.results)) < LIKELY and answer.engine == "builtin":
         say(f"None of these fits for sure: the best one's score, the chance that it is what you mean, is {best:.2f}.")
-        if "also" not in answer:
+        if not answer.also:
             say("Say it in other words as well: --also TEXT, once for each phrasing.")
-    if answer.get("search_error"):
-        say(f"Searched by {answer['search_mode']} only: {answer['search_error']}")
-    if answer.get("project_notice"):
-        say(answer["project_notice"])
-    if answer.get("order_notice"):
-        say(answer["order_notice"])
-    if answer.get("language_notice"):
-        say(answer["language_notice"])
-    if answer.get("rerank_error"):
-        say(f"Not reranked: {answer['rerank_error']}")
-    if state.get("problem"):
-        say(f"What is newer than the index was not searched. {state['problem']}")
-    elif not state["complete"]:
+    if answer.search_error:
+        say(f"Searched by {answer.search_mode} only: {answer.search_error}")
+    for notice in (answer.project_notice, answer.order_notice, answer.language_notice):
+        if notice:
+            say(notice)
+    if answer.rerank_error:
+        say(f"Not reranked: {answer.rerank_error}")
+    if state.problem:
+        say(f"What is newer than the index was not searched. {state.problem}")
+    elif not state.complete:
         say(f"The index is not complete yet: {_missing(state)}. {_who_completes_it(answer)}")
 
 
-def _missing(state: dict[str, Any]) -> str:
+def _missing(state: IndexState) -> str:
     from smart_fork.retrieval.covered import in_words
 
     parts = []
-    if state["embedded"] < state["chunks"]:
-        done = f"{state['embedded']} of {state['chunks']} passages have their meaning indexed"
-        parts.append(f"{done} ({in_words(state['covered'])})")
-    if state["unread_logs"]:
-        parts.append(f"{state['unread_logs']} logs are still to be read")
+    if state.embedded < state.chunks:
+        done = f"{state.embedded} of {state.chunks} passages have their meaning indexed"
+        parts.append(f"{done} ({in_words(state.covered)})")
+    if state.unread_logs:
+        parts.append(f"{state.unread_logs} logs are still to be read")
     return ", ".join(parts)
 
 
-def _who_completes_it(answer: dict[str, Any]) -> str:
-    if notice := answer.get("background_notice"):
-        return f"{notice} `smart-fork index run` waits for it."
+def _who_completes_it(answer: Found) -> str:
+    if answer.background_notice:
+        return f"{answer.background_notice} `smart-fork index run` waits for it."
     return "`smart-fork index run` completes it."

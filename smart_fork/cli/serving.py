@@ -10,23 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from indexer.paths import state_home
+from smart_fork.agents.facets import registrations
 from smart_fork.cli.output import err, out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import NotFound, ProgramFailed
 
 if TYPE_CHECKING:
-    from indexer.embedding import Embedder
     from smart_fork.service.address import Address
-
-
-def embedder() -> Embedder | None:
-    """What asks the service for vectors; `None` where none has been announced."""
-    if not (state_home() / "service.json").exists():  # nothing is imported for nothing
-        return None
-    from indexer.models import configured_embedder
-    from smart_fork.service.client import SharedEmbedder
-
-    return SharedEmbedder(configured_embedder())
 
 
 def serve(
@@ -58,10 +48,9 @@ def _print_address(address: Address) -> None:
     token = shlex.quote(str(state_home() / "service-token"))
     say(f"Serving at {address.url}. Ctrl-C ends it; from elsewhere: smart-fork service stop")
     say("Its page: smart-fork open. What the agents start as `smart-fork mcp` uses it by itself. Over HTTP:")
-    say(
-        f"  claude mcp add --transport http smart-fork {address.url}/mcp"
-        f' --header "Authorization: Bearer $(cat {token})"'
-    )
+    for way in registrations():
+        if command := way.over_http(f"{address.url}/mcp", token):
+            say(f"  {command}")
 
 
 def logs(

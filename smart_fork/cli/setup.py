@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from smart_fork.agents.selection import titles, to_set_up
 from smart_fork.cli.first_index import first_index
-from smart_fork.cli.hooks import AgentOption, chosen, hooks
+from smart_fork.cli.hooks import AgentOption, hooks
 from smart_fork.cli.output import as_values, out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import SmartForkError, Usage
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
     from smart_fork.setup.step import Step
     from smart_fork.setup.trial import Trial
 
-app = typer.Typer(
-    help="Make smart-fork known to Claude Code and Codex; --remove undoes it.", invoke_without_command=True
-)
+app = typer.Typer(help="Make smart-fork known to your agents; --remove undoes it.", invoke_without_command=True)
 app.command("hooks")(hooks)
 
 _VERBS = {"new": "add", "changed": "update", "there": "ready", "left": "skip"}
@@ -39,7 +38,7 @@ _DONE = {"new": "added", "changed": "updated"}
 @app.callback()
 def setup(  # noqa: PLR0917 - the command's options
     ctx: typer.Context,
-    agent: AgentOption = "both",
+    agent: AgentOption = "all",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, and change nothing.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Undo what was set up.")] = False,
@@ -57,7 +56,7 @@ def setup(  # noqa: PLR0917 - the command's options
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make smart-fork known to Claude Code and Codex: server, skill, hooks, first index, service; then try each."""
+    """Make smart-fork known to your agents: server, skill, hooks, first index, service; then try each."""
     if ctx.invoked_subcommand is not None:
         return
     from smart_fork.setup.ledger import Ledger, alone
@@ -66,7 +65,7 @@ def setup(  # noqa: PLR0917 - the command's options
     if recall and no_hooks:
         raise Usage("Nothing is told without the hooks", "Leave out --no-hooks, or --recall.")
     options = Options(
-        chosen(agent), skill=not no_skill, hooks=not no_hooks, service=not no_service, index=not no_index,
+        to_set_up(agent), skill=not no_skill, hooks=not no_hooks, service=not no_service, index=not no_index,
         recall=recall is True, reading=reading is True,
     )  # fmt: skip
     off: tuple[What, ...] = (*(("recall",) if recall is False else ()), *(("reading",) if reading is False else ()))
@@ -173,6 +172,8 @@ def _in_words(trial: Trial) -> str:
 
 
 def _print_plan(plan: Plan) -> None:
+    from smart_fork.setup.plan import missing
+
     out.print(plain(f"smart-fork  {_at_home(plan.program)}", "bold"))
     for found in plan.found:
         out.print(plain(f"{found.way.title}  {_at_home(found.program or str(found.way.home()))}", "bold"))
@@ -180,8 +181,8 @@ def _print_plan(plan: Plan) -> None:
     if own := [step for step in plan.steps if not step.agent]:
         out.print(plain("This machine", "bold"))
         _print_steps(own)
-    for title in plan.absent:
-        say(f"{title} was not found; run this again when you have it.")
+    if plan.absent:
+        say(f"{missing(plan.absent)}; run this again when you have {'them' if len(plan.absent) > 1 else 'it'}.")
     if plan.is_done:
         out.print(plain("\nEverything is set up already; nothing has to be changed."))
     else:
@@ -204,8 +205,9 @@ def _print_end(plan: Plan, *, ok: bool) -> None:
     if not ok:
         say("\nNot everything works yet: `smart-fork doctor` says what to do. Run this again then.")
         return
-    titles = " or ".join(found.way.title for found in plan.found)
-    out.print(plain(f"\nReady. Start a new session of {titles} in a repository, and ask:"))
+    found = titles((found.way.agent for found in plan.found), "or")
+    ready = f"Ready. Start a new session of {found} in a repository, and ask:"
+    out.print(plain(f"\n{textwrap.fill(ready, _WIDTH)}"))
     out.print(plain('  "Which past session knows how we did the upload retry?"'))
     out.print(plain('Or here: smart-fork find "…"'))
 

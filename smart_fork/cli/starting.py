@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smart_fork.cli.forking import PlaceChoice
+from smart_fork.agents.options import Options, as_said
+from smart_fork.caller import caller_session
+from smart_fork.cli.agents import FIRST, AnyStartedOption, GivenOption, StartedOption
+from smart_fork.cli.options import NOTHING_SAID, takes_options
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.progress import starting
 from smart_fork.cli.search import JsonOption
@@ -19,144 +22,126 @@ from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 
 if TYPE_CHECKING:
     from smart_fork.forking.admission import AlreadyRuns
-    from smart_fork.forking.starting import Wanted
+    from smart_fork.forking.spec import WorkerSpec
+    from smart_fork.forking.started import NotSpawned, SpawnedWorker, StartedWorker
 
 PromptArgument = Annotated[str | None, typer.Argument(help="What it is to do.")]
-AdapterOption = Annotated[str, typer.Option("--agent", "--adapter", help="claude or codex.")]
 ProjectOption = Annotated[
     Path | None, typer.Option("--project", "-p", help="The directory; the current one by default.")
 ]
-PlaceOption = Annotated[PlaceChoice | None, typer.Option("--in", help="Where it runs; tmux where it is installed.")]
-NameOption = Annotated[str | None, typer.Option("--name", help="The worker's name, and its window's.")]
-UnaskedOption = Annotated[bool, typer.Option("--skip-permissions", help="It never asks before it acts.")]
+#: What a session that goes on has no use for.
+_MADE = ("worktree", "with_changes")
 ForceOption = Annotated[bool, typer.Option("--force", help="Also where the session seems to be open elsewhere.")]
 
 
-def new(  # noqa: PLR0917 - typer's way
-    prompt: PromptArgument = None,
-    agent: AdapterOption = "claude",
+@takes_options(
+    without=("with_changes",),
+    prompt=PromptArgument,
+    order="prompt agent project place worktree worktree_name",
+)
+def new(
+    agent: StartedOption = FIRST,
     project: ProjectOption = None,
-    place: PlaceOption = None,
-    worktree: Annotated[bool, typer.Option("--worktree", "-w", help="Run it in a new git worktree.")] = False,
-    worktree_name: Annotated[
-        str | None, typer.Option("--worktree-name", help="The worktree's name; implies --worktree.")
-    ] = None,
-    name: NameOption = None,
-    skip_permissions: UnaskedOption = False,
+    options: Options = NOTHING_SAID,
     as_json: JsonOption = False,
 ) -> None:
     """Start an agent in a session of its own."""
-    from smart_fork.forking.starting import Wanted, agent_named
+    from smart_fork.forking.spec import WorkerSpec
 
-    wanted = Wanted(
-        "new",
-        agent_named(agent),
-        prompt=prompt,
-        worktree=worktree_name or worktree,
-        cwd=project or Path.cwd(),
-        **_how(place, name, skip_permissions=skip_permissions),
-    )
-    _start(wanted, as_json=as_json)
+    spec = WorkerSpec("new", agent, options=options, cwd=project or Path.cwd(), caller_session_id=_caller())
+    _start(spec, as_json=as_json)
 
 
-def resume(  # noqa: PLR0917 - typer's way
+@takes_options(without=_MADE, prompt=PromptArgument, order="session prompt agent")
+def resume(
     session: Annotated[str, typer.Argument(help="A session id or a worker's, or at least 8 characters of it.")],
-    prompt: PromptArgument = None,
-    agent: Annotated[
-        str | None,
-        typer.Option("--agent", "--adapter", help="claude or codex: give it the id as it is, in this directory."),
-    ] = None,
-    place: PlaceOption = None,
-    name: NameOption = None,
-    skip_permissions: UnaskedOption = False,
+    agent: GivenOption = None,
+    options: Options = NOTHING_SAID,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Go on in a session, in its own directory. Where a worker is in it already, go there."""
     from smart_fork.forking.admission import AlreadyRuns
     from smart_fork.forking.resuming import session_to_resume
-    from smart_fork.forking.starting import Wanted, agent_named
+    from smart_fork.forking.spec import WorkerSpec
 
     try:
-        source = session_to_resume(session, agent=agent_named(agent) if agent is not None else None, force=force)
-        how = _how(place, name, skip_permissions=skip_permissions)
-        _start(Wanted("resume", source.agent, source, prompt=prompt, **how), as_json=as_json)
+        source = session_to_resume(session, agent=agent, force=force)
+        _start(WorkerSpec("resume", source.agent, source, options, caller_session_id=_caller()), as_json=as_json)
     except AlreadyRuns as there:
-        _attach(there, prompt, as_json=as_json)
+        _attach(there, options.prompt, as_json=as_json)
 
 
-def continue_newest(  # noqa: PLR0917 - typer's way
-    prompt: PromptArgument = None,
-    agent: AdapterOption = "claude",
+@takes_options(without=_MADE, prompt=PromptArgument, order="prompt agent project")
+def continue_newest(
+    agent: StartedOption = FIRST,
     project: ProjectOption = None,
-    place: PlaceOption = None,
-    name: NameOption = None,
-    skip_permissions: UnaskedOption = False,
+    options: Options = NOTHING_SAID,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Go on in the newest session of the directory. Where a worker is in it already, go there."""
     from smart_fork.forking.admission import AlreadyRuns
     from smart_fork.forking.resuming import check_free, newest_session
-    from smart_fork.forking.starting import Wanted, agent_named, directory
+    from smart_fork.forking.spec import WorkerSpec
+    from smart_fork.forking.starting import directory
     from smart_fork.places import choose_place
     from smart_fork.processes import SystemProcesses
 
-    how = _how(place, name, skip_permissions=skip_permissions)
-    headless = choose_place(how["place"], SystemProcesses(), os.environ).headless
-    target = directory(project or Path.cwd())
-    caller = how["caller_session_id"]
+    headless = choose_place(options.place, SystemProcesses(), os.environ).headless
+    target, caller = directory(project or Path.cwd()), _caller()
     try:
-        source = newest_session(target, agent_named(agent), automated=headless, apart_from=caller)
+        source = newest_session(target, agent, automated=headless, apart_from=caller)
         check_free(source, force=force)
-        _start(Wanted("continue", source.agent, source, prompt=prompt, **how), as_json=as_json)
+        _start(WorkerSpec("continue", source.agent, source, options, caller_session_id=caller), as_json=as_json)
     except AlreadyRuns as there:
-        _attach(there, prompt, as_json=as_json)
+        _attach(there, options.prompt, as_json=as_json)
 
 
+@takes_options(
+    without=("with_changes",),
+    prompt=Annotated[str | None, typer.Option("--prompt", help="One worker by options: what it is to do.")],
+    worktree=Annotated[
+        bool | None, typer.Option("--worktree/--no-worktree", help="A git worktree of its own; if possible by default.")
+    ],
+    worktree_name=Annotated[str | None, typer.Option("--worktree-name", help="That worktree's name.")],
+    order="prompt agent project name fork_from at resume_id newest forks worktree worktree_name place skip_permissions",
+)
 def spawn(  # noqa: PLR0917 - typer's way
     workers: Annotated[
         str | None, typer.Argument(help="A file with a JSON list of workers; - reads it from stdin.")
     ] = None,
-    prompt: Annotated[str | None, typer.Option("--prompt", help="One worker by options: what it is to do.")] = None,
-    agent: Annotated[str | None, typer.Option("--agent", "--adapter", help="claude or codex.")] = None,
+    agent: AnyStartedOption = None,
     project: ProjectOption = None,
-    name: NameOption = None,
     fork_from: Annotated[str | None, typer.Option("--fork-from", help="The session that it forks.")] = None,
     at: Annotated[int | None, typer.Option("--at", help="With --fork-from: at the message of this number.")] = None,
     resume_id: Annotated[str | None, typer.Option("--resume", help="The session that it goes on with.")] = None,
     newest: Annotated[bool, typer.Option("--continue", help="It goes on with the directory's newest session.")] = False,
     forks: Annotated[bool, typer.Option("--fork", help="It forks what --resume or --continue means.")] = False,
-    worktree: Annotated[
-        bool | None, typer.Option("--worktree/--no-worktree", help="A git worktree of its own; if possible by default.")
-    ] = None,
-    worktree_name: Annotated[str | None, typer.Option("--worktree-name", help="That worktree's name.")] = None,
-    place: PlaceOption = None,
-    skip_permissions: UnaskedOption = False,
+    options: Options = NOTHING_SAID,
     as_json: JsonOption = False,
 ) -> None:
     """Start 1 to 4 workers, each with a prompt; all are checked before the first is started."""
-    from smart_fork.forking import spawning
+    from smart_fork.forking.spawn import spawn as start_all
+    from smart_fork.forking.spawn import summary
 
-    options = {
-        "prompt": prompt, "agent_type": agent, "name": name, "fork_from": fork_from, "at": at,
-        "resume_session_id": resume_id, "continue_session": newest or None, "fork_session": forks or None,
-        "worktree": worktree_name or worktree, "run_in": place.value if place else None,
-        "skip_permissions": skip_permissions or None,
+    which = {
+        "agent_type": agent, "fork_from": fork_from, "at": at, "resume_session_id": resume_id,
+        "continue_session": newest or None, "fork_session": forks or None,
     }  # fmt: skip
-    given = {key: value for key, value in options.items() if value is not None}
+    given = {key: value for key, value in which.items() if value is not None} | as_said(options)
     if workers is not None and (given or project):
         raise Usage("Workers from a file cannot have options too", "Say everything in the file.")
     one = [{"project_path": str(project or Path.cwd()), **given}] if given or project else []
     asked = one if workers is None else _read(workers)
     with starting(None, quiet=as_json):
-        answer = spawning.summary(spawning.spawn(asked, caller_session_id=_caller()))
+        answer = summary(start_all(asked, caller_session_id=_caller()))
     if as_json:
-        print_json(answer)
+        print_json(answer.as_json())
     else:
-        for result in answer["workers"]:
+        for result in answer.workers:
             _print_result(result)
-    if answer["failed"]:
+    if answer.failed:
         raise typer.Exit(1)
 
 
@@ -179,25 +164,16 @@ def _read(source: str) -> list[Any]:
 
 
 def _caller() -> str | None:
-    return os.environ.get("CLAUDE_CODE_SESSION_ID")
+    return caller_session(os.environ)
 
 
-def _how(place: PlaceChoice | None, name: str | None, *, skip_permissions: bool) -> dict[str, Any]:
-    return {
-        "place": place.value if place else None,
-        "name": name,
-        "skip_permissions": skip_permissions,
-        "caller_session_id": _caller(),
-    }
-
-
-def _start(wanted: Wanted, *, as_json: bool) -> None:
+def _start(spec: WorkerSpec, *, as_json: bool) -> None:
     from smart_fork.forking.starting import start
 
-    with starting(wanted.place, quiet=as_json):
-        worker = start(wanted).as_json()
+    with starting(spec.options.place, quiet=as_json):
+        worker = start(spec)
     if as_json:
-        print_json(worker | {"already_running": False})
+        print_json(worker.as_json() | {"already_running": False})
     else:
         _print_worker(worker)
 
@@ -234,28 +210,30 @@ def _deliver(there: AlreadyRuns, prompt: str) -> dict[str, Any]:
     from smart_fork.workers.messaging import message_worker
 
     try:
-        return message_worker(there.worker.id, prompt)
+        return message_worker(there.worker.id, prompt).as_json()
     except SmartForkError as error:
         raise ForkRefused(f"{there.message}, and was not told the prompt: {error.message}", error.hint) from error
 
 
-def _print_result(result: dict[str, Any]) -> None:
-    if "error" in result:
-        say(f"error: worker {result['index']}: {result['message']}")
-        say(f"  {result['hint']}")
+def _print_result(result: SpawnedWorker | NotSpawned) -> None:
+    from smart_fork.forking.started import NotSpawned
+
+    if isinstance(result, NotSpawned):
+        say(f"error: worker {result.index}: {result.message}")
+        say(f"  {result.hint}")
     else:
         _print_worker(result)
 
 
-def _print_worker(worker: dict[str, Any]) -> None:
-    for warning in worker["warnings"]:
+def _print_worker(worker: StartedWorker) -> None:
+    for warning in worker.warnings:
         say(f"note: {warning}")
-    session = worker["session_id"] or "(id not known yet)"
-    out.print(plain(f"Started {worker['worker_id']}, session {session}"))
-    out.print(plain(f"  {worker['agent_type']} in {worker['terminal_id'] or 'a process'}, directory {worker['cwd']}"))
-    if worker["branch"]:
-        out.print(plain(f"  on branch {worker['branch']}"))
-    if worker["attach"]:
-        out.print(plain(f"  watch it: {worker['attach']}"))
-    if worker["log"]:
-        out.print(plain(f"  its output: {worker['log']}"))
+    session = worker.session_id or "(id not known yet)"
+    out.print(plain(f"Started {worker.worker_id}, session {session}"))
+    out.print(plain(f"  {worker.agent_type} in {worker.terminal_id or 'a process'}, directory {worker.cwd}"))
+    if worker.branch:
+        out.print(plain(f"  on branch {worker.branch}"))
+    if worker.attach:
+        out.print(plain(f"  watch it: {worker.attach}"))
+    if worker.log:
+        out.print(plain(f"  its output: {worker.log}"))

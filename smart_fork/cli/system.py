@@ -18,7 +18,7 @@ def mcp(
         typer.Option("--tools", envvar="SMART_FORK_TOOLS", help="Which tools are listed to the agent."),
     ] = "few",
 ) -> None:
-    """Serve the tools over MCP on stdin and stdout; Claude Code and Codex start this."""
+    """Serve the tools over MCP on stdin and stdout; your agents start this."""
     from indexer.models import configured_embedder
     from smart_fork.server import run_stdio
     from smart_fork.service.client import SharedEmbedder

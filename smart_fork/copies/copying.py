@@ -1,36 +1,37 @@
 """A copy of a session up to an earlier message, that the real program can resume.
 
 Only what ends a finished turn can be the last message: nothing waits for a tool's answer, and the agent has said its
-last word on what it was asked (B-074). A point inside an exchange moves forward to there.
+last word on what it was asked. A point inside an exchange moves forward to there.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from indexer.files import new_file, remove
-from indexer.paths import private_dir
+from indexer.files import remove
 from indexer.transcripts.base import AgentAdapter
-from indexer.transcripts.model import Agent, Session, Turn
+from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork.advice import advice
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.copiers import copier
+from smart_fork.agents.facets import copier
 from smart_fork.agents.plan import check_id
 from smart_fork.errors import ForkRefused, NotFound
+from smart_fork.processes import Machine, SystemProcesses
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
     """A session file that we wrote. `at` is its last message; `moved` says that it is later than the one asked for.
 
-    `copied` counts its records, `created` is all that was made, the file itself last.
+    `copied` counts its records, `created` is all that was made, the file itself last; `forget` takes away what is no
+    file.
     """
 
-    agent: Agent
+    agent: AgentName
     session_id: str
     source_session_id: str
     path: Path
@@ -39,11 +40,37 @@ class Branch:
     moved: bool
     created: tuple[Path, ...] = ()
     warnings: tuple[str, ...] = ()
+    forget: Callable[[], object] | None = None
 
     def undo(self) -> None:
         """Take it away again, the session itself first."""
+        if self.forget:
+            self.forget()
         for path in reversed(self.created):
             remove(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Where a session can go on differently: the last turn that is kept, by its number and by its id."""
+
+    index: int
+    message_id: str
+
+    def moved_from(self, number: int) -> str:
+        """What is said where that is not the message that was asked for."""
+        return f"Forked after message {self.index}, where the agent had finished what message {number} is part of"
+
+
+def point_at(session: Session, number: int) -> Point:
+    """Where message `number`, as ``show`` numbers them, is finished.
+
+    Raises:
+        NotFound: there is no such message.
+        ForkRefused: see `branch_point`.
+    """
+    index = branch_point(session, message_at(session, number))
+    return Point(index, session.turns[index].id)
 
 
 def message_at(session: Session, number: int) -> str:
@@ -88,6 +115,17 @@ def branch_point(session: Session, at: str) -> int:
     )
 
 
+def last_branch_point(session: Session) -> int:
+    """The index of the last turn after which the session can go on.
+
+    Raises:
+        ForkRefused: there is none.
+    """
+    if points := session.branch_points():
+        return points[-1]
+    raise ForkRefused("No conversation to branch.", "The agent has not finished an answer in it yet.")
+
+
 def _waits_for_nothing(turns: Sequence[Turn]) -> bool:
     """Whether the last of these was said, and no call before it is without its result."""
     calls = {call.id for turn in turns for call in turn.tool_calls}
@@ -97,23 +135,42 @@ def _waits_for_nothing(turns: Sequence[Turn]) -> bool:
 
 
 def write_branch(
-    adapter: AgentAdapter, source: Path, *, at: str, new_session_id: str, target_cwd: Path, now: datetime
+    adapter: AgentAdapter,
+    source: Path,
+    *,
+    at: str | None,
+    new_session_id: str,
+    target_cwd: Path,
+    now: datetime,
+    session: Session | None = None,
+    machine: Machine | None = None,
 ) -> Branch:
-    """Write the copy up to message `at`, where the agent finds it from `target_cwd`. The source is only read.
+    """Write the copy up to message `at`, or of all that is finished, where the agent finds it from `target_cwd`.
+
+    The source is only read: the `session`, where that has been done already.
 
     Raises:
         NotFound: the source is gone or holds no conversation.
         ForkRefused: see `branch_point`; or a session of that id exists.
     """
-    new = check_id(new_session_id, "new")
+    new = check_id(adapter.name, new_session_id, "new")
     try:
-        session = adapter.read(source).session
+        session = session or adapter.read(source).session
     except FileNotFoundError as error:
         raise NotFound(f"The session's log is gone: {source}") from error
     if session is None:
         raise NotFound(f"Source session not found or empty: {adapter.id_of(source)}")
-    end = branch_point(session, at)
-    return write_copy(adapter, session, end, new_session_id=new, target_cwd=target_cwd, now=now, asked=at)
+    end = last_branch_point(session) if at is None else branch_point(session, at)
+    return write_copy(
+        adapter,
+        session,
+        end,
+        new_session_id=new,
+        target_cwd=target_cwd,
+        now=now,
+        asked=at or session.turns[-1].id,
+        machine=machine,
+    )
 
 
 def write_copy(
@@ -126,8 +183,9 @@ def write_copy(
     now: datetime,
     title: str = "",
     asked: str = "",
+    machine: Machine | None = None,
 ) -> Branch:
-    """Write turns 0 to `end` of `session` as a session of its own, with its side files (B-061, B-072, B-073, B-075).
+    """Write turns 0 to `end` of `session` as a session of its own, with its side files.
 
     It appears when all of it is there; after an error nothing is left.
 
@@ -135,44 +193,24 @@ def write_copy(
         ForkRefused: a session of that id exists, or the source was rewritten meanwhile.
         OSError: it cannot be written.
     """
-    new = check_id(new_session_id, "new")
+    new = check_id(adapter.name, new_session_id, "new")
     if not any(turn.prompt for turn in session.turns[: end + 1]):
         raise ForkRefused("No conversation to branch.", "Nobody has asked anything up to there.")
     agent, becomes = copier(adapter.name), NewSession(new, target_cwd, now, title)
     target, copy = agent.place(session.source_path, becomes), agent.up_to(session, end, becomes)
-    created: list[Path] = []
-    warnings = ["Records name each other as parents: they are in the order of the file"] if session.circular else []
-    private_dir(target.parent)
-    with undone_on_failure(created), new_file(target) as file:
-        file.writelines(line + b"\n" for line in copy)
-        warnings += copy.copy_beside(target, created)
+    circular = ("Records name each other as parents: they are in the order of the file",) if session.circular else ()
+    machine = machine or Machine(SystemProcesses(), os.environ)
+    written = agent.write(copy, target, becomes, machine, lambda: None)
     last = session.turns[end].id
     return Branch(
         adapter.name,
         new,
         session.session_id,
-        target,
+        written.path,
         copy.copied,
         last,
         bool(asked) and last != asked,
-        (*created, target),
-        tuple(warnings),
+        written.created,
+        (*circular, *written.warnings),
+        written.forget,
     )
-
-
-@contextlib.contextmanager
-def undone_on_failure(created: list[Path]) -> Iterator[None]:
-    """Take away what was `created` where something fails.
-
-    Raises:
-        ForkRefused: in place of `FileExistsError`.
-    """
-    try:
-        yield
-    except BaseException as error:
-        for path in created:
-            with contextlib.suppress(OSError):
-                remove(path)
-        if isinstance(error, FileExistsError):
-            raise ForkRefused(f"A session of this id already exists: {error.filename2 or error.filename}") from None
-        raise

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from smart_fork.cuts.edits import Edits
 from smart_fork.cuts.model import CutWarning, Session, Tool, Turn
+from smart_fork.errors import Usage
 
 
 class Cutter(ABC):
@@ -35,8 +36,31 @@ class Cutter(ABC):
             OSError: it cannot be read.
         """
 
+    def newest(self) -> Path | None:
+        """The transcript that is meant where none is named; `None` where its logs do not tell otherwise.
+
+        Raises:
+            NotFound: there is none.
+        """
+        return None
+
+    def conversations(self, path: Path) -> list[tuple[str, int]]:
+        """Where a file has several: the id of each, and how many turns it has.
+
+        Raises:
+            Usage: there is one in each file.
+        """
+        raise Usage(
+            f"There is one conversation in each file of {self.tool}: {path}",
+            "Its turns are listed without asking for its conversations.",
+        )
+
+    def public(self) -> Mapping[str, object]:
+        """What `smart_fork.excise` offers under names that are this agent's, for scripts that have them."""
+        return {}
+
     def written(self, path: Path) -> Path:
-        """The file that is really written for a source (E-053)."""
+        """The file that is really written for a source."""
         return path
 
     def of_others(self, session: Session) -> list[bytes]:
@@ -45,7 +69,7 @@ class Cutter(ABC):
         return []
 
     def relinked(self, turns: Sequence[Turn], gone: Collection[str]) -> Edits:
-        """Lines that name a record that goes, naming one that stays (E-040)."""
+        """Lines that name a record that goes, naming one that stays."""
         del turns, gone
         return {}
 

@@ -1,4 +1,4 @@
-"""The lines of a transcript with where they stand, one at a time, however long they are (E-014)."""
+"""The lines of a transcript with where they stand, one at a time, however long they are."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RawLine(NamedTuple):
 
 
 def raw_lines(file: IO[bytes], path: Path) -> Iterator[RawLine]:
-    """The lines of an open file. Blank ones are passed over (E-011)."""
+    """The lines of an open file. Blank ones are passed over."""
     end = 0
     for number, raw in enumerate(file, start=1):
         start, end = end, end + len(raw)
@@ -42,13 +42,13 @@ def raw_lines(file: IO[bytes], path: Path) -> Iterator[RawLine]:
 
 
 def opened(path: Path) -> tuple[IO[bytes], Stamp]:
-    """The file and what it was when it was opened: the stamp comes before the first byte is read (E-056)."""
+    """The file and what it was when it was opened: the stamp comes before the first byte is read."""
     file = open_regular(path)
     return file, stamp_of(os.fstat(file.fileno()))
 
 
 def first_record(path: Path) -> dict[str, Any]:
-    """The first object of a file, behind the first lines if those are damaged; empty where there is none (E-010)."""
+    """The first object of a file, behind the first lines if those are damaged; empty where there is none."""
     try:
         file, _ = opened(path)
     except OSError:
@@ -64,13 +64,13 @@ def stamp_of(info: os.stat_result) -> Stamp:
 
 
 def preview(text: str, calls: Sequence[str] = (), results: Sequence[str] = ()) -> Masked:
-    """About 120 characters on one line, cut between characters (E-003)."""
+    """About 120 characters on one line, cut between characters."""
     parts = [text, *(f"[tool_use: {name}]" for name in calls), *(f"[tool_result] {said}" for said in results)]
     return shorten(mask(" ".join(parts)), PREVIEW_CHARACTERS)
 
 
 def tokens(size: int, calls: int = 0) -> int:
-    """About how many a text of that length is (E-004)."""
+    """About how many a text of that length is."""
     return -(-size // 4) + 8 * calls
 
 

@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
 
 class Stamp(NamedTuple):
-    """What tells that a file is still the one that was read (E-056)."""
+    """What tells that a file is still the one that was read."""
 
     size: int
     mtime_ns: int
@@ -46,7 +46,7 @@ class Stamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One line of a transcript (E-001). Lines without an id are called ``line-N``.
+    """One line of a transcript. Lines without an id are called ``line-N``.
 
     `aliases` are the ids of further records on the same line. `links` are the records that it names, its parent first.
     `repeats` are keys of what a line of bookkeeping only repeats: it goes when that goes. `says` are the keys under
@@ -74,7 +74,7 @@ class Turn:
 
     @property
     def raw(self) -> bytes:
-        """The verbatim line without its newline; read again from the file, where that is where it is kept (E-002)."""
+        """The verbatim line without its newline; read again from the file, where that is where it is kept."""
         if isinstance(self.kept, bytes):
             return self.kept
         path, start, end = self.kept

@@ -1,4 +1,4 @@
-"""What was there before each cut, compressed and private, and a log of the cuts (E-060…E-064)."""
+"""What was there before each cut, compressed and private, and a log of the cuts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def folder_of(session_id: str) -> Path:
 
 
 def take(source: Path, session_id: str, now: datetime, *, disk: Disk = DISK) -> Snapshot | None:
-    """Keep what is in `source`, byte for byte; nothing where there is no such file yet (E-053).
+    """Keep what is in `source`, byte for byte; nothing where there is no such file yet.
 
     Raises:
         OSError: it cannot be kept.
@@ -118,7 +118,7 @@ def find(identity: str) -> Snapshot:
     """The snapshot of that id; its time alone is enough where no other has the same.
 
     Raises:
-        Usage: that is no id (E-063), or the time is that of several.
+        Usage: that is no id, or the time is that of several.
         NotFound: there is none.
     """
     folder, _, name = identity.rpartition("/")
@@ -144,7 +144,7 @@ def note(
     session: Session, command: str, snapshot: Snapshot | None, target: Path, now: datetime, *,
     size_after: int, change: str = "", **more: list[str] | str,
 ) -> None:  # fmt: skip
-    """Note one change of a transcript in the log (E-061), before it is made: a snapshot without a note is of no use.
+    """Note one change of a transcript in the log, before it is made: a snapshot without a note is of no use.
 
     What is changed together has the same `change`. Of a cut `more` has the ids of what was named and of all that went
     (`seed_ids`, `removed_ids`) and of calls that stay while their results go (`orphaned`); of a rollback, what it
@@ -208,7 +208,7 @@ def _plain(session_id: str) -> str:
 
 
 def _free(folder: Path, now: datetime) -> Path:
-    """A name that nobody has: two in the same moment do not overwrite each other (E-063)."""
+    """A name that nobody has: two in the same moment do not overwrite each other."""
     name = f"{now.astimezone(UTC):%Y%m%dT%H%M%S.%fZ}"
     number = 1
     while (path := folder / f"{name}{f'-{number}' if number > 1 else ''}{_SUFFIX}").exists():

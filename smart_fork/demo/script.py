@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Scripted:
     """One session. A fork (`fork_of` names another) has only its own part. `subagent` is work that it gave away."""
 
     name: str
-    agent: Agent
+    agent: AgentName
     repository: str
     title: str
     days_ago: float

@@ -6,11 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.selection import readable
 from smart_fork.errors import SmartForkError
 
-#: The exports of each agent under the name by which a search program knows them.
-COLLECTIONS: Mapping[Agent, str] = {"claude": "claude-sessions", "codex": "codex-sessions"}
+
+def collection_of(agent: AgentName) -> str:
+    """The name by which a search program knows the exports of that agent."""
+    return f"{agent}-sessions"
+
+
+def collections() -> dict[AgentName, str]:
+    """Those of all agents whose sessions are exported."""
+    return {agent: collection_of(agent) for agent in readable()}
+
 
 Way = Literal["hybrid", "vector", "lexical"]
 
@@ -18,11 +27,13 @@ Way = Literal["hybrid", "vector", "lexical"]
 class EngineUnavailable(SmartForkError):
     """The search program is not there, or does not know our exports."""
 
+    code = "engine_unavailable"
+
 
 class RankedDocument(NamedTuple):
     """An export that answers: whose session it is, how well (0 to 1, where the program says), and what it quotes."""
 
-    agent: Agent
+    agent: AgentName
     session_id: str
     score: float | None
     snippet: str
@@ -37,7 +48,7 @@ class Question:
 
     intent: str
     words: tuple[str, ...]
-    agents: tuple[Agent, ...]
+    agents: tuple[AgentName, ...]
     wanted: int = 50
     most: int = 1000
     enough: Callable[[Sequence[RankedDocument]], bool] = bool
@@ -88,6 +99,6 @@ class SearchEngine(Protocol):
         """The documents that answer best. A failure is part of the answer."""
         ...
 
-    def unavailable_payload(self, error: EngineUnavailable) -> dict[str, Any]:
-        """What is answered where it is not there: `error`, `message` and three `next_steps`."""
+    def what_to_do(self) -> tuple[str, tuple[str, ...]]:
+        """What is said where it is not there: the code of that error, and the next steps."""
         ...

@@ -17,13 +17,21 @@ from typing import Any
 from urllib.parse import unquote
 
 from indexer.files import replace_file
-from indexer.freshness import LOCK_SECONDS, IndexBusyError, only_writer
 from indexer.markdown import export_path, parse_front_matter
 from indexer.masking import Masked, beginning, mask
 from indexer.paths import index_root, private_dir, state_home
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
+from indexer.writer import LOCK_SECONDS, IndexBusyError, only_writer
 from smart_fork.advice import advice
-from smart_fork.engines.base import COLLECTIONS, EngineUnavailable, Question, RankedDocument, Ranking, Way
+from smart_fork.engines.base import (
+    EngineUnavailable,
+    Question,
+    RankedDocument,
+    Ranking,
+    Way,
+    collection_of,
+    collections,
+)
 from smart_fork.engines.printed import NotJson, location_of, results_in, text_of, without_steering
 from smart_fork.errors import ProgramFailed, ProgramMissing
 from smart_fork.processes import Completed, Processes, SystemProcesses
@@ -105,7 +113,7 @@ class Qmd:
             log.warning("what was taken out of exports may still be in qmd's index: %s", error)
             return False
 
-    def _read(self, missing: list[Agent], stamp: str, seconds: float) -> bool:
+    def _read(self, missing: list[AgentName], stamp: str, seconds: float) -> bool:
         """The collections made that are missing, the exports read, and erased what is in none of them any more.
 
         False where that last could not be done.
@@ -117,7 +125,7 @@ class Qmd:
         for agent in missing:
             self._make(agent, seconds)
         if still := self._missing() if missing else []:
-            raise EngineUnavailable(f"qmd has no collection {COLLECTIONS[still[0]]}, and makes none.", _INSTALL)
+            raise EngineUnavailable(f"qmd has no collection {collection_of(still[0])}, and makes none.", _INSTALL)
         done = self._run(["update"], seconds)
         if not done.ok:
             raise ProgramFailed(_failure("update", done))
@@ -127,13 +135,13 @@ class Qmd:
         replace_file(self._folder / "read", [stamp.encode()], durable=False)
         return erased.ok
 
-    def _make(self, agent: Agent, seconds: float) -> None:
+    def _make(self, agent: AgentName, seconds: float) -> None:
         exports = private_dir(index_root() / agent)
-        done = self._run(["collection", "add", str(exports), "--name", COLLECTIONS[agent]], seconds)
+        done = self._run(["collection", "add", str(exports), "--name", collection_of(agent)], seconds)
         if not done.ok and b"already exists" not in done.stderr + done.stdout:
             raise EngineUnavailable(_failure("collection add", done), _INSTALL)
 
-    def _missing(self) -> list[Agent]:
+    def _missing(self) -> list[AgentName]:
         """The agents whose exports qmd does not know.
 
         Raises:
@@ -148,7 +156,7 @@ class Qmd:
         listed = without_steering(done.text)
         return [
             agent
-            for agent, name in COLLECTIONS.items()
+            for agent, name in collections().items()
             if not re.search(rf"^[\s*•-]*{re.escape(name)}(?=[\s:(,]|$)", listed, re.MULTILINE)
         ]
 
@@ -197,7 +205,7 @@ class Qmd:
             more = more or len(found) >= wanted
         return documents, results - len(documents), more
 
-    def _by_words(self, agent: Agent, question: Question, wanted: int) -> list[dict[str, Any]]:
+    def _by_words(self, agent: AgentName, question: Question, wanted: int) -> list[dict[str, Any]]:
         """What has most of the words: ``search`` finds only what has all of them, and an intent is a sentence."""
         words = sorted(question.words, key=len, reverse=True)[:MOST_WORDS]
         best: dict[str, dict[str, Any]] = {}
@@ -209,8 +217,8 @@ class Qmd:
                 total[place] = total.get(place, 0.0) + (_score(result) or 0.0) + 1e-6
         return [best[place] | {"score": total[place] / len(words)} for place in best]
 
-    def _results(self, command: str, agent: Agent, intent: str, wanted: int) -> list[dict[str, Any]]:
-        argv = [command, "-c", COLLECTIONS[agent], "--json", "-n", str(wanted), "--", _query(command, intent)]
+    def _results(self, command: str, agent: AgentName, intent: str, wanted: int) -> list[dict[str, Any]]:
+        argv = [command, "-c", collection_of(agent), "--json", "-n", str(wanted), "--", _query(command, intent)]
         done = self._run(argv, self._seconds())
         if not done.ok:
             raise ProgramFailed(_failure(command, done))
@@ -225,7 +233,7 @@ class Qmd:
 
     # -- whose documents -------------------------------------------------------------------------------------------
 
-    def _documents(self, agent: Agent, found: list[dict[str, Any]]) -> Iterator[RankedDocument]:
+    def _documents(self, agent: AgentName, found: list[dict[str, Any]]) -> Iterator[RankedDocument]:
         left = MOST_LOOKED_UP
         for result in found:
             place = location_of(result)
@@ -238,7 +246,7 @@ class Qmd:
             if session_id:
                 yield RankedDocument(agent, session_id, _score(result), _HUNK.sub("", text_of(result)))
 
-    def _looked_up(self, agent: Agent, place: str) -> str | None:
+    def _looked_up(self, agent: AgentName, place: str) -> str | None:
         """Whose document qmd has under a name that no export has: versions of it change names."""
         try:
             done = self._run(["get", place, "--no-line-numbers", "-l", str(HEADER_LINES)], LIST_SECONDS)
@@ -292,17 +300,13 @@ class Qmd:
             return SEARCH_SECONDS
         return said if math.isfinite(said) and said > 0 else SEARCH_SECONDS
 
-    def unavailable_payload(self, error: EngineUnavailable) -> dict[str, Any]:
-        """See `SearchEngine.unavailable_payload`."""
+    def what_to_do(self) -> tuple[str, tuple[str, ...]]:
+        """See `SearchEngine.what_to_do`."""
         have_it_read = "Start the service in HTTP mode with SMART_FORK_INDEXING=true" + advice(
             ", or run `smart-fork index run`; or set SMART_FORK_ENGINE=builtin.",
             tool="; or without SMART_FORK_ENGINE=qmd smart-fork searches by itself.",
         )
-        return {
-            "error": "qmd_not_available",
-            "message": error.message,
-            "next_steps": [_INSTALL, have_it_read, "Ask again once indexing has completed."],
-        }
+        return "qmd_not_available", (_INSTALL, have_it_read, "Ask again once indexing has completed.")
 
 
 def _query(command: str, intent: str) -> str:
@@ -335,14 +339,14 @@ def _score(result: Mapping[str, Any]) -> float | None:
     return min(1.0, max(0.0, float(score))) if abs(score) <= 1e300 else None  # NaN compares as false
 
 
-def _export(agent: Agent, place: str) -> Path | None:
+def _export(agent: AgentName, place: str) -> Path | None:
     """The file in the folder of exports that a location names; `None` where it names anything else."""
     if place.startswith("qmd://"):
         collection, _, name = place.removeprefix("qmd://").partition("?")[0].partition("/")
-        if collection != COLLECTIONS[agent]:
+        if collection != collection_of(agent):
             return None
         name = unquote(name)
-    elif place.startswith(f"{COLLECTIONS[agent]}/"):
+    elif place.startswith(f"{collection_of(agent)}/"):
         name = place.partition("/")[2]
     else:
         folder, _, name = place.rpartition("/")
@@ -352,7 +356,7 @@ def _export(agent: Agent, place: str) -> Path | None:
     return index_root() / agent / name if plain else None
 
 
-def _owner(agent: Agent, export: Path) -> str | None:
+def _owner(agent: AgentName, export: Path) -> str | None:
     """The session whose export that is; `None` where the file is not there, or is none."""
     try:
         if export.is_symlink() or not export.is_file():
@@ -365,7 +369,7 @@ def _owner(agent: Agent, export: Path) -> str | None:
     return session_id if session_id and export_path(agent, session_id) == export else None
 
 
-def _named(agent: Agent, text: str) -> str | None:
+def _named(agent: AgentName, text: str) -> str | None:
     """The session of which this header speaks, if it is that agent's."""
     header = parse_front_matter(text)
     return header.get("session_id") if header.get("agent", agent) == agent else None

@@ -1,27 +1,28 @@
 """Cut turns out of a transcript so that its agent can still resume it. See docs/excise.md."""
 
-from smart_fork.agents.claude.loader import ClaudeLoader
-from smart_fork.agents.codex.loader import CodexLoader
-from smart_fork.agents.cursor.loader import CursorLoader, default_cursor_path
+from typing import Any
+
+from smart_fork.agents.facets import cutters
 from smart_fork.cuts.model import Call, CutWarning, Place, Result, Session, Tool, Turn
 from smart_fork.excise.branching import branch
 from smart_fork.excise.checking import check
 from smart_fork.excise.closure import closure, excise, verify
 from smart_fork.excise.cutting import Request, cut
-from smart_fork.excise.loading import auto, discover_newest_claude, load_auto, load_with_tool, sort_by_timestamp
+from smart_fork.excise.loading import auto, load_auto, load_with_tool, sort_by_timestamp
 from smart_fork.excise.plan import Plan, Refused, plan
 from smart_fork.excise.suggesting import suggest
 from smart_fork.excise.undoing import rollback
-from smart_fork.excise.writing import ClaudeWriter, CodexWriter, CursorWriter, write
+from smart_fork.excise.writing import write, writer_of
+
+#: What is named after an agent: how its transcripts are read and written, and where they are.
+_OF_AGENTS: dict[str, object] = {}
+for _cutter in cutters():
+    _writer = writer_of(_cutter.tool)
+    _OF_AGENTS |= {_writer.__name__: _writer, **_cutter.public()}
+globals().update(_OF_AGENTS)
 
 __all__ = [
     "Call",
-    "ClaudeLoader",
-    "ClaudeWriter",
-    "CodexLoader",
-    "CodexWriter",
-    "CursorLoader",
-    "CursorWriter",
     "CutWarning",
     "Place",
     "Plan",
@@ -36,8 +37,6 @@ __all__ = [
     "check",
     "closure",
     "cut",
-    "default_cursor_path",
-    "discover_newest_claude",
     "excise",
     "load_auto",
     "load_with_tool",
@@ -48,3 +47,9 @@ __all__ = [
     "verify",
     "write",
 ]
+__all__ += list(_OF_AGENTS)
+
+
+def __getattr__(name: str) -> Any:
+    """Nothing more: it tells who checks types that there are names which the agents bring."""
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,28 +1,26 @@
-"""A copy of a session without some of its turns; the original stays as it is (E-075).
+"""A copy of a session without some of its turns; the original stays as it is.
 
 It is the only way to be without turns that stand in another session's file: those that a fork of Codex inherited.
 """
 
 from __future__ import annotations
 
-import uuid
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from indexer.files import new_file, remove
-from indexer.paths import private_dir
+from indexer.files import remove
 from indexer.transcripts.lines import decode_line
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
 from indexer.transcripts.model import Session as Conversation
 from smart_fork.advice import advice
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.copiers import copier
+from smart_fork.agents.facets import copier, starter_of
 from smart_fork.agents.plan import check_id
-from smart_fork.copies.copying import undone_on_failure
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import Session
 from smart_fork.errors import ForkRefused, Usage
@@ -34,6 +32,7 @@ from smart_fork.excise.plan import Plan, plan, refuse
 from smart_fork.excise.ranges import chosen
 from smart_fork.families.branching import command_to_resume, new_title
 from smart_fork.families.working import refuse_while_tasks_run, refuse_while_working
+from smart_fork.processes import Machine, SystemProcesses
 from smart_fork.retrieval.results import title as shown_title
 
 
@@ -41,7 +40,7 @@ from smart_fork.retrieval.results import title as shown_title
 class Branched:
     """A session file that we wrote. `cwd` is where it works."""
 
-    agent: Agent
+    agent: AgentName
     session_id: str
     source_session_id: str
     path: Path
@@ -83,7 +82,7 @@ def branch(
         ForkRefused: the agent is answering, nobody has asked anything, or a session of that id exists.
     """
     session = numbered(load_with_tool("auto", located(reference)))
-    if session.tool not in AGENTS.names:
+    if session.tool not in READERS.names:
         raise Usage(f"There are no branches of {session.tool} sessions")
     planned = _planned(session, turns, ids, secrets=secrets)
     if not force:
@@ -91,7 +90,7 @@ def branch(
     agent = session.tool
     moment = now or datetime.now()  # noqa: DTZ005 - Codex names its files by local time
     parent = _conversation(agent, session, moment)
-    new = check_id(new_session_id or str(uuid.uuid4()), "new")
+    new = check_id(agent, new_session_id or starter_of(agent).new_id(), "new")
     target = copier(agent).place(session.source_path, NewSession(new, target_cwd, moment))
     cwd = str(target_cwd) if target_cwd else parent.cwd
     with new_title(parent.title, Path(cwd or target.parent), moment.timestamp()) as title:
@@ -116,9 +115,9 @@ def _planned(session: Session, turns: str, ids: Sequence[str], *, secrets: bool)
     return planned
 
 
-def _conversation(agent: Agent, session: Session, now: datetime) -> Conversation:
+def _conversation(agent: AgentName, session: Session, now: datetime) -> Conversation:
     """What is copied, unless it is just being written."""
-    conversation = AGENTS[agent].read(session.source_path).session
+    conversation = READERS[agent].read(session.source_path).session
     if conversation is None:
         raise ForkRefused("No conversation to branch.", "Nobody has asked anything in it.")
     refuse_while_working(conversation, now.timestamp(), "Try again when the agent has answered.")
@@ -131,14 +130,13 @@ def _write(planned: Plan, parent: Conversation, target: Path, new: NewSession) -
     source = planned.session.source_path
     original = replace(parent, session_id=planned.session.session_id, source_path=source)
     copy = copier(parent.agent).of_records(original, _records(planned), new)
-    created: list[Path] = []
-    private_dir(target.parent)
-    with undone_on_failure(created), new_file(target) as file:
-        file.writelines(line + b"\n" for line in copy)
-        notes = copy.copy_beside(target, created)
+
+    def without_what_is_gone() -> None:
         for path in beside(planned):
             remove(target.with_suffix("") / path.relative_to(source.with_suffix("")))
-        return notes
+
+    machine = Machine(SystemProcesses(), os.environ)
+    return list(copier(parent.agent).write(copy, target, new, machine, without_what_is_gone).warnings)
 
 
 def _records(planned: Plan) -> Iterator[tuple[bytes, dict[str, Any]]]:

@@ -13,9 +13,9 @@ from indexer.paths import index_db
 from indexer.store.base import SessionRow
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.lines import decode_line
-from indexer.transcripts.model import Agent
-from smart_fork.agents import AGENTS
-from smart_fork.agents.cutters import cutter
+from indexer.transcripts.model import AgentName
+from smart_fork.agents import READERS
+from smart_fork.agents.facets import cutter
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import CutWarning, Session
 from smart_fork.excise import following
@@ -39,7 +39,7 @@ def check(reference: str | None, tool: str = "auto") -> dict[str, Any]:
     Raises:
         NotFound, Usage: there is no such transcript.
     """
-    session = load_with_tool(tool, located(reference))
+    session = load_with_tool(tool, located(reference, tool))
     loose = [*dangling(session.turns), *orphaned(session), *cutter(session.tool).without_header(session)]
     gaps = broken_links(session)
     gone = cut_words(session)
@@ -96,7 +96,7 @@ def copies_behind(session: Session, gone: set[str]) -> list[dict[str, Any]]:
 
 
 def broken_links(session: Session) -> list[CutWarning]:
-    """The turns whose parent is not in the file (E-041)."""
+    """The turns whose parent is not in the file."""
     known = {name for turn in session.turns for name in (turn.id, *turn.aliases)}
     return [
         CutWarning(turn.id, f"its parent {turn.parent_id} is not in the file")
@@ -111,13 +111,13 @@ def words_found(session: Session, gone: set[str]) -> list[str]:
     Raises:
         IndexUnavailable: the index cannot be looked into.
     """
-    if not gone or session.tool not in AGENTS.names:
+    if not gone or session.tool not in READERS.names:
         return []
     agent = session.tool
     found = gone & _words([_text_of(export_path(agent, session.session_id)), *_kept(agent, session.session_id)])
     if index_db().exists():
         with opened() as store:
-            row = store.session(agent, AGENTS[agent].id_of(session.source_path))
+            row = store.session(agent, READERS[agent].id_of(session.source_path))
             if row is not None:
                 found |= _indexed(store, row, gone)
     return sorted(found)
@@ -146,7 +146,7 @@ def _indexed(store: SqliteStore, row: SessionRow, words: set[str]) -> set[str]:
     return found | {terms[term] for term, rows in store.having("sessions", list(terms), [row.row]).items() if rows}
 
 
-def _kept(agent: Agent, session_id: str) -> list[str]:
+def _kept(agent: AgentName, session_id: str) -> list[str]:
     copy = kept.find(agent, session_id)
     if copy is None:
         return []

@@ -1,4 +1,4 @@
-"""Which turns go together: pure functions over turns, for every agent (E-030…E-039)."""
+"""Which turns go together: pure functions over turns, for every agent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def closure(turns: Sequence[Turn], to_cut: Collection[str]) -> set[str]:
 
 
 def verify(turns: Sequence[Turn], to_cut: Collection[str]) -> list[CutWarning]:
-    """The results that would go while their call stays, by turn id (E-031, E-037, E-038)."""
+    """The results that would go while their call stays, by turn id."""
     gone = set(to_cut)
     return sorted({
         CutWarning(turn.id, f"holds the result of {call}, whose call stays in turn {owner.id}")
@@ -50,7 +50,7 @@ def repeats(turns: Sequence[Turn], gone: Collection[str]) -> set[str]:
 
 
 def dangling(turns: Sequence[Turn]) -> list[CutWarning]:
-    """The results without a call before them, and the calls without a result that are not at the end (E-041)."""
+    """The results without a call before them, and the calls without a result that are not at the end."""
     found = []
     asked: set[str] = set()
     for turn in turns:
@@ -69,7 +69,7 @@ def unanswered(turns: Sequence[Turn]) -> set[str]:
 def _pairs(turns: Sequence[Turn]) -> Iterator[tuple[Turn, str, Turn]]:
     """Each result's turn, the call's id and the turn of its call: the last before it, or else the first after it.
 
-    An id may be used twice (E-039). Empty ids join nothing (E-036).
+    An id may be used twice. Empty ids join nothing.
     """
     first: dict[str, Turn] = {}
     for turn in reversed(turns):

@@ -16,7 +16,7 @@ from indexer.disk import DISK, Disk
 from indexer.paths import index_db
 from smart_fork import permission
 from smart_fork.advice import advice
-from smart_fork.agents.cutters import cutter
+from smart_fork.agents.facets import cutter
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import Session
 from smart_fork.errors import ForkRefused, SmartForkError, Usage
@@ -64,7 +64,7 @@ def cut(
         ForkRefused: the session is running, has changed meanwhile, or the turns are another one's.
         OSError: nothing was written.
     """
-    path = located(request.reference)
+    path = located(request.reference, request.tool)
     session = numbered(load_with_tool(request.tool, path, request.composer))
     planned = _planned(session, request)
     outcome = report(planned, dry_run=request.dry_run)
@@ -102,7 +102,7 @@ def cut(
 
 
 def report(planned: Plan, *, dry_run: bool) -> dict[str, Any]:
-    """A cut in words and figures (E-074)."""
+    """A cut in words and figures."""
     session = planned.session
     gone = [turn.id for turn in planned.removed]
     turns = zip(session.numbers, session.turns, strict=True)

@@ -22,12 +22,12 @@ from indexer.compressed import Compressed, pieces
 from indexer.damage import remove_older
 from indexer.files import replace_file, sweep
 from indexer.forgotten import forgotten
-from indexer.freshness import IndexBusyError, only_writer
 from indexer.kept import sweep_reading
 from indexer.paths import index_db, private_dir, state_home
 from indexer.project import is_within, resolve
 from indexer.remembering import sweep_staged
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
+from indexer.writer import IndexBusyError, only_writer
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import Session
 from smart_fork.engines.configured import erased_by_engines
@@ -57,7 +57,7 @@ def owe(session: Session, session_ids: Collection[str]) -> Path:
     return _note({"path": str(session.source_path), "tool": session.tool, "session_ids": sorted(session_ids)})
 
 
-def owe_forgetting(agent: Agent, session_id: str) -> Path:
+def owe_forgetting(agent: AgentName, session_id: str) -> Path:
     """The same for a session that is about to be put on the list of those that are forgotten."""
     return _note({"forget": [agent, session_id]})
 
@@ -74,7 +74,7 @@ def erase_again(reference: str | None, tool: str = "auto") -> bool:
     Raises:
         NotFound, Usage: there is no such transcript.
     """
-    session = load_with_tool(tool, located(reference))
+    session = load_with_tool(tool, located(reference, tool))
     owe(session, {session.session_id})
     index = following.refresh(session.tool, [session.source_path])
     return settle() and bool(index.get("erased", not index_db().exists()))
@@ -109,7 +109,7 @@ def _cut_erased(facts: Mapping[str, Any]) -> bool:
     return erase(agent_of(session.tool), [str(one) for one in facts["session_ids"]], cut_words(session))
 
 
-def _forgotten(agent: Agent, session_id: str) -> bool:
+def _forgotten(agent: AgentName, session_id: str) -> bool:
     if (agent, session_id) not in forgotten():
         return True  # it did not come to that
     snapshots.forget(session_id)
@@ -118,7 +118,7 @@ def _forgotten(agent: Agent, session_id: str) -> bool:
     return forget_workers(session_id)
 
 
-def erase(agent: Agent | None, session_ids: Collection[str], words: Collection[str]) -> bool:
+def erase(agent: AgentName | None, session_ids: Collection[str], words: Collection[str]) -> bool:
     """Take these words of these sessions out of all of ours but index, exports and snapshots. Whether that is done."""
     wanted = searched(words)
     if not wanted or not state_home().is_dir():

@@ -12,7 +12,6 @@ from typing import Any
 from indexer import kept
 from indexer.changes import Report
 from indexer.embedding import ModelUnavailableError
-from indexer.freshness import IndexBusyError, only_writer
 from indexer.markdown import export_path
 from indexer.paths import index_db, state_home
 from indexer.pipeline import embed_waiting, read_logs
@@ -22,13 +21,14 @@ from indexer.store.base import Document, Reading, SessionRow, Words
 from indexer.store.extension import VectorsUnavailableError
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import Checkpoint, LogFile
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
 from indexer.transcripts.model import Session as Conversation
 from indexer.versions import VERSION
+from indexer.writer import IndexBusyError, only_writer
 from smart_fork import permission
 from smart_fork.advice import advice
-from smart_fork.agents import AGENTS
-from smart_fork.agents.cutters import cutter, find_cutter
+from smart_fork.agents import READERS
+from smart_fork.agents.facets import cutter, find_cutter
 from smart_fork.agents.logs import logs_of
 from smart_fork.cuts.lines import first_record
 from smart_fork.cuts.model import UNKNOWN, Session, Tool
@@ -46,15 +46,15 @@ PATIENCE, EMBED_SECONDS = 30.0, 60.0
 
 def copies(session: Session) -> list[Path]:
     """Other files with the same session in them, and those of the branches that we made of it."""
-    if session.tool not in AGENTS.names:
+    if session.tool not in READERS.names:
         return []
     agent = session.tool
-    found = logs_of(AGENTS[agent], session.session_id)
+    found = logs_of(READERS[agent], session.session_id)
     if (state_home() / "workers.db").exists():
         with Registry() as registry:
             found += [Path(copy.path) for copy in registry.staged_copies(session.session_id)]
             ids = {one.session_id for one in registry.workers() if one.source_session_id == session.session_id}
-        found += [path for one in ids if one for path in AGENTS[agent].locate(one)]
+        found += [path for one in ids if one for path in READERS[agent].locate(one)]
     found += [path for path in _branches(session) if path not in found]
     own = session.source_path.resolve()
     others = dict.fromkeys(path for path in found if path.is_file() and path.resolve() != own)
@@ -63,13 +63,13 @@ def copies(session: Session) -> list[Path]:
 
 def ids_of(session: Session, paths: Iterable[Path]) -> set[str]:
     """The ids of the sessions in these logs of the same agent."""
-    return {AGENTS[session.tool].id_of(path) for path in paths}
+    return {READERS[session.tool].id_of(path) for path in paths}
 
 
-def _is_permitted(agent: Agent, path: Path) -> bool:
+def _is_permitted(agent: AgentName, path: Path) -> bool:
     """Whether the client may ask about the project that it is a copy in: then it may be cut as well."""
     try:
-        copy = AGENTS[agent].read(path).session
+        copy = READERS[agent].read(path).session
     except OSError:
         return False
     return copy is not None and permits(copy)
@@ -122,7 +122,7 @@ def refresh(tool: Tool, paths: Iterable[Path]) -> dict[str, Any]:
 def _export_again(tool: Tool, path: Path) -> None:
     """What was exported goes in any case: where the index does not know the log, nobody writes it anew just now."""
     if (file := _log_file(tool, str(path))) is not None:
-        export_path(file.agent, AGENTS[file.agent].id_of(path)).unlink(missing_ok=True)
+        export_path(file.agent, READERS[file.agent].id_of(path)).unlink(missing_ok=True)
 
 
 def _keep_again(tool: Tool, path: Path) -> None:
@@ -130,11 +130,11 @@ def _keep_again(tool: Tool, path: Path) -> None:
     file = _log_file(tool, str(path))
     if file is None:
         return
-    session_id = AGENTS[file.agent].id_of(path)
+    session_id = READERS[file.agent].id_of(path)
     if kept.find(file.agent, session_id) is None:
         return
     try:
-        kept.keep(file, session_id, AGENTS[file.agent].home())
+        kept.keep(file, session_id, READERS[file.agent])
     except OSError as error:
         log.warning("the copy that was kept of %s is removed: %s", path, error)
         kept.remove(file.agent, session_id)
@@ -147,7 +147,7 @@ def _read_again(store: SqliteStore, tool: Tool, paths: list[Path]) -> int:
     store.forget_files(seen)
     files = [file for location in seen if (file := _log_file(tool, location)) is not None]
     report = Report()
-    read_logs(store, AGENTS, files, report)
+    read_logs(store, READERS, files, report)
     for file in files:
         row = rows.get(file.location)
         if row is not None and _unread(store, row):
@@ -157,7 +157,7 @@ def _read_again(store: SqliteStore, tool: Tool, paths: list[Path]) -> int:
 
 def _row_of(store: SqliteStore, tool: Tool, location: str) -> SessionRow | None:
     agent = _agent_of(tool, location)
-    return store.session(agent, AGENTS[agent].id_of(Path(location))) if agent else None
+    return store.session(agent, READERS[agent].id_of(Path(location))) if agent else None
 
 
 def _unread(store: SqliteStore, row: SessionRow) -> bool:
@@ -177,20 +177,22 @@ def _empty(store: SqliteStore, row: SessionRow, file: LogFile) -> None:
     export_path(row.agent, row.session_id).unlink(missing_ok=True)
 
 
-def _agent_of(tool: Tool, location: str) -> Agent | None:
+def _agent_of(tool: Tool, location: str) -> AgentName | None:
     """Whose log it is; where the cut does not say so, that of the agent among whose logs it is. `None` for no log."""
     if tool != UNKNOWN:
-        return tool if tool in AGENTS.names else None
-    return next((agent.name for agent in AGENTS if agent.log_at(location)), None)
+        return tool if tool in READERS.names else None
+    return next((agent.name for agent in READERS if agent.log_at(location)), None)
 
 
 def _log_file(tool: Tool, location: str) -> LogFile | None:
+    agent = _agent_of(tool, location)
+    if agent is None or (known := READERS[agent].log_at(location)) is not None:
+        return None if agent is None else known
     try:
         info = os.stat(location)  # noqa: PTH116 - as the listing gives it
     except OSError:
         return None
-    agent = _agent_of(tool, location)
-    return LogFile(agent, location, info.st_size, info.st_mtime_ns, info.st_ino) if agent else None
+    return LogFile(agent, location, info.st_size, info.st_mtime_ns, info.st_ino)
 
 
 def _embed() -> str:
@@ -225,4 +227,4 @@ def _branches(session: Session) -> Iterator[Path]:
 
 def home_of(tool: Tool) -> Path | None:
     """The folder of an agent whose logs are found."""
-    return AGENTS[tool].home() if tool in AGENTS.names else None
+    return READERS[tool].home() if tool in READERS.names else None

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from indexer.paths import claude_home
 from smart_fork import sessions
 from smart_fork.advice import advice
-from smart_fork.agents.cutters import CUTTERS, TOOLS, cutter
+from smart_fork.agents import AGENTS
+from smart_fork.agents.facets import AUTO, cuttable, cutter, cutters, first_cut, title_of
 from smart_fork.cuts.model import Session, Tool, Turn
-from smart_fork.errors import NotFound, Usage
+from smart_fork.errors import ForkRefused, NotFound, Usage
 
 
 def auto(path: Path) -> Tool:
-    """Whose transcript it is: Cursor is tried first (E-020).
+    """Whose transcript it is: Cursor is tried first.
 
     Raises:
         Usage: nobody's.
     """
-    for one in CUTTERS:
+    for one in cutters():
         if one.detect(path):
             return one.tool
     raise Usage(
         f"could not detect tool format for {path}",
         advice(
-            f"Name it: --tool {'|'.join(TOOLS)}; or it is no transcript.",
-            tool=f"It is no transcript of {', '.join(TOOLS)}.",
+            f"Name it: --tool {'|'.join(cuttable())}; or it is no transcript.",
+            tool=f"It is no transcript of {', '.join(cuttable())}.",
         ),
     )
 
@@ -36,65 +36,62 @@ def load_auto(path: Path) -> Session:
     Raises:
         NotFound, Usage: it is not there, or nobody's.
     """
-    return load_with_tool("auto", path)
+    return load_with_tool(AUTO, path)
 
 
 def load_with_tool(tool: str, path: Path, composer: str = "") -> Session:
-    """The session in `path`, read as that of `tool`; ``auto`` looks (E-021).
+    """The session in `path`, read as that of `tool`; ``auto`` looks.
 
     Raises:
         NotFound, Usage: it is not there, or there is no such tool.
     """
-    if tool == "auto" and not path.exists():
+    if tool == AUTO and not path.exists():
         raise NotFound(f"No such transcript: {path}")
-    return cutter(auto(path) if tool == "auto" else tool).load(path, composer)
+    return cutter(auto(path) if tool == AUTO else tool).load(path, composer)
 
 
-def located(reference: str | None) -> Path:
-    """The transcript that is meant: a path, a session's id, or Claude Code's newest where nothing is said.
+def located(reference: str | None, tool: str = AUTO) -> Path:
+    """The transcript that is meant: a path, a session's id, or where nothing is said the newest of `tool`.
 
     Raises:
         NotFound, Usage: there is none, or it means several.
+        ForkRefused: nothing is cut out of sessions of that agent.
     """
     if not reference:
-        return discover_newest_claude()
+        return newest(first_cut() if tool == AUTO else tool)
     path = Path(reference).expanduser()
-    if "/" in reference or path.suffix in {suffix for one in CUTTERS for suffix in one.suffixes}:
+    if "/" in reference or path.suffix in {suffix for one in cutters() for suffix in one.suffixes}:
         if not path.is_file():
             raise NotFound(f"No such transcript: {path}")
         return path
     found = sessions.locate(reference)
     if found.path is None:
         raise NotFound(f"The log of {found.session_id} has been deleted", "There is nothing left to cut.")
+    if AGENTS[found.agent].cutter is None:
+        raise ForkRefused(
+            f"Nothing is cut out of sessions of {title_of(found.agent)}: {found.session_id}",
+            "They are all in one file, to which only the agent itself writes." if found.path.parent.is_file() else "",
+        )
     return found.path
 
 
-def discover_newest_claude() -> Path:
-    """The newest session of Claude Code over all projects; sub-agents' own files are none (E-022).
+def newest(tool: str) -> Path:
+    """The newest transcript of that agent, over all projects.
 
     Raises:
-        NotFound: there is no such folder, or no session in it.
+        NotFound: there is none.
     """
-    projects = claude_home() / "projects"
-    if not projects.is_dir():
-        raise NotFound(f"no Claude projects directory at {projects}", "Give a path or a session's id.")
-    newest: tuple[int, Path] | None = None
-    for path in sorted(projects.glob("*/*.jsonl")):
-        if path.name.startswith("agent-"):
-            continue
-        try:
-            moment = path.stat().st_mtime_ns
-        except OSError:
-            continue
-        if newest is None or moment > newest[0]:
-            newest = (moment, path)
-    if newest is None:
-        raise NotFound(f"no .jsonl session files under {projects}", "Give a path or a session's id.")
-    return newest[1]
+    if found := cutter(tool).newest():
+        return found
+    reader = AGENTS[tool].reader
+    logs = sorted(reader.discover(), key=lambda file: file.mtime_ns) if reader else []
+    if not logs:
+        raise NotFound(f"There is no transcript of {title_of(tool)}", "Give a path or a session's id.")
+    return logs[-1].path
 
 
 def sort_by_timestamp(turns: tuple[Turn, ...]) -> list[Turn]:
-    """By time, for display only; turns of the same time, and those without one, stay in order (E-024)."""
+    """By time, for display only; turns of the same time, and those without one, stay in order."""
     last = ""
     keys = []
     for turn in turns:

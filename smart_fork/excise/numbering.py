@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from smart_fork.agents import AGENTS
-from smart_fork.agents.cutters import cutter
+from smart_fork.agents import READERS
+from smart_fork.agents.facets import cutter
 from smart_fork.cuts.model import Session
 
 
@@ -25,7 +25,7 @@ def numbered(session: Session) -> Session:
 
 
 def _places(session: Session) -> dict[str, int] | None:
-    if session.tool not in AGENTS.names:
+    if session.tool not in READERS.names:
         return None
-    read = AGENTS[session.tool].read(session.source_path).session
+    read = READERS[session.tool].read(session.source_path).session
     return {turn.id: number for number, turn in enumerate(read.turns)} if read else None

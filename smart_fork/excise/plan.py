@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from smart_fork.advice import advice
-from smart_fork.agents.cutters import cutter
+from smart_fork.agents.facets import cutter
 from smart_fork.cuts.model import CutWarning, Session, Turn
 from smart_fork.errors import SmartForkError
 from smart_fork.excise.closure import closure, excise, repeats, unanswered, verify
@@ -14,6 +14,8 @@ from smart_fork.excise.closure import closure, excise, repeats, unanswered, veri
 
 class Refused(SmartForkError):
     """It could be cut and must not be, unless it is insisted on."""
+
+    code = "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def plan(session: Session, to_cut: Collection[str], *, relink: bool = True) -> P
 
 
 def refuse(plan: Plan) -> None:
-    """What has to be insisted on (E-071, E-073).
+    """What has to be insisted on.
 
     Raises:
         Refused: there are warnings or problems; nothing was written.

@@ -1,11 +1,11 @@
-"""Which turns are meant: ``5-7,9``, as every listing numbers messages (E-070)."""
+"""Which turns are meant: ``5-7,9``, as every listing numbers messages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from smart_fork.advice import advice
-from smart_fork.agents.cutters import cutter
+from smart_fork.agents.facets import cutter
 from smart_fork.cuts.model import Session, told_again
 from smart_fork.errors import Usage
 from smart_fork.snippets import quoted
@@ -39,12 +39,12 @@ def pieces(text: str, count: int) -> list[tuple[int, int]]:
 
 
 def chosen(session: Session, text: str = "", ids: Sequence[str] = ()) -> set[str]:
-    """The ids of the turns that a range or a list of ids means (E-073).
+    """The ids of the turns that a range or a list of ids means.
 
     A range takes the lines of the conversation along that stand between two of its messages and have no number.
 
     Raises:
-        Usage: a turn is not there (E-034).
+        Usage: a turn is not there.
     """
     turns = session.turns
     last = max((number for number in session.numbers if number is not None), default=-1)

@@ -1,4 +1,4 @@
-"""Whether somebody is writing to a transcript: it is not cut then (E-075).
+"""Whether somebody is writing to a transcript: it is not cut then.
 
 Agents note which sessions they have open, or lock them; older versions say nothing, but who has the file open is seen
 where the system tells.
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from indexer.paths import state_home
-from smart_fork.agents.cutters import find_cutter
+from smart_fork.agents.facets import find_cutter
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.model import Session
 from smart_fork.errors import ForkRefused

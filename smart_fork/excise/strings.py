@@ -7,13 +7,8 @@ from typing import Any
 
 import orjson
 
-#: Fields that are never looked into: changing one breaks the replay, or what it points to.
-TIES = frozenset({
-    "uuid", "parentUuid", "logicalParentUuid", "leafUuid", "sessionId", "session_id", "id", "type", "role", "model",
-    "timestamp", "signature", "encrypted_content", "tool_use_id", "call_id", "toolUseID", "parentToolUseID", "data",
-    "requestId", "messageId", "thread_id", "turn_id", "name", "namespace", "version", "cwd", "gitBranch", "ordinal",
-    "media_type", "composerId", "bubbleId", "toolCallId", "sourceToolAssistantUUID", "promptId", "base_instructions",
-})  # fmt: skip
+from smart_fork.cuts.ties import is_tie
+
 #: Deeper than any record is.
 _DEPTH = 64
 
@@ -24,7 +19,7 @@ def texts(value: object, depth: int = 0) -> Iterator[str]:
         yield value
     elif depth < _DEPTH and isinstance(value, dict):
         for key, part in value.items():
-            if key not in TIES or (key == "data" and isinstance(part, dict)):
+            if not is_tie(key, part):
                 yield from texts(part, depth + 1)
     elif depth < _DEPTH and isinstance(value, list):
         for part in value:
@@ -36,12 +31,7 @@ def mapped(value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
     if isinstance(value, str):
         return _mapped_text(value, change, depth)
     if depth < _DEPTH and isinstance(value, dict):
-        return {
-            key: mapped(part, change, depth + 1)
-            if key not in TIES or (key == "data" and isinstance(part, dict))
-            else part
-            for key, part in value.items()
-        }
+        return {key: part if is_tie(key, part) else mapped(part, change, depth + 1) for key, part in value.items()}
     if depth < _DEPTH and isinstance(value, list):
         return [mapped(part, change, depth + 1) for part in value]
     return value

@@ -47,7 +47,7 @@ def suggest(reference: str | None, tool: str = "auto") -> dict[str, Any]:
     Raises:
         NotFound, Usage: there is no such transcript.
     """
-    session = numbered(load_with_tool(tool, located(reference)))
+    session = numbered(load_with_tool(tool, located(reference, tool)))
     found = suggestions(session)
     return {
         "session_id": session.session_id,

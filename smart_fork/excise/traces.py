@@ -21,8 +21,8 @@ import apsw
 from indexer.markdown import export_path
 from indexer.paths import file_name, index_db, state_home
 from indexer.store.soundness import read_only
-from indexer.transcripts.model import Agent
-from smart_fork.agents import AGENTS
+from indexer.transcripts.model import AgentName
+from smart_fork.agents import READERS
 from smart_fork.registry import Registry, Worker
 
 #: Shorter words are in anything that is packed, by chance.
@@ -52,7 +52,7 @@ def searched(words: Iterable[str]) -> frozenset[str]:
     return frozenset(part for word in words for part in _WORD.findall(word.lower()))
 
 
-def traces(agent: Agent | None, session_ids: Collection[str], words: Collection[str]) -> list[Trace]:
+def traces(agent: AgentName | None, session_ids: Collection[str], words: Collection[str]) -> list[Trace]:
     """The files that have one of the `words` of these sessions; snapshots are not looked into."""
     wanted = searched(words)
     if not wanted or not state_home().is_dir():
@@ -62,9 +62,9 @@ def traces(agent: Agent | None, session_ids: Collection[str], words: Collection[
     return [Trace(path, kind) for path in files if (kind := search.kind_of(path)) and search.has_trace(path, kind)]
 
 
-def agent_of(tool: str) -> Agent | None:
+def agent_of(tool: str) -> AgentName | None:
     """The agent that has an index, whose tool that is."""
-    return tool if tool in AGENTS.names else None
+    return tool if tool in READERS.names else None
 
 
 def related(worker: Worker, session_ids: Collection[str]) -> bool:
@@ -96,7 +96,7 @@ def own_words() -> frozenset[str]:
 class _Search:
     """What is looked for, and what the kinds of files may say."""
 
-    def __init__(self, agent: Agent | None, session_ids: Collection[str], wanted: frozenset[str]) -> None:
+    def __init__(self, agent: AgentName | None, session_ids: Collection[str], wanted: frozenset[str]) -> None:
         self.session_ids, self.wanted = session_ids, wanted
         self._exports = {export_path(agent, one) for one in session_ids} if agent else set()
         self._copies = {file_name(one) for one in session_ids}

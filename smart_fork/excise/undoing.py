@@ -1,4 +1,4 @@
-"""Undoing a cut: every transcript that it has changed as the snapshots have it, byte for byte (E-062, E-064)."""
+"""Undoing a cut: every transcript that it has changed as the snapshots have it, byte for byte."""
 
 from __future__ import annotations
 

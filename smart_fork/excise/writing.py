@@ -1,4 +1,4 @@
-"""Writing what stays: the file is always the old one or the new one (E-033, E-050…E-057)."""
+"""Writing what stays: the file is always the old one or the new one."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import IO, Self
 
 from indexer.disk import DISK, Disk
 from indexer.files import replace_file
-from smart_fork.agents.cutters import cutter
+from smart_fork.agents import AGENTS
+from smart_fork.agents.facets import cuttable, cutter, title_of
 from smart_fork.cuts.lines import stamp_of
 from smart_fork.cuts.model import UNKNOWN, Place, Session, Stamp, Tool, Turn
 from smart_fork.errors import ForkRefused, Usage
 
 
-class _Writer:
+class Writer:
     """Writes the sessions of one agent."""
 
     tool: Tool = UNKNOWN
 
     def write(self, session: Session, turns: Sequence[Turn], *, relink: bool = False, disk: Disk = DISK) -> Path:
-        """Write these turns of a session in place of it; verbatim, unless `relink` (E-040). Gives the file.
+        """Write these turns of a session in place of it; verbatim, unless `relink`. Gives the file.
 
         Raises:
             Usage: another agent's session, or no place for it.
@@ -37,22 +38,9 @@ class _Writer:
         return write_lines(session, gone, edits, disk=disk)
 
 
-class ClaudeWriter(_Writer):
-    """Lines as they were, each with one newline (E-050)."""
-
-    tool = "claude"
-
-
-class CodexWriter(_Writer):
-    """Lines as they were and, where records are numbered, in their places: blanks stand where others were."""
-
-    tool = "codex"
-
-
-class CursorWriter(_Writer):
-    """A database's bubbles into a file beside it, such a file in place (E-051)."""
-
-    tool = "cursor"
+def writer_of(tool: Tool) -> type[Writer]:
+    """The class that writes the sessions of that agent, named after it."""
+    return type(f"{type(AGENTS[tool]).__name__}Writer", (Writer,), {"tool": tool, "__doc__": Writer.__doc__})
 
 
 def write(session: Session, turns: Sequence[Turn], *, relink: bool = False) -> Path:
@@ -61,10 +49,8 @@ def write(session: Session, turns: Sequence[Turn], *, relink: bool = False) -> P
     Raises:
         As the writers.
     """
-    writer = next(
-        (one for one in (ClaudeWriter(), CodexWriter(), CursorWriter()) if one.tool == session.tool), _Writer()
-    )
-    return writer.write(session, turns, relink=relink)
+    writer = writer_of(session.tool) if session.tool in cuttable() else Writer
+    return writer().write(session, turns, relink=relink)
 
 
 def write_lines(session: Session, gone: Collection[int], edits: Mapping[int, bytes], *, disk: Disk = DISK) -> Path:
@@ -98,7 +84,7 @@ def _length(turn: Turn) -> int:
 
 
 def written_path(session: Session) -> Path:
-    """The file that is really written (E-053): a link's target, a database's side-car."""
+    """The file that is really written: a link's target, a database's side-car."""
     return cutter(session.tool).written(session.source_path.resolve())
 
 
@@ -142,7 +128,10 @@ def _padded(session: Session, gone: Collection[int], edits: Mapping[int, bytes])
                 yield b" " * size
             elif position in edits:
                 if len(edits[position]) > size:
-                    raise Usage(f"Turn {turn.id} would become longer than it is: Codex's own records do not allow that")
+                    owner = title_of(session.tool)
+                    raise Usage(
+                        f"Turn {turn.id} would become longer than it is: {owner}'s own records do not allow that"
+                    )
                 yield edits[position].ljust(size)
             else:
                 yield source.raw(turn)

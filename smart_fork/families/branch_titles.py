@@ -25,7 +25,7 @@ _SUFFIX = re.compile(r"(\s*\(Branch(?: \d+)?\))+$", re.IGNORECASE)
 def branch_title(name: str | None, parent_title: str, taken: Container[str], milliseconds: int) -> str:
     """The title of a branch that is called `name`, or like its parent. Pure.
 
-    `taken` holds the titles of the project as `key` gives them, `milliseconds` is the time (B-027, B-030…B-036).
+    `taken` holds the titles of the project as `key` gives them, `milliseconds` is the time.
     """
     base = _without_suffix(plain_name(name)) or _without_suffix(plain_name(parent_title)) or FALLBACK
     numbers = chain(("",), (f" {number}" for number in range(2, MAX_NUMBER + 1)))
@@ -35,20 +35,20 @@ def branch_title(name: str | None, parent_title: str, taken: Container[str], mil
 
 
 def key(title: str) -> str:
-    """What two titles that look alike have in common (B-031)."""
+    """What two titles that look alike have in common."""
     return " ".join(title.split()).casefold()
 
 
 def titles_like_ours(agents: Agents, project: Project) -> set[str]:
-    """The `key` of each title in `project` that says "(Branch": no other can be in the way. One scan (B-032, B-037).
+    """The `key` of each title in `project` that says "(Branch": no other can be in the way. One scan.
 
     Logs that cannot be read have no title.
     """
     found: set[str] = set()
     for adapter in agents:
-        here = adapter.folder_of(project.root)
+        here = adapter.place_of(project.root)
         for file in adapter.discover():
-            if here and not file.path.parent.name.startswith(here):  # another project's
+            if here and not file.location.startswith(here):  # another project's
                 continue
             found.update(key(title) for title in _titles(adapter, file, project))
     return found

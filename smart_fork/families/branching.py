@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 
 from indexer.paths import private_dir, state_home
 from indexer.project import project_of
-from indexer.transcripts.model import Agent, Session
+from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
 from smart_fork.advice import advice
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
+from smart_fork.agents.facets import starter_of
+from smart_fork.agents.options import Options
 from smart_fork.agents.plan import check_id
-from smart_fork.copies.copying import Branch, branch_point, message_at, write_copy
+from smart_fork.agents.references import names_session
+from smart_fork.copies.copying import Branch, branch_point, last_branch_point, message_at, write_copy
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.families.branch_titles import branch_title, titles_like_ours
+from smart_fork.families.told import Branched, Named
 from smart_fork.families.working import (
     IN_PROGRESS,
     earlier_message,
@@ -30,15 +32,14 @@ from smart_fork.families.working import (
     refuse_while_tasks_run,
     refuse_while_working,
 )
-from smart_fork.forking.confirmation import Clock, SystemClock
+from smart_fork.forking.started import Forked
+from smart_fork.forking.world import Clock, SystemClock
 from smart_fork.retrieval.results import title as shown_title
 from smart_fork.snippets import quoted
 from smart_fork.whereabouts import belongs
 
 #: How long a caller's own session is waited for that is not there yet.
 WRITTEN_SECONDS, LOOK_SECONDS = 3.0, 0.2
-#: An id, the beginning of one, or our own id of a worker.
-_REFERENCE = re.compile(r"[0-9a-fA-F-]{8,36}|(claude|codex)-[0-9]+")
 
 
 def branch(
@@ -49,19 +50,18 @@ def branch(
     title: str | None = None,
     project: str | None = None,
     cwd: str | None = None,
-    start: bool = False,
-    prompt: str | None = None,
-    place: str | None = None,
+    start: Options | None = None,
     caller_session_id: str | None = None,
     now: float | None = None,
     clock: Clock | None = None,
-) -> dict[str, Any]:
+) -> Branched:
     """Copy a session, up to the end of what message number `at` is part of, or up to its last finished turn.
 
     With the id of a message in `through`, up to the end of what that is part of.
 
     `cwd` is where the copy is to work (the session's own directory by default); a session that does not belong to
-    `project` is refused where one is given. With `start` the copy is resumed at once, with `prompt` where given.
+    `project` is refused where one is given. With `start` the copy is resumed at once, as that says; its name is
+    its title.
 
     The caller's own session is waited for where it is so new that its agent has not written it down yet.
 
@@ -81,15 +81,14 @@ def branch(
         written = _write(session, end, target, title=final, now=moment)
     warnings += written.warnings
     report = _report(session, written, end=end, title=final, target=target, warnings=warnings)
-    if start:
-        how: dict[str, Any] = {"prompt": prompt, "place": place, "caller_session_id": caller_session_id}
-        report["started"] = _start(session, written, target, name=final, **how)
-    return report
+    if not start:
+        return report
+    return replace(report, started=_start(session, written, target, replace(start, name=final), caller_session_id))
 
 
 def _source(reference: str, own: str, clock: Clock) -> Session:
     """The session that is meant. What its agent is asked first it writes down a moment later: `own` is waited for."""
-    if not _REFERENCE.fullmatch(reference):
+    if not names_session(reference):
         raise Usage(
             f"Invalid source sessionId: {quoted(reference)}",
             advice("`smart-fork list` shows ids.", tool="list_sessions shows ids."),
@@ -98,7 +97,7 @@ def _source(reference: str, own: str, clock: Clock) -> Session:
     while True:
         try:
             located = sessions.locate(reference)
-            check_id(located.session_id)
+            check_id(located.agent, located.session_id)
             return sessions.read(located)
         except NotFound:
             if not own.lower().startswith(reference.lower()):
@@ -125,7 +124,7 @@ def new_title(parent_title: str, target: Path, moment: float, *, name: str | Non
     """
     try:
         with FileLock(private_dir(state_home()) / "branch.lock", mode=0o600):
-            taken = titles_like_ours(AGENTS, project_of(target))
+            taken = titles_like_ours(READERS, project_of(target))
             yield branch_title(name, parent_title, taken, int(moment * 1000))
     except OSError as error:
         hint = "Nothing of it was left behind; try again."
@@ -134,10 +133,10 @@ def new_title(parent_title: str, target: Path, moment: float, *, name: str | Non
 
 def _write(session: Session, end: int, target: Path, *, title: str, now: float) -> Branch:
     return write_copy(
-        AGENTS[session.agent],
+        READERS[session.agent],
         session,
         end,
-        new_session_id=str(uuid.uuid4()),
+        new_session_id=starter_of(session.agent).new_id(),
         target_cwd=target,
         now=datetime.fromtimestamp(now),  # noqa: DTZ006 - Codex names its files by local time
         title=title,
@@ -157,10 +156,8 @@ def _end(
         return end, [moved] if end != at else []
     refuse_while_working(session, now, earlier_message())
     refuse_while_tasks_run(session, earlier_message(), caller=caller)
-    points = session.branch_points()
-    if not points:
-        raise ForkRefused("No conversation to branch.", "The agent has not finished an answer in it yet.")
-    return points[-1], ["What the agent had not finished is not in the branch"] if is_unfinished(session) else []
+    left_out = ["What the agent had not finished is not in the branch"] if is_unfinished(session) else []
+    return last_branch_point(session), left_out
 
 
 def _target(session: Session, cwd: str | None) -> Path:
@@ -174,33 +171,32 @@ def _target(session: Session, cwd: str | None) -> Path:
     return directory(cwd if cwd is not None else session.cwd)
 
 
-def _start(session: Session, written: Branch, target: Path, **how: Any) -> dict[str, Any]:
+def _start(session: Session, written: Branch, target: Path, options: Options, caller: str | None) -> Forked:
     from smart_fork.forking.launch import resume_written
-    from smart_fork.forking.starting import ForkSource
+    from smart_fork.forking.spec import WorkerSpec, source_of
 
-    source = ForkSource(session.agent, session.session_id, session.source_path, str(target))
-    return resume_written(source, written, **how).as_json()
-
-
-def _report(
-    session: Session, written: Branch, *, end: int, title: str, target: Path, warnings: list[str]
-) -> dict[str, Any]:
-    return {
-        "session_id": written.session_id,
-        "agent_type": written.agent,
-        "title": shown_title(title),
-        "path": str(written.path),
-        "copied": written.copied,
-        "parent": {"session_id": session.session_id, "title": shown_title(session.title)},
-        "at": end,
-        "working_directory": str(target),
-        "warnings": warnings,
-        "resume_command": command_to_resume(written.agent, written.session_id, str(target)),
-        "resume_original": command_to_resume(session.agent, session.session_id, session.cwd),
-    }
+    source = replace(source_of(session), cwd=str(target))
+    spec = WorkerSpec("branch", session.agent, source, options, caller_session_id=caller)
+    return resume_written(spec, written)
 
 
-def command_to_resume(agent: Agent, session_id: str, cwd: str) -> str:
+def _report(session: Session, written: Branch, *, end: int, title: str, target: Path, warnings: list[str]) -> Branched:
+    return Branched(
+        session_id=written.session_id,
+        agent_type=written.agent,
+        title=shown_title(title),
+        path=str(written.path),
+        copied=written.copied,
+        parent=Named(session.session_id, shown_title(session.title)),
+        at=end,
+        working_directory=str(target),
+        warnings=tuple(warnings),
+        resume_command=command_to_resume(written.agent, written.session_id, str(target)),
+        resume_original=command_to_resume(session.agent, session.session_id, session.cwd),
+    )
+
+
+def command_to_resume(agent: AgentName, session_id: str, cwd: str) -> str:
     """What a person types to go on in a session, from anywhere."""
-    words = shlex.join(AGENTS[agent].resume_command(session_id))
+    words = shlex.join(READERS[agent].resume_command(session_id))
     return f"cd {shlex.quote(cwd)} && {words}" if cwd else words

@@ -9,22 +9,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from indexer.masking import shorten
 from indexer.paths import index_db, state_home
 from indexer.project import project_of
 from indexer.store.base import SeenFile, SessionRow
 from indexer.store.sqlite import SqliteStore
-from indexer.transcripts.model import Agent, Session
+from indexer.transcripts.model import AgentName, Session
 from smart_fork import permission, sessions
-from smart_fork.agents import AGENTS
-from smart_fork.agents.heads import heads_of
+from smart_fork.agents import READERS
+from smart_fork.agents.facets import heads_of
 from smart_fork.agents.kin import Kin
 from smart_fork.agents.logs import originals_first
 from smart_fork.errors import IndexUnavailable
 from smart_fork.families.branching import command_to_resume
 from smart_fork.families.kin import parents
+from smart_fork.families.told import Family, LeftAt, Relative, Running
 from smart_fork.places.liveness import note_ends
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry, Worker
@@ -51,7 +51,7 @@ class Facts:
     inferred_from: str = ""
 
 
-def lineage(reference: str) -> dict[str, Any]:
+def lineage(reference: str) -> Family:
     """The family of a session, from its first member down: each before its forks, forks in the order they were made.
 
     Raises:
@@ -71,29 +71,36 @@ def lineage(reference: str) -> dict[str, Any]:
 
 def _told(
     asked: Session, family: Sequence[Kin], forks: Mapping[str, str], workers: Sequence[Worker], telling: _Telling
-) -> dict[str, Any]:
+) -> Family:
     above = parents(family, forks)
     logs = _logs(family)
     running = {w.session_id: w for w in reversed(workers) if w.session_id and w.state in ("starting", "running")}
     for session_id in running:  # an agent without a prompt has written nothing yet
         if session_id not in logs and forks.get(session_id) in logs:
             above[session_id] = forks[session_id]
-    told = [
-        {"depth": depth}
-        | _member(asked.agent, session_id, above.get(session_id), logs, telling)
-        | _ours(session_id, running.get(session_id), workers)
+    told = tuple(
+        _member(
+            asked,
+            session_id,
+            above.get(session_id),
+            logs,
+            telling,
+            depth=depth,
+            workers=workers,
+            running=running.get(session_id),
+        )
         for session_id, depth in _in_order(above, logs, asked.session_id)
-    ]
-    parent = next((one["parent"] for one in told if one["session_id"] == asked.session_id), None)
-    back = next((one["resume_command"] for one in told if one["session_id"] == parent), None)
-    return {
-        "session_id": asked.session_id,
-        "agent_type": asked.agent,
-        "notice": UNTRUSTED,
-        "count": len(told),
-        "return_command": back,
-        "sessions": told,
-    }
+    )
+    parent = next((one.parent for one in told if one.session_id == asked.session_id), None)
+    back = next((one.resume_command for one in told if one.session_id == parent), None)
+    return Family(
+        session_id=asked.session_id,
+        agent_type=asked.agent,
+        notice=UNTRUSTED,
+        count=len(told),
+        return_command=back,
+        sessions=told,
+    )
 
 
 def _index(stack: ExitStack) -> SqliteStore | None:
@@ -103,7 +110,7 @@ def _index(stack: ExitStack) -> SqliteStore | None:
         return None
 
 
-def _workers(agent: Agent) -> list[Worker]:
+def _workers(agent: AgentName) -> list[Worker]:
     """All of an agent's as they are now, newest first."""
     if not (state_home() / "workers.db").exists():
         return []
@@ -123,7 +130,7 @@ def _logs(family: Sequence[Kin]) -> dict[str, list[Kin]]:
     for kin in sorted(family, key=lambda kin: (-kin.mtime_ns, str(kin.path))):
         logs[kin.session_id][kin.path] = kin
     return {
-        session_id: [own[path] for path in originals_first(AGENTS[agent], session_id, list(own))]
+        session_id: [own[path] for path in originals_first(READERS[agent], session_id, list(own))]
         for session_id, own in logs.items()
         for agent in {kin.agent for kin in own.values()}
     }
@@ -147,51 +154,64 @@ def _in_order(above: Mapping[str, str], logs: Mapping[str, Sequence[Kin]], asked
 
 
 def _member(
-    agent: Agent, session_id: str, parent: str | None, logs: Mapping[str, Sequence[Kin]], telling: _Telling
-) -> dict[str, Any]:
-    """What its log tells; nothing where that is gone."""
+    asked: Session,
+    session_id: str,
+    parent: str | None,
+    logs: Mapping[str, Sequence[Kin]],
+    telling: _Telling,
+    *,
+    depth: int,
+    workers: Sequence[Worker],
+    running: Worker | None,
+) -> Relative:
+    """What its log tells, nothing where that is gone; and what we know of it as a worker."""
     own = logs.get(session_id, ())
     facts = telling.facts(own[0]) if own else Facts()
-    return {
-        "session_id": session_id,
-        "agent_type": agent,
-        "parent": parent,
-        "left_parent_at": telling.left(own[0], logs[parent][0]) if own and parent and parent in logs else None,
-        "log_gone": not own,
-        "title": shown_title(facts.title),
-        "started": facts.started,
-        "last_activity": facts.last_activity,
-        "begun": own[0].begun if own else "",
-        "turns": facts.turns,
-        "token_estimate": facts.tokens,
-        "working_directory": facts.cwd,
-        **({"project_inferred_from": facts.inferred_from} if facts.inferred_from else {}),
-        "jsonl_path": str(own[0].path) if own else None,
-        "copies": [str(kin.path) for kin in own[1:]],
-        "resume_command": command_to_resume(agent, session_id, facts.cwd) if own else None,
-    }
+    return Relative(
+        depth=depth,
+        session_id=session_id,
+        agent_type=asked.agent,
+        parent=parent,
+        left_parent_at=telling.left(own[0], logs[parent][0]) if own and parent and parent in logs else None,
+        log_gone=not own,
+        title=shown_title(facts.title),
+        started=facts.started,
+        last_activity=facts.last_activity,
+        begun=own[0].begun if own else "",
+        turns=facts.turns,
+        token_estimate=facts.tokens,
+        working_directory=facts.cwd,
+        project_inferred_from=facts.inferred_from,
+        jsonl_path=str(own[0].path) if own else None,
+        copies=tuple(str(kin.path) for kin in own[1:]),
+        resume_command=command_to_resume(asked.agent, session_id, facts.cwd) if own else None,
+        started_by=_started_by(session_id, workers),
+        running=_running(running),
+    )
 
 
 def _facts(one: SessionRow | Session, may_be_told: bool, turns: int, tokens: int) -> Facts:  # noqa: FBT001 - as it is
     return Facts(one.title, one.cwd, one.started, one.last_activity, turns, tokens, may_be_told, one.inferred_from)
 
 
-def _ours(session_id: str, running: Worker | None, workers: Sequence[Worker]) -> dict[str, Any]:
-    """What we know of it as a worker: who had it started, and whether it runs."""
+def _started_by(session_id: str, workers: Sequence[Worker]) -> str | None:
+    """Who had it started, where it is a worker's."""
     worker = next((one for one in workers if one.session_id == session_id), None)
-    return {
-        "started_by": worker.caller_session_id if worker else None,
-        "running": {
-            "worker_id": running.id,
-            "kind": running.kind,
-            "name": running.name,
-            "place": running.place,
-            "status": running.status or running.state,
-            "attach": running.attach,
-        }
-        if running
-        else None,
-    }
+    return worker.caller_session_id if worker else None
+
+
+def _running(worker: Worker | None) -> Running | None:
+    """The worker that it runs as."""
+    if worker is None:
+        return None
+    return Running(
+        worker_id=worker.id,
+        kind=worker.kind,
+        name=worker.name,
+        place=worker.place,
+        status=worker.status or worker.state,
+        attach=worker.attach,
+    )
 
 
 class _Telling:
@@ -212,7 +232,7 @@ class _Telling:
             return Facts()
         return _facts(placed_here(session), permits(session), len(session.turns), session.token_estimate)
 
-    def left(self, kin: Kin, parent: Kin) -> dict[str, Any] | None:
+    def left(self, kin: Kin, parent: Kin) -> LeftAt | None:
         """The last message of `parent` that the fork knows, as ``show`` numbers them; `None` where it was rewound."""
         above = self._session(parent)
         if above is None:
@@ -221,20 +241,20 @@ class _Telling:
         message = next(((i, turn) for i, turn in reversed(above.messages) if i < end), None)
         if message is None:
             return None
-        return {
-            "message": message[0],
-            "role": message[1].role,
-            "text": shorten(shown_title(message[1].text), WORDS),
-        }
+        number, turn = message
+        return LeftAt(number, turn.role, shorten(shown_title(turn.text), WORDS))
 
     def _unchanged(self, kin: Kin) -> bool:
         seen = self._seen.get(str(kin.path))
-        return seen is not None and (seen.mtime_ns, seen.size) == (kin.mtime_ns, kin.path.stat().st_size)
+        now = READERS[kin.agent].log_at(str(kin.path))
+        if seen is None or now is None:
+            return False
+        return (seen.mtime_ns, seen.size) == (kin.mtime_ns, now.size)
 
     def _session(self, kin: Kin) -> Session | None:
         if kin.path not in self._read:
             try:
-                self._read[kin.path] = AGENTS[kin.agent].read(kin.path).session
+                self._read[kin.path] = READERS[kin.agent].read(kin.path).session
             except OSError:
                 self._read[kin.path] = None
         return self._read[kin.path]

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from indexer.paths import state_home
-from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
 from smart_fork.advice import advice
+from smart_fork.agents import READERS
 from smart_fork.agents.background import running_tasks
+from smart_fork.agents.facets import tail_of
+from smart_fork.agents.logs import changed_at
 from smart_fork.errors import ForkRefused
-from smart_fork.forking.confirmation import World, world_of
 from smart_fork.forking.occupied import looks_occupied, parents_in, process_in
+from smart_fork.forking.world import World, world_of
 from smart_fork.places.liveness import lives, process_start
 from smart_fork.registry import OVER, Registry, Worker
 
@@ -43,12 +45,12 @@ def earlier_message() -> str:
 
 
 def refuse_while_working(session: Session, now: float, hint: str) -> None:
-    """Nothing is copied of what is just being written (B-026).
+    """Nothing is copied of what is just being written.
 
     Raises:
         ForkRefused: the agent is answering, or one of its tools runs.
     """
-    quiet = now - session.source_path.stat().st_mtime >= QUIET_SECONDS
+    quiet = now - changed_at(READERS[session.agent], session.source_path) >= QUIET_SECONDS
     world = world_of(session.agent)
     at_work = [worker for worker in _workers_of(session) if worker.status == "working"]
     if (is_unfinished(session) and not quiet) or any(_lives(worker, world) for worker in at_work):
@@ -56,7 +58,7 @@ def refuse_while_working(session: Session, now: float, hint: str) -> None:
 
 
 def refuse_while_tasks_run(session: Session, hint: str, *, caller: str | None = None) -> None:
-    """What the agent has in the background would go on in the original alone (B-057).
+    """What the agent has in the background would go on in the original alone.
 
     `caller` is the session that asks, whose agent is there. What an agent has left undone ended with it.
 
@@ -66,8 +68,7 @@ def refuse_while_tasks_run(session: Session, hint: str, *, caller: str | None = 
     since = _at_home_since(session, world_of(session.agent), caller)
     if since is None:
         return
-    records = (line.record for line in LineReader(session.source_path))
-    tasks = running_tasks(session.agent, records, since)
+    tasks = running_tasks(session.agent, tail_of(session.agent).records(session.source_path), since)
     if tasks:
         named = "; ".join(f"{task.what} ({task.id})" if task.what != task.id else task.id for task in tasks[:NAMED])
         more = f" and {len(tasks) - NAMED} more" if len(tasks) > NAMED else ""

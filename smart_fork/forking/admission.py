@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from smart_fork.advice import advice
-from smart_fork.agents.plan import ForkRequest
+from smart_fork.agents.starter import ForkRequest
 from smart_fork.errors import ForkRefused, Usage
-from smart_fork.forking.confirmation import World
+from smart_fork.forking.world import World
 from smart_fork.places.liveness import lives
 from smart_fork.registry import Worker
 from smart_fork.snippets import quoted
@@ -20,11 +20,14 @@ MAX_WORKERS = 8
 class WorkerLimit(ForkRefused):
     """As many workers as may run are running."""
 
+    code = "worker_limit"
     http_status = 429
 
 
 class AlreadyRuns(ForkRefused):
     """The session is being gone on with by a worker, which is where to go."""
+
+    code = "already_runs"
 
     def __init__(self, worker: Worker, session_id: str) -> None:
         see = advice(

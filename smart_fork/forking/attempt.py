@@ -10,11 +10,15 @@ from typing import Self
 
 import apsw
 
-from smart_fork.agents.plan import ForkPlan, ForkRequest
+from indexer.transcripts.model import Session
+from smart_fork.agents.facets import filing_of
+from smart_fork.agents.plan import ForkPlan
 from smart_fork.agents.staging import stage_transcript
 from smart_fork.copies.copying import write_branch
 from smart_fork.errors import ForkRefused, SmartForkError
-from smart_fork.forking.confirmation import World
+from smart_fork.forking.spec import ForkSource
+from smart_fork.forking.world import World
+from smart_fork.processes import Machine
 from smart_fork.registry import Registry
 from smart_fork.repository.worktree import Worktree, create_worktree, remove_if_saved, remove_worktree
 
@@ -22,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 def undone(undo: Callable[[], object]) -> None:
-    """Call `undo`. What goes wrong with it is only logged: the first error is the one to tell (B-053, B-054)."""
+    """Call `undo`. What goes wrong with it is only logged: the first error is the one to tell."""
     try:
         undo()
     except (OSError, SmartForkError, apsw.Error) as error:
@@ -70,27 +74,40 @@ class Attempt:
         elif problem := remove_if_saved(made.path, made.branch, made.base, self.world.processes):
             raise ForkRefused(problem)
 
-    def stage(self, plan: ForkPlan, request: ForkRequest) -> list[str]:
-        """Put on disk what the plan needs there. Returns what the person should know about it."""
-        source, now = request.source_path, self.world.clock.now()
-        if source is None:
+    def stage(self, plan: ForkPlan, log: Path | None, source: ForkSource | None) -> list[str]:
+        """Put on disk what the plan needs there, from the source's `log`. Returns what the person should know of it."""
+        if log is None:
             return []
         if plan.staging == "transcript":
-            staged = stage_transcript(source, request.session_id, request.target_cwd)
-            self.otherwise(staged.undo)
-            if staged.path in staged.created:
-                self.registry.add_staged_copy(staged.path, session_id=request.session_id, source_path=source, now=now)
-                self.otherwise(lambda: self.registry.forget_staged_copy(staged.path))
-        elif plan.staging == "branch" and plan.at and plan.new_session_id:
-            written = write_branch(
-                self.world.adapter,
-                source,
-                at=plan.at,
-                new_session_id=plan.new_session_id,
-                target_cwd=request.target_cwd,
-                now=datetime.fromtimestamp(now),  # noqa: DTZ006 - Codex names its files by local time
-            )
-            self.otherwise(written.undo)
-            note = f"Forked after {written.at}, where the agent had finished what {plan.at} is part of"
-            return [*written.warnings, *([note] if written.moved else [])]
+            self._transcript(plan, log)
+        elif plan.staging == "branch" and plan.new_session_id:
+            return self._branch(plan, plan.new_session_id, log, source.session if source else None)
         return []
+
+    def _transcript(self, plan: ForkPlan, log: Path) -> None:
+        folder = filing_of(plan.agent).folder(plan.cwd) or log.parent
+        session_id, now = plan.source_session_id, self.world.clock.now()
+        staged = stage_transcript(log, session_id, folder)
+        self.otherwise(staged.undo)
+        if staged.path in staged.created:
+            self.registry.add_staged_copy(staged.path, session_id=session_id, source_path=log, now=now)
+            self.otherwise(lambda: self.registry.forget_staged_copy(staged.path))
+
+    def _branch(self, plan: ForkPlan, new_session_id: str, log: Path, session: Session | None) -> list[str]:
+        written = write_branch(
+            self.world.adapter,
+            log,
+            session=session,
+            at=plan.at,
+            new_session_id=new_session_id,
+            target_cwd=plan.cwd,
+            now=datetime.fromtimestamp(self.world.clock.now()),  # noqa: DTZ006 - files may be named by local time
+            machine=Machine(self.world.processes, self.world.env),
+        )
+        self.otherwise(written.undo)
+        note = (
+            f"Forked after {written.at}, where the agent had finished what {plan.at} is part of"
+            if plan.at
+            else "What the agent had not finished is not in the fork"
+        )
+        return [*written.warnings, *([note] if written.moved else [])]

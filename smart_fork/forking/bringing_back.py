@@ -1,4 +1,4 @@
-"""A session whose log the agent has deleted, put back from the copy that was kept, so that it can be forked (D17).
+"""A session whose log the agent has deleted, put back from the copy that was kept, so that it can be forked.
 
 Nothing that exists is ever written over, and a fork that fails leaves nothing behind.
 """
@@ -6,23 +6,20 @@ Nothing that exists is ever written over, and a fork that fails leaves nothing b
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from indexer import kept
 from indexer.compressed import Compressed, pieces
 from indexer.files import remove, write_new
 from indexer.paths import private_dir
 from smart_fork.advice import advice
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from smart_fork.agents.depth import MAX_FORK_DEPTH
-from smart_fork.agents.heads import heads_of
+from smart_fork.agents.facets import filing_of, heads_of, title_of
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.sessions import Located
-
-_ROLLOUT_DATE = re.compile(r"rollout-(\d{4})-(\d\d)-(\d\d)T")
 
 
 @contextmanager
@@ -55,7 +52,12 @@ def brought_back(located: Located, *, dry_run: bool = False) -> Iterator[Located
 
 def _put_back(copy: kept.Copy, created: list[Path]) -> Path:
     """The log and what lay beside it, where the agent looks for them; the log last, so that it is never alone."""
-    target = AGENTS[copy.agent].home() / _place(copy)
+    target = READERS[copy.agent].home() / filing_of(copy.agent).restored(copy.place)
+    if target.parent.is_file():
+        raise ForkRefused(
+            f"{title_of(copy.agent)} keeps all sessions in one file, to which nothing is written",
+            advice("`smart-fork show` reads the copy.", tool="read_session reads the copy."),
+        )
     with _reading(copy):
         for name, part in copy.beside.items():
             _write(copy, part, target.with_suffix("") / name, created)
@@ -76,21 +78,14 @@ def _write(copy: kept.Copy, part: Compressed, target: Path, created: list[Path])
         created.append(target)
 
 
-def _place(copy: kept.Copy) -> str:
-    """Where the log goes. Codex's archive is not where it looks for sessions to fork."""
-    name = PurePosixPath(copy.place).name
-    date = _ROLLOUT_DATE.match(name)
-    return f"sessions/{date[1]}/{date[2]}/{date[3]}/{name}" if copy.agent == "codex" and date else copy.place
-
-
 def _with_parents(copy: kept.Copy) -> list[kept.Copy]:
     """A copy, and before it those of the sessions whose records it shares, as far as their logs are gone as well.
 
-    Codex's forks hold only their own records.
+    Forks of some agents hold only their own records.
     """
     chain = [copy]
     while base := _base(chain[-1]):
-        if AGENTS[copy.agent].locate(base):
+        if READERS[copy.agent].locate(base):
             break
         above = kept.find(copy.agent, base)
         if above is None or above in chain or len(chain) > MAX_FORK_DEPTH:

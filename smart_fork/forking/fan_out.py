@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from indexer.masking import mask
 from smart_fork import sessions
 from smart_fork.advice import advice
+from smart_fork.agents.options import Options
+from smart_fork.agents.references import names_session
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.forking.floor import fitting
+from smart_fork.forking.started import FannedOut, Forked, NotForked
 from smart_fork.repository import worktree
+from smart_fork.retrieval.answer import Answer
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +26,6 @@ MOST = 10
 AT_ONCE = 4
 #: A name made from a prompt, and room for the number behind it.
 NAME_WORDS, NAME_CHARACTERS = 4, worktree.MAX_NAME_CHARACTERS - 3
-_REFERENCE = re.compile(r"[0-9A-Fa-f-]{8,36}|(claude|codex)-\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,39 +38,39 @@ class Source:
 
 def fan_out(
     sources: Sequence[Source],
-    prompt: str | None,
+    options: Options,
     *,
-    name: str | None = None,
     in_worktrees: bool | str = True,
     dry_run: bool = False,
     **how: Any,
-) -> dict[str, Any]:
+) -> FannedOut:
     """Fork each of `sources`, which may name a session twice; `how` is as for `launch.fork_session`.
 
-    All are tried without effect before the first is started. What fails afterwards stands in its place in ``forks`` as
-    ``error`` and ``hint``, and does not keep the others from starting. Names are `name` and a number; so are
-    worktrees, or with the name that `in_worktrees` gives them.
+    All are tried without effect before the first is started. What fails afterwards stands in its place in `forks`, as
+    `NotForked`, and does not keep the others from starting. Names are the one of `options` and a number; so
+    are worktrees, or with the name that `in_worktrees` gives them.
 
     Raises:
         SmartForkError: one of them cannot be forked; none was started.
     """
     if not 1 <= len(sources) <= MOST:
         raise Usage(f"Between 1 and {MOST} sessions are forked at once, not {len(sources)}")
-    if how.get("place") == "here":
+    if options.place == "here":
         raise Usage("Only one fork can take the place of this command", "Run them in tmux or as processes.")
-    base = name or name_of(prompt)
+    base = options.name or name_of(options.prompt)
     given = in_worktrees if isinstance(in_worktrees, str) else base
     folders = worktree.plain_name(given)[:NAME_CHARACTERS]
     each = [
-        how | {"name": f"{base}-{number}", "worktree": f"{folders}-{number}" if in_worktrees else None}
+        replace(options, name=f"{base}-{number}", worktree=f"{folders}-{number}" if in_worktrees else None)
         for number in range(1, len(sources) + 1)
     ]
-    tried = [_fork(source, prompt, one | {"dry_run": True}) for source, one in zip(sources, each, strict=True)]
+    tried = [_fork(*one, how | {"dry_run": True}) for one in zip(sources, each, strict=True)]
+    said = options.prompt or ""
     if dry_run:
-        return {"prompt": prompt or "", "forks": tried}
+        return FannedOut(said, tuple(tried))
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fork") as pool:
-        forks = list(pool.map(_started_or_not, sources, [prompt] * len(each), each))
-    return {"prompt": prompt or "", "forks": forks}
+        forks = tuple(pool.map(_started_or_not, sources, each, [how] * len(each)))
+    return FannedOut(said, forks)
 
 
 def is_session(word: str) -> bool:
@@ -77,7 +79,7 @@ def is_session(word: str) -> bool:
     Raises:
         Usage: it means several.
     """
-    if not _REFERENCE.fullmatch(word):
+    if not names_session(word):
         return False
     try:
         sessions.locate(word)
@@ -87,7 +89,7 @@ def is_session(word: str) -> bool:
 
 
 def best_of(
-    answer: dict[str, Any], most: int, *, min_score: float | None = None, at_match: bool = False
+    answer: Answer, most: int, *, min_score: float | None = None, at_match: bool = False
 ) -> tuple[list[Source], int]:
     """The best results of a search that can be forked and fit, `most` of them at most; and how many fit too little.
 
@@ -99,7 +101,7 @@ def best_of(
     if not 1 <= most <= MOST:
         raise Usage(f"Between 1 and {MOST} sessions are forked at once, not {most}")
     fit = fitting(answer, most, min_score)
-    sources = [Source(hit["session_id"], hit["match"]["message_id"] if at_match else None) for _, hit in fit.hits]
+    sources = [Source(hit.session_id, hit.match.message_id if at_match else None) for _, hit in fit.hits]
     return sources, fit.left_out
 
 
@@ -109,23 +111,21 @@ def name_of(prompt: str | None) -> str:
     return worktree.plain_name(" ".join(words).lower())[:NAME_CHARACTERS].strip("-._") or "fork"
 
 
-def _started_or_not(source: Source, prompt: str | None, how: dict[str, Any]) -> dict[str, Any]:
-    failed: dict[str, Any] = {"resume_session_id": source.session_id, "session_name": how["name"]}
+def _started_or_not(source: Source, options: Options, how: dict[str, Any]) -> Forked | NotForked:
+    whose: dict[str, Any] = {"resume_session_id": source.session_id, "session_name": options.name}
     try:
-        return _fork(source, prompt, how)
+        return _fork(source, options, how)
     except SmartForkError as error:
-        return failed | {"error": error.message, "hint": error.hint}
+        return NotForked(**whose, error=error.message, hint=error.hint)
     except Exception as error:  # the others must not be lost with it
         log.exception("a fork failed")
-        return failed | {
-            "error": f"The fork failed: {error}",
-            "hint": advice(
-                "`smart-fork doctor` checks what forks need.", tool="Fork it yourself with the result's fork_command."
-            ),
-        }
+        hint = advice(
+            "`smart-fork doctor` checks what forks need.", tool="Fork it yourself with the result's fork_command."
+        )
+        return NotForked(**whose, error=f"The fork failed: {error}", hint=hint)
 
 
-def _fork(source: Source, prompt: str | None, how: dict[str, Any]) -> dict[str, Any]:
+def _fork(source: Source, options: Options, how: dict[str, Any]) -> Forked:
     from smart_fork.forking.launch import fork_session
 
-    return fork_session(source.session_id, prompt, through=source.through, **how)
+    return fork_session(source.session_id, options, through=source.through, **how)

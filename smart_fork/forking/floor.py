@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import Any
+from operator import attrgetter
 
 from smart_fork.advice import advice
 from smart_fork.errors import IndexUnavailable, NotFound
+from smart_fork.retrieval.answer import Answer, Hit, Unsearched
 from smart_fork.retrieval.ranking import FITS
 
 #: Below this chance nothing is forked, unless `min_score` says otherwise.
@@ -20,28 +20,28 @@ FLOOR = FITS
 class Fitting:
     """Of the best results that can be forked, those that fit, as (index, result); and how many fit too little."""
 
-    hits: tuple[tuple[int, dict[str, Any]], ...]
+    hits: tuple[tuple[int, Hit], ...]
     left_out: int
 
 
-def fitting(answer: dict[str, Any], most: int, min_score: float | None) -> Fitting:
+def fitting(answer: Answer, most: int, min_score: float | None) -> Fitting:
     """The best `most` results of a search that can be forked, without those below the floor.
 
     Raises:
         IndexUnavailable: nothing could be searched.
         NotFound: nothing that can be forked was found, or nothing that fits.
     """
-    if "results" not in answer:
-        raise IndexUnavailable(answer["message"], answer["next_steps"][0])
-    results: Sequence[dict[str, Any]] = answer["results"]
+    if isinstance(answer, Unsearched):
+        raise IndexUnavailable(answer.message, answer.next_steps[0])
+    results = answer.results
     floor = FLOOR if min_score is None else min_score
-    able = [(index, hit) for index, hit in enumerate(results) if hit["can_fork"]]
+    able = [(index, hit) for index, hit in enumerate(results) if hit.can_fork]
     # Of about equally likely ones the better to fork stands first, and may be just below the floor.
-    fit = tuple((index, hit) for index, hit in able if hit["score"] >= floor)[:most]
+    fit = tuple((index, hit) for index, hit in able if hit.score >= floor)[:most]
     if not able:
         raise none_can_be_forked(results)
     if not fit:
-        raise _none_fits(max((hit for _, hit in able), key=itemgetter("score")), results, floor)
+        raise _none_fits(max((hit for _, hit in able), key=attrgetter("score")), results, floor)
     return Fitting(fit, len(able[:most]) - len(fit))
 
 
@@ -50,22 +50,22 @@ def in_words(score: float) -> str:
     return f"{math.floor(score * 100 + 1e-9) / 100:.2f}"
 
 
-def none_can_be_forked(results: Sequence[dict[str, Any]]) -> NotFound:
+def none_can_be_forked(results: Sequence[Hit]) -> NotFound:
     """What is said where no result can be forked at all."""
-    reason = f"The reason: {results[0]['warning'] if results else 'nothing was found'}."
+    reason = f"The reason: {results[0].warning if results else 'nothing was found'}."
     widen = advice(
         "Say it in other words as well (--also); `smart-fork find` says what there is, and why not.",
-        tool="Say it in other words as well (also), or widen the search with agent_type 'both', or no min_score.",
+        tool="Say it in other words as well (also), or widen the search with agent_type 'all', or no min_score.",
     )
     return NotFound("No forkable sessions found", f"{reason} {widen}")
 
 
-def _none_fits(best: dict[str, Any], results: Sequence[dict[str, Any]], floor: float) -> NotFound:
-    barred = next((hit for hit in results if hit["score"] >= floor and not hit["can_fork"]), None)
-    why = f" {barred['session_id']} fits, and cannot be forked: {barred['warning']}." if barred else ""
+def _none_fits(best: Hit, results: Sequence[Hit], floor: float) -> NotFound:
+    barred = next((hit for hit in results if hit.score >= floor and not hit.can_fork), None)
+    why = f" {barred.session_id} fits, and cannot be forked: {barred.warning}." if barred else ""
     return NotFound(
         f"Nothing was forked: the chance that the best session that can be forked is the one that is meant "
-        f"is {in_words(best['score'])}, and {floor:.2f} is the least.{why}",
+        f"is {in_words(best.score)}, and {floor:.2f} is the least.{why}",
         advice(
             'To fork one of them anyway, name it: smart-fork fork ID "…". --min-score sets another floor, 0 none.',
             tool="To fork one of the results anyway, give fork_index or fork_session_id. min_score sets another floor, "

@@ -9,7 +9,10 @@ from typing import Any
 from indexer.transcripts.model import Session
 from smart_fork import sessions
 from smart_fork.advice import advice
+from smart_fork.agents.options import Options
 from smart_fork.errors import IndexUnavailable, NotFound
+from smart_fork.forking.started import Forked
+from smart_fork.retrieval.answer import Unsearched
 from smart_fork.retrieval.finding import Engine, Request, find
 
 #: Stands for a message's number: the end of the exchange that answers the intent.
@@ -17,8 +20,8 @@ MATCH = "match"
 
 
 def fork_at_match(
-    reference: str, intent: str, engine: Engine, prompt: str | None = None, *, also: Sequence[str] = (), **how: Any
-) -> dict[str, Any]:
+    reference: str, intent: str, engine: Engine, options: Options, *, also: Sequence[str] = (), **how: Any
+) -> Forked:
     """Fork the session that `reference` means at the end of the exchange that answers `intent`; see `fork_session`.
 
     `also` says the intent in other words.
@@ -29,7 +32,7 @@ def fork_at_match(
     from smart_fork.forking.launch import fork_session
 
     session = sessions.look_into(sessions.locate(reference))
-    return fork_session(session.session_id, prompt, through=message_for(session, intent, engine, also), **how)
+    return fork_session(session.session_id, options, through=message_for(session, intent, engine, also), **how)
 
 
 def message_for(session: Session, intent: str, engine: Engine, also: Sequence[str] | None = None) -> str:
@@ -52,11 +55,11 @@ def message_for(session: Session, intent: str, engine: Engine, also: Sequence[st
         also=also,
     )
     answer = find(request, engine)
-    if "results" not in answer:
-        raise IndexUnavailable(answer["message"], answer["next_steps"][0])
-    messages = [hit["match"]["message_id"] for hit in answer["results"] if hit["match"]["message_id"]]
+    if isinstance(answer, Unsearched):
+        raise IndexUnavailable(answer.message, answer.next_steps[0])
+    messages = [hit.match.message_id for hit in answer.results if hit.match.message_id]
     if not messages:
-        why = answer.get("search_error") or answer["index"].get("problem")
+        why = answer.search_error or answer.index.problem
         raise NotFound(
             f"No passage of {session.session_id} answers that" + (f": {why}" if why else ""),
             advice(
@@ -64,4 +67,4 @@ def message_for(session: Session, intent: str, engine: Engine, also: Sequence[st
                 tool="Say it in other words as well (also), or give at a number of read_session.",
             ),
         )
-    return str(messages[0])
+    return messages[0]

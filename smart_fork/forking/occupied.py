@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 
+from smart_fork.agents import AGENTS
+from smart_fork.agents.facets import presences
+from smart_fork.agents.presence import Presence
 from smart_fork.errors import SmartForkError
-from smart_fork.forking.confirmation import World
+from smart_fork.forking.world import World
 
 #: A log that was written to this short a time ago is being written to.
 FRESH_SECONDS = 5.0
 PS_SECONDS = 10.0
-_AGENTS = {"claude", "codex"}
-#: Names the session to whatever Claude Code starts in it.
-_SESSION = "CLAUDE_CODE_SESSION_ID"
 
 
 def looks_occupied(session_id: str, log: Path, world: World, *, just_ended: bool = False) -> str | None:
@@ -39,11 +40,11 @@ def process_in(session_id: str, world: World) -> str | None:
         return None
     for line in listed.text.splitlines() if listed.ok else ():
         number, *words = line.split()
-        options = words[: words.index("--")] if "--" in words else words  # behind that is what it was asked
-        names = [Path(word).stem for word in words[:2]]
-        agent = names[1:] if names[:1] == ["node"] else names[:1]
-        if set(agent) & _AGENTS and session_id in options and not {"fork", "--fork-session"} & set(options):
-            return number
+        for presence in presences():
+            if presence.runs(words) and (
+                presence.goes_on_in(session_id, words) or number in map(str, presence.noted(session_id))
+            ):
+                return number
     return None
 
 
@@ -58,8 +59,18 @@ def parents_in(session_id: str) -> set[int]:
     found = set()
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(_SESSION) == session_id:
+            if agents := _told(process.environ(), session_id):
                 parent = psutil.Process(process.ppid())
-                if parent.name() in _AGENTS:
+                name, words = parent.name(), parent.cmdline()
+                if any(name in one.programs or one.runs(words) for one in agents):
                     found.add(int(parent.pid))
     return found
+
+
+def _told(environment: Mapping[str, str], session_id: str) -> list[Presence]:
+    """The agents that name that session to what they start, as this environment has it."""
+    return [
+        agent.presence
+        for agent in AGENTS
+        if agent.presence and session_id in [environment.get(name) for name in agent.session_variables]
+    ]

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from indexer.switches import is_off
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
 from smart_fork.advice import advice
+from smart_fork.agents.facets import login_of, title_of
 from smart_fork.agents.known_variables import known_variables
+from smart_fork.agents.login import Login
 from smart_fork.agents.login_shell import login_shell, values_of
-from smart_fork.agents.logins import Login, login_of
-from smart_fork.agents.titles import title_of
 from smart_fork.errors import ForkRefused
 from smart_fork.places.base import Place
 from smart_fork.processes import Processes
@@ -30,6 +30,8 @@ CHECK = "SMART_FORK_CHECK_LOGIN"
 class NotLoggedIn(ForkRefused):
     """The agent could not work: it would ask for a login."""
 
+    code = "not_logged_in"
+
 
 @dataclass(frozen=True, slots=True)
 class Provisions:
@@ -39,7 +41,9 @@ class Provisions:
     notes: tuple[str, ...] = ()
 
 
-def provisions(agent: Agent, program: str, place: Place, processes: Processes, env: Mapping[str, str]) -> Provisions:
+def provisions(
+    agent: AgentName, program: str, place: Place, processes: Processes, env: Mapping[str, str]
+) -> Provisions:
     """What a worker in `place` is given for `agent`, where `env` is what there is.
 
     Raises:

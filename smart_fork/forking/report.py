@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from indexer.masking import NOTHING, ending
-from indexer.transcripts.model import Agent
 from smart_fork.agents.plan import ForkPlan, shell_command
 from smart_fork.errors import ProgramFailed
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation
+from smart_fork.forking.started import Forked, StartedWorker
 from smart_fork.places.base import Started
 from smart_fork.processes import how_it_ended
-from smart_fork.registry import Kind, Worker
+from smart_fork.registry import Worker
 from smart_fork.snippets import printable
 
 #: How much is repeated of the last words of a worker that has ended.
@@ -35,69 +35,10 @@ class Launched:
     confirmed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ForkedSession:
-    """A fork that was started (or, of a dry run, would be).
-
-    `session_name` is the worker's name, `resume_session_id` the session that was forked, `new_session_id` the
-    fork's own (`None` where the agent had not told it in time), `command` one line for display, `attach` what shows
-    the worker. `confirmed` says that it was seen to take its prompt, or to be ready for one.
-    """
-
-    session_name: str
-    worker_id: str
-    terminal_id: str | None
-    resume_session_id: str
-    new_session_id: str | None
-    command: str
-    cwd: str
-    place: str
-    log: str | None = None
-    attach: str = ""
-    warnings: list[str] = field(default_factory=list)
-    confirmed: bool = False
-    kind: Kind = "fork"
-    agent_type: Agent | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """The fork as JSON values."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class StartedWorker:
-    """A worker that was started. `session_id` is its own, `source_session_id` that of what it forked or goes on with.
-
-    `worktree` and `branch` are those that were made for it. `confirmed` says that it was seen to take its prompt, or to
-    be ready for one.
-    """
-
-    worker_id: str
-    session_id: str | None
-    agent_type: Agent
-    name: str
-    kind: Kind
-    source_session_id: str | None
-    cwd: str
-    worktree: str | None
-    branch: str | None
-    place: str
-    terminal_id: str | None
-    log: str | None
-    attach: str
-    command: str
-    warnings: list[str]
-    confirmed: bool = False
-
-    def as_json(self) -> dict[str, Any]:
-        """The worker as JSON values."""
-        return asdict(self)
-
-
-def as_fork(launched: Launched) -> ForkedSession:
+def as_fork(launched: Launched) -> Forked:
     """A fork in the words of a fork."""
     plan, worker, started = launched.plan, launched.worker, launched.started
-    return ForkedSession(
+    return Forked(
         session_name=worker.name if worker else plan.name,
         worker_id=worker.id if worker else "",
         terminal_id=started.terminal_id,
@@ -108,7 +49,7 @@ def as_fork(launched: Launched) -> ForkedSession:
         place=launched.place,
         log=str(started.log) if started.log else None,
         attach=started.attach,
-        warnings=launched.warnings,
+        warnings=tuple(launched.warnings),
         confirmed=launched.confirmed,
         kind=worker.kind if worker else "fork",
         agent_type=plan.agent,
@@ -122,7 +63,7 @@ def as_worker(launched: Launched) -> StartedWorker:
     return describe(launched.worker, shell_command(launched.plan), launched.warnings, confirmed=launched.confirmed)
 
 
-def describe(worker: Worker, command: str, warnings: list[str], *, confirmed: bool) -> StartedWorker:
+def describe(worker: Worker, command: str, warnings: Sequence[str], *, confirmed: bool) -> StartedWorker:
     """A worker as the registry knows it."""
     return StartedWorker(
         worker_id=worker.id,
@@ -139,7 +80,7 @@ def describe(worker: Worker, command: str, warnings: list[str], *, confirmed: bo
         log=worker.log_path,
         attach=worker.attach,
         command=command,
-        warnings=warnings,
+        warnings=tuple(warnings),
         confirmed=confirmed,
     )
 
@@ -169,7 +110,10 @@ def remark(plan: ForkPlan, started: Started, seen: Confirmation) -> str:
         return ""
     see = f" See: {started.attach}" if started.attach else ""
     if seen.asks:
-        return f"Not confirmed: the worker waits for an answer: {seen.asks}{see}"
+        untold = " Its prompt has not been typed." if seen.untold else ""
+        return f"Not confirmed: the worker waits for an answer: {seen.asks}{see}{untold}"
+    if seen.untold:
+        return f"The prompt could not be typed: type it yourself.{see}"
     if not plan.prompt:
         return f"Not confirmed: {plan.agent} does not show a line to type in yet; it may be asking something.{see}"
     what = f"has not taken the prompt in {CONFIRM_SECONDS:g} seconds"

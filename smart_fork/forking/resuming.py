@@ -6,16 +6,17 @@ from pathlib import Path
 
 from indexer.paths import state_home
 from indexer.project import project_of, resolve
-from indexer.transcripts.model import Agent, Session
+from indexer.transcripts.model import AgentName
 from smart_fork import sessions
 from smart_fork.advice import advice
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from smart_fork.agents.plan import check_id
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError
 from smart_fork.forking.admission import AlreadyRuns, occupant
-from smart_fork.forking.confirmation import World, world_of
 from smart_fork.forking.occupied import looks_occupied
-from smart_fork.forking.starting import ForkSource, directory
+from smart_fork.forking.spec import ForkSource, source_of
+from smart_fork.forking.starting import directory
+from smart_fork.forking.world import World, world_of
 from smart_fork.places.liveness import lives
 from smart_fork.registry import Registry, Worker
 from smart_fork.retrieval.recent import recent_sessions
@@ -28,23 +29,23 @@ RUNNING = ("starting", "running")
 def session_to_resume(
     reference: str,
     *,
-    agent: Agent | None = None,
+    agent: AgentName | None = None,
     cwd: Path | None = None,
     force: bool = False,
     world: World | None = None,
 ) -> ForkSource:
-    """The session that `reference` means (see `sessions.locate`), to go on with in its own directory (R-061, R-066).
+    """The session that `reference` means (see `sessions.locate`), to go on with in its own directory.
 
-    With an `agent` it is not looked for: that agent is given the id as it is, in `cwd` (R-062). `force` takes it even
+    With an `agent` it is not looked for: that agent is given the id as it is, in `cwd`. `force` takes it even
     if it seems to be open somewhere.
 
     Raises:
-        AlreadyRuns: one of our workers is in it (R-065).
+        AlreadyRuns: one of our workers is in it.
         ForkRefused: it seems to be open somewhere else.
         SmartForkError: there is no such session.
     """
     if agent is not None:
-        return ForkSource(agent, check_id(reference), None, str(directory(cwd or Path.cwd())))
+        return ForkSource(agent, check_id(agent, reference), None, str(directory(cwd or Path.cwd())))
     if worker := _running_worker(reference, world):
         raise AlreadyRuns(worker, reference)
     source = source_of(sessions.read(sessions.locate(reference)))
@@ -54,12 +55,12 @@ def session_to_resume(
 
 def newest_session(
     target: Path,
-    agent: Agent,
+    agent: AgentName,
     *,
     automated: bool = False,
     apart_from: str | None = None,
 ) -> ForkSource:
-    """The newest session that an agent had in a directory, not that of the caller, `apart_from` (R-064).
+    """The newest session that an agent had in a directory, not that of the caller, `apart_from`.
 
     The agents' own ways to say so know other directories' sessions in some versions, and do not tell the id
     beforehand. Like theirs, this knows those that scripts began only with `automated`: for a worker without a terminal.
@@ -67,7 +68,7 @@ def newest_session(
     Raises:
         NotFound: there is none.
     """
-    found = recent_sessions([AGENTS[agent]], project_of(target), LOOKED_AT, automated=automated).sessions
+    found = recent_sessions([READERS[agent]], project_of(target), LOOKED_AT, automated=automated).sessions
     here = (one for one in found if one.session_id != apart_from and one.cwd and resolve(one.cwd) == target)
     session = next(here, None)
     if session is None:
@@ -85,7 +86,7 @@ def check_free(source: ForkSource, *, force: bool = False, world: World | None =
     """Whether nobody is in that session.
 
     Raises:
-        AlreadyRuns: one of our workers is (R-065).
+        AlreadyRuns: one of our workers is.
         ForkRefused: somebody else seems to be, and `force` does not say that it does not matter.
     """
     world = world or world_of(source.agent)
@@ -105,11 +106,6 @@ def check_free(source: ForkSource, *, force: bool = False, world: World | None =
                 tool="Leave it there first, or fork it instead: fork_session.",
             ),
         )
-
-
-def source_of(session: Session) -> ForkSource:
-    """A session as what is forked or gone on with."""
-    return ForkSource(session.agent, session.session_id, session.source_path, session.cwd)
 
 
 def _running_worker(reference: str, world: World | None) -> Worker | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,126 +13,97 @@ import apsw
 
 from indexer.project import resolve
 from indexer.transcripts.base import AgentAdapter
-from indexer.transcripts.model import Agent
+from indexer.transcripts.files import is_there
 from smart_fork import permission
 from smart_fork.advice import advice
-from smart_fork.agents import AGENTS
+from smart_fork.agents.facets import filing_of, starter_of, title_of
 from smart_fork.agents.logs import original_of
-from smart_fork.agents.plan import DEPTH, ForkPlan, ForkRequest, Form, environment, passable, plain_name, plan_fork
+from smart_fork.agents.options import Options
+from smart_fork.agents.plan import DEPTH, ForkPlan, environment, passable, plain_name, plan_fork
 from smart_fork.agents.programs import find_program, require_fork
-from smart_fork.agents.staging import folder_of
-from smart_fork.agents.titles import title_of
+from smart_fork.agents.starter import ForkRequest
 from smart_fork.caller import calling_agent
-from smart_fork.copies.copying import Branch
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.forking.admission import admission
 from smart_fork.forking.attempt import Attempt
-from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation, World, confirm, one_at_a_time, world_of
+from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation, confirm, one_at_a_time
 from smart_fork.forking.provisions import Provisions, provisions
-from smart_fork.forking.report import Launched, StartedWorker, as_worker, ended_at_once, remark
+from smart_fork.forking.report import Launched, as_worker, ended_at_once, remark
+from smart_fork.forking.spec import ForkSource, WorkerSpec
+from smart_fork.forking.started import StartedWorker
+from smart_fork.forking.world import World, world_of
 from smart_fork.places import choose_place
 from smart_fork.places.base import Place, Started, note_started
-from smart_fork.registry import UNASKED, Kind, Registry, Worker
+from smart_fork.registry import UNASKED, Registry, Worker
 from smart_fork.repository.worktree import Worktree, left_unfiltered, plan_worktree
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class ForkSource:
-    """The session to fork or to go on with. `cwd` is where it worked; without a path only the agent can find it."""
-
-    agent: Agent
-    session_id: str
-    source_path: Path | None
-    cwd: str
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A worker that is to be started; `source` is `None` for a new session.
-
-    `at` is the id of the last message to keep. `worktree` is one's name, or true; with `or_without` the worker starts
-    also where none can be made, and `with_changes` it has the uncommitted changes of the directory. `with_agent` is
-    what the source is to be run with. `written` is a copy of the source that is there already.
-    """
-
-    kind: Kind
-    agent: Agent
-    source: ForkSource | None = None
-    prompt: str | None = None
-    at: str | None = None
-    worktree: str | bool | None = None
-    or_without: bool = False
-    with_changes: bool = False
-    place: str | None = None
-    cwd: Path | None = None
-    name: str | None = None
-    skip_permissions: bool = False
-    caller_session_id: str | None = None
-    with_agent: Agent | None = None
-    written: Branch | None = None
-
-    @property
-    def form(self) -> Form:
-        """Which of the agent's commands that is."""
-        match self.kind:
-            case "continue":
-                return "resume"
-            case "branch":
-                return "fork"
-            case kind:
-                return kind
-
-    @property
-    def worktree_name(self) -> str | None:
-        """What a worktree would be named after."""
-        return self.worktree if isinstance(self.worktree, str) else self.name
-
-
-@dataclass(frozen=True, slots=True)
 class Prepared:
     """A worker that could be started; nothing has been made for it yet."""
 
-    wanted: Wanted
+    spec: WorkerSpec
     request: ForkRequest
     place: Place
     provisions: Provisions = field(default_factory=Provisions)
 
+    def plan(self, cwd: Path | None = None, worker_id: str = "") -> ForkPlan:
+        """The command of that worker, which works in `cwd` where it has a directory of its own.
 
-def prepare(wanted: Wanted, world: World, *, dry_run: bool = False) -> Prepared:
+        Raises:
+            Usage: an id, the prompt or the depth is not acceptable.
+            ForkRefused: another agent's session, or workers of workers of workers.
+        """
+        request = replace(self.request, worker_id=worker_id, target_cwd=cwd or self.request.target_cwd)
+        return plan_fork(request)
+
+
+def prepare(spec: WorkerSpec, world: World, *, dry_run: bool = False) -> Prepared:
     """Check all that can be checked before anything is made; for a `dry_run` not whether its agent is logged in.
 
     Raises:
         SmartForkError: it could not be started.
     """
-    place = choose_place(wanted.place, world.processes, world.env)
-    source, written = wanted.source, wanted.written
+    place = choose_place(spec.options.place, world.processes, world.env)
+    source, written = spec.source, spec.written
     request = ForkRequest(
-        agent=wanted.agent,
+        agent=spec.agent,
         session_id=source.session_id if source else "",
         source_path=_source_path(source, world.adapter) if source else None,
         source_cwd=source.cwd if source else "",
-        target_cwd=_target(wanted),
-        program=_program(wanted, place, world),
-        new_session_id=written.session_id if written else str(uuid.uuid4()),
-        prompt=wanted.prompt,
+        target_cwd=_target(spec),
+        program=_program(spec, place, world),
+        new_session_id=written.session_id if written else starter_of(spec.agent).new_id(),
+        prompt=spec.options.prompt,
         headless=place.headless,
-        name=plain_name(wanted.name) or None,
-        at=written.at if written else wanted.at,
-        with_agent=wanted.with_agent,
-        depth=_depth(world.env, wanted.caller_session_id),
-        form=wanted.form,
-        skip_permissions=wanted.skip_permissions,
+        name=plain_name(spec.options.name) or None,
+        at=written.at if written else spec.point.message_id if spec.point else None,
+        with_agent=spec.with_agent,
+        depth=_depth(world.env, spec.caller_session_id),
+        form=spec.form,
+        options=spec.options,
     )
-    plan_fork(request)
+    prepared = Prepared(spec, request, place)
+    _check_delivery(prepared.plan(), place)
     admission(request, world, counts=not place.replaces)  # whether the limit is a number; it is asked at the start
-    if wanted.form == "resume":
-        _check_resumable(wanted, request)
-    if wanted.worktree and not wanted.or_without:
-        plan_worktree(request.target_cwd, wanted.worktree_name, world.processes, with_changes=wanted.with_changes)
-    given = Provisions() if dry_run else provisions(wanted.agent, request.program, place, world.processes, world.env)
-    return Prepared(wanted, request, place, given)
+    if spec.form == "resume":
+        _check_resumable(spec, request)
+    if spec.options.in_worktree and not spec.or_without:
+        planned_worktree(spec.options, request, world)
+    given = Provisions() if dry_run else provisions(spec.agent, request.program, place, world.processes, world.env)
+    return replace(prepared, provisions=given)
+
+
+def planned_worktree(options: Options, request: ForkRequest, world: World) -> Path:
+    """Where the worker's worktree would be.
+
+    Raises:
+        SmartForkError: it could not be made.
+    """
+    how = {"with_changes": options.with_changes}
+    return plan_worktree(request.target_cwd, options.worktree_name, world.processes, **how).path
 
 
 def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECONDS) -> Launched:
@@ -143,36 +113,33 @@ def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECOND
         SmartForkError: it was not started, or ended before it had taken its prompt; nothing is left of the attempt but
             a note in the registry and what it said.
     """
-    wanted, place = prepared.wanted, prepared.place
+    spec, place = prepared.spec, prepared.place
     with Registry() as registry, Attempt(world, registry) as attempt:
-        if wanted.written:
-            attempt.otherwise(wanted.written.undo)
+        if spec.written:
+            attempt.otherwise(spec.written.undo)
         worker = _registered(prepared, world, attempt)
         made, warnings = _worktree(prepared, attempt)
-        warnings += [*another_agent(wanted), *prepared.provisions.notes]
-        request = replace(
-            prepared.request, worker_id=worker.id, target_cwd=made.path if made else prepared.request.target_cwd
-        )
-        plan = plan_fork(request)
-        if not wanted.written:
-            warnings += attempt.stage(plan, request)
+        warnings += [*another_agent(spec), *prepared.provisions.notes]
+        plan = prepared.plan(made.path if made else None, worker.id)
+        if not spec.written:
+            warnings += attempt.stage(plan, prepared.request.source_path, spec.source)
         with one_at_a_time(plan):
             began = world.clock.now()
             worker = registry.set_ready(
                 worker.id,
-                cwd=request.target_cwd,
+                cwd=plan.cwd,
                 worktree=made.path if made else None,
                 branch=made.branch if made else None,
                 base_commit=made.base if made else None,
                 now=began,
             )
-            if plan.new_session_id and wanted.form != "resume":
+            if plan.new_session_id and spec.form != "resume":
                 registry.set_session_id(worker.id, plan.new_session_id)
             _give_back(attempt, plan, worker)
             if place.replaces:  # nothing of ours is left to say so afterwards
                 _note_running(registry, worker, plan, Started(pid=os.getpid()))
             started = place.start(plan, worker, world.processes, environment(plan, _given(prepared, world)))
-            attempt.succeeded()  # the first step that cannot be taken back (B-065)
+            attempt.succeeded()  # the first step that cannot be taken back
             launched = Launched(plan, place.name, worker, started, plan.new_session_id, warnings)
             look = partial(confirm, plan, place, started, world, began, patience=patience)
             launched, ended = _noted(registry, worker, launched, look)
@@ -182,37 +149,23 @@ def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECOND
             return launched
 
 
-def start(wanted: Wanted, world: World | None = None) -> StartedWorker:
+def start(spec: WorkerSpec, world: World | None = None) -> StartedWorker:
     """Check what is wanted and start it.
 
     Raises:
         SmartForkError: it was not started.
     """
-    world = world or world_of(wanted.agent)
-    return as_worker(launch(prepare(wanted, world), world))
+    world = world or world_of(spec.agent)
+    return as_worker(launch(prepare(spec, world), world))
 
 
-def another_agent(wanted: Wanted) -> list[str]:
+def another_agent(spec: WorkerSpec) -> list[str]:
     """What to say where another agent than the one that asks takes up a session of its own."""
     asks = calling_agent()
-    if asks in (None, wanted.agent) or wanted.source is None:
+    if asks in (None, spec.agent) or spec.source is None:
         return []
-    theirs, own = title_of(wanted.agent), title_of(str(asks))
+    theirs, own = title_of(spec.agent), title_of(str(asks))
     return [f"This starts {theirs}, not {own}: the session is one of {theirs}"]
-
-
-def agent_named(name: str) -> Agent:
-    """The agent of that name.
-
-    Raises:
-        SmartForkError: there is none (R-060).
-    """
-    agent = next((agent.name for agent in AGENTS if agent.name == name), None)
-    if agent is None:
-        raise SmartForkError(
-            f"Unknown adapter: {plain_name(name)}", f"Adapters are: {', '.join(agent.name for agent in AGENTS)}."
-        )
-    return agent
 
 
 def _given(prepared: Prepared, world: World) -> dict[str, str]:
@@ -221,16 +174,16 @@ def _given(prepared: Prepared, world: World) -> dict[str, str]:
 
 def _registered(prepared: Prepared, world: World, attempt: Attempt) -> Worker:
     """Its row, which takes its place among those that may run before anything is made."""
-    wanted, request = prepared.wanted, prepared.request
+    spec, request = prepared.spec, prepared.request
     worker = attempt.registry.add(
         request.agent,
         name=request.name or "",
         source_session_id=request.session_id,
-        caller_session_id=wanted.caller_session_id,
+        caller_session_id=spec.caller_session_id,
         place=prepared.place.name,
         cwd=request.target_cwd,
         prompt=passable(request.prompt or ""),
-        kind=wanted.kind,
+        kind=spec.kind,
         depth=request.depth + 1,
         permission_mode=UNASKED if request.skip_permissions else "",
         now=world.clock.now(),
@@ -241,13 +194,13 @@ def _registered(prepared: Prepared, world: World, attempt: Attempt) -> Worker:
 
 
 def _worktree(prepared: Prepared, attempt: Attempt) -> tuple[Worktree | None, list[str]]:
-    wanted = prepared.wanted
-    if not wanted.worktree:
+    options, target = prepared.spec.options, prepared.request.target_cwd
+    if not options.in_worktree:
         return None, []
     try:
-        made = attempt.worktree(prepared.request.target_cwd, wanted.worktree_name, with_changes=wanted.with_changes)
+        made = attempt.worktree(target, options.worktree_name, with_changes=options.with_changes)
     except SmartForkError as error:
-        if not wanted.or_without:
+        if not prepared.spec.or_without:
             raise
         return None, [f"It works in the directory itself: {error.message}"]
     note = left_unfiltered(made, attempt.world.processes)
@@ -272,7 +225,7 @@ def _noted(
 ) -> tuple[Launched, Confirmation | None]:
     """What is seen of it, written down; and how it ended, if that was before it had taken its prompt.
 
-    It was started: nothing that fails now takes it back (B-055).
+    It was started: nothing that fails now takes it back.
     """
     plan, started = launched.plan, launched.started
     try:
@@ -293,10 +246,10 @@ def _noted(
         return launched, None
 
 
-def _target(wanted: Wanted) -> Path:
-    cwd: Path | str | None = wanted.cwd
-    if cwd is None and wanted.source is not None:
-        if not wanted.source.cwd:
+def _target(spec: WorkerSpec) -> Path:
+    cwd: Path | str | None = spec.cwd
+    if cwd is None and spec.source is not None:
+        if not spec.source.cwd:
             raise ForkRefused(
                 "It is not known where this session worked",
                 advice(
@@ -304,7 +257,7 @@ def _target(wanted: Wanted) -> Path:
                     tool="Say where the fork is to work: project_path.",
                 ),
             )
-        cwd = wanted.source.cwd
+        cwd = spec.source.cwd
     return directory(cwd if cwd is not None else Path.cwd())
 
 
@@ -326,17 +279,31 @@ def directory(path: str | Path) -> Path:
     return target
 
 
-def _check_resumable(wanted: Wanted, request: ForkRequest) -> None:
-    """A session goes on where it worked, and as itself (R-066)."""
-    if wanted.worktree or wanted.at:
+def _check_resumable(spec: WorkerSpec, request: ForkRequest) -> None:
+    """A session goes on where it worked, and as itself."""
+    if spec.options.in_worktree or spec.point:
         raise Usage("Only a fork can have a worktree or begin at an earlier message", "Fork the session instead.")
-    if wanted.agent == "claude" and request.source_path and request.source_path.parent != folder_of(request.target_cwd):
+    filing, log = filing_of(spec.agent), request.source_path
+    if log and not filing.finds(log, request.source_cwd, request.target_cwd):
         raise ForkRefused(
-            f"Claude Code cannot find this session in {request.target_cwd}",
+            f"{title_of(spec.agent)} cannot find this session in {request.target_cwd}",
             advice(
                 f"Fork it instead: smart-fork fork {request.session_id}",
                 tool="Fork it instead: fork_from.",
             ),
+        )
+
+
+def _check_delivery(plan: ForkPlan, place: Place) -> None:
+    """Whether the prompt gets to the agent in that place."""
+    if plan.prompt and plan.delivery not in place.delivers:
+        hint = advice(
+            "Run it in tmux: --in tmux. Or leave the prompt out, and type it.",
+            tool="Run it in tmux: run_in.",
+        )
+        how = {"typed": "typed", "input": "on its standard input", "argument": "as an argument"}[plan.delivery]
+        raise ForkRefused(
+            f"{title_of(plan.agent)} takes this prompt only {how}, and that cannot be done in {place.name}", hint
         )
 
 
@@ -351,8 +318,8 @@ def _depth(env: Mapping[str, str], caller_session_id: str | None) -> int:
 
 
 def _source_path(source: ForkSource, adapter: AgentAdapter) -> Path | None:
-    """Where the log is now: it may have moved to another folder, or to the archive, since it was read (F-100)."""
-    if source.source_path is None or source.source_path.is_file():
+    """Where the log is now: it may have moved to another folder, or to the archive, since it was read."""
+    if source.source_path is None or is_there(str(source.source_path)):
         return source.source_path
     found = original_of(adapter, source.session_id)
     if found is None:
@@ -360,7 +327,7 @@ def _source_path(source: ForkSource, adapter: AgentAdapter) -> Path | None:
     return found
 
 
-def _program(wanted: Wanted, place: Place, world: World) -> str:
-    if wanted.form != "fork" or wanted.at or wanted.written:  # a shortened copy is resumed, which every version can
-        return find_program(wanted.agent, world.env)
-    return require_fork(wanted.agent, world.processes, world.env, headless=place.headless)
+def _program(spec: WorkerSpec, place: Place, world: World) -> str:
+    if spec.form != "fork" or spec.point or spec.written:  # a shortened copy is resumed, which every version can
+        return find_program(spec.agent, world.env)
+    return require_fork(spec.agent, world.processes, world.env, headless=place.headless)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from indexer.masking import mask, shorten
 from indexer.patterns import late
 from smart_fork.advice import advice
 from smart_fork.errors import NotFound
+from smart_fork.retrieval.answer import Hit
 from smart_fork.snippets import printable
 
-Hit = Mapping[str, Any]
 #: Gives the id of the one among these results that somebody has chosen. It may raise `NotFound`, and `Later`.
 Ask = Callable[[Sequence[Hit]], str]
 #: Of a title, how much stands in a list to choose from.
@@ -33,13 +32,13 @@ def about_as_likely(hits: Sequence[Hit]) -> list[Hit]:
     """Those of `hits` whose chance is about that of the likeliest."""
     from smart_fork.retrieval.worth import least_close  # a server that is started need not import the search
 
-    least = least_close(max((hit["score"] for hit in hits), default=0.0))
-    return [hit for hit in hits if hit["score"] >= least]
+    least = least_close(max((hit.score for hit in hits), default=0.0))
+    return [hit for hit in hits if hit.score >= least]
 
 
 def labels(hits: Sequence[Hit]) -> dict[str, str]:
     """One line for each, by id, that tells them apart: title, agent, when, chance. Titles are untrusted quotations."""
-    told = {hit["session_id"]: _label(hit) for hit in hits}
+    told = {hit.session_id: _label(hit) for hit in hits}
     often = Counter(told.values())
     return {one: label if often[label] == 1 else f"{label} · {one}" for one, label in told.items()}
 
@@ -68,8 +67,8 @@ def none_wanted() -> NotFound:
 
 
 def _label(hit: Hit) -> str:
-    words = _ENTITY.sub("+", shorten(printable(mask(hit["title"])), TITLE_CHARACTERS).translate(_MARKUP))
+    words = _ENTITY.sub("+", shorten(printable(mask(hit.title)), TITLE_CHARACTERS).translate(_MARKUP))
     named = _EMPHASIS.sub("", words).strip() or "(no title)"
-    when = (hit["last_activity"] or hit["date"] or "")[:16].replace("T", " ")
-    chance = f"{math.floor(hit['score'] * 100 + 1e-9)} %"
-    return " · ".join(filter(None, (named, hit["agent_type"], when, chance)))
+    when = (hit.last_activity or hit.date)[:16].replace("T", " ")
+    chance = f"{math.floor(hit.score * 100 + 1e-9)} %"
+    return " · ".join(filter(None, (named, hit.agent_type, when, chance)))

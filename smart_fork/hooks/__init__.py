@@ -5,3 +5,5 @@ Imports nothing: each hook of each session of a person begins here, and is to co
 
 #: In the state folder: a file for each agent whose first prompts are asked about, and below ``asked`` one a session.
 RECALL, ASKED = "recall", "asked"
+#: What the agents run, and what tells our handlers from those of others.
+MODULE = "smart_fork.hooks"

@@ -1,4 +1,4 @@
-"""The command that the agents run: ``python -P -m smart_fork.hooks claude|codex``, with the event as JSON on stdin.
+"""The command that the agents run: ``python -P -m smart_fork.hooks AGENT``, with the event as JSON on stdin.
 
 Whatever happens it ends with 0 and does not keep the agent waiting: an agent that a hook fails for stops or complains.
 What it hears is written straight into the registry, so nobody has to be up. It says nothing, but for the one line about
@@ -16,6 +16,7 @@ from smart_fork.hooks import RECALL
 MAX_BYTES = 16 << 20
 #: How long another process that writes is waited for.
 PATIENCE_MILLISECONDS = 1_000
+_AGENTS = f"{os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}/agents"  # noqa: PTH100, PTH120 - see below
 
 
 def main(agent: str) -> None:
@@ -71,8 +72,9 @@ def _hear(agent: str, body: bytes) -> None:
 
 
 def _may_be_a_worker(agent: str) -> bool:
-    """Without importing anything: most sessions are a person's own. Codex may run its hooks without our mark."""
-    return agent == "codex" or bool(os.environ.get("SMART_FORK_WORKER_ID"))
+    """Without importing anything: most sessions are a person's own. An agent's daemon runs hooks without our mark."""
+    daemon = f"{_AGENTS}/{agent}/daemon.py"
+    return bool(os.environ.get("SMART_FORK_WORKER_ID") or (agent and os.path.isfile(daemon)))  # noqa: PTH113 - as above
 
 
 def _is_a_persons_start(body: bytes) -> bool:

@@ -18,6 +18,7 @@ from smart_fork.hooks import ASKED, RECALL
 
 TYPE_CHECKING = False  # `typing` itself takes longer to import than all of this
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from io import BufferedRWPair
     from types import FrameType
     from typing import Any
@@ -83,7 +84,7 @@ def _line(agent: str, event: Any, state: str, until: float) -> str:
         return ""
     note = _noted(f"{state}/{RECALL}/{ASKED}/{session_id}")
     try:
-        if note is None or _is_begun(event.get("transcript_path")):
+        if note is None or _is_begun(event.get("transcript_path"), (*_BEGUN, *_marks(f"{state}/{RECALL}/{agent}"))):
             return ""
         asked = {"agent": agent, "session_id": session_id, "directory": event["cwd"], "prompt": prompt}
         answer = _answer(state, asked | {"prompt": prompt[:PROMPT_CHARACTERS]}, until)
@@ -101,7 +102,7 @@ def _is_id(text: object) -> bool:
     """Whether it can be a session's id, and so a file's name."""
     if not isinstance(text, str):
         return False
-    return text.isascii() and text.replace("-", "").isalnum() and len(text) <= 128
+    return text.isascii() and text.replace("-", "").replace("_", "").isalnum() and len(text) <= 128
 
 
 def _noted(path: str) -> int | None:
@@ -112,7 +113,13 @@ def _noted(path: str) -> int | None:
         return None
 
 
-def _is_begun(log: object) -> bool:
+def _marks(switch: str) -> list[bytes]:
+    """What is a mark of a begun log of this agent only, as it was when it was switched on."""
+    with open(switch, "rb") as file:  # noqa: PTH123 - nothing is imported for it
+        return file.read(ANSWER_BYTES).split()
+
+
+def _is_begun(log: object, marks: Iterable[bytes]) -> bool:
     """Whether this is not the first prompt of the session with this log, which may not have been written yet."""
     if not isinstance(log, str) or not log:
         return False
@@ -124,7 +131,7 @@ def _is_begun(log: object) -> bool:
         head = os.read(opened, HEAD_BYTES) if stat.S_ISREG(os.fstat(opened).st_mode) else b""
     finally:
         os.close(opened)
-    return any(mark in head for mark in _BEGUN)
+    return any(mark in head for mark in marks)
 
 
 def _answer(state: str, asked: dict[str, object], until: float) -> dict[str, Any]:

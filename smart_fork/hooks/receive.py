@@ -1,10 +1,10 @@
 """What an event of a hook says about a worker, if it is one's.
 
-Whose event it is, is decided by evidence only (R-025, R-026). The mark in the environment is not enough:
+Whose event it is, is decided by evidence only. The mark in the environment is not enough:
 
 * whatever a worker starts inherits it, another agent too: so the agent that runs the hook must be the process that we
   started;
-* Codex runs the hooks of all its terminals in one server in the background, with the environment of whoever came
+* an agent may run the hooks of all its terminals in one server in the background, with the environment of whoever came
   first: there only the session itself counts, known or with the beginning that the worker's must have.
 
 Anything else is a session of a person, and none of our business.
@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.facets import hooks_of
+from smart_fork.agents.hooks import Hooks
 from smart_fork.agents.plan import WORKER_ID, check_id, plain_name
 from smart_fork.errors import Usage
 from smart_fork.hooks.ancestry import Ancestor
@@ -29,25 +31,27 @@ _GOES_ON = ("clear", "resume")
 
 def receive(
     registry: Registry,
-    agent: Agent,
+    agent: AgentName,
     body: Mapping[str, Any],
     environment: Mapping[str, str] | None = None,
     ancestry: Sequence[Ancestor] | None = None,
 ) -> Worker | None:
-    """Note what `body` says. The worker that it was about, `None` where it was none of ours. Twice is once (R-022).
+    """Note what `body` says. The worker that it was about, `None` where it was none of ours. Twice is once.
 
     `environment` and `ancestry` are those of the process that the agent has run, as far as they are known.
     """
+    hooks = hooks_of(agent)
+    body = hooks.event(body)
     session_id, event = _text(body, "session_id"), _text(body, "hook_event_name")
     try:
-        check_id(session_id)
+        check_id(agent, session_id)
     except Usage:
         return None
-    worker, proven = _whose(registry, agent, body, environment, ancestry)
+    worker, proven = _whose(registry, hooks, body, environment, ancestry)
     if worker is None:
         return None
     if proven and event != "SessionEnd":
-        worker = _seen(registry, worker, environment, ancestry)
+        worker = _seen(registry, worker, environment, _runner(hooks, ancestry))
     if session_id != worker.session_id:
         if event == "SessionEnd" or _is_the_sources_own(worker, event, session_id):
             return worker
@@ -56,10 +60,9 @@ def receive(
 
 
 def _seen(
-    registry: Registry, worker: Worker, environment: Mapping[str, str] | None, ancestry: Sequence[Ancestor] | None
+    registry: Registry, worker: Worker, environment: Mapping[str, str] | None, runner: Sequence[Ancestor] | None
 ) -> Worker:
-    """Its process is there, whatever was thought of it (R-040), and where it is if nobody could write that down."""
-    runner = _runner(ancestry)
+    """Its process is there, whatever was thought of it, and where it is if nobody could write that down."""
     if worker.state != "running":
         worker = registry.set_state(worker.id, "running")
     if worker.pid is None and runner:
@@ -70,15 +73,16 @@ def _seen(
 
 def _whose(
     registry: Registry,
-    agent: Agent,
+    hooks: Hooks,
     body: Mapping[str, Any],
     environment: Mapping[str, str] | None,
     ancestry: Sequence[Ancestor] | None,
 ) -> tuple[Worker | None, bool]:
     """The worker, and whether it was seen to be its own process that speaks."""
-    if environment is not None and not _in_the_background(agent, ancestry):
+    agent, runner = hooks.agent, _runner(hooks, ancestry)
+    if environment is not None and not hooks.in_background(runner[0].words if runner else None):
         claimed = registry.find(environment.get(WORKER_ID, ""))
-        ours = claimed is not None and claimed.agent == agent and _speaks(claimed, _text(body, "session_id"), ancestry)
+        ours = claimed is not None and claimed.agent == agent and _speaks(claimed, _text(body, "session_id"), runner)
         return (claimed, True) if ours else (None, False)
     session_id = _text(body, "session_id")
     from smart_fork.agents.births import worker_of  # which reads logs
@@ -89,25 +93,19 @@ def _whose(
     return known, False
 
 
-def _in_the_background(agent: Agent, ancestry: Sequence[Ancestor] | None) -> bool:
-    runner = _runner(ancestry)
-    return agent == "codex" and (runner is None or "app-server" in runner[0].words)
-
-
-def _speaks(worker: Worker, session_id: str, ancestry: Sequence[Ancestor] | None) -> bool:
+def _speaks(worker: Worker, session_id: str, runner: Sequence[Ancestor] | None) -> bool:
     """Whether the agent that runs the hook is the worker's own process, or, as npm's Codex does, was started by it."""
-    runner = _runner(ancestry)
     if runner is None or worker.pid is None:  # the system does not tell; or its start was not, or not yet, written down
         return worker.session_id in (None, session_id)
     return worker.pid in [process.pid for process in runner]
 
 
-def _runner(ancestry: Sequence[Ancestor] | None) -> Sequence[Ancestor] | None:
+def _runner(hooks: Hooks, ancestry: Sequence[Ancestor] | None) -> Sequence[Ancestor] | None:
     """The agent, and what had started it."""
     above = list(ancestry or ())
     while above and above[0].is_shell:
         above.pop(0)
-    return above[:2] or None
+    return above[: hooks.processes] or None
 
 
 def _is_the_sources_own(worker: Worker, event: str, session_id: str) -> bool:

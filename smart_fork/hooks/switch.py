@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from indexer.files import remove, replace_file
 from indexer.paths import private_dir, state_home
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
+from smart_fork.agents.facets import hooks_of
 from smart_fork.hooks import ASKED, RECALL
 
 #: So long it is known of a session that it was asked about.
@@ -25,27 +26,27 @@ class Asked(NamedTuple):
     told: int
 
 
-def file_of(agent: Agent) -> Path:
+def file_of(agent: AgentName) -> Path:
     """The file that is there where it is on."""
     return state_home() / RECALL / agent
 
 
-def is_on(agent: Agent) -> bool:
+def is_on(agent: AgentName) -> bool:
     """Whether it is on."""
     return file_of(agent).is_file()
 
 
-def turn_on(agent: Agent) -> None:
-    """Switch it on.
+def turn_on(agent: AgentName) -> None:
+    """Switch it on. The hook reads what is in the file: it has no time to ask the agent.
 
     Raises:
         OSError: the folder cannot be written.
     """
     private_dir(state_home() / RECALL / ASKED)
-    replace_file(file_of(agent), [b""])
+    replace_file(file_of(agent), ["\n".join(hooks_of(agent).begun).encode()])
 
 
-def turn_off(agent: Agent) -> None:
+def turn_off(agent: AgentName) -> None:
     """Switch it off. Where it is on for no agent, nothing is kept of it.
 
     Raises:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
+from smart_fork.retrieval.answer import Answer, RecentSession
 from smart_fork.retrieval.finding import Engine
 from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
 
@@ -49,13 +50,13 @@ def lines(fields: Iterable[str]) -> list[str]:
     return [line.strip() for text in fields for line in text.splitlines() if line.strip()]
 
 
-def _search(values: Mapping[str, Any], engine: Engine) -> dict[str, Any]:
+def _search(values: Mapping[str, Any], engine: Engine) -> Answer:
     from smart_fork.retrieval.finding import Request, find
 
     project = values["project"]
     question = Request(
         values["q"],
-        agent_type=values["agent"] or "both",
+        agent_type=values["agent"] or "all",
         limit=values["limit"],
         project_path=project or None,
         all_projects=not project,
@@ -64,10 +65,10 @@ def _search(values: Mapping[str, Any], engine: Engine) -> dict[str, Any]:
     return find(question, engine)
 
 
-def _recent(project: str, agent: str) -> list[dict[str, Any]]:
+def _recent(project: str, agent: str) -> tuple[RecentSession, ...]:
     from smart_fork.retrieval.listing import list_recent
 
-    return list_recent(agent or "both", project or None, RECENT, everywhere=not project).sessions
+    return list_recent(agent or "all", project or None, RECENT, everywhere=not project).sessions
 
 
 def projects() -> list[str]:
@@ -138,8 +139,15 @@ def related(session_id: str) -> dict[str, Any]:
     from smart_fork.page.timeline import timeline
 
     family = lineage(session_id)
-    titles = {one["session_id"]: one["title"] or one["session_id"] for one in family["sessions"]}
-    return family | {"line": timeline(family["sessions"]), "titles": titles}
+    titles = {one.session_id: one.title or one.session_id for one in family.sessions}
+    return {
+        "session_id": family.session_id,
+        "count": family.count,
+        "return_command": family.return_command,
+        "sessions": family.sessions,
+        "line": timeline(family.sessions),
+        "titles": titles,
+    }
 
 
 def forked(form: Mapping[str, str]) -> dict[str, Any]:
@@ -148,6 +156,7 @@ def forked(form: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         SmartForkError: nothing was started.
     """
+    from smart_fork.agents.options import Options
     from smart_fork.forking.launch import fork_session
 
     given = {name: form.get(name, "").strip() for name in ("session", "prompt", "at", "worktree", "place")}
@@ -155,11 +164,9 @@ def forked(form: Mapping[str, str]) -> dict[str, Any]:
         raise Usage("What is the fork to do?", "Go back and say it in a sentence.")
     return fork_session(
         given["session"],
-        given["prompt"],
+        Options(prompt=given["prompt"], worktree=given["worktree"] == "yes" or None, place=given["place"] or None),
         at=number(given["at"]),
-        worktree=given["worktree"] == "yes" or None,
-        place=given["place"] or None,
-    )
+    ).as_json()
 
 
 def outcome(fork: Mapping[str, Any]) -> dict[str, Any]:

@@ -119,9 +119,9 @@ def _messages(
         one = sessions.message(number, turn, PAGE_CHARACTERS)
         yield Message(
             number,
-            one["role"],
-            one["timestamp"],
-            blocks(one["text"]),
+            one.role,
+            one.timestamp,
+            blocks(one.text),
             [action for index in behind for action in _actions(session, index, notes)],
             at is not None and at in behind,
             number in points,

@@ -9,7 +9,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
-from smart_fork.agents.titles import TITLES
+from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents.selection import readable, titles
 from smart_fork.errors import SmartForkError
 from smart_fork.page import blocks, showing
 from smart_fork.retrieval.results import became_of, inferred, passage_place, title
@@ -50,12 +51,19 @@ def way_in(address: str, code: str) -> bytes:
     return _environment.get_template("way_in.html").render(address=address, code=code).encode()
 
 
+#: How many signs the style sheet has to tell agents by.
+_MARKS = 6
+
 _environment = Environment(
     loader=PackageLoader("smart_fork.page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
     lstrip_blocks=True, auto_reload=False,
 )  # fmt: skip
 _environment.globals |= {
-    "agents": TITLES,
+    "agents": {agent.name: agent.title for agent in AGENTS},
+    "agent_marks": {agent.name: number % _MARKS for number, agent in enumerate(AGENTS)},
+    "readable": readable(),
+    "readable_titles": titles(readable()),
+    "log_folders": [f"~/{place}" for agent in READERS for place in agent.places],
     "link": showing.link,
     "session_link": showing.session_link,
 }

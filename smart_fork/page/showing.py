@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from smart_fork.snippets import printable
+from smart_fork.values import Value
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 #: From how many seconds on it is said in which unit, and how long that is.
@@ -99,9 +100,10 @@ def link(path: str, **query: Any) -> str:
     return f"{path}?{urlencode(given, doseq=True)}" if given else path
 
 
-def session_link(one: Mapping[str, Any], at: int | None = None, kind: str = "session", **query: Any) -> str:
+def session_link(one: Mapping[str, Any] | Value, at: int | None = None, kind: str = "session", **query: Any) -> str:
     """The address of a session, or of its family, and in it of message `at`."""
-    path = "/".join(quote(str(one[name]), safe="") for name in ("agent_type", "session_id"))
+    told = one.as_json() if isinstance(one, Value) else one
+    path = "/".join(quote(str(told[name]), safe="") for name in ("agent_type", "session_id"))
     return link(f"/{kind}/{path}", at=at, **query) + (f"#message-{at}" if at is not None else "")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
+from smart_fork.families.told import Relative
 from smart_fork.page.showing import time_of
 
 #: All is in hundredths of the width. So that a session of a minute can be seen in a family of months.
@@ -44,9 +44,9 @@ class Timeline:
     ticks: list[str]
 
 
-def timeline(sessions: Sequence[dict[str, Any]]) -> Timeline:
+def timeline(sessions: Sequence[Relative]) -> Timeline:
     """The rows of a family as `lineage` gives it. A session whose times are not known is as long as all of them."""
-    spans = [(_seconds(one["begun"] or one["started"]), _seconds(one["last_activity"])) for one in sessions]
+    spans = [(_seconds(one.begun or one.started), _seconds(one.last_activity)) for one in sessions]
     known = [moment for span in spans for moment in span if moment is not None]
     low, high = (min(known), max(known)) if known else (0.0, 0.0)
     scale = (WIDTH - MIN_LENGTH) / (high - low) if high > low else 0.0
@@ -60,11 +60,11 @@ def timeline(sessions: Sequence[dict[str, Any]]) -> Timeline:
     return Timeline(rows, [datetime.fromtimestamp(moment, UTC).isoformat() for moment in steps])
 
 
-def _join(rows: Sequence[Row], sessions: Sequence[dict[str, Any]]) -> None:
+def _join(rows: Sequence[Row], sessions: Sequence[Relative]) -> None:
     """Draw the line from each parent down to its fork, through the rows between."""
-    place = {one["session_id"]: number for number, one in enumerate(sessions)}
+    place = {one.session_id: number for number, one in enumerate(sessions)}
     for number, one in enumerate(sessions):
-        parent = place.get(one["parent"])
+        parent = place.get(one.parent or "")
         if parent is None or parent >= number:
             continue
         at = rows[number].start

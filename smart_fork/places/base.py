@@ -17,6 +17,7 @@ from indexer.files import STALE_SECONDS, write_new
 from indexer.masking import Masked
 from indexer.paths import private_dir, state_home
 from smart_fork.agents.plan import WORKER_ID, ForkPlan
+from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused
 from smart_fork.places import handoff
 from smart_fork.processes import Processes
@@ -47,6 +48,11 @@ class Place(Protocol):
     @property
     def headless(self) -> bool:
         """Whether the agent runs without a terminal there."""
+        ...
+
+    @property
+    def delivers(self) -> frozenset[Delivery]:
+        """How a prompt can be given to an agent there."""
         ...
 
     @property
@@ -102,7 +108,7 @@ class Place(Protocol):
         """Have it end, and its window with it; it may still be ending when this returns. Nothing else is touched.
 
         Raises:
-            ForkRefused: it cannot be shown to be ours (X-003).
+            ForkRefused: it cannot be shown to be ours.
         """
         ...
 

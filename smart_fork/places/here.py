@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from indexer.masking import Masked, mask
 from smart_fork.agents.plan import ForkPlan
+from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused
 from smart_fork.places.base import Started, runs
 from smart_fork.processes import Processes
@@ -18,6 +19,7 @@ class HerePlace:
 
     name = "here"
     headless = False
+    delivers: frozenset[Delivery] = frozenset({"argument"})
     replaces = True
 
     def available(self, processes: Processes, env: Mapping[str, str]) -> bool:  # noqa: ARG002

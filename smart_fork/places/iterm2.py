@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from indexer.masking import Masked, mask
 from smart_fork.agents.plan import ForkPlan, plain_name
+from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
 from smart_fork.places.base import KEYS, Started, hand_over, require_ours, seems_gone
 from smart_fork.processes import Processes
@@ -45,6 +46,7 @@ class ITerm2Place:
 
     name = "iterm2"
     headless = False
+    delivers: frozenset[Delivery] = frozenset({"argument", "typed"})
     replaces = False
 
     def available(self, processes: Processes, env: Mapping[str, str]) -> bool:  # noqa: ARG002

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from indexer.masking import NOTHING, Masked, ending, mask
 from indexer.transcripts.lines import open_regular
 from smart_fork.agents.plan import ForkPlan
+from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused
 from smart_fork.places.base import Started, require_ours, runs, worker_file
 from smart_fork.processes import Processes
@@ -24,6 +25,7 @@ class ProcessPlace:
 
     name = "process"
     headless = True
+    delivers: frozenset[Delivery] = frozenset({"argument", "input"})
     replaces = False
 
     def available(self, processes: Processes, env: Mapping[str, str]) -> bool:  # noqa: ARG002
@@ -37,7 +39,8 @@ class ProcessPlace:
     def start(self, plan: ForkPlan, worker: Worker, processes: Processes, env: Mapping[str, str]) -> Started:
         """See `Place.start`."""
         log = worker_file(worker, ".log")
-        pid = processes.start(plan.argv, cwd=plan.cwd, env=env, log=log)
+        said = plan.said.encode() if plan.delivery == "input" else b""
+        pid = processes.start(plan.argv, cwd=plan.cwd, env=env, log=log, input=said)
         return Started(pid=pid, log=log, attach=f"tail -f {log}", worker_id=worker.id)
 
     def ended(self, started: Started, processes: Processes, env: Mapping[str, str]) -> Masked | None:  # noqa: ARG002

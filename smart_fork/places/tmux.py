@@ -24,8 +24,9 @@ from pathlib import Path
 from indexer.masking import Masked, mask, mask_screen
 from indexer.paths import state_home
 from indexer.project import project_of
-from smart_fork.agents.logins import all_variables, login_of
+from smart_fork.agents.facets import home_variables, login_of, login_variables, overrides
 from smart_fork.agents.plan import CALLERS_OWN, ForkPlan
+from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, SmartForkError
 from smart_fork.places.base import KEYS, Started, hand_over, not_taken, require_ours, runs
 from smart_fork.processes import Completed, Processes
@@ -40,9 +41,7 @@ MAX_NAME_CHARACTERS = 40
 MAX_COMMAND_BYTES = 8_000
 #: Given to the window, since a server that runs already has the environment of whoever started it. No secrets: they
 #: would stand in the list of processes.
-PASSED_ON = (
-    "PATH", "HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "SMART_FORK_HOME", "SMART_FORK_CLAUDE", "SMART_FORK_CODEX",
-)  # fmt: skip
+PASSED_ON = ("PATH", "HOME", "SMART_FORK_HOME", *home_variables(), *overrides())
 #: Not kept by a server that we start: every later window would have it, also one of somebody with another home.
 NOT_KEPT = (*CALLERS_OWN, *(name for name in PASSED_ON if name not in ("PATH", "HOME")))
 #: How often, and after how long, a window is asked again how what ran in it has ended.
@@ -70,6 +69,7 @@ class TmuxPlace:
 
     name = "tmux"
     headless = False
+    delivers: frozenset[Delivery] = frozenset({"argument", "typed"})
     replaces = False
 
     def available(self, processes: Processes, env: Mapping[str, str]) -> bool:  # noqa: ARG002
@@ -92,7 +92,7 @@ class TmuxPlace:
         for name in passed_on:
             window += ["-e", f"{name}={env[name]}"]
         # What may be secret goes through a private file, and a server that this starts does not have it either.
-        apart = all_variables()
+        apart = login_variables()
         given = {name: env[name] for name in login_of(plan.agent).variables() if name in env}
         command = self._command(plan.argv, worker, given)
         window += ["--", *command]

@@ -52,7 +52,7 @@ def plain_name(name: str | None) -> str:
 
 
 def plan_worktree(repository: Path, name: str | None, processes: Processes, *, with_changes: bool = False) -> Worktree:
-    """The worktree that `create_worktree` would make: the first free of ``name``, ``name-1``, ``name-2`` … (F-120).
+    """The worktree that `create_worktree` would make: the first free of ``name``, ``name-1``, ``name-2`` ….
 
     Raises:
         ForkRefused: `repository` is not in a git repository or has no commit, 99 worktrees have that name, or the

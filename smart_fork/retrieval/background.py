@@ -6,18 +6,20 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from indexer.changes import Progress
 from indexer.embedding import Embedder
-from indexer.freshness import IndexBusyError, complete, give_way
+from indexer.freshness import complete
 from indexer.models import configured_embedder
 from indexer.paths import private_dir, state_home
 from indexer.project import Project
 from indexer.switches import is_off
-from smart_fork.agents import AGENTS
+from indexer.writer import IndexBusyError, give_way
+from smart_fork.agents import READERS
+from smart_fork.caller import caller_session
 from smart_fork.errors import SmartForkError
 from smart_fork.processes import SystemProcesses
+from smart_fork.retrieval.answer import Answer
 from smart_fork.retrieval.finding import Engine, Request, find
 from smart_fork.retrieval.opening import opened
 from smart_fork.retrieval.renewal import renew_quietly
@@ -41,7 +43,7 @@ def ask(
     embedder: Embedder | None = None,
     works_in: str | None = None,
     also: Sequence[str] = (),
-) -> dict[str, Any]:
+) -> Answer:
     """`find` for the command line. The session that the command is run in is not among the results.
 
     Raises:
@@ -59,7 +61,7 @@ def ask(
         explain=explain,
         works_in=works_in,
         also=also,
-        caller_session_id=os.environ.get("CLAUDE_CODE_SESSION_ID"),
+        caller_session_id=caller_session(os.environ),
     )
     return find(request, engine(progress, embedder))
 
@@ -99,7 +101,7 @@ def complete_quietly(embedder: Embedder, project: Project | None) -> None:
     """
     try:
         with opened() as store:
-            complete(store, AGENTS, embedder, project, patience=0.0, progress=give_way)
+            complete(store, READERS, embedder, project, patience=0.0, progress=give_way)
     except IndexBusyError:
         log.info("another process is indexing")
     except Exception:  # the next question tries again

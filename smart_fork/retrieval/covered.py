@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from indexer.store.base import Counts, Scope, Store
+from smart_fork.retrieval.answer import Covered
 
 
-def covered(store: Store, counts: Counts, scope: Scope | None = None) -> dict[str, float]:
+def covered(store: Store, counts: Counts, scope: Scope | None = None) -> Covered:
     """The shares of the passages that exchanges begin with, and of all, that have their vector: 1 where all of them do.
 
     `counts` are those of `scope`.
     """
     if counts.embedded == counts.chunks:
-        return {"first_passages": 1.0, "all_passages": 1.0}
+        return Covered(1.0, 1.0)
     number, embedded = store.first_passages(scope)
-    return {"first_passages": _share(embedded, number), "all_passages": _share(counts.embedded, counts.chunks)}
+    return Covered(_share(embedded, number), _share(counts.embedded, counts.chunks))
 
 
-def in_words(shares: Mapping[str, float]) -> str:
+def in_words(shares: Covered) -> str:
     """Those shares, for people."""
-    return ", ".join(f"{name.replace('_', ' ')} {math.floor(100 * share)} %" for name, share in shares.items())
+    return ", ".join(
+        f"{name.replace('_', ' ')} {math.floor(100 * share)} %" for name, share in shares.as_json().items()
+    )
 
 
 def _share(part: int, whole: int) -> float:

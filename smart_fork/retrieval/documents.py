@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from indexer.masking import mask
 from indexer.store.base import Placement, SessionRow, Store
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
 from smart_fork.engines.base import Question, RankedDocument, SearchEngine
 from smart_fork.retrieval.evidence import admitted
-from smart_fork.retrieval.found import Found, Hit, Query
+from smart_fork.retrieval.found import Candidate, Candidates, Query
 from smart_fork.retrieval.lines import lines_of
 from smart_fork.retrieval.query import words_of
 from smart_fork.retrieval.standing import without_askers
@@ -34,11 +34,11 @@ class _Passage(NamedTuple):
     quoted: bool
 
 
-def search_documents(store: Store, query: Query, engine: SearchEngine, agents: tuple[Agent, ...]) -> Found:
+def search_documents(store: Store, query: Query, engine: SearchEngine, agents: tuple[AgentName, ...]) -> Candidates:
     """What the engine finds, as far as it may be shown."""
     words = words_of(query.intent)
     if not query.scope.parts:  # there is nothing to search, which is no failure
-        return Found((), "hybrid", engine=engine.name)
+        return Candidates((), "hybrid", engine=engine.name)
 
     def enough(documents: Sequence[RankedDocument]) -> bool:
         return len(_best(store, query, documents)[0]) >= query.limit
@@ -47,7 +47,7 @@ def search_documents(store: Store, query: Query, engine: SearchEngine, agents: t
     best, unknown = _best(store, query, ranking.documents)
     if ranking.way is None:
         log.warning("%s could not be searched: %s", engine.name, ranking.error)
-    return Found(
+    return Candidates(
         tuple(_hit(store, query, session, document) for session, document in best[: query.limit]),
         ranking.way or "recent",
         ranking.error,
@@ -96,13 +96,13 @@ def _is_kin(session: SessionRow, query: Query) -> bool:
     return query.caller is not None and bool(session.root_id) and session.root_id == query.caller.root_id
 
 
-def _hit(store: Store, query: Query, session: SessionRow, document: RankedDocument) -> Hit:
+def _hit(store: Store, query: Query, session: SessionRow, document: RankedDocument) -> Candidate:
     words = words_of(query.intent)
     passage = _passage(store, query, session, document)
     place = passage.place if passage else None
     own = passage is not None and (passage.quoted or _is_kin(session, query) or not document.snippet.strip())
     text = passage.text if passage and own else mask(document.snippet)
-    return Hit(
+    return Candidate(
         session, document.score or 0.0, place, text, matched_words(text, words), None,
         tuple(store.family(session.root_id)), None,
         lines_of(store, session, place) if place else None, words,

@@ -40,7 +40,7 @@ class Passage:
 
 @dataclass(slots=True)
 class Gathered:
-    """Sessions that may be shown, by row, with what speaks for each; `dropped` had no id or directory (F-058)."""
+    """Sessions that may be shown, by row, with what speaks for each; `dropped` had no id or directory."""
 
     sessions: dict[int, SessionRow] = field(default_factory=dict)
     phrasings: list[Phrased] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Gathered:
 
 
 def gather(store: Store, query: Query, vectors: Sequence[bytes] | None, *, words: bool) -> Gathered:
-    """Everything that ranking needs, by the words of each phrasing, by their vectors, or by both."""
+    """Everything that ranking needs, by the words of each phrasing, by the `vectors` of those embedded, or by both."""
     similarities = store.similarities(vectors, query.scope) if vectors is not None else None
     near = {hit.row: hit.cosines for hit in similarities.best(_share(query))} if similarities else {}
     wording = Words(store, query) if words else None
@@ -69,23 +69,28 @@ def gather(store: Store, query: Query, vectors: Sequence[bytes] | None, *, words
     chunk_words = [_only(scores, there) for scores in by_chunk.scores]
     session_words = [_only(scores, telling) for scores in by_session.scores]
     found.passages = _passages(places, chunk_words, near)
-    evidence = _evidence(places, telling, session_words, chunk_words, near)
+    evidence = _evidence(places, telling, session_words, chunk_words)
+    by_meaning = [evidence[number] for number in query.embedded]
+    _set_similar(by_meaning, places, near)
     compared = store.vector_counts(evidence[0])
     for one in evidence:
         for row, found_of in one.items():
             found_of.chunks = compared.get(row, 0)
     if similarities:
-        _compare_all(store, similarities, evidence, own)
+        _compare_all(store, similarities, evidence, by_meaning, own)
     if query.scope.session is not None:
-        found.passages = _fork_points(store, found.sessions, found.passages, chunk_words, evidence)
+        found.passages = _fork_points(store, found.sessions, found.passages, chunk_words, by_meaning)
     coverage = _coverage(wording, session_words, chunk_words, evidence) if wording else [NO_COVERAGE] * len(evidence)
-    found.phrasings = [Phrased(one, covered) for one, covered in zip(evidence, coverage, strict=True)]
+    found.phrasings = [
+        Phrased(one, covered, embedded=vectors is not None and number in query.embedded)
+        for number, (one, covered) in enumerate(zip(evidence, coverage, strict=True))
+    ]
     return found
 
 
 def _share(query: Query) -> int:
-    """How many of the nearest chunks each phrasing adds: together they are not many more than those of one."""
-    return NEAREST_CHUNKS * 2 // (1 + len(query.phrasings))
+    """How many of the nearest chunks each embedded phrasing adds: together they are not many more than those of one."""
+    return NEAREST_CHUNKS * 2 // (1 + len(query.embedded))
 
 
 def _is_callers(session: SessionRow, query: Query) -> bool:
@@ -97,7 +102,7 @@ def _only(scores: Mapping[int, float], rows: Collection[int]) -> dict[int, float
 
 
 def admitted(rows: Iterable[SessionRow], query: Query) -> tuple[dict[int, SessionRow], int]:
-    """Sessions that may be shown, never the caller; and how many had no id or directory (F-058, F-075)."""
+    """Sessions that may be shown, never the caller; and how many had no id or directory."""
     allowed: dict[int, SessionRow] = {}
     dropped = 0
     project = query.scope.project
@@ -144,12 +149,12 @@ def _passages(
 
 def _fork_points(
     store: Store, sessions: Collection[int], passages: Mapping[int, Passage], words: Sequence[Mapping[int, float]],
-    evidence: Sequence[Mapping[int, Evidence]],
+    by_meaning: Sequence[Mapping[int, Evidence]],
 ) -> dict[int, Passage]:  # fmt: skip
     """Where the question is about one session: the passage of the exchange at whose end all that is asked is known."""
     found = {}
     for row in passages.keys() & sessions:
-        similar = [one[row].similar for one in evidence]
+        similar = [one[row].similar for one in by_meaning]
         places = store.placements_of(row)
         changing = edited(places, store.texts({place.chunk for place in places}))
         place = fork_point(places, words, similar, changing) or passages[row].place
@@ -160,14 +165,12 @@ def _fork_points(
 
 def _evidence(
     places: Sequence[Placement], telling: Collection[int], sessions: Sequence[Mapping[int, float]],
-    chunks: Sequence[Mapping[int, float]], near: Mapping[int, Sequence[float]],
+    chunks: Sequence[Mapping[int, float]],
 ) -> list[dict[int, Evidence]]:  # fmt: skip
     """What each phrasing found, by session; also of those (`telling` by their words) that only another one found."""
     evidence: defaultdict[int, list[Evidence]] = defaultdict(lambda: [Evidence() for _ in sessions])
     for place in places:
         chunk, own = place.chunk, evidence[place.session]
-        for one, cosine in zip(own, near.get(chunk, ()), strict=False):
-            one.similar[place.position] = cosine
         for one, scores in zip(own, chunks, strict=True):
             if chunk in scores:
                 one.passages.append(scores[chunk])
@@ -177,9 +180,18 @@ def _evidence(
     return [{row: own[number] for row, own in evidence.items()} for number in range(len(sessions))]
 
 
-def _compare_all(
-    store: Store, similarities: Similarities, evidence: Sequence[Mapping[int, Evidence]], own: Collection[int]
+def _set_similar(
+    by_meaning: Sequence[Mapping[int, Evidence]], places: Sequence[Placement], near: Mapping[int, Sequence[float]]
 ) -> None:
+    for place in places:
+        for one, cosine in zip(by_meaning, near.get(place.chunk, ()), strict=False):
+            one[place.session].similar[place.position] = cosine
+
+
+def _compare_all(
+    store: Store, similarities: Similarities, evidence: Sequence[Mapping[int, Evidence]],
+    by_meaning: Sequence[Mapping[int, Evidence]], own: Collection[int],
+) -> None:  # fmt: skip
     """The cosines of all chunks of the most promising sessions, not only of those that are among the nearest."""
 
     def promising(most: int, speaks: Callable[[Evidence], float]) -> list[int]:
@@ -193,7 +205,7 @@ def _compare_all(
     partly = [
         row for row in {*nearest, *by_words, *by_passage} if len(evidence[0][row].similar) < evidence[0][row].chunks
     ]
-    similar = {row: [one[row].similar for one in evidence] for row in partly}
+    similar = {row: [one[row].similar for one in by_meaning] for row in partly}
     missing = [
         (row, position, chunk)
         for row, position, chunk in store.positions(partly)

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import apsw
 
@@ -17,7 +16,7 @@ from indexer.changes import Progress
 from indexer.damage import kept
 from indexer.embedding import DEFAULT_MODEL, Embedder, ModelUnavailableError
 from indexer.failures import is_damage, next_step
-from indexer.freshness import IndexBusyError, embed_first, read_changes
+from indexer.freshness import embed_first, read_changes
 from indexer.loading import telling
 from indexer.models import Beginning
 from indexer.paths import index_db, state_home
@@ -25,20 +24,23 @@ from indexer.project import Project, project_of, resolve
 from indexer.store.base import Scope, SessionRow, Store
 from indexer.store.extension import VectorsUnavailableError
 from indexer.switches import is_off
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
+from indexer.writer import IndexBusyError
 from smart_fork import permission
 from smart_fork.advice import advice
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from smart_fork.agents.abilities import problems_of
-from smart_fork.engines.base import COLLECTIONS, EngineUnavailable, SearchEngine
+from smart_fork.agents.selection import first, selected, word_for
+from smart_fork.engines.base import EngineUnavailable, SearchEngine, collection_of, collections
 from smart_fork.engines.configured import configured_engine
 from smart_fork.errors import IndexUnavailable, SmartForkError, Usage
 from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.registry import Registry
 from smart_fork.retrieval import results
+from smart_fork.retrieval.answer import Answer, Found, RecentSession, Unsearched
 from smart_fork.retrieval.behind import background_notice
 from smart_fork.retrieval.covered import covered
-from smart_fork.retrieval.found import Found, Query
+from smart_fork.retrieval.found import Candidates, Query
 from smart_fork.retrieval.opening import opened
 from smart_fork.retrieval.phrasings import check_also, further
 from smart_fork.retrieval.query import is_mostly_not_latin, plain
@@ -69,7 +71,7 @@ _SWITCHED_OFF = "Indexing is switched off (SMART_FORK_INDEXING=false)."
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked, `also` in other words. `None` means the default everywhere, as MCP clients send it (F-007).
+    """What is asked, `also` in other words. `None` means the default everywhere, as MCP clients send it.
 
     `session_id`, with its `agent_type`, asks for the passage of that session alone. `works_in` is where a fork of a
     result is to work; `None` for where the session itself did.
@@ -117,7 +119,7 @@ class _Asked:
     request: Request
     intent: str
     also: tuple[str, ...]
-    agents: tuple[Agent, ...]
+    agents: tuple[AgentName, ...]
     project: Project | None
     limit: int
     outside: SearchEngine | None = None
@@ -133,11 +135,11 @@ class _State:
     background: str = ""
 
 
-def find(request: Request, engine: Engine) -> dict[str, Any]:
-    """The answer as JSON values (see docs/json.md).
+def find(request: Request, engine: Engine) -> Answer:
+    """The answer (see docs/json.md).
 
     Raises:
-        Usage: something in the request is not acceptable; nothing was read or started (F-009).
+        Usage: something in the request is not acceptable; nothing was read or started.
     """
     agents = check(request)
     project = None if request.all_projects else current_project(request.project_path)
@@ -152,7 +154,7 @@ def find(request: Request, engine: Engine) -> dict[str, Any]:
             state = _refresh(store, asked, engine)
             if state.problem and not store.counts().sessions:
                 return _not_available(state.problem, "", asked)
-            return _answer(store, asked, engine, state) | _damage(before)
+            return replace(_answer(store, asked, engine, state), index_notice=_damage(before))
     except EngineUnavailable as error:
         return _engine_not_available(error, asked)
     except IndexUnavailable as error:
@@ -160,19 +162,16 @@ def find(request: Request, engine: Engine) -> dict[str, Any]:
         return _not_available(error.message, error.hint, asked)
 
 
-def check(request: Request) -> tuple[Agent, ...]:
+def check(request: Request) -> tuple[AgentName, ...]:
     """The agents to search, after everything in the request has been checked. Touches no disk.
 
     Raises:
-        Usage: with the text that F-002…F-006 ask for.
+        Usage: something in it is not as it may be.
     """
     if not _is_text(request.intent):
         raise Usage("intent is required", "Say what you want to do next, in a sentence.")
     check_also(request.also)
-    known: dict[object, tuple[Agent, ...]] = {"claude": ("claude",), "codex": ("codex",), "both": ("claude", "codex")}
-    agents = known.get(str(request.agent_type or "claude").lower())
-    if agents is None:
-        raise Usage(f"agent_type must be 'claude', 'codex', or 'both', not {shown(request.agent_type)}")
+    agents = selected(request.agent_type or first())
     if request.limit is not None and not (_is_number(request.limit) and 1 <= request.limit == int(request.limit)):
         raise Usage(
             f"limit must be at least 1, not {shown(request.limit)}",
@@ -181,12 +180,13 @@ def check(request: Request) -> tuple[Agent, ...]:
     check_score(request.min_score)
     if request.collection is None:
         return agents
-    named = tuple(agent for agent in known["both"] if COLLECTIONS[agent] == request.collection)
+    known = collections()
+    named = tuple(agent for agent, name in known.items() if name == request.collection)
     if not named:
         unknown = shown(request.collection).strip('"')
         raise Usage(
             f"unknown collection: {unknown}",
-            f"Known: {', '.join(COLLECTIONS.values())}.",
+            f"Known: {', '.join(known.values())}.",
         )
     return named
 
@@ -195,7 +195,7 @@ def check_score(min_score: float | None) -> None:
     """Whether this can be the least score that is wanted.
 
     Raises:
-        Usage: it is no number between 0 and 1 (F-006).
+        Usage: it is no number between 0 and 1.
     """
     if min_score is not None and not _is_number(min_score):
         raise Usage(f"min_score must be a finite number, not {shown(min_score)}", "Scores are between 0 and 1.")
@@ -207,7 +207,7 @@ def current_project(path: str | None) -> Project:
     """The project of `path`, or of the working directory.
 
     Raises:
-        Usage: there is no such directory (F-076).
+        Usage: there is no such directory.
     """
     named = quoted(path or ".", MAX_SHOWN)
     permission.require(path or str(Path.cwd()), named, below=True)
@@ -253,7 +253,7 @@ def _refresh(store: Store, asked: _Asked, engine: Engine) -> _State:
     seconds = min(engine.read_seconds, SOON_SECONDS) if indexed else engine.read_seconds
 
     def look() -> int:
-        return read_changes(store, AGENTS, asked.project, seconds, _telling(engine))[1]
+        return read_changes(store, READERS, asked.project, seconds, _telling(engine))[1]
 
     try:
         left = look() if together is None else together.left(look)
@@ -328,7 +328,7 @@ def _embed_some(store: Store, asked: _Asked, engine: Engine) -> tuple[str, float
     return "", 0.0
 
 
-def _answer(store: Store, asked: _Asked, engine: Engine, state: _State) -> dict[str, Any]:
+def _answer(store: Store, asked: _Asked, engine: Engine, state: _State) -> Found:
     request = asked.request
     scope = _scope(store, asked)
     caller, hidden = _caller(store, request.caller_session_id)
@@ -338,42 +338,43 @@ def _answer(store: Store, asked: _Asked, engine: Engine, state: _State) -> dict[
     found, worth = _best_to_fork(store, _found(store, query, asked, engine, vectors), asked, engine)
     problems = problems_of({hit.session.agent for hit in found.hits}, store, engine.environment)
     counts = store.counts(scope)
-    return {
-        "query": results.title(asked.intent),
-        **({"also": list(map(results.title, asked.also))} if asked.also and asked.outside is None else {}),
-        "agent_type": asked.agents[0] if len(asked.agents) == 1 else "both",
-        "collections": [COLLECTIONS[agent] for agent in asked.agents],
-        "project_path": str(resolve(request.project_path or Path.cwd())) if asked.project else None,
-        "notice": results.UNTRUSTED,
-        **({"project_notice": notice} if (notice := project_notice(asked.project)) else {}),
-        **({"background_notice": state.background} if state.background else {}),
-        **({"language_notice": _ENGLISH} if _is_foreign(asked, engine.embedder) else {}),
-        "count": len(found.hits),
-        "engine": found.engine,
-        "search_mode": found.mode,
-        "fallback_used": found.fallback_used,
-        **({"search_error": found.error} if found.error else {}),
-        **({"rerank_error": found.rerank_error} if found.rerank_error else {}),
-        **found.said,
-        "index": results.index_state(counts, covered(store, counts, scope), state.left, state.problem),
-        **({"skipped": found.dropped} if found.dropped else {}),
-        **({"order_notice": BETTER_FIRST} if results.is_moved(found.hits) else {}),
-        "results": results.results_of(
+    near = _nearness(engine.embedder, lambda: vectors(query.meanings))
+    return Found(
+        query=results.title(asked.intent),
+        also=tuple(map(results.title, asked.also)) if asked.outside is None else (),
+        agent_type=word_for(asked.agents),
+        collections=tuple(map(collection_of, asked.agents)),
+        project_path=str(resolve(request.project_path or Path.cwd())) if asked.project else None,
+        notice=results.UNTRUSTED,
+        project_notice=project_notice(asked.project),
+        background_notice=state.background,
+        language_notice=_ENGLISH if _is_foreign(asked, engine.embedder) else "",
+        count=len(found.hits),
+        engine=found.engine,
+        search_mode=found.mode,
+        fallback_used=found.fallback_used,
+        search_error=found.error,
+        rerank_error=found.rerank_error,
+        said=found.said,
+        index=results.index_state(counts, covered(store, counts, scope), state.left, state.problem),
+        skipped=found.dropped,
+        order_notice=BETTER_FIRST if results.is_moved(found.hits) else "",
+        results=results.results_of(
             found,
             worth=worth,
             include_snippets=request.include_snippets is not False,
             explain=request.explain,
             problems=problems,
             works_in=request.works_in,
-            nearness=_nearness(engine.embedder, lambda: vectors(query.phrasings))
-            if asked.outside is None and found.mode in ("hybrid", "vector")
-            else None,
+            nearness=near if asked.outside is None and found.mode in ("hybrid", "vector") else None,
         ),
-        **({"fallback_sessions": _fallback(asked)} if found.mode == "recent" else {}),
-    }
+        fallback_sessions=_fallback(asked) if found.mode == "recent" else None,
+    )
 
 
-def _best_to_fork(store: Store, found: Found, asked: _Asked, engine: Engine) -> tuple[Found, dict[int, Worth]]:
+def _best_to_fork(
+    store: Store, found: Candidates, asked: _Asked, engine: Engine
+) -> tuple[Candidates, dict[int, Worth]]:
     """As many hits as are wanted, of those about as likely as the best one the better first; and how good each is.
 
     What another engine has scored stands as it is: its scores are no chances.
@@ -386,7 +387,7 @@ def _best_to_fork(store: Store, found: Found, asked: _Asked, engine: Engine) -> 
     return replace(found, hits=(better_first(looked_at, worth) if own else looked_at)[: asked.limit]), worth
 
 
-def _found(store: Store, query: Query, asked: _Asked, engine: Engine, embed: Embed) -> Found:
+def _found(store: Store, query: Query, asked: _Asked, engine: Engine, embed: Embed) -> Candidates:
     if asked.outside is None:
         return search(store, query, embed, engine.rerank)
     from smart_fork.retrieval.documents import search_documents
@@ -395,15 +396,15 @@ def _found(store: Store, query: Query, asked: _Asked, engine: Engine, embed: Emb
     return search_documents(store, query, asked.outside, asked.agents)
 
 
-def _damage(before: Collection[Path]) -> dict[str, str]:
+def _damage(before: Collection[Path]) -> str:
     """What to say where the index was damaged, and this question has found it so."""
     aside = next((path for path in kept(index_db()) if path not in before), None)
     if aside is None:
-        return {}
-    return {
-        "index_notice": f"The index was damaged. It is kept as {aside}, and a new one is built from the logs: what has "
-        "not been read yet is not found."
-    }
+        return ""
+    return (
+        f"The index was damaged. It is kept as {aside}, and a new one is built from the logs: what has not been read "
+        "yet is not found."
+    )
 
 
 def _is_foreign(asked: _Asked, embedder: Embedder) -> bool:
@@ -454,39 +455,36 @@ def _workers_of(session_id: str) -> list[str]:
     try:
         with Registry() as registry:
             return [worker.session_id for worker in registry.spawned_by(session_id) if worker.session_id]
-    except (
-        SmartForkError,
-        apsw.Error,
-        OSError,
-    ) as error:  # of what it started a caller may be told; not finding is worse
+    except (SmartForkError, apsw.Error, OSError) as error:  # a caller may be told of what it started: that is less bad
         log.warning("the register of workers cannot be read: %s", error)
         return []
 
 
-def _fallback(asked: _Asked) -> list[dict[str, Any]]:
-    adapters = [agent for agent in AGENTS if agent.name in asked.agents]
+def _fallback(asked: _Asked) -> tuple[RecentSession, ...]:
+    adapters = [agent for agent in READERS if agent.name in asked.agents]
     found = recent_sessions(
         adapters, asked.project, asked.limit + 1, automated=asked.request.include_automated
     ).sessions
     others = [session for session in found if session.session_id != asked.request.caller_session_id]
-    return [results.recent_session(session) for session in others[: asked.limit]]
+    return tuple(map(results.recent_session, others[: asked.limit]))
 
 
-def _engine_not_available(error: EngineUnavailable, asked: _Asked) -> dict[str, Any]:
+def _engine_not_available(error: EngineUnavailable, asked: _Asked) -> Unsearched:
     """What is said where another engine is configured, and is not there."""
     if asked.outside is None:
         raise error
     log.warning("%s is not available: %s", asked.outside.name, error.message)
-    return asked.outside.unavailable_payload(error) | {"fallback_sessions": _fallback(asked)}
+    code, next_steps = asked.outside.what_to_do()
+    return Unsearched(error=code, message=error.message, next_steps=next_steps, fallback_sessions=_fallback(asked))
 
 
-def _not_available(message: str, hint: str, asked: _Asked) -> dict[str, Any]:
-    """What is said when nothing can be searched (F-130…F-133): why, what to do, and the most recent sessions."""
+def _not_available(message: str, hint: str, asked: _Asked) -> Unsearched:
+    """What is said when nothing can be searched: why, what to do, and the most recent sessions."""
     log.warning("smart_fork is not available: %s", message)
-    return {
-        "error": "index_not_available",
-        "message": message,
-        "next_steps": [
+    return Unsearched(
+        error="index_not_available",
+        message=message,
+        next_steps=(
             hint
             or advice(
                 "Run `smart-fork index run` and read what it says; `smart-fork doctor` explains failures.",
@@ -494,6 +492,6 @@ def _not_available(message: str, hint: str, asked: _Asked) -> dict[str, Any]:
             ),
             "Let smart-fork index on demand: unset SMART_FORK_INDEXING, or set it to true.",
             "Ask again once indexing has completed.",
-        ],
-        "fallback_sessions": _fallback(asked),
-    }
+        ),
+        fallback_sessions=_fallback(asked),
+    )

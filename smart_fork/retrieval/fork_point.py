@@ -51,8 +51,8 @@ def fork_point(
 ) -> Placement | None:  # fmt: skip
     """The passage at the end of whose exchange to fork: of all that a session has, in order; `None` where it has none.
 
-    For each phrasing of the question `words` has the scores of chunks by their words, `similar` the cosines of passages
-    by their position; `changing` are the exchanges that change files.
+    For each phrasing of the question `words` has the scores of chunks by their words; for each that was embedded
+    `similar` has the cosines of passages by their position; `changing` are the exchanges that change files.
     """
     if not places:
         return None
@@ -62,7 +62,7 @@ def fork_point(
     }
     chosen = max(points, key=lambda exchange: (points[exchange], exchange))
     own = [place for place in places if place.exchange == chosen]
-    return max(own, key=lambda place: sum(_strength(place, *both) for both in zip(words, similar, strict=True)))
+    return max(own, key=lambda place: _by_words(place, words) + _by_meaning(place, similar))
 
 
 def parts(
@@ -75,7 +75,8 @@ def parts(
         of_exchange[place.exchange].append(place)
     count, last = len(words), max(of_exchange) or 1
     nearest = {
-        exchange: sum(max(0.0, best_of([one.get(place.position, 0.0) for place in own])) for one in similar) / count
+        exchange: sum(max(0.0, best_of([one.get(place.position, 0.0) for place in own])) for one in similar)
+        / len(similar)
         for exchange, own in of_exchange.items()
     }
     most = [max(scores.values(), default=0.0) or 1.0 for scores in words]
@@ -102,5 +103,10 @@ def parts(
     }
 
 
-def _strength(place: Placement, words: Mapping[int, float], similar: Mapping[int, float]) -> float:
-    return words.get(place.chunk, 0.0) / (max(words.values(), default=0.0) or 1.0) + similar.get(place.position, 0.0)
+def _by_words(place: Placement, words: Sequence[Mapping[int, float]]) -> float:
+    most = [max(one.values(), default=0.0) or 1.0 for one in words]
+    return sum(one.get(place.chunk, 0.0) / top for one, top in zip(words, most, strict=True)) / len(words)
+
+
+def _by_meaning(place: Placement, similar: Sequence[Mapping[int, float]]) -> float:
+    return sum(one.get(place.position, 0.0) for one in similar) / len(similar)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from indexer.pieces import PieceRole
 from indexer.store.base import Placement, Scope, SessionRow
+from smart_fork.retrieval.answer import Mode
 from smart_fork.retrieval.ranking import Score
 
-Mode = Literal["hybrid", "vector", "lexical", "recent"]
+#: A text of fewer words is no sentence.
+SENTENCE_WORDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +36,32 @@ class Query:
         """The question in each of its wordings, the person's own first."""
         return (self.intent, *self.also)
 
+    @property
+    def embedded(self) -> tuple[int, ...]:
+        """Which of the phrasings are compared by meaning, too: the person's own and the shortest sentence.
+
+        One embedding is most of a question's time, and what the others add to find a session is in their words. Two are
+        needed where the person asks in a language that the model does not know. All are where one session is asked:
+        there they tell its exchanges apart.
+        """
+        others = range(1, len(self.phrasings))
+        if self.scope.session is not None:
+            return (0, *others)
+        return (0, *sorted(others, key=self._meaning_and_size)[:1])
+
+    @property
+    def meanings(self) -> tuple[str, ...]:
+        """The texts of those phrasings."""
+        return tuple(self.phrasings[number] for number in self.embedded)
+
+    def _meaning_and_size(self, number: int) -> tuple[bool, int]:
+        """One or two words are names, and mean little."""
+        text = self.phrasings[number]
+        return len(text.split()) < SENTENCE_WORDS, len(text)
+
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class Candidate:
     """A session, its score, and the chunk that answers best with the words of the intent that it has.
 
     `why` is how the score came about, before any reranker, from each of the question's `phrasings`, and `None` where
@@ -59,14 +84,14 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Hits, best first; how they were found; and what failed on the way. `dropped` had no id or directory (F-058).
+class Candidates:
+    """Candidates, best first; how they were found; and what failed on the way. `dropped` had no id or directory.
 
     `rerank_error` says why a reranker that is configured had no say. `engine` has found them, `said` is what an answer
     repeats of one that is not our own.
     """
 
-    hits: tuple[Hit, ...]
+    hits: tuple[Candidate, ...]
     mode: Mode
     error: str = ""
     dropped: int = 0

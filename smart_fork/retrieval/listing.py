@@ -1,21 +1,22 @@
-"""Recent sessions as JSON values, for the command line and MCP."""
+"""Recent sessions, for the command line and MCP."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
+from smart_fork.agents.selection import selected
 from smart_fork.errors import Usage
+from smart_fork.retrieval.answer import RecentSession
 from smart_fork.retrieval.finding import current_project
 from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.retrieval.results import recent_session
-from smart_fork.snippets import shown
 
 
 class Listing(NamedTuple):
-    """Sessions as JSON values, and how many that no person started were left out."""
+    """Sessions, and how many that no person started were left out."""
 
-    sessions: list[dict[str, Any]]
+    sessions: tuple[RecentSession, ...]
     hidden: int
 
 
@@ -27,11 +28,10 @@ def list_recent(
     Raises:
         Usage: an unknown agent or directory, or a limit below 1.
     """
-    if agent not in ("claude", "codex", "both"):
-        raise Usage(f"agent_type must be 'claude', 'codex', or 'both', not {shown(agent)}")
+    agents = selected(agent)
     if limit < 1:
         raise Usage(f"limit must be at least 1, not {limit}", "Leave it out for the default.")
-    adapters = [one for one in AGENTS if agent in (one.name, "both")]
+    adapters = [READERS[one] for one in agents]
     within = None if everywhere else current_project(project)
     found = recent_sessions(adapters, within, limit, automated=automated)
-    return Listing([recent_session(session) for session in found.sessions], found.hidden)
+    return Listing(tuple(map(recent_session, found.sessions)), found.hidden)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from indexer.project import resolve
-from indexer.transcripts.model import Agent
+from indexer.transcripts.files import file_of
+from indexer.transcripts.model import AgentName
 from smart_fork.advice import advice
 from smart_fork.snippets import shown
 
@@ -19,7 +20,7 @@ class Forkable:
     `path` is its log, `cwd` where it worked, `works_in` where the fork is to work if not there.
     """
 
-    agent: Agent
+    agent: AgentName
     session_id: str
     path: str | None
     cwd: str
@@ -29,19 +30,20 @@ class Forkable:
 
 
 def obstacles(one: Forkable) -> list[str]:
-    """Why it cannot be forked now; empty where it can (F-061)."""
+    """Why it cannot be forked now; empty where it can."""
     return [why for why in (_of_its_log(one), _of_its_kind(one), _of_its_place(one)) if why]
 
 
 def _of_its_log(one: Forkable) -> str:
-    size = _size(one.path)
+    file = file_of(one.path) if one.path else ""
+    size = _size(file)
     if size is None:
         from indexer import kept  # nearly all sessions have their logs
 
         return "" if kept.find(one.agent, one.session_id) is not None else _deleted()
     if size == 0 or not one.asked:
         return "nobody has asked anything in it yet"
-    return "" if one.path and os.access(one.path, os.R_OK) else "its log cannot be read"
+    return "" if os.access(file, os.R_OK) else "its log cannot be read"
 
 
 def _of_its_kind(one: Forkable) -> str:
@@ -71,7 +73,7 @@ def _deleted() -> str:
     )
 
 
-def _size(path: str | None) -> int | None:
+def _size(path: str) -> int | None:
     try:
         return os.stat(path).st_size if path else None  # noqa: PTH116 - may be an empty text
     except OSError:

@@ -1,4 +1,4 @@
-"""What the person typed -> a full-text query. Every word is quoted: nothing typed can be an operator (F-035)."""
+"""What the person typed -> a full-text query. Every word is quoted: nothing typed can be an operator."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from indexer.chunks import LABELS
 from indexer.masking import NOTHING, Masked
-from smart_fork.retrieval.found import Hit
+from smart_fork.retrieval.found import Candidate
 from smart_fork.sentences import evidence, sentences
 from smart_fork.snippets import snippet, tidied
 
@@ -27,7 +27,7 @@ class Quotation(NamedTuple):
     text: Masked
 
 
-def quotations(hits: Sequence[Hit], limit: int, nearness: Nearness | None) -> list[Quotation]:
+def quotations(hits: Sequence[Candidate], limit: int, nearness: Nearness | None) -> list[Quotation]:
     """What is shown of each hit, in at most `limit` characters.
 
     The sentence with the best evidence for the words that were asked; where no sentence of a passage has one of them,
@@ -45,7 +45,7 @@ def quotations(hits: Sequence[Hit], limit: int, nearness: Nearness | None) -> li
     ]  # fmt: skip
 
 
-def _said(hit: Hit) -> list[Quotation]:
+def _said(hit: Candidate) -> list[Quotation]:
     """The passage by who speaks. What the agent did is told by it as well."""
     if hit.place is None:
         return [Quotation(None, shown)] if (shown := tidied(hit.text)) else []

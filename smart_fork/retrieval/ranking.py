@@ -3,7 +3,8 @@
 Words and meaning fail differently: a name is found by its word alone, a paraphrase by its meaning alone. Each part of
 the evidence gives points; a session's chance is the share of its points' weight among its rivals and one more: that
 none of them is meant. So a question that nothing here answers gets low scores, and 0.5 means as likely right as not.
-Where a question is put in several ways, what speaks for a session is the mean over all of them.
+Where a question is put in several ways, what speaks for a session is the mean over all of them, by meaning over those
+that were embedded.
 The points were fitted on labelled queries, half of them asked where no answer is (``benchmarks/tuning.py``).
 """
 
@@ -57,15 +58,15 @@ class Weights(NamedTuple):
 Known = Literal["both", "words", "meaning"]
 #: Where both were searched; for a session of which only the words, or only the vectors, are known.
 KNOWN: Mapping[Known, Weights] = {
-    "both": Weights(Parts(4.34, 3.99, 7.81, 8.47, 15.22), nothing=11.75),
+    "both": Weights(Parts(4.17, 4.12, 7.52, 8.19, 15.24), nothing=11.59),
     "words": Weights(Parts(6.07, 6.89, 10.86), nothing=7.37),
     "meaning": Weights(Parts(nearest=18.86, whole=9.69), nothing=11.48),
 }
 #: The same for a question that is put in several ways: what all of them agree on says more.
 KNOWN_AGAIN: Mapping[Known, Weights] = {
-    "both": Weights(Parts(7.0, 8.11, 4.69, 5.39, 7.6), nothing=12.37),
-    "words": Weights(Parts(7.59, 11.5, 6.66), nothing=9.74),
-    "meaning": Weights(Parts(nearest=22.91, whole=8.68), nothing=13.75),
+    "both": Weights(Parts(7.32, 9.2, 5.25, 3.18, 7.55), nothing=11.76),
+    "words": Weights(Parts(7.73, 11.55, 6.78), nothing=9.87),
+    "meaning": Weights(Parts(nearest=23.05, whole=10.36), nothing=13.47),
 }
 
 
@@ -94,22 +95,25 @@ class Coverage(NamedTuple):
 
 @dataclass(slots=True)
 class Phrased:
-    """What was found with one phrasing of the question."""
+    """What was found with one phrasing of the question; `embedded` is whether by its meaning as well."""
 
     evidence: Mapping[int, Evidence]
     coverage: Coverage
+    embedded: bool = True
 
 
 class Weighed(NamedTuple):
     """The points of a session by part, and how many it takes to be as likely as no session at all.
 
-    `speaking` is what speaks for it in each phrasing of the question, `worth` what that is worth.
+    `speaking` is what speaks for it in each phrasing of the question, `worth` what that is worth, `shares` how much of
+    each part one phrasing has.
     """
 
     points: Parts
     nothing: float
     speaking: Sequence[Parts]
     worth: Parts
+    shares: Parts
 
     @property
     def lead(self) -> float:
@@ -120,7 +124,7 @@ class Weighed(NamedTuple):
 class Score(NamedTuple):
     """The chance (0…1) that a session is the one that is meant: ``1 / (1 + exp(against - sum(points)))``.
 
-    `speaking` is what speaks for it in each phrasing of the question, `worth` what that is worth.
+    `speaking`, `worth` and `shares` are as in `Weighed`.
     """
 
     chance: float
@@ -128,19 +132,21 @@ class Score(NamedTuple):
     against: float
     speaking: Sequence[Parts]
     worth: Parts
+    shares: Parts
 
     @property
     def each(self) -> tuple[Parts, ...]:
         """The points from each phrasing of the question."""
-        return tuple(_points(self.worth, [value / len(self.speaking) for value in one]) for one in self.speaking)
+        return tuple(_points(self.worth, map(mul, one, self.shares)) for one in self.speaking)
 
 
 def scores(phrasings: Sequence[Phrased], families: Mapping[int, str], *, words: bool = True) -> dict[int, Score]:
     """A score for each session. Members of one family are no rivals; `words` is whether words were searched."""
     speaking = [parts(one.evidence, one.coverage) for one in phrasings]
+    shares = shares_of(phrasings)
     similar = {session for one in phrasings for session, found in one.evidence.items() if found.similar}
     weighed = {
-        session: weigh([one.get(session, SILENT) for one in speaking], similar=session in similar, words=words)
+        session: weigh([one.get(session, SILENT) for one in speaking], shares, similar=session in similar, words=words)
         for session in dict.fromkeys(session for one in speaking for session in one)
     }
     best: dict[str, float] = {}
@@ -153,7 +159,7 @@ def scores(phrasings: Sequence[Phrased], families: Mapping[int, str], *, words: 
         others = max(0.0, all_rivals - rivals.get(families[session], 0.0))
         against = one.nothing + math.log1p(others)
         found[session] = Score(
-            1 / (1 + math.exp(against - sum(one.points))), one.points, against, one.speaking, one.worth
+            1 / (1 + math.exp(against - sum(one.points))), one.points, against, one.speaking, one.worth, shares
         )
     return found
 
@@ -175,15 +181,21 @@ def parts(evidence: Mapping[int, Evidence], coverage: Coverage) -> dict[int, Par
     }
 
 
-def joined(speaking: Sequence[Parts]) -> Parts:
+def shares_of(phrasings: Sequence[Phrased]) -> Parts:
+    """How much of each part one phrasing has: those by meaning are shared by those that were embedded."""
+    all_of_them, embedded = len(phrasings), sum(one.embedded for one in phrasings) or 1
+    return Parts(*[1 / all_of_them] * 3, *[1 / embedded] * 2)
+
+
+def joined(speaking: Sequence[Parts], shares: Parts) -> Parts:
     """The mean of what speaks for a session in each phrasing."""
-    return Parts._make([sum(values) / len(speaking) for values in zip(*speaking, strict=True)])
+    return Parts._make([sum(values) * share for values, share in zip(zip(*speaking, strict=True), shares, strict=True)])
 
 
-def weigh(speaking: Sequence[Parts], *, similar: bool, words: bool) -> Weighed:
+def weigh(speaking: Sequence[Parts], shares: Parts, *, similar: bool, words: bool) -> Weighed:
     """The points of one session from each phrasing; `similar` is whether any of its vectors is known."""
     known = (KNOWN if len(speaking) == 1 else KNOWN_AGAIN)["meaning" if not words else "both" if similar else "words"]
-    return Weighed(_points(known.worth, joined(speaking)), known.nothing, speaking, known.worth)
+    return Weighed(_points(known.worth, joined(speaking, shares)), known.nothing, speaking, known.worth, shares)
 
 
 def _points(worth: Parts, values: Iterable[float]) -> Parts:

@@ -11,14 +11,14 @@ from indexer.masking import Masked, mask, shorten
 from indexer.paths import state_home
 from indexer.store.base import SessionRow
 from indexer.transcripts.boilerplate import RECALL_TAG, strip_boilerplate
-from indexer.transcripts.model import Agent
-from smart_fork.agents import AGENTS
+from indexer.transcripts.model import AgentName
+from smart_fork.agents import READERS
 from smart_fork.agents.births import worker_of
+from smart_fork.agents.facets import title_of
 from smart_fork.agents.registration import NAME
-from smart_fork.agents.titles import title_of
 from smart_fork.registry import Registry
 from smart_fork.retrieval.finding import current_project
-from smart_fork.retrieval.found import Hit, Query
+from smart_fork.retrieval.found import Candidate, Query
 from smart_fork.retrieval.obstacles import Forkable, obstacles
 from smart_fork.retrieval.opening import opened
 from smart_fork.retrieval.query import plain
@@ -28,14 +28,14 @@ from smart_fork.snippets import printable
 #: The least chance with which anything is said.
 LEAST = 0.8
 TITLE_CHARACTERS = 80
-_EVERY: tuple[Agent, ...] = tuple(agent.name for agent in AGENTS)
+_EVERY: tuple[AgentName, ...] = tuple(agent.name for agent in READERS)
 
 
 @dataclass(frozen=True, slots=True)
 class FirstPrompt:
     """What was asked first in a session that has just begun in `directory`."""
 
-    agent: Agent
+    agent: AgentName
     session_id: str
     directory: str
     prompt: str
@@ -83,7 +83,7 @@ def recalled(first: FirstPrompt, embedder: Embedder) -> Recalled | None:
     return Recalled(hit.session.session_id, hit.score, line_of(hit))
 
 
-def line_of(hit: Hit) -> str:
+def line_of(hit: Candidate) -> str:
     """One line about a session: which, what a fork of it loads, and how it is forked. It asks for nothing.
 
     Nobody knows what the reader has: so both the tool and the command are named.

@@ -1,4 +1,4 @@
-"""Recent sessions straight from the logs: no index, no model (F-132, F-136)."""
+"""Recent sessions straight from the logs: no index, no model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from indexer.forgotten import forgotten
 from indexer.project import Project
 from indexer.transcripts.base import AgentAdapter, LogFile
-from indexer.transcripts.model import Agent, Session
+from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents.logs import originals_first
 from smart_fork.whereabouts import belongs, placed
 
@@ -34,7 +34,7 @@ def recent_sessions(
     """The newest sessions of a project (all worktrees), or of all, newest first. Unreadable logs are passed over."""
     files = [file for agent in adapters for file in agent.discover() if file.size > 0]
     files.sort(key=lambda file: (-file.mtime_ns, file.location))
-    names: Mapping[Agent, AgentAdapter] = {agent.name: agent for agent in adapters}
+    names: Mapping[AgentName, AgentAdapter] = {agent.name: agent for agent in adapters}
     files = _copies_behind_originals(files, names)
     found: dict[str, Session] = {}
     hidden: set[str] = set()
@@ -52,7 +52,7 @@ def recent_sessions(
     return Recent(list(found.values()), len(hidden - found.keys()))
 
 
-def _copies_behind_originals(files: Sequence[LogFile], adapters: Mapping[Agent, AgentAdapter]) -> list[LogFile]:
+def _copies_behind_originals(files: Sequence[LogFile], adapters: Mapping[AgentName, AgentAdapter]) -> list[LogFile]:
     """These logs, those of one session at the place of its original, which comes first of them."""
     of_name: defaultdict[str, dict[Path, LogFile]] = defaultdict(dict)
     names = Counter(_name(file) for file in files)
@@ -73,20 +73,20 @@ def _name(file: LogFile) -> str:
 
 
 def _promising(
-    files: Sequence[LogFile], project: Project | None, adapters: Mapping[Agent, AgentAdapter]
+    files: Sequence[LogFile], project: Project | None, adapters: Mapping[AgentName, AgentAdapter]
 ) -> Iterator[LogFile]:
     """Of thousands of logs the newest, and the newest in folders that are named after the project."""
-    here = {name: agent.folder_of(project.root) if project else "" for name, agent in adapters.items()}
+    here = {name: agent.place_of(project.root) if project else "" for name, agent in adapters.items()}
     own = 0
-    for place, file in enumerate(files):
-        if place < MAX_LOOKED_AT:
+    for number, file in enumerate(files):
+        if number < MAX_LOOKED_AT:
             yield file
-        elif own < MAX_LOOKED_AT and (folder := here[file.agent]) and file.path.parent.name.startswith(folder):
+        elif own < MAX_LOOKED_AT and (place := here[file.agent]) and file.location.startswith(place):
             own += 1
             yield file
 
 
-def _sessions(files: Iterator[LogFile], adapters: Mapping[Agent, AgentAdapter]) -> Iterator[Session]:
+def _sessions(files: Iterator[LogFile], adapters: Mapping[AgentName, AgentAdapter]) -> Iterator[Session]:
     for file in files:
         try:
             session = adapters[file.agent].glance(file.path)

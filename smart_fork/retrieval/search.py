@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from indexer.embedding import Embedder
 from indexer.failures import is_damage
 from indexer.store.base import SessionRow, Store
+from smart_fork.retrieval.answer import Mode
 from smart_fork.retrieval.evidence import Gathered, gather
-from smart_fork.retrieval.found import Found, Hit, Mode, Query
+from smart_fork.retrieval.found import Candidate, Candidates, Query
 from smart_fork.retrieval.lines import lines_of
 from smart_fork.retrieval.query import words_of
 from smart_fork.retrieval.ranking import Score, scores
@@ -24,13 +25,13 @@ def embedded(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
     return [bytes(vector.tobytes()) for vector in embedder.embed(texts)]
 
 
-def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = None) -> Found:
-    """Hybrid; where that fails vectors alone, then words alone; where all fail nothing, ``recent`` (F-021…F-026).
+def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = None) -> Candidates:
+    """Hybrid; where that fails vectors alone, then words alone; where all fail nothing, ``recent``.
 
     Damage of the index is not searched around: whoever opened it sets it aside.
     """
     if not query.scope.parts:  # there is nothing to search, which is no failure
-        return Found((), "hybrid")
+        return Candidates((), "hybrid")
     error = ""
     embed = once(embed)
     modes: tuple[Mode, ...] = ("hybrid", "vector", "lexical")
@@ -44,8 +45,8 @@ def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = Non
             # Whatever else one way of searching dies of, the next one may live.
             error = f"{mode} search failed: {str(failure) or type(failure).__name__}"
         else:
-            return Found(hits, mode, error, dropped, look.error)
-    return Found((), "recent", error)
+            return Candidates(hits, mode, error, dropped, look.error)
+    return Candidates((), "recent", error)
 
 
 def once(embed: Embed) -> Embed:
@@ -65,8 +66,10 @@ def once(embed: Embed) -> Embed:
     return embed_once
 
 
-def _search(store: Store, query: Query, embed: Embed, mode: Mode, look: SecondLook) -> tuple[tuple[Hit, ...], int]:
-    vectors = embed(query.phrasings) if mode != "lexical" else None
+def _search(
+    store: Store, query: Query, embed: Embed, mode: Mode, look: SecondLook
+) -> tuple[tuple[Candidate, ...], int]:
+    vectors = embed(query.meanings) if mode != "lexical" else None
     found = gather(store, query, vectors, words=mode != "vector")
     family = {row: session.root_id or session.session_id for row, session in found.sessions.items()}
     score = scores(found.phrasings, family, words=mode != "vector")
@@ -82,7 +85,7 @@ def _search(store: Store, query: Query, embed: Embed, mode: Mode, look: SecondLo
 def _one_a_family(
     score: Mapping[int, Score], rows: Mapping[int, SessionRow], family: Mapping[int, str]
 ) -> list[tuple[int, float]]:
-    """Best first, among equals the newest, then by id (F-038); the best member standing for its family."""
+    """Best first, among equals the newest, then by id; the best member standing for its family."""
     order = sorted(score, key=lambda row: rows[row].session_id)
     order.sort(key=lambda row: (score[row].chance, rows[row].until), reverse=True)
     best: dict[str, tuple[int, float]] = {}
@@ -93,7 +96,7 @@ def _one_a_family(
 
 def _hits(
     store: Store, ranked: Sequence[tuple[int, float]], found: Gathered, score: Mapping[int, Score], asked: Sequence[str]
-) -> tuple[Hit, ...]:
+) -> tuple[Candidate, ...]:
     texts = store.texts({found.passages[row].place.chunk for row, _ in ranked if row in found.passages})
     words = tuple(dict.fromkeys(word for phrasing in asked for word in words_of(phrasing)))
     hits = []
@@ -101,7 +104,7 @@ def _hits(
         session, passage = found.sessions[row], found.passages.get(row)
         text = texts.get(passage.place.chunk, "") if passage else ""
         hits.append(
-            Hit(
+            Candidate(
                 session, chance, passage.place if passage else None, text, matched_words(text, words),
                 passage.similarity if passage else None, tuple(store.family(session.root_id)), score[row],
                 lines_of(store, session, passage.place) if passage else None, words,

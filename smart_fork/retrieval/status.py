@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,13 +12,14 @@ from indexer.paths import index_db, index_root
 from indexer.runs import last_run, next_run
 from indexer.store.base import Store
 from indexer.versions import VERSION
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
+from smart_fork.retrieval.answer import BrokenLog, IndexStatus
 from smart_fork.retrieval.covered import covered
 from smart_fork.retrieval.opening import opened
 from smart_fork.snippets import printable
 
 
-def index_status() -> dict[str, Any]:
+def index_status() -> IndexStatus:
     """Counts, freshness and what could not be read. Makes an empty index where there is none; reads no log.
 
     Raises:
@@ -26,38 +28,34 @@ def index_status() -> dict[str, Any]:
     with opened() as store:
         counts = store.counts()
         unread = _unread(store)
-        return {
-            "index": str(index_db()),
-            "exports": str(index_root()),
-            "bytes": index_db().stat().st_size,
-            "model": store.meta("model") or None,
-            "logs": counts.files,
-            "unread_logs": unread,
-            "sessions": counts.sessions,
-            "chunks": counts.chunks,
-            "embedded": counts.embedded,
-            "covered": covered(store, counts),
-            "complete": not unread and counts.embedded == counts.chunks,
-            "updated_at": counts.updated_at or None,
-            "last_run": last_run(store),
-            "next_run": next_run(store, datetime.now(UTC)),
-            "skipped": dict(counts.skipped),
-            "erased": not store.owes_erasing(),
-            "broken_lines": counts.broken_lines,
-            "broken_logs": broken_logs(store.broken_logs()),
-        }
+        return IndexStatus(
+            index=str(index_db()),
+            exports=str(index_root()),
+            bytes=index_db().stat().st_size,
+            model=store.meta("model") or None,
+            logs=counts.files,
+            unread_logs=unread,
+            sessions=counts.sessions,
+            chunks=counts.chunks,
+            embedded=counts.embedded,
+            covered=covered(store, counts),
+            complete=not unread and counts.embedded == counts.chunks,
+            updated_at=counts.updated_at or None,
+            last_run=last_run(store),
+            next_run=next_run(store, datetime.now(UTC)),
+            skipped=counts.skipped,
+            erased=not store.owes_erasing(),
+            broken_lines=counts.broken_lines,
+            broken_logs=broken_logs(store.broken_logs()),
+        )
 
 
-def broken_logs(rows: list[tuple[str, int, str]]) -> list[dict[str, Any]]:
-    """Logs with lines that could not be decoded, with the first of these as ``[line, reason]``."""
-    return [
-        {
-            "path": path,
-            "lines": number,
-            "first": [[line, printable(reason)] for line, reason in orjson.loads(first)[:3]],
-        }
+def broken_logs(rows: list[tuple[str, int, str]]) -> tuple[BrokenLog, ...]:
+    """Logs with lines that could not be decoded, with the first of these."""
+    return tuple(
+        BrokenLog(path, number, tuple((line, printable(reason)) for line, reason in orjson.loads(first)[:3]))
         for path, number, first in rows
-    ]
+    )
 
 
 def _unread(store: Store) -> int:
@@ -65,13 +63,13 @@ def _unread(store: Store) -> int:
     seen = store.seen()
     return sum(
         1
-        for agent in AGENTS
+        for agent in READERS
         for file in agent.discover()
         if (known := seen.get(str(file.path))) is None or not known.matches(file, VERSION)
     )
 
 
-def in_words(run: dict[str, Any] | None) -> str:
+def in_words(run: Mapping[str, Any] | None) -> str:
     """What became of a run, in a line: when, how it ended, what it did, what it could not."""
     if run is None:
         return "none yet"

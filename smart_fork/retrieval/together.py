@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from indexer.freshness import LOCK_SECONDS, IndexBusyError
 from indexer.project import Project
+from indexer.writer import LOCK_SECONDS, IndexBusyError
 
 #: A look at all logs holds so long for all who ask.
 HOLDS_SECONDS = 1.0

@@ -19,7 +19,7 @@ from smart_fork.errors import SmartForkError
 from smart_fork.processes import Processes
 from smart_fork.repository.drift import SECONDS, Drift, drifts
 from smart_fork.repository.git import opened_to_look_back
-from smart_fork.retrieval.found import Hit
+from smart_fork.retrieval.found import Candidate
 
 log = logging.getLogger(__name__)
 
@@ -56,13 +56,13 @@ def least_close(best: float) -> float:
     return best - min(CLOSE, CLOSE_SHARE * best)
 
 
-def close(hits: Sequence[Hit]) -> int:
+def close(hits: Sequence[Candidate]) -> int:
     """How many of `hits`, best first, are about as likely as the best."""
     least = least_close(hits[0].score) if hits else 0.0
     return sum(hit.score >= least for hit in hits[:COMPARED])
 
 
-def better_first(hits: Sequence[Hit], worth: Mapping[int, Worth]) -> tuple[Hit, ...]:
+def better_first(hits: Sequence[Candidate], worth: Mapping[int, Worth]) -> tuple[Candidate, ...]:
     """`hits`, best first, those about as likely as the best one by their worth."""
     count = close(hits)
     return (*sorted(hits[:count], key=lambda hit: worth[hit.session.row].key), *hits[count:])

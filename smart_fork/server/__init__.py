@@ -12,7 +12,12 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import Tool
 
 from indexer.paths import state_home
+from smart_fork.agents.selection import readable, titles
+from smart_fork.conversation import Conversation, Exported
+from smart_fork.families.told import Branched, Family
+from smart_fork.forking.started import Spawned
 from smart_fork.release import own_version
+from smart_fork.retrieval.answer import Found, IndexStatus, NoIndex, Recents, Unsearched
 from smart_fork.server import excising, following
 from smart_fork.server.abilities import only_what_there_is
 from smart_fork.server.arguments import in_own_words
@@ -29,7 +34,7 @@ if TYPE_CHECKING:
     from smart_fork.retrieval.together import Together
 
 INSTRUCTIONS = (
-    "Past Claude Code and Codex sessions of this repository are expensive context that already exists. Before starting "
+    f"Past {titles(readable())} sessions of this repository are expensive context that already exists. Before starting "
     "work that resembles something done earlier, call smart_fork (or find_sessions, which only reads) with what is to "
     "be done and, in also, four further phrasings of it; it finds the session that already knows how and, with "
     "auto_fork, runs a fork of it with a prompt of its own. The original is never changed."
@@ -88,14 +93,14 @@ def create_server(
         middleware=[in_own_words, only_what_there_is],
         everything=everything,
         tools=[
-            strict(searching.smart_fork, "Find and fork a past session", reads=False),
-            strict(searching.find_sessions, "Find past sessions"),
-            strict(searching.list_sessions, "List recent sessions"),
-            strict(searching.read_session, "Read a past session"),
-            strict(searching.index_status, "State of the search index"),
-            strict(Starting().spawn_workers, "Start workers", reads=False),
-            strict(branch_session, "Branch a session", reads=False),
-            strict(session_lineage, "A session's family"),
+            strict(searching.smart_fork, "Find and fork a past session", Found, Unsearched, reads=False),
+            strict(searching.find_sessions, "Find past sessions", Found, Unsearched),
+            strict(searching.list_sessions, "List recent sessions", Recents),
+            strict(searching.read_session, "Read a past session", Conversation, Exported),
+            strict(searching.index_status, "State of the search index", IndexStatus, NoIndex),
+            strict(Starting().spawn_workers, "Start workers", Spawned, reads=False),
+            strict(branch_session, "Branch a session", Branched, reads=False),
+            strict(session_lineage, "A session's family", Family),
             *following.tools(),
             strict(compare_workers, "Compare workers"),
             excising.tool(),
@@ -112,7 +117,7 @@ def wants_everything(environment: Mapping[str, str]) -> bool:
 
 
 def run_stdio(embedder: Embedder | None = None, *, everything: bool = False) -> None:
-    """Serve on stdin and stdout until stdin closes. The SDK keeps stdout for the protocol, whatever prints (X-005)."""
+    """Serve on stdin and stdout until stdin closes. The SDK keeps stdout for the protocol, whatever prints."""
     threading.Thread(target=_recover, name="recover", daemon=True).start()
     create_server(embedder, everything=everything).run("stdio")
     # A model that is just being loaded, or a log being read, must not keep a server without a client alive.

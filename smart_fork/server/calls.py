@@ -21,12 +21,14 @@ from mcp_types import CallToolResult, InputRequiredResult, ListRootsRequest, Lis
 
 from smart_fork import permission
 from smart_fork.advice import speak_of_tools
-from smart_fork.caller import AROUND, Around, Caller, identify, path_of, speak_for, workspaces
+from smart_fork.caller import AROUND, Around, Caller, agent_of, identify, path_of, speak_for, workspaces
 from smart_fork.config import allowed_projects
 from smart_fork.errors import SmartForkError
 from smart_fork.server.arguments import taken
 from smart_fork.server.brief import answered
 from smart_fork.server.progress import reported
+from smart_fork.server.shape import shape
+from smart_fork.values import Value
 
 #: How long a client may take to say which folders it works in.
 ROOTS_SECONDS = 10.0
@@ -47,7 +49,7 @@ class StrictTool(Tool):
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:  # noqa: FBT001, FBT002
         """Run it for one request, whose own projects and words hold from here on."""
         speak_of_tools()
-        accepted = taken(arguments, self.fn_metadata.arg_model, self.parameters)
+        accepted = taken(_without_its_own(arguments, context), self.fn_metadata.arg_model, self.parameters)
         if _around(context) is None:
             permission.limit_to(await _own_projects(context))
         try:
@@ -67,15 +69,17 @@ class _Exactly(FuncMetadata):
         return data
 
     def convert_result(self, result: Any) -> CallToolResult | InputRequiredResult:
-        converted = super().convert_result(result)
+        converted = super().convert_result(result.as_json() if isinstance(result, Value) else result)
         return answered(converted) if isinstance(converted, CallToolResult) else converted
 
 
-def strict(function: Callable[..., Any], title: str, *, reads: bool = True) -> Tool:
-    """The tool of a function."""
+def strict(function: Callable[..., Any], title: str, *answers: type[Value], reads: bool = True) -> Tool:
+    """The tool of a function, which answers with one of those kinds of values."""
     hints = ToolAnnotations(read_only_hint=reads, destructive_hint=False, idempotent_hint=reads, open_world_hint=False)
     said = inspect.cleandoc(function.__doc__ or "")
-    tool = StrictTool.from_function(function, title=title, description=said, annotations=hints)
+    tool = StrictTool.from_function(
+        function, title=title, description=said, annotations=hints, structured_output=False if answers else None
+    )
     tool.parameters["additionalProperties"] = False
     for described in (tool.parameters, *tool.parameters["properties"].values()):
         _shorten(described)
@@ -83,7 +87,7 @@ def strict(function: Callable[..., Any], title: str, *, reads: bool = True) -> T
     tool.fn_metadata = _Exactly(
         arg_model=read.arg_model,
         output_schema=read.output_schema,
-        output_model=read.output_model,
+        output_model=shape(*answers) if answers else read.output_model,
         wrap_output=read.wrap_output,
     )
     return tool
@@ -109,13 +113,24 @@ def sent(ctx: Context[Any, Any]) -> Mapping[str, Any]:
 
 async def caller_of(ctx: Context[Any, Any]) -> Caller:
     """The agent and the session that this call comes from, as far as they can be known."""
-    params = ctx.request_context.session.client_params
-    client = params.client_info.name if params is not None else None
     around = _around(ctx) or Around({}, Path("/"))
     roots = await _roots(ctx)
-    caller = await in_thread(partial(identify, client, _meta(ctx), roots, *around))
+    caller = await in_thread(partial(identify, _client(ctx), _meta(ctx), roots, *around, arguments=sent(ctx)))
     speak_for(caller.agent)
     return caller
+
+
+def _without_its_own(arguments: dict[str, Any], ctx: Context[Any, Any]) -> dict[str, Any]:
+    """The arguments without the one in which the agent that calls names its session: no model has written it."""
+    agent = agent_of(_client(ctx))
+    its_own = agent.caller.argument if agent and agent.caller else None
+    return {name: value for name, value in arguments.items() if name != its_own}
+
+
+def _client(ctx: Context[Any, Any]) -> str | None:
+    """What the client calls itself."""
+    params = ctx.request_context.session.client_params
+    return params.client_info.name if params is not None else None
 
 
 def _around(ctx: Context[Any, Any]) -> Around | None:
@@ -180,7 +195,7 @@ def project_for(path: str | None, caller: Caller) -> str:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run `work` beside the event loop (F-034). A caller's mistake becomes a tool error with its text and hint."""
+    """Run `work` beside the event loop. A caller's mistake becomes a tool error with its text and hint."""
     try:
         return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
     except SmartForkError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, Inpu
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from smart_fork.forking.which import Ask, Later, labels, nobody_chose, none_wanted
+from smart_fork.retrieval.answer import Hit
 
 #: What is asked for, and what stands for none of them.
 FIELD, NONE = "session", "none"
@@ -39,7 +40,7 @@ def asking(ctx: Context[Any, Any]) -> Ask | None:
     return partial(_chosen, ctx)
 
 
-def _chosen(ctx: Context[Any, Any], hits: Sequence[Mapping[str, Any]]) -> str:
+def _chosen(ctx: Context[Any, Any], hits: Sequence[Hit]) -> str:
     version = ctx.protocol_version or ""
     ask = _asked_again if version in MODERN_PROTOCOL_VERSIONS else _asked
     try:
@@ -51,13 +52,13 @@ def _chosen(ctx: Context[Any, Any], hits: Sequence[Mapping[str, Any]]) -> str:
     said = (answer.content or {}).get(FIELD) if answer.action == "accept" else None
     if answer.action == "decline" or said == NONE:
         raise none_wanted()
-    chosen = next((hit["session_id"] for hit in hits if hit["session_id"] == said), None)
+    chosen = next((hit.session_id for hit in hits if hit.session_id == said), None)
     if chosen is None:
         raise nobody_chose(len(hits), "nobody has chosen one of them")
-    return str(chosen)
+    return chosen
 
 
-def _form(hits: Sequence[Mapping[str, Any]], version: str) -> ElicitRequest:
+def _form(hits: Sequence[Hit], version: str) -> ElicitRequest:
     choices = labels(hits) | {NONE: NONE_LABEL}
     offered: dict[str, Any] = (
         {"oneOf": [{"const": value, "title": label} for value, label in choices.items()]}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+
+from smart_fork.retrieval.answer import Answer, Unsearched
+from smart_fork.workers.state import WorkerState
 
 #: Which texts `also` is to be: said in the tools' parameters, and again where they were missing.
 FURTHER = (
@@ -12,46 +14,44 @@ FURTHER = (
 )
 
 
-def after_search(answer: Mapping[str, Any]) -> str:
+def after_search(answer: Answer) -> str:
     """What to do about an answer that is no good yet; empty where there is nothing."""
-    if "hint" in answer:
-        return str(answer["hint"])
-    if "next_steps" in answer:
-        return str(answer["next_steps"][0])
-    if "forked_session" in answer or answer["search_mode"] == "recent":
+    if answer.hint:
+        return answer.hint
+    if isinstance(answer, Unsearched):
+        return answer.next_steps[0]
+    if answer.forked_session is not None or answer.search_mode == "recent":
         return ""
+    from smart_fork.agents.selection import ALL, readable, word_for
     from smart_fork.engines.configured import OWN
     from smart_fork.forking.floor import in_words
     from smart_fork.retrieval.ranking import LIKELY
 
-    again = f" {answer['background_notice']} Ask again then." if "background_notice" in answer else ""
-    best = max((hit["score"] for hit in answer["results"]), default=0.0)
-    if not answer["index"]["sessions"] and not answer["results"]:
-        other = "" if answer["agent_type"] == "both" else " Ask for both agents' sessions: agent_type 'both'."
+    again = f" {answer.background_notice} Ask again then." if answer.background_notice else ""
+    best = max((hit.score for hit in answer.results), default=0.0)
+    if not answer.index.sessions and not answer.results:
+        narrow = answer.agent_type not in (ALL, word_for(readable()))
+        other = f" Ask for all agents' sessions: agent_type '{ALL}'." if narrow else ""
         return f"There is no past session of this project to be found.{again or other or ' Work without one.'}"
-    if best >= LIKELY or answer["engine"] != OWN:
+    if best >= LIKELY or answer.engine != OWN:
         return ""
-    if "also" not in answer:
+    if not answer.also:
         return f"The best chance is {in_words(best)}. Call this tool again with the same intent and `also`: {FURTHER}"
     return f"The best chance is {in_words(best)}: read it before you rely on it, or work without.{again}"
 
 
-def about_workers(workers: Sequence[Mapping[str, Any]], *, waited: bool = False, done: bool = True) -> str:
+def about_workers(workers: Sequence[WorkerState], *, waited: bool = False, done: bool = True) -> str:
     """What to do about workers that ask something, have failed, or are not done yet."""
     steps = []
-    if asking := _ids(workers, "waiting_for"):
+    if asking := ", ".join(str(one.worker_id) for one in workers if one.waiting_for):
         steps.append(
             f"{asking} asks a person (waiting_for): ask the user, then message_worker with the option's number and "
             "answer: true."
         )
-    if failed := ", ".join(str(one["worker_id"]) for one in workers if one.get("state") == "failed"):
+    if failed := ", ".join(str(one.worker_id) for one in workers if one.state == "failed"):
         steps.append(
             f"{failed} has failed: read_session says what was done; message_worker goes on in the same session."
         )
     if waited and not done:
         steps.append("The time is over, and not all are done: call wait_workers again.")
     return " ".join(steps)
-
-
-def _ids(workers: Sequence[Mapping[str, Any]], key: str) -> str:
-    return ", ".join(str(one["worker_id"]) for one in workers if one.get(key))

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.errors import SmartForkError
 from smart_fork.handshake import proof, same
@@ -139,7 +139,7 @@ def application(
         return JSONResponse(facts)
 
     async def hook(request: Request) -> Response:
-        agent = next((one.name for one in AGENTS if one.name == request.path_params["agent"]), None)
+        agent = next((one.name for one in AGENTS if one.hooks and one.name == request.path_params["agent"]), None)
         body = await _object(request)
         if agent is None or body is None:
             return JSONResponse({"error": "an agent's name in the address, an object in the body"}, 400)
@@ -179,7 +179,7 @@ def _how(indexing: Mapping[str, object]) -> str:
     return "failing" if indexing.get("failing") else "ok"
 
 
-def _receive(agent: Agent, body: Mapping[str, Any]) -> str | None:
+def _receive(agent: AgentName, body: Mapping[str, Any]) -> str | None:
     with Registry() as registry:
         worker = receive(registry, agent, body)
     return worker.id if worker else None

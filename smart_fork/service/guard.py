@@ -8,7 +8,6 @@ token. The cookie of a browser opens the page, and nothing that is for programs.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from smart_fork.caller import AROUND
 from smart_fork.handshake import SCHEME, proof, same
+from smart_fork.http_limits import Bucket
 from smart_fork.service.connections import PEER, Peer
 from smart_fork.service.introduction import HEADER, ForgedError, OtherSettingsError, introduced
 from smart_fork.service.token import Token, here
@@ -54,26 +54,6 @@ class Key(Enum):
     TOKEN = "the token"  # noqa: S105 - the name of it
     COOKIE = "a browser's cookie"
     NONE = "nothing"
-
-
-class Bucket:
-    """A limit on how often something may happen: `burst` at once, `rate` a second."""
-
-    def __init__(self, burst: float, rate: float) -> None:
-        self._burst = burst
-        self._rate = rate
-        self._left = burst
-        self._at = time.monotonic()
-
-    def take(self) -> bool:
-        """Whether it may happen once more now."""
-        now = time.monotonic()
-        self._left = min(self._burst, self._left + (now - self._at) * self._rate)
-        self._at = now
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True
 
 
 @dataclass(frozen=True, slots=True)

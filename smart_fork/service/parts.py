@@ -16,12 +16,13 @@ from indexer.models import configured_embedder
 from indexer.project import Project
 from indexer.schedule import VARIABLE, trigger_of
 from indexer.switches import is_on
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from smart_fork.cuts import snapshots
 from smart_fork.excise import erasing
 from smart_fork.hooks import switch
 from smart_fork.page import views
 from smart_fork.page.forms import Forms
+from smart_fork.retrieval.answer import Unsearched
 from smart_fork.retrieval.finding import Engine, Request, find
 from smart_fork.retrieval.model import BackgroundModel
 from smart_fork.retrieval.opening import opened
@@ -36,7 +37,7 @@ from smart_fork.service.guard import Doors
 from smart_fork.workers.recovery import recover
 
 #: What is asked to see whether questions are answered.
-QUESTION = Request("is anybody there", agent_type="both", all_projects=True, limit=1)
+QUESTION = Request("is anybody there", agent_type="all", all_projects=True, limit=1)
 
 #: So long the end waits for an index run: what it has done by then is kept, and the next one goes on from there.
 RUN_SECONDS = 3600.0
@@ -78,7 +79,7 @@ class Parts:
         threading.Thread(target=erasing.settle, name="erasing", daemon=True).start()
         if is_on("SMART_FORK_INDEXING"):
             trigger = trigger_of(os.environ.get(VARIABLE))
-            self._freshener = Freshener(AGENTS, self.model, trigger, opened=opened, after=Renewal().soon)
+            self._freshener = Freshener(READERS, self.model, trigger, opened=opened, after=Renewal().soon)
             self._freshener.start()
         else:
             log.warning("smart_fork indexes only when it is asked: SMART_FORK_INDEXING is not set to true")
@@ -114,8 +115,8 @@ class Parts:
 
     def _question(self) -> None:
         answer = find(QUESTION, self._engine())
-        if "error" in answer:
-            raise RuntimeError(answer["message"])
+        if isinstance(answer, Unsearched):
+            raise RuntimeError(answer.message)  # noqa: TRY004 - no wrong type, but no index
 
     def _status(self) -> dict[str, object]:
         return self._freshener.status().as_json() if self._freshener is not None else {"state": "off"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from indexer.paths import claude_home, codex_home
+from smart_fork.agents.facets import registrations
 from smart_fork.errors import ProgramFailed
 from smart_fork.service.address import announced
 from smart_fork.service.client import ServiceGoneError, service_at
@@ -42,12 +42,7 @@ def _taken() -> str | None:
 
 def _holders(token: str | None) -> list[Path]:
     """Files of agents' settings that have `token`: those who ask over HTTP send what stands there."""
-    files = (
-        Path.home() / ".claude.json",
-        claude_home() / ".claude.json",
-        codex_home() / "config.toml",
-        Path(".mcp.json"),
-    )
+    files = [file for way in registrations() for file in way.holders()]
     return [file for file in dict.fromkeys(one.absolute() for one in files) if token and _has(file, token.encode())]
 
 

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 def running() -> Service | None:
-    """The service, if one is up (R-072), of whichever version."""
+    """The service, if one is up, of whichever version."""
     return find_service(any_version=True)
 
 

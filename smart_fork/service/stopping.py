@@ -1,4 +1,4 @@
-"""Ending the service that runs, however it was started: it is asked first, then ended by the system (R-070)."""
+"""Ending the service that runs, however it was started: it is asked first, then ended by the system."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _home_of(process: psutil.Process) -> str:
 
 
 def process_of(address: Address) -> psutil.Process | None:
-    """The service's process, unless it is gone and another has its number (X-003)."""
+    """The service's process, unless it is gone and another has its number."""
     if not SystemProcesses().alive(address.pid):
         return None
     try:

@@ -6,10 +6,12 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from indexer.paths import claude_home, codex_home, state_home
+from indexer.paths import state_home
 from indexer.switches import is_off
-from indexer.transcripts.model import Agent
-from smart_fork.agents.programs import AGENTS, find_program
+from indexer.transcripts.model import AgentName
+from smart_fork.agents import AGENTS
+from smart_fork.agents.facets import overrides
+from smart_fork.agents.programs import find_program
 from smart_fork.errors import ProgramMissing
 
 #: Each is another model, or another program.
@@ -18,25 +20,24 @@ _AS_THEY_ARE = (
     "SMART_FORK_RERANKER",
     "SMART_FORK_ENGINE",
     "SMART_FORK_QMD_COMMAND",
-    "SMART_FORK_CLAUDE",
-    "SMART_FORK_CODEX",
 )
 
 
 def surroundings() -> dict[str, object]:
     """Those of this process, as JSON values: nothing in them is a secret."""
     env = os.environ
-    folders = {"home": Path.home(), "state": state_home(), "claude": claude_home(), "codex": codex_home()}
+    folders = {"home": Path.home(), "state": state_home()}
+    folders |= {agent.name: agent.home.folder() for agent in AGENTS if agent.home}
     return {
         **{name: str(folder.resolve()) for name, folder in folders.items()},
-        **{name: env.get(name, "") for name in _AS_THEY_ARE},
+        **{name: env.get(name, "") for name in (*_AS_THEY_ARE, *overrides())},
         "SMART_FORK_INDEXING": not is_off("SMART_FORK_INDEXING"),
-        "programs": [agent for agent in AGENTS if _has(env, agent)],
+        "programs": [agent.name for agent in AGENTS if agent.command and _has(env, agent.name)],
         "tmux": _tmux_server(env),
     }
 
 
-def _has(env: Mapping[str, str], agent: Agent) -> bool:
+def _has(env: Mapping[str, str], agent: AgentName) -> bool:
     """Whether a result could be forked at all: whoever starts agents has another PATH than a service."""
     try:
         find_program(agent, env)

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 class TokenUnsafe(SmartForkError):
     """The token must not be used."""
 
+    code = "token_unsafe"
+
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{path} {why}", "Change it: smart-fork service rotate")
 

@@ -6,7 +6,8 @@ import os
 from functools import partial
 
 from smart_fork import foreign_files
-from smart_fork.agents.registration import Registration, UnsuitableError, registration_of
+from smart_fork.agents.facets import registration_of
+from smart_fork.agents.registration import Registration, UnsuitableError
 from smart_fork.agents.registration.base import NAME, is_ours
 from smart_fork.errors import SmartForkError
 from smart_fork.setup.edit import Edit
@@ -26,7 +27,7 @@ def planned(way: Registration, program: str) -> Step:
     text = _read(way)
     try:
         before = way.value(text)
-        if before is not None and not is_ours(before):
+        if before is not None and not is_ours(way.argv(before)):
             why = "another server has this name; rename it, or leave it as it is"
             return Step("server", _NAME, str(path), "left", way.agent, why)
         entry = way.wanted(program, os.environ, before)
@@ -55,12 +56,17 @@ def _written(way: Registration, program: str, ledger: Ledger) -> list[str]:
     ledger.write(
         Line(
             what="server", agent=way.agent, path=path, edit=Edit.of(original, made), value=entry, former=former,
-            had_servers=had_servers, folders=folders,
+            had_servers=had_servers, made=_is_made(text, earlier), folders=folders,
         )
     )  # fmt: skip
     with way.lock():
         foreign_files.write(path, text, made)  # refused where the agent has written meanwhile
     return []
+
+
+def _is_made(text: str | None, earlier: Line | None) -> bool:
+    """Whether nobody else had such a file: what is left of it is deleted when nothing is in it any more."""
+    return text is None or bool(earlier and (earlier.made or (earlier.edit and not earlier.edit.before)))
 
 
 def _original(way: Registration, text: str | None, line: Line | None) -> tuple[str | None, Line | None]:
@@ -99,13 +105,13 @@ def _taken_out(way: Registration, line: Line, text: str) -> list[str]:
         value = way.value(text)
         if value is None:
             return [f"{line.path}: the entry had been taken out already"]
-        if not is_ours(value):
+        if not is_ours(way.argv(value)):
             return [f"{line.path}: the entry starts another program now, and was left"]
         rest = way.restore(text, line.former, had_servers=line.had_servers)
     except UnsuitableError as error:
         step = f"Correct {line.path}, then remove again; or take out by hand what is named {NAME}."
         raise SmartForkError(f"{line.path} was left as it is: {error}", step) from error
-    empty = not (line.edit and line.edit.before) and rest.strip() in ("", "{}")
+    empty = (line.made or not (line.edit and line.edit.before)) and rest.strip() in ("", "{}")
     foreign_files.write(line.path, text, None if empty else rest)
     changed = "" if value == line.value else ", with what was changed in it"
     return [f"{line.path} has changed since: only our entry was taken out{changed}"]
@@ -125,8 +131,9 @@ def standing(line: Line) -> str:
         raise _unsuitable(way, error) from error
     if value is None:
         return f"the entry of the MCP server is gone from {line.path}"
-    if line.value is not None and value.get("command") != line.value.get("command"):
-        return f"the MCP server in {line.path} starts {value.get('command')}"
+    starts = way.argv(value)[:1]
+    if line.value is not None and starts != way.argv(line.value)[:1]:
+        return f"the MCP server in {line.path} starts {''.join(starts) or 'no program'}"
     return ""
 
 

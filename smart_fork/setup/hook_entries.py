@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
 from smart_fork import foreign_files
-from smart_fork.agents.registration import registration_of
+from smart_fork.agents.facets import registration_of
 from smart_fork.hooks import settings
 from smart_fork.setup.ledger import Ledger, Line
 from smart_fork.setup.step import Step, missing_folders, take_away
 
 
-def planned(agent: Agent) -> Step:
+def planned(agent: AgentName) -> Step:
     """The step that has an agent tell what its sessions do.
 
     Raises:
@@ -26,7 +26,7 @@ def planned(agent: Agent) -> Step:
     return step(state="new", act=partial(_written, agent))
 
 
-def _written(agent: Agent, ledger: Ledger) -> list[str]:
+def _written(agent: AgentName, ledger: Ledger) -> list[str]:
     path = settings.settings_file(agent)
     line = ledger.of("hooks", agent, path)
     folders = [*(line.folders if line else ()), *missing_folders(path)]

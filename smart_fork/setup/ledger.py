@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from indexer.files import remove, replace_file
 from indexer.paths import private_dir, state_home
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
 from smart_fork.errors import SmartForkError
 from smart_fork.setup.edit import Edit
 
@@ -25,18 +25,19 @@ class Line(BaseModel):
 
     `edit` is what was changed in the file at `path`, for a server and a skill. `value` and `former` are the entry of a
     server as we have written it, and the text of the one that it replaced; `had_servers`: whether there was a place for
-    it. `folders` were made for it, the outermost first.
+    it. `made`: whether the file was made for the first of them. `folders` were made for it, the outermost first.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     what: What
-    agent: Agent | Literal[""] = ""
+    agent: AgentName | Literal[""] = ""
     path: Path
     edit: Edit | None = None
     value: dict[str, Any] | None = None
     former: str | None = None
     had_servers: bool = True
+    made: bool = False
     folders: list[Path] = Field(default_factory=list)
 
     @property

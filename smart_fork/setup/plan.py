@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from indexer.transcripts.model import Agent
-from smart_fork.agents import AGENTS
+from indexer.transcripts.model import AgentName
+from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents.facets import registrations
 from smart_fork.agents.programs import find_program
-from smart_fork.agents.registration import REGISTRATIONS, Registration
-from smart_fork.errors import ProgramMissing
+from smart_fork.agents.registration import Registration
+from smart_fork.agents.selection import titles
+from smart_fork.errors import ProgramMissing, SmartForkError
 from smart_fork.processes import Processes
 from smart_fork.setup import background, entry, hook_entries, reading, reminding, skill_file
 from smart_fork.setup.ledger import Ledger
@@ -24,7 +26,7 @@ from smart_fork.setup.step import Step
 class Options:
     """What of it is wanted."""
 
-    agents: tuple[Agent, ...]
+    agents: tuple[AgentName, ...]
     skill: bool = True
     hooks: bool = True
     service: bool = True
@@ -47,7 +49,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The agents that are here, and the steps, in the order in which they are done."""
+    """The agents that are here, those that are not, and the steps, in the order in which they are done."""
 
     program: str
     found: tuple[Found, ...]
@@ -67,20 +69,25 @@ def make_plan(options: Options, ledger: Ledger, processes: Processes) -> Plan:
         SmartForkError: the program would not stay where it is, no agent is here, or settings cannot be edited safely.
     """
     program = lasting_program(os.environ)
-    looked = [(way, _found(way)) for way in REGISTRATIONS if way.agent in options.agents]
+    looked = [(way, _found(way)) for way in registrations() if way.agent in options.agents]
     found = tuple(one for _, one in looked if one is not None)
-    absent = tuple(way.title for way, one in looked if one is None)
+    absent = tuple(way.agent for way, one in looked if one is None)
     if not found:
         step = "Install one and start it once, then run this again; `smart-fork demo` works without."
-        raise ProgramMissing(f"{' and '.join(absent)} {'were' if len(absent) > 1 else 'was'} not found", step)
+        raise ProgramMissing(missing(absent), step)
     steps = tuple(_steps(options, [one.way for one in found], program, ledger, processes))
     return Plan(program, found, absent, steps)
+
+
+def missing(absent: Sequence[str]) -> str:
+    """That these agents are not here, for people."""
+    return f"{titles(absent)} {'were' if len(absent) > 1 else 'was'} not found"
 
 
 def _found(way: Registration) -> Found | None:
     try:
         return Found(way, find_program(way.agent))
-    except ProgramMissing:
+    except SmartForkError:  # it is not here, or nothing of ours starts it
         return Found(way, "") if way.home().is_dir() else None
 
 
@@ -89,12 +96,12 @@ def _steps(
 ) -> Iterator[Step]:
     for way in ways:
         yield entry.planned(way, program)
-        if options.skill:
-            yield skill_file.planned(way, ledger)
-        if options.hooks:
+        if options.skill and (folder := way.skills()):
+            yield skill_file.planned(way, folder, ledger)
+        if options.hooks and AGENTS[way.agent].hooks:
             yield hook_entries.planned(way.agent)
         if options.recall:
-            yield reminding.planned(way.agent)
+            yield reminding.planned(way)
         if options.reading:
             yield reading.planned(way)
     if options.index:
@@ -107,7 +114,7 @@ def _index() -> Step:
     """The first index. Whatever is new later is indexed by the service, or by who asks."""
     from indexer.paths import index_db
 
-    logs = sum(1 for agent in AGENTS for _ in agent.discover())
+    logs = sum(1 for agent in READERS for _ in agent.discover())
     where = str(index_db())
     if not logs:
         return Step("index", "first index", where, "left", why="there are no sessions yet")

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from indexer.transcripts.model import Agent
-from smart_fork.agents.registration import registration_of
+from indexer.transcripts.model import AgentName
+from smart_fork.agents import AGENTS
+from smart_fork.agents.facets import registration_of
+from smart_fork.agents.registration import Registration
+from smart_fork.agents.selection import titles
 from smart_fork.doctor import Check
 from smart_fork.errors import SmartForkError
 from smart_fork.hooks import switch
@@ -18,13 +21,17 @@ NAME = "told at first prompts"
 _OFF = "`smart-fork setup --no-recall` switches it off."
 
 
-def planned(agent: Agent) -> Step:
+def planned(way: Registration) -> Step:
     """The step that switches it on. What speaks is the hooks of the same agent."""
+    agent = way.agent
     step = partial(Step, "recall", NAME, str(switch.file_of(agent)), agent=agent)
+    hooks = AGENTS[agent].hooks
+    if hooks is None or not hooks.recalls:
+        return step(state="left", why=f"{way.title} lets nobody say anything at a prompt")
     return step(state="there") if switch.is_on(agent) else step(state="new", act=partial(_written, agent))
 
 
-def _written(agent: Agent, ledger: Ledger) -> list[str]:
+def _written(agent: AgentName, ledger: Ledger) -> list[str]:
     path = switch.file_of(agent)
     ledger.write(Line(what="recall", agent=agent, path=path))
     try:
@@ -59,8 +66,7 @@ def checks(ledger: Ledger) -> Iterator[Check]:
     if not agents:
         return
     asked = switch.asked()
-    titles = " and ".join(way.title for way in agents)
-    detail = f"on for {titles}; spoke in {asked.told} of {asked.sessions} new sessions"
+    detail = f"on for {titles(way.agent for way in agents)}; spoke in {asked.told} of {asked.sessions} new sessions"
     if find_service(any_version=True) is None:
         step = f"Start the service: `smart-fork service install`, or `smart-fork serve`. {_OFF}"
         yield Check("recall", ok=False, detail=f"{detail}; no service runs", next_step=step, optional=True)

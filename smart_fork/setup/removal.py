@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from smart_fork.agents.registration import REGISTRATIONS, UnsuitableError
+from smart_fork.agents.facets import registrations, title_of
+from smart_fork.agents.registration import UnsuitableError
 from smart_fork.agents.registration.base import is_ours
 from smart_fork.errors import SmartForkError
 from smart_fork.hooks import settings
@@ -60,33 +61,45 @@ def lines_of(ledger: Ledger, agents: tuple[str, ...], what: Collection[What] = (
 
     With `what` only that.
     """
-    everything = len(agents) == len(REGISTRATIONS)
+    everything = len(agents) == len(registrations())
     lines = [line for line in reversed(list(ledger)) if line.agent in agents or (everything and not line.agent)]
     return [line for line in lines if not what or line.what in what]
 
 
 def remove(ledger: Ledger, lines: list[Line], processes: Processes) -> list[Undone]:
     """Undo these lines, each on its own: one that fails does not stop the next."""
-    return [_undone(ledger, line, processes) for line in lines]
+    going = {line.about for line in lines}
+    return [_undone(ledger, line, processes, going) for line in lines]
 
 
-def _undone(ledger: Ledger, line: Line, processes: Processes) -> Undone:
+def _undone(ledger: Ledger, line: Line, processes: Processes, going: Collection[object]) -> Undone:
     try:
-        notes = background.undo(line, processes) if line.what == "service" else _UNDO[line.what](line)
+        if sharer := _sharer(ledger, line):
+            ledger.write(sharer.model_copy(update={"folders": [*line.folders, *sharer.folders]}))
+            stays = f"{line.path} stays: {title_of(sharer.agent)} reads it, too"
+            notes = [] if sharer.about in going else [stays]
+        else:
+            notes = background.undo(line, processes) if line.what == "service" else _UNDO[line.what](line)
         ledger.strike(line)
     except SmartForkError as error:
         return Undone(line, error=error.message, hint=error.hint)
     return Undone(line, tuple(notes))
 
 
+def _sharer(ledger: Ledger, line: Line) -> Line | None:
+    """What was set up for another agent in the same file, which is all ours: only skills are shared."""
+    same = (one for one in ledger if (one.what, one.path) == ("skill", line.path) and one.agent != line.agent)
+    return next(same, None) if line.what == "skill" else None
+
+
 def not_ours_to_undo(agents: tuple[str, ...]) -> Iterator[str]:
     """What is here without having been set up: somebody has put it there by hand, and knows how to take it out."""
-    for way in REGISTRATIONS:
+    for way in registrations():
         if way.agent not in agents:
             continue
         try:
             value = way.value(way.path().read_text(encoding="utf-8"))
-            if value is not None and is_ours(value):
+            if value is not None and is_ours(way.argv(value)):
                 yield f"{way.title} still has a server smart-fork that was put there by hand: {way.path()}"
             if settings.is_installed(way.agent):
                 yield f"{way.title} still has hooks: `smart-fork setup hooks --remove` takes them out"

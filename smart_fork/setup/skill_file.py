@@ -6,7 +6,7 @@ from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
 from smart_fork import foreign_files
 from smart_fork.agents.registration import Registration
 from smart_fork.setup.edit import Edit
@@ -21,13 +21,13 @@ def content() -> str:
     return files("smart_fork.setup").joinpath("skill/SKILL.md").read_text(encoding="utf-8")
 
 
-def planned(way: Registration, ledger: Ledger) -> Step:
-    """The step that gives an agent the skill. One that is not as we have left it is somebody's, and stays.
+def planned(way: Registration, folder: Path, ledger: Ledger) -> Step:
+    """The step that gives an agent the skill, in its `folder`. One that is not as we have left it is somebody's.
 
     Raises:
         SmartForkError: what is there cannot be read.
     """
-    path = way.skills() / SKILL / "SKILL.md"
+    path = folder / SKILL / "SKILL.md"
     text = _read(path)
     line = ledger.of("skill", way.agent, path)
     step = partial(Step, "skill", f"skill {SKILL}", str(path), agent=way.agent)
@@ -38,7 +38,7 @@ def planned(way: Registration, ledger: Ledger) -> Step:
     return step(state="new" if text is None else "changed", act=partial(_written, way.agent, path))
 
 
-def _written(agent: Agent, path: Path, ledger: Ledger) -> list[str]:
+def _written(agent: AgentName, path: Path, ledger: Ledger) -> list[str]:
     text, line = _read(path), ledger.of("skill", agent, path)
     folders = [*(line.folders if line else ()), *missing_folders(path)]
     ledger.write(Line(what="skill", agent=agent, path=path, edit=Edit.of(None, content()), folders=folders))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from smart_fork.agents.facets import registration_of
 from smart_fork.doctor import Check
 from smart_fork.errors import SmartForkError
 from smart_fork.setup import background, entry, hook_entries, reading, reminding, skill_file
@@ -55,5 +56,6 @@ def _standing(line: Line) -> str:
 
 
 def _missing_program(line: Line) -> str:
-    program = str((line.value or {}).get("command", ""))
+    starts = registration_of(line.agent).argv(line.value or {}) if line.what == "server" else ()
+    program = "".join(starts[:1])
     return program if program and not Path(program).exists() else ""

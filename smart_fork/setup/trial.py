@@ -14,10 +14,12 @@ from subprocess import TimeoutExpired
 from typing import Any
 
 from smart_fork import foreign_files
+from smart_fork.agents import READERS
 from smart_fork.agents.registration import Registration
 from smart_fork.errors import SmartForkError
 from smart_fork.processes import SystemProcesses
 from smart_fork.release import own_version
+from smart_fork.retrieval.answer import RecentSession
 from smart_fork.retrieval.listing import list_recent
 
 #: How long a server may take for all of it. The agents wait for 30 s, and for an answer far longer.
@@ -59,19 +61,18 @@ def try_server(way: Registration, *, ask: bool = True) -> Trial:
         entry = way.value(foreign_files.read(way.path(), "")) or {}
     except (SmartForkError, ValueError) as error:
         return Trial(way.agent, ok=False, error=str(error))
-    if "command" not in entry:
+    if not way.argv(entry):
         return Trial(way.agent, ok=False, error="no server of ours is registered")
     newest = _newest(way.agent) if ask else None
-    folder = Path(newest["project_path"]) if newest else Path.home()
+    folder = Path(newest.project_path) if newest else Path.home()
     try:
         return _tried(way, entry, newest, folder if folder.is_dir() else Path.home())
     except (SmartForkError, _BrokenError, OSError) as error:
         return Trial(way.agent, ok=False, error=str(error))
 
 
-def _tried(way: Registration, entry: Mapping[str, Any], newest: Mapping[str, Any] | None, folder: Path) -> Trial:
-    argv = [str(entry["command"]), *(str(word) for word in entry.get("args", []))]
-    with _server(argv, folder, way.environment(os.environ, entry)) as server:
+def _tried(way: Registration, entry: Mapping[str, Any], newest: RecentSession | None, folder: Path) -> Trial:
+    with _server(list(way.argv(entry)), folder, way.environment(os.environ, entry)) as server:
         started = time.perf_counter()
         name, protocol = way.client
         server.ask(
@@ -88,26 +89,24 @@ def _tried(way: Registration, entry: Mapping[str, Any], newest: Mapping[str, Any
         trial = Trial(way.agent, ok=tools > 0, tools=tools, tools_seconds=round(listed - started, 2))
         if newest is None:
             return trial
-        question = {"intent": newest["title"], "agent_type": newest["agent_type"], "limit": _RESULTS}
+        question = {"intent": newest.title, "agent_type": newest.agent_type, "limit": _RESULTS}
         answer = server.ask("tools/call", {"name": _TOOL, "arguments": question})
         seconds = round(time.perf_counter() - listed, 2)
     return _judged(trial, newest, answer, seconds)
 
 
-def _judged(trial: Trial, newest: Mapping[str, Any], answer: Mapping[str, Any], seconds: float) -> Trial:
+def _judged(trial: Trial, newest: RecentSession, answer: Mapping[str, Any], seconds: float) -> Trial:
     results = (answer.get("structuredContent") or {}).get("results", [])
     if answer.get("isError"):
         said = " ".join(str(part.get("text", "")) for part in answer.get("content", []))
         return Trial(trial.agent, ok=False, error=f"it answered: {said}")
-    best = next(
-        (one for one in results if one.get("session_id") == newest["session_id"]), results[0] if results else {}
-    )
+    best = next((one for one in results if one.get("session_id") == newest.session_id), results[0] if results else {})
     return Trial(
         trial.agent,
         ok=trial.ok and bool(results),
         tools=trial.tools,
         tools_seconds=trial.tools_seconds,
-        asked=str(newest["title"]),
+        asked=newest.title,
         found=str(best.get("title", "")),
         score=float(best.get("score", 0.0)),
         answer_seconds=seconds,
@@ -115,11 +114,11 @@ def _judged(trial: Trial, newest: Mapping[str, Any], answer: Mapping[str, Any], 
     )
 
 
-def _newest(agent: str) -> dict[str, Any] | None:
+def _newest(agent: str) -> RecentSession | None:
     """The newest session with a title, of this agent if it has one."""
-    for whose in (agent, "both"):
+    for whose in (agent, "all") if agent in READERS.names else ("all",):
         for one in list_recent(whose, None, _RESULTS, everywhere=True).sessions:
-            if one.get("title") and one.get("project_path"):
+            if one.title and one.project_path:
                 return one
     return None
 

@@ -75,7 +75,7 @@ COMMANDS = {
         "For the agents: take one event from stdin, in silence. They run the module itself, which starts faster.",
         hidden=True,
     ),
-    "mcp": Command("system.mcp", "Serve the tools over MCP on stdin and stdout; Claude Code and Codex start this."),
+    "mcp": Command("system.mcp", "Serve the tools over MCP on stdin and stdout; your agents start this."),
     "serve": Command(
         "serving.serve",
         "Run the service: MCP over HTTP, one model for all, a fresh index, a page to look at. Ends with Ctrl-C.",
@@ -93,8 +93,7 @@ COMMANDS = {
     "demo": Command("system.demo", "Show the main job on a few made-up sessions in a temporary home."),
     "statusline": Command(
         "glances.statusline",
-        "One segment of a status line, for the JSON that Claude Code gives on stdin: whose fork it is, what workers "
-        "do.",
+        "One segment of a status line, for the JSON that an agent gives on stdin: whose fork it is, what workers do.",
     ),
     "welcome": Command(
         "glances.welcome",
@@ -103,7 +102,7 @@ COMMANDS = {
     ),
     "excise": Command("excise.app", "Cut turns out of a transcript that its agent can still resume."),
     "index": Command("index.app", "The search index: bring it up to date, look at it."),
-    "setup": Command("setup.app", "Make smart-fork known to Claude Code and Codex; --remove undoes it."),
+    "setup": Command("setup.app", "Make smart-fork known to your agents; --remove undoes it."),
     "service": Command("service.app", "The service that keeps the index fresh: install it once and forget it."),
 }
 

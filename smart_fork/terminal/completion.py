@@ -90,7 +90,7 @@ def _sessions(beginning: str) -> list[Candidate]:
     found = glimpse.newest(index, here, _OFFERED, typed)
     if typed and not found:
         found = glimpse.newest(index, None, _OFFERED, typed)
-    known = [(one, short(one.agent, one.session_id)) for one in found if is_id(one.session_id)]
+    known = [(one, short(one.session_id)) for one in found if is_id(one.session_id)]
     return [
         Candidate(brief if brief.startswith(typed) else one.session_id, harmless(f"{one.agent} {one.title}", _TITLE))
         for one, brief in known

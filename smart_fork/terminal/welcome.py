@@ -27,7 +27,7 @@ def line() -> str:
     """
     if os.environ.get("SMART_FORK_WORKER_ID"):
         return ""
-    known = glimpse.count(index_db(), project_of(os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd()).key)  # noqa: PTH109
+    known = glimpse.count(index_db(), project_of(os.getcwd()).key)  # noqa: PTH109
     if not known:
         return ""
     sessions = "1 past session" if known == 1 else f"{known:,} past sessions"

@@ -21,6 +21,6 @@ def is_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def short(agent: str, session_id: str) -> str:
-    """As much of an id as people type: Codex begins its ids with the time, so more of them are alike."""
-    return session_id[: 13 if agent == "codex" else 8]
+def short(session_id: str) -> str:
+    """As much of an id as tells sessions apart: random ones early, and those that begin with the time late."""
+    return session_id[: 13 if session_id[14:15] == "7" or "_" in session_id else 8]

@@ -1,11 +1,10 @@
-"""Ending workers: asked first, then ended by the system. Their logs stay, and nobody else's is touched (X-003)."""
+"""Ending workers: asked first, then ended by the system. Their logs stay, and nobody else's is touched."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from indexer.project import Project
 from smart_fork.errors import ForkRefused, SmartForkError
@@ -17,6 +16,7 @@ from smart_fork.snippets import printable
 from smart_fork.whereabouts import in_project
 from smart_fork.workers.following import LIVING, require
 from smart_fork.workers.staged_copies import remove_copies
+from smart_fork.workers.state import WorkerClosed
 from smart_fork.workers.watching import Around
 
 #: How long a worker may take to end by itself, and to be ended.
@@ -26,7 +26,7 @@ LOOK_SECONDS = 0.05
 
 def close_workers(
     references: Sequence[str], *, remove_worktree: bool = False, around: Around | None = None
-) -> list[dict[str, Any]]:
+) -> tuple[WorkerClosed, ...]:
     """End these workers; with `remove_worktree`, take their worktrees away too where these hold nothing unsaved.
 
     Each answer says whether it was ended now (`closed`), or in `note` why not.
@@ -38,22 +38,22 @@ def close_workers(
     around = around or Around()
     with Registry() as registry:
         workers = require(references, registry)
-        return [_close(worker, registry, around, remove_worktree=remove_worktree) for worker in workers]
+        return tuple(_close(worker, registry, around, remove_worktree=remove_worktree) for worker in workers)
 
 
 def stop_workers(
     project: Project | None, *, remove_worktree: bool = False, around: Around | None = None
-) -> list[dict[str, Any]]:
+) -> tuple[WorkerClosed, ...]:
     """End all workers of a project that run, or of all projects where `None`."""
     around = around or Around()
     with Registry() as registry:
         running = [
             worker for worker in registry.workers(states=LIVING) if project is None or in_project(worker.cwd, project)
         ]
-        return [_close(worker, registry, around, remove_worktree=remove_worktree) for worker in running]
+        return tuple(_close(worker, registry, around, remove_worktree=remove_worktree) for worker in running)
 
 
-def _close(worker: Worker, registry: Registry, around: Around, *, remove_worktree: bool) -> dict[str, Any]:
+def _close(worker: Worker, registry: Registry, around: Around, *, remove_worktree: bool) -> WorkerClosed:
     closed, note = False, ""
     try:
         closed = _end(worker, around)
@@ -65,16 +65,9 @@ def _close(worker: Worker, registry: Registry, around: Around, *, remove_worktre
     if remove_worktree and (closed or not runs(whereabouts(worker), around.processes)):
         removed, notes = _remove_worktree(worker, registry, around)
         note = ". ".join(filter(None, [note, *notes]))
-    return {
-        "worker_id": worker.id,
-        "session_id": worker.session_id,
-        "agent_type": worker.agent,
-        "kind": worker.kind,
-        "name": printable(worker.name),
-        "closed": closed,
-        "worktree_removed": removed,
-        "note": note,
-    }
+    return WorkerClosed(
+        worker.id, worker.session_id, worker.agent, worker.kind, printable(worker.name), closed, removed, note
+    )
 
 
 def _end(worker: Worker, around: Around) -> bool:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from indexer.masking import NOTHING, Masked, beginning, mask
-from indexer.transcripts.model import Agent, Session
+from indexer.transcripts.model import AgentName, Session
 from smart_fork import permission, sessions
 from smart_fork.advice import advice
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.own_part import own_part
 from smart_fork.agents.spent import output_tokens
@@ -43,7 +43,7 @@ class Compared:
     worker_id: str
     session_id: str | None
     name: str
-    agent_type: Agent
+    agent_type: AgentName
     kind: Kind
     state: str
     status: str
@@ -198,7 +198,9 @@ def _with_changes(one: Compared, worker: Worker, processes: Processes, *, patch:
 def _session(worker: Worker) -> tuple[Session, Path]:
     if not worker.session_id:
         raise NotFound("It has no session of its own yet")
-    log = original_of(AGENTS[worker.agent], worker.session_id)
+    if worker.agent not in READERS.names:
+        raise NotFound(f"What {worker.agent} writes is not read")
+    log = original_of(READERS[worker.agent], worker.session_id)
     if log is None:
         raise NotFound("It has not written a log yet, or its log is gone")
     session = sessions.read(sessions.Located(worker.agent, worker.session_id, log))

@@ -9,35 +9,35 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from filelock import FileLock, Timeout
 
-from indexer.masking import ending, mask_screen
+from indexer.masking import ending
 from indexer.paths import private_dir, state_home
 from smart_fork.advice import advice
-from smart_fork.agents.plan import ForkPlan, ForkRequest, environment, plain_prompt, plan_fork
+from smart_fork.agents.facets import screen_of
+from smart_fork.agents.options import Options
+from smart_fork.agents.plan import ForkPlan, environment, plain_prompt, plan_fork
 from smart_fork.agents.programs import find_program
-from smart_fork.agents.questions import Question, holds, question_on
+from smart_fork.agents.starter import ForkRequest
 from smart_fork.errors import ForkRefused, ProgramFailed, Usage
 from smart_fork.forking.provisions import provisions
+from smart_fork.forking.typist import SCREEN_SECONDS, Typist
 from smart_fork.places import place_of
 from smart_fork.places.base import Place, note_started, runs, whereabouts
 from smart_fork.registry import UNASKED, Registry, Worker
 from smart_fork.workers.following import described
+from smart_fork.workers.state import WorkerMessaged
 from smart_fork.workers.watching import Around, Seen, Watcher
 
 How = Literal["typed", "queued", "answered", "resumed"]
 
-#: How long a screen may take to show what was typed, and a log to have what was sent.
-SCREEN_SECONDS, LOG_SECONDS = 5.0, 30.0
-LOOK_SECONDS = 0.05
-#: How often the same is typed, where a program does not take it.
-_TRIES = 3
+#: How long a log may take to have what was sent.
+LOG_SECONDS = 30.0
 #: How long to wait for somebody else who is talking to the same worker.
 TURN_SECONDS = 60.0
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]+")
@@ -45,7 +45,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]+")
 
 def message_worker(
     reference: str, text: str, *, queue: bool = False, answer: bool = False, around: Around | None = None
-) -> dict[str, Any]:
+) -> WorkerMessaged:
     """Say `text` to a worker; with `answer`, choose that option of what it asks.
 
     Where it has ended and a later worker goes on with its session, that one is told, and the answer is about it.
@@ -63,7 +63,7 @@ def message_worker(
             how = talk.answer(text) if answer else talk.say(text, queue=queue)
         worker = registry.get(worker.id)
         told = described(worker, talk.watcher.look(worker, registry))
-        return told | {"how": how, "warnings": talk.warnings}
+        return WorkerMessaged.more(told, how=how, warnings=tuple(talk.warnings))
 
 
 def typed_text(text: str) -> str:
@@ -104,7 +104,7 @@ def going_on(worker: Worker, program: str, text: str) -> ForkPlan:
             depth=worker.depth - 1,  # it is as deep as it was
             worker_id=worker.id,
             form="resume",
-            skip_permissions=worker.permission_mode == UNASKED,
+            options=Options(skip_permissions=worker.permission_mode == UNASKED),
         )
     )
 
@@ -160,12 +160,13 @@ class _Talk:
                 tool="Wait for it with wait_workers, or have it take this up when it is done: queue.",
             )
             raise ForkRefused(f"{self.worker.id} is working", hint)
-        self._type(place, said)
+        typist = self._typist(place)
+        typist.type(said)
         if seen.status == "working":
-            self._send(place, said, lambda: not self._holds(place, said), SCREEN_SECONDS)
+            typist.send(said, lambda: not typist.holds(said), SCREEN_SECONDS)
             return "queued"
         before = self._written()
-        if not self._send(place, said, lambda: self._written() > before, LOG_SECONDS):
+        if not typist.send(said, lambda: self._written() > before, LOG_SECONDS):
             self.warnings.append(f"It is not in its log after {LOG_SECONDS:g} seconds. See: {self.worker.attach}")
         return "typed"
 
@@ -178,40 +179,20 @@ class _Talk:
         if (number := text.strip()) not in question.options:
             raise Usage(f"It asks: {seen.waiting_for}", f"Options are {', '.join(question.options)}.")
 
-        def answered() -> bool:
-            return not question.is_also(self._asked(place))
+        typist = self._typist(place)
 
-        place.press(self.started, number, self.around.processes, self.around.env)
-        if not self._wait(answered, SCREEN_SECONDS / 2):
+        def answered() -> bool:
+            return not question.is_also(typist.asked())
+
+        typist.press(number)
+        if not typist.wait(answered, SCREEN_SECONDS / 2):
             # Where a number only marks an option. One that has not arrived marks nothing: Enter would choose another.
-            asked = self._asked(place)
+            asked = typist.asked()
             if asked and question.is_also(asked) and asked.marked == number:
-                place.press(self.started, "Enter", self.around.processes, self.around.env)
-            if not self._wait(answered, SCREEN_SECONDS):
+                typist.press("Enter")
+            if not typist.wait(answered, SCREEN_SECONDS):
                 self.warnings.append(f"It still asks the same. See: {self.worker.attach}")
         return "answered"
-
-    def _type(self, place: Place, text: str) -> None:
-        """Paste, and wait until it is there: an Enter that comes too soon may be taken as part of what is pasted."""
-        for _ in range(_TRIES):
-            before = self._screen(place)
-            place.paste(self.started, text, self.around.processes, self.around.env)
-            if self._wait(partial(self._shown, place, text, before), SCREEN_SECONDS):
-                return
-            if before is None or self._screen(place) != before:
-                return  # as something that we do not know
-        # A program that is just starting throws away what is typed.
-        raise ProgramFailed(f"{self.worker.id} does not take what is typed", f"See: {self.worker.attach}")
-
-    def _send(self, place: Place, text: str, done: Callable[[], bool], seconds: float) -> bool:
-        """Press Enter, and once more where the text is still there; never into anything else."""
-        for _ in range(_TRIES):
-            place.press(self.started, "Enter", self.around.processes, self.around.env)
-            if self._wait(done, seconds / _TRIES):
-                return True
-            if not self._holds(place, text):
-                return self._wait(done, seconds)
-        return False
 
     def _resume(self, place: Place, text: str) -> How:
         worker, around = self.worker, self.around
@@ -228,7 +209,8 @@ class _Talk:
         self.warnings += given.notes
         plan = going_on(worker, program, text)
         # A hook may have told of its end before it was there: two must not write the same log.
-        self._wait(lambda: not runs(self.started, around.processes), SCREEN_SECONDS)
+        wait = self._typist(place).wait
+        wait(lambda: not runs(self.started, around.processes), SCREEN_SECONDS)
         before = self._written()
         started = place.start(plan, worker, around.processes, environment(plan, {**around.env, **given.variables}))
         note_started(self.registry, worker.id, plan.argv, started)
@@ -236,27 +218,18 @@ class _Talk:
         def moved() -> bool:
             return self._written() > before or place.ended(started, around.processes, around.env) is not None
 
-        self._wait(moved, LOG_SECONDS)
+        wait(moved, LOG_SECONDS)
         said = place.ended(started, around.processes, around.env)
         if said is not None and self._written() <= before:
             self.registry.set_state(worker.id, "ended")
             raise ProgramFailed(f"{worker.id} could not go on: {ending(said, 500) or 'it said nothing'}")
         return "resumed"
 
+    def _typist(self, place: Place) -> Typist:
+        return Typist(place, self.started, screen_of(self.worker.agent), self.around)
+
     def _look(self) -> Seen:
         return self.watcher.look(self.worker, self.registry)
-
-    def _asked(self, place: Place) -> Question | None:
-        return question_on(mask_screen(self._screen(place) or ""))
-
-    def _holds(self, place: Place, text: str) -> bool:
-        return holds(self._screen(place) or "", text)
-
-    def _shown(self, place: Place, text: str, before: str | None) -> bool:
-        return self._screen(place) != before and self._holds(place, text)
-
-    def _screen(self, place: Place) -> str | None:
-        return place.screen(self.started, self.around.processes, self.around.env)
 
     def _written(self) -> int:
         """How long its log is."""
@@ -265,9 +238,3 @@ class _Talk:
             return path.stat().st_size if path else 0
         except OSError:
             return 0
-
-    def _wait(self, look: Callable[[], bool], seconds: float) -> bool:
-        deadline = self.around.clock.now() + seconds
-        while not (found := look()) and self.around.clock.now() < deadline:
-            self.around.clock.sleep(LOOK_SECONDS)
-        return found

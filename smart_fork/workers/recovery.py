@@ -1,4 +1,4 @@
-"""After a crash: what is left of the workers that the registry knows (R-040…R-046).
+"""After a crash: what is left of the workers that the registry knows.
 
 The registry is written before and after each start, so nothing has to be guessed about what we did; only what happened
 since is looked up. Nothing is started or ended here, and what lives is not written over.
@@ -56,7 +56,7 @@ def reconcile(
 
 
 def recover() -> None:
-    """Reconcile the registry, if there is one, with this machine: what each server does first, once (R-043)."""
+    """Reconcile the registry, if there is one, with this machine: what each server does first, once."""
     if not (state_home() / "workers.db").is_file():
         return
     try:

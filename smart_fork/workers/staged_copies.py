@@ -8,9 +8,10 @@ from pathlib import Path
 
 from indexer.files import remove
 from indexer.transcripts.lines import LineReader
-from smart_fork.agents import AGENTS
+from indexer.transcripts.model import AgentName
+from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.logs import logs_of, staged_paths
-from smart_fork.agents.staging import folder_of, is_part_of
+from smart_fork.agents.staging import is_part_of
 from smart_fork.registry import Registry
 
 
@@ -19,14 +20,15 @@ def remove_copies(worktrees: Iterable[Path], registry: Registry) -> tuple[list[P
 
     An original is none of them, and a copy that has turns of its own, or is all that is left of its session, stays.
     """
-    folders = {folder_of(worktree) for worktree in worktrees}
+    filings = [(agent.name, agent.filing) for agent in AGENTS if agent.filing]
+    agents = {folder: name for one in worktrees for name, filing in filings if (folder := filing.folder(one))}
     removed: list[Path] = []
     kept: list[str] = []
     for copy in registry.staged_copies():
         path = Path(copy.path)
-        if path.parent not in folders:
+        if path.parent not in agents:
             continue
-        reason = _why_kept(path, copy.session_id) if path.is_file() else ""
+        reason = _why_kept(agents[path.parent], path, copy.session_id) if path.is_file() else ""
         if reason:
             kept.append(f"{path} is kept: {reason}")
             continue
@@ -37,10 +39,10 @@ def remove_copies(worktrees: Iterable[Path], registry: Registry) -> tuple[list[P
     return removed, kept
 
 
-def _why_kept(path: Path, session_id: str) -> str:
+def _why_kept(agent: AgentName, path: Path, session_id: str) -> str:
     """Why a copy must stay; empty where all of it is in the original as well."""
     ours = staged_paths(session_id)
-    original = next((one for one in logs_of(AGENTS["claude"], session_id) if str(one) not in ours), None)
+    original = next((one for one in logs_of(READERS[agent], session_id) if str(one) not in ours), None)
     if original is None:
         return "it is all that is left of this session"
     try:

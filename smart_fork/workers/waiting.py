@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from smart_fork.errors import Usage
 from smart_fork.registry import Registry, Worker
 from smart_fork.workers.following import described, last_words, require
+from smart_fork.workers.state import WorkersWaited, WorkerWaited
 from smart_fork.workers.watching import Around, Seen, Watcher
 
 #: How soon workers are looked at again: at first and after every change, and at most.
@@ -25,7 +25,7 @@ def wait_workers(
     timeout: float | None = None,
     told: Told = lambda _done, _of, _seconds: None,
     around: Around | None = None,
-) -> dict[str, Any]:
+) -> WorkersWaited:
     """Wait for all of the workers, or for one of them, for `timeout` seconds at most; with each one's last words.
 
     Raises:
@@ -39,13 +39,13 @@ def wait_workers(
         workers = require(references, registry)
         wait = _Wait(workers, registry, watcher)
         done = wait.until(len(workers) if not any_of else 1, timeout, told)
-        return {
-            "done": done,
-            "workers": [
-                described(worker, seen) | {"settled": seen.settled, "last_words": last_words(worker, seen, watcher)}
-                for worker, seen in wait.seen.values()
-            ],
-        }
+        waited = (
+            WorkerWaited.more(
+                described(worker, seen), settled=seen.settled, last_words=last_words(worker, seen, watcher)
+            )
+            for worker, seen in wait.seen.values()
+        )
+        return WorkersWaited(done=done, workers=tuple(waited))
 
 
 class _Wait:

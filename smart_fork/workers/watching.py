@@ -11,16 +11,17 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from indexer.masking import NOTHING, Masked, beginning, mask, mask_screen
-from smart_fork.agents import AGENTS
+from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.activity import SETTLED_SECONDS, Activity, activity
+from smart_fork.agents.birth import moment
 from smart_fork.agents.births import find_sessions
+from smart_fork.agents.facets import screen_of
 from smart_fork.agents.logs import original_of
-from smart_fork.agents.questions import MAX_CHARACTERS, Question, hears_on, question_on, works_on
+from smart_fork.agents.questions import MAX_CHARACTERS, Question
 from smart_fork.errors import SmartForkError
-from smart_fork.forking.confirmation import Clock, SystemClock
+from smart_fork.forking.world import Clock, SystemClock
 from smart_fork.places import place_of
 from smart_fork.places.base import whereabouts
 from smart_fork.places.liveness import lives
@@ -62,16 +63,6 @@ class Seen:
         """Whether it does nothing by itself any more: idle, asking, or ended."""
         return self.state in ("ended", "failed") or self.status in ("idle", "waiting")
 
-    def as_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "state": self.state,
-            "status": self.status or None,
-            "waiting_for": self.waiting_for,
-            "last_activity": self.last_activity,
-            "tokens": self.tokens,
-        }
-
 
 class Watcher:
     """Looks at workers again and again: what has not changed since the last time is not read again."""
@@ -98,18 +89,20 @@ class Watcher:
         if self._headless(worker):
             return replace(seen, status="working")  # until it ends
         status, question = self._told(worker, wrote)
-        screen = self._screen(worker) if status != "idle" else None
+        screen = self._screen(worker) if status != "idle" and worker.agent in AGENTS else None
         if screen is not None:
-            if asked := question_on(screen):
+            shows = screen_of(worker.agent)
+            if asked := shows.question(screen):
                 question = asked
-            elif works_on(screen):  # a hook that told of a question tells nothing of its answer
+            elif shows.works(screen):  # a hook that told of a question tells nothing of its answer
                 status, question = "working", None
+            elif status == "working" and shows.rests(screen) and self._is_past(wrote.at or worker.status_at):
+                status = "idle"
         if question:
             return replace(seen, status="waiting", question=question)
-        if (
-            not status
-        ):  # without a word of its own yet: on what it was given, on its way, or waiting for a person to begin
-            status = "working" if worker.prompt or (screen is not None and not hears_on(screen)) else "idle"
+        if not status:  # no word of its own yet: on what it was given, on its way, or waiting for a person to begin
+            on_its_way = screen is not None and not screen_of(worker.agent).hears(screen)
+            status = "working" if worker.prompt or on_its_way else "idle"
         return replace(seen, status=status)
 
     def output(self, worker: Worker) -> Masked | None:
@@ -121,11 +114,11 @@ class Watcher:
 
     def log_of(self, worker: Worker) -> Path | None:
         """The worker's own log, if it has one by now."""
-        if worker.session_id is None:
+        if worker.session_id is None or worker.agent not in READERS.names:
             return None
         known = self._logs.get(worker.session_id)
         if known is None or not known.exists():
-            known = original_of(AGENTS[worker.agent], worker.session_id)
+            known = original_of(READERS[worker.agent], worker.session_id)
             if known is None:
                 return None
             self._logs[worker.session_id] = known
@@ -170,6 +163,10 @@ class Watcher:
             return place_of(worker).headless
         except SmartForkError:
             return False
+
+    def _is_past(self, at: str | None) -> bool:
+        """Whether that was so long ago that the screen has had the time to show it."""
+        return self.around.clock.now() - (moment(at) or 0.0) >= SETTLED_SECONDS
 
     def _told(self, worker: Worker, wrote: Activity) -> tuple[Status, Question | None]:
         """What the hooks and the log say, whichever is newer."""

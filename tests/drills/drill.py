@@ -23,9 +23,11 @@ import indexer
 from indexer.embedding import Embedder
 from indexer.freshness import complete
 from indexer.light import DIMENSIONS, LightEmbedder
-from indexer.paths import claude_home, codex_home, index_db, state_home
+from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
+from smart_fork.agents.claude.home import claude_home
+from smart_fork.agents.codex.home import codex_home
 from smart_fork.service.address import announced
 from smart_fork.service.token import token
 from tests.indexer.written import (
@@ -99,7 +101,7 @@ def fresh(folder: Path, embedder: Embedder | None = None) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SMART_FORK_HOME", str(folder))
         with closing(SqliteStore(index_db())) as store:
-            complete(store, AGENTS, embedder or Quick(), patience=0)
+            complete(store, READERS, embedder or Quick(), patience=0)
         return content(index_db())
 
 

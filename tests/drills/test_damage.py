@@ -11,11 +11,12 @@ import pytest
 
 from indexer import damage
 from indexer.damage import DamagedIndexError, kept, open_sound, remove_older
-from indexer.freshness import complete, only_writer
+from indexer.freshness import complete
 from indexer.light import LightEmbedder
 from indexer.paths import index_db, index_root, state_home
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents import AGENTS
+from indexer.writer import only_writer
+from smart_fork.agents import READERS
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.overview import overview
 from smart_fork.registry import Registry
@@ -42,7 +43,7 @@ def indexed():
     """Logs, and their index."""
     every = write_logs()
     with closing(SqliteStore(index_db())) as store:
-        complete(store, AGENTS, Quick(), patience=0)
+        complete(store, READERS, Quick(), patience=0)
     return every
 
 
@@ -104,7 +105,7 @@ def test_a_damaged_index_is_kept_aside_and_built_anew(indexed, harm, set_aside, 
     grow(indexed[1], "more about harbour", "yes")  # so that there is something to write
     harm()
     with untouched():
-        answers = [find(Request("harbour", all_projects=True), Engine(Quick())) for _ in range(2)]
+        answers = [find(Request("harbour", all_projects=True), Engine(Quick())).as_json() for _ in range(2)]
         complete_again()
 
     assert set_aside == len(kept(index_db()))
@@ -119,7 +120,7 @@ def test_a_damaged_index_is_kept_aside_and_built_anew(indexed, harm, set_aside, 
 
 def complete_again() -> None:
     with open_sound(index_db()) as store:
-        complete(store, AGENTS, Quick(), patience=0)
+        complete(store, READERS, Quick(), patience=0)
 
 
 def test_wherever_the_index_is_damaged_a_question_is_answered(indexed, monkeypatch, tmp_path):
@@ -134,7 +135,7 @@ def test_wherever_the_index_is_damaged_a_question_is_answered(indexed, monkeypat
         overwrite(chance.randrange(100, len(good) - 600), chance.choice([16, 64, 512]))
         before = len(kept(index_db()))
         for word in ("harbour", "retry"):
-            answer = find(Request(word, agent_type="both", all_projects=True), Engine(words))
+            answer = find(Request(word, agent_type="both", all_projects=True), Engine(words)).as_json()
             assert answer.get("results") or answer.get("fallback_sessions")
         noticed += len(kept(index_db())) > before
     assert noticed > 2  # much of the file is room for vectors
@@ -221,7 +222,7 @@ def test_while_another_process_writes_the_damaged_index_stays_where_it_is(indexe
     monkeypatch.setattr(damage, "_PATIENCE", 0.0)
     text()
     with only_writer(0):
-        answer = find(Request("harbour", all_projects=True), Engine(Quick()))
+        answer = find(Request("harbour", all_projects=True), Engine(Quick())).as_json()
     assert "file is not a database" in answer["message"]
     assert answer["fallback_sessions"]
     assert [] == kept(index_db())
@@ -233,12 +234,12 @@ def test_an_index_that_another_program_holds_is_waited_for_a_moment_and_said(ind
     db = apsw.Connection(str(index_db()))
     db.execute("PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE; UPDATE meta SET value = value; COMMIT").fetchall()
     with untouched():
-        answer = find(Request("harbour", all_projects=True), Engine(Quick()))
+        answer = find(Request("harbour", all_projects=True), Engine(Quick())).as_json()
         assert "database is locked" in answer["message"]
         assert "Another process is writing to it; try again." == answer["next_steps"][0]
         assert answer["fallback_sessions"]
         db.close()
-        assert find(Request("harbour", all_projects=True), Engine(Quick()))["results"]
+        assert find(Request("harbour", all_projects=True), Engine(Quick())).as_json()["results"]
     assert "" == differs(fresh(tmp_path / "fresh"))
 
 
@@ -257,7 +258,7 @@ def test_a_damaged_register_of_workers_stays_where_it_is_and_says_how_to_save_it
             registry.workers()
         assert f"mv {path} {path}.damaged" in told.value.hint
         assert "is damaged" in overview()["workers_problem"]["error"]
-        assert find(Request("harbour", all_projects=True), Engine(Quick()))["results"]
+        assert find(Request("harbour", all_projects=True), Engine(Quick())).as_json()["results"]
         status = smart_fork("status")
         assert (0, True) == (status.returncode, "The register of workers" in status.stdout)
         started = smart_fork("active", "--json")
@@ -279,14 +280,14 @@ def test_an_export_that_is_none_is_written_again(indexed, harm, tmp_path):
     (index_root() / "claude/foreign.md").write_text("mine")
     grow(indexed[2], "more about harbour", "yes")
     with untouched(), closing(SqliteStore(index_db())) as store:
-        report = complete(store, AGENTS, Quick(), patience=0)
+        report = complete(store, READERS, Quick(), patience=0)
 
     assert ("mine", "mine") == (other.read_text(), (index_root() / "claude/foreign.md").read_text())
     if harm == "a folder":
         assert [str(indexed[1])] == list(report.failed)
         export.rmdir()
         with closing(SqliteStore(index_db())) as store:
-            complete(store, AGENTS, Quick(), patience=0)
+            complete(store, READERS, Quick(), patience=0)
     (index_root() / "claude/foreign.md").unlink()
     assert "" == differs(fresh(tmp_path / "fresh"))
     assert not export.is_symlink()

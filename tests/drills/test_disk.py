@@ -13,7 +13,7 @@ from indexer.freshness import complete
 from indexer.light import LightEmbedder
 from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.registry import Registry
 from tests.drills.drill import (
@@ -96,14 +96,14 @@ def test_a_log_that_does_not_fit_is_not_taken_for_odd(tmp_path):
     """The next run reads it. SQLite's own limit stands for the disk's."""
     every = write_logs(3)
     with closing(SqliteStore(index_db())) as store:
-        complete(store, AGENTS, Quick(), patience=0)
+        complete(store, READERS, Quick(), patience=0)
         pages = store.db.execute("PRAGMA page_count").get
         grow(every[1], "more about harbour", " ".join(f"word{number}" for number in range(6_000)))
         store.db.execute(f"PRAGMA max_page_count = {pages + 8}").fetchall()
         with pytest.raises(apsw.FullError):
-            complete(store, AGENTS, None, patience=0)
+            complete(store, READERS, None, patience=0)
         store.db.execute("PRAGMA max_page_count = 1000000").fetchall()
-        assert 1 == complete(store, AGENTS, Quick(), patience=0).read
+        assert 1 == complete(store, READERS, Quick(), patience=0).read
     assert "" == differs(fresh(tmp_path / "fresh"))
 
 

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from indexer.freshness import complete
-from indexer.paths import claude_home, index_db, state_home
+from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts import files
 from indexer.transcripts import lines as reading
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
+from smart_fork.agents.claude.home import claude_home
 from tests.drills.drill import Quick, differs, fresh, grow, session, smart_fork, untouched, write_logs
 from tests.indexer.written import claude_log, codex_log, content
 
@@ -29,7 +30,7 @@ def store():
 
 
 def index(store):
-    return complete(store, AGENTS, Quick(), patience=0)
+    return complete(store, READERS, Quick(), patience=0)
 
 
 def delete(path: Path) -> None:
@@ -168,7 +169,7 @@ def test_a_folder_that_cannot_be_read_keeps_out_only_what_is_in_it():
         folder.chmod(folder.stat().st_mode | 0o011)
     os.seteuid(65534)
     try:
-        seen = [file.path.stem for agent in AGENTS for file in agent.discover()]
+        seen = [file.path.stem for agent in READERS for file in agent.discover()]
     finally:
         os.seteuid(0)
     assert 4 == len(seen)

@@ -15,7 +15,7 @@ from indexer import watch
 from indexer.embedding import ModelUnavailableError
 from indexer.freshener import Freshener
 from indexer.schedule import Schedule, trigger_of
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from smart_fork.retrieval import model
 from smart_fork.retrieval.model import BackgroundModel
 from smart_fork.retrieval.status import index_status
@@ -83,7 +83,7 @@ def test_a_model_that_could_not_be_loaded_is_tried_again(monkeypatch):
 
 @contextmanager
 def freshener(**options):
-    started = Freshener(AGENTS, Quick(), trigger_of("1h"), **options)
+    started = Freshener(READERS, Quick(), trigger_of("1h"), **options)
     started.start()
     try:
         yield started
@@ -118,7 +118,7 @@ def test_what_is_written_after_a_jump_of_the_clock_is_indexed(jump, tmp_path):
         grow(every[1], "more about harbour", "yes")
         os.utime(every[1], (now[0].timestamp(), now[0].timestamp()))
         running.look({str(every[1])})
-        eventually(lambda: index_status()["complete"], "everything to be read")
+        eventually(lambda: index_status().complete, "everything to be read")
     assert "" == differs(fresh(tmp_path / "fresh"))
 
 
@@ -134,7 +134,7 @@ def test_without_watches_the_schedule_goes_on_and_logs_are_looked_at(monkeypatch
     with freshener() as running:
         eventually(lambda: running.status().last_run, "the first run")
         grow(every[1], "more about harbour", "yes")
-        eventually(lambda: index_status()["complete"], "everything to be read")
+        eventually(lambda: index_status().complete, "everything to be read")
         assert running.status().next_run
     assert "" == differs(fresh(tmp_path / "fresh"))
     assert 1 == caplog.text.count("OS file watch limit reached")

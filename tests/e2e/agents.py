@@ -218,9 +218,11 @@ class Machine:
 
     def logs(self, agent: Protocol) -> list[Log]:
         """All logs of an agent, oldest first."""
-        below, pattern = (
-            (".claude/projects", "*/*.jsonl") if agent == "claude" else (".codex/sessions", "*/*/*/*.jsonl")
-        )
+        below, pattern = {
+            "claude": (".claude/projects", "*/*.jsonl"),
+            "codex": (".codex/sessions", "*/*/*/*.jsonl"),
+            "qwen": (".qwen/projects", "*/chats/*.jsonl"),
+        }[agent]
         return [
             Log(path) for path in sorted((self.home / below).glob(pattern), key=lambda path: path.stat().st_mtime_ns)
         ]

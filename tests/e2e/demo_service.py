@@ -24,7 +24,7 @@ INDEX = """
 from indexer.light import LightEmbedder
 from smart_fork.retrieval.finding import Engine, Request, find
 answer = find(Request("anything", agent_type="both", all_projects=True), Engine(LightEmbedder(), 60, 60))
-assert answer["index"]["complete"], answer
+assert answer.index.complete, answer
 """
 
 

@@ -1,6 +1,6 @@
-"""A model on loopback: what Claude Code and Codex talk to in the end-to-end tests.
+"""A model on loopback: what the real agents talk to in the end-to-end tests.
 
-It speaks the two protocols of the real programs (the Anthropic messages API and the OpenAI responses API, both as
+It speaks the protocols of the real programs (the Anthropic messages API, the OpenAI responses API and chat completions, all as
 server-sent events), keeps every request, and answers from a script, so that a test says what the model does and then
 reads, message by message, what the model was sent.
 """
@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Self
 
+from tests.e2e import chat
+
 Json = dict[str, Any]
-Protocol = Literal["claude", "codex"]
+Protocol = Literal["claude", "codex", "qwen"]
 
 #: What the programs put around a person's words. Text that begins so was not said by anybody.
 INJECTED = (
@@ -115,11 +117,15 @@ class Request:
 
     @property
     def protocol(self) -> Protocol:
+        if self.path.endswith(chat.PATH):
+            return "qwen"
         return "codex" if self.path.endswith("/responses") else "claude"
 
     @property
     def items(self) -> list[Json]:
-        """The messages of the one protocol, or the input items of the other."""
+        """The messages of the one protocol, or the input items of the other; those of the third as those of the first."""
+        if self.protocol == "qwen":
+            return chat.items(self.body)
         return list(self.body.get("input" if self.protocol == "codex" else "messages", []))
 
     @property
@@ -140,6 +146,8 @@ class Request:
     @property
     def tools(self) -> list[str]:
         """The names of the tools that the program offers; a tool in a namespace reads ``namespace/name``."""
+        if self.protocol == "qwen":
+            return chat.tools(self.body)
         names = []
         for tool in self.body.get("tools") or []:
             inner = tool.get("tools")
@@ -277,7 +285,7 @@ class ModelServer:
                 path = self.path.split("?")[0]
                 if path.endswith("/count_tokens"):
                     self._send(200, "application/json", b'{"input_tokens": 100}')
-                elif path.endswith(("/messages", "/responses")):
+                elif path.endswith(("/messages", "/responses", chat.PATH)):
                     request = Request(path, body, dict(self.headers.items()))
                     if alone := unpaired(request):
                         error = {
@@ -296,6 +304,13 @@ class ModelServer:
                     self._send(404, "application/json", b"{}")
 
             def _answer(self, request: Request, answer: Answer, number: int) -> None:
+                if request.protocol == "qwen":
+                    events = list(chat.events(_blocks(request, answer, number), request.body, number))
+                    if request.body.get("stream"):
+                        self._send(200, "text/event-stream", chat.stream(events))
+                    else:
+                        self._send(200, "application/json", json.dumps(chat.whole(events)).encode())
+                    return
                 speak = _responses_events if request.protocol == "codex" else _messages_events
                 events = list(speak(request, answer, number))
                 if request.body.get("stream"):
@@ -367,6 +382,13 @@ def _content_block(request: Request, part: Say | Call, identity: str) -> tuple[J
         name, arguments = WAIT, {"servers": [part.server]}
     block = {"type": "tool_use", "id": identity, "name": name, "input": {}}
     return block, {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
+
+
+def _blocks(request: Request, answer: Answer, number: int) -> Iterator[Json]:
+    """The blocks of an answer, complete."""
+    for index, part in enumerate(answer.calls if isinstance(answer, Calls) else (answer,)):
+        block, delta = _content_block(request, part, f"call_{number}_{index}")
+        yield block | ({"text": delta["text"]} if "text" in delta else {"input": json.loads(delta["partial_json"])})
 
 
 def _whole_message(events: list[Json]) -> Json:

@@ -1,4 +1,4 @@
-"""The real Claude Code, Codex and qmd, of the versions that are tested: brought from npm once, and kept in a cache."""
+"""The real Claude Code, Codex, Qwen Code, OpenCode and qmd, of the versions that are tested: brought from npm once, and kept in a cache."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ CODEX_VERSION = "0.169.0"
 QMD_VERSION = "2.8.3"
 #: qmd runs on node 22 and newer: what a distribution brings may be older.
 NODE_VERSION = "24.21.0"
+QWEN_VERSION = "0.24.4"
+OPENCODE_VERSION = "1.18.33"
 #: How long npm may take for several hundred megabytes. No test's time runs meanwhile.
 INSTALL_SECONDS = 900
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -67,6 +69,48 @@ def install_qmd(cache: Path) -> Path:
             _npm_install(folder, cache / "npm", "--omit=optional", *packages)
             modules = folder / "node_modules"
             _link(programs, qmd=modules / ".bin" / "qmd", node=modules / f"node-{machine}" / "bin" / "node")
+            shutil.rmtree(cache / "npm", ignore_errors=True)
+    return programs
+
+
+def install_qwen(cache: Path) -> Path:
+    """A folder with ``qwen`` in it, of the pinned version, likewise; it runs on a ``node`` of its own.
+
+    Raises:
+        Unavailable: there is no npm, or it cannot bring them.
+    """
+    folder = cache / f"qwen-{QWEN_VERSION}-node-{NODE_VERSION}"
+    programs = folder / "bin"
+    with FileLock(cache / "install.lock"):
+        if not programs.is_dir():
+            machine = f"{platform.system().lower()}-{_machine()}"
+            # Its optional parts are pictures and pseudo-terminals, which nothing here needs.
+            packages = (f"@qwen-code/qwen-code@{QWEN_VERSION}", f"node-{machine}@{NODE_VERSION}")
+            _npm_install(folder, cache / "npm", "--omit=optional", *packages)
+            modules = folder / "node_modules"
+            program = folder / "qwen"
+            node = modules / f"node-{machine}" / "bin" / "node"
+            program.write_text(f'#!/bin/sh\nexec "{node}" "{modules / ".bin" / "qwen"}" "$@"\n')
+            program.chmod(0o755)
+            _link(programs, qwen=program)
+            shutil.rmtree(cache / "npm", ignore_errors=True)
+    return programs
+
+
+def install_opencode(cache: Path) -> Path:
+    """A folder with ``opencode`` in it, of the pinned version, likewise.
+
+    Raises:
+        Unavailable: there is no npm, or it cannot bring them.
+    """
+    folder = cache / f"opencode-{OPENCODE_VERSION}"
+    programs = folder / "bin"
+    with FileLock(cache / "install.lock"):
+        if not programs.is_dir():
+            native = f"opencode-{platform.system().lower()}-{_machine()}"
+            # What its step after the installation does: the program of this platform is taken.
+            _npm_install(folder, cache / "npm", "--no-save", f"{native}@{OPENCODE_VERSION}")
+            _link(programs, opencode=folder / "node_modules" / native / "bin" / "opencode")
             shutil.rmtree(cache / "npm", ignore_errors=True)
     return programs
 

@@ -8,7 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from smart_fork.agents.titles import title_of
+from smart_fork.agents.facets import title_of
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.registry import Registry
 from tests.e2e.agents import SERVER, Machine

@@ -262,8 +262,12 @@ def test_a_session_with_something_in_the_background_is_branched_when_it_has_been
     assert "Stop the current session's running background tasks before branching the conversation." == told["error"]
     assert {"claude": "Serve (", "codex": "sleep 600 ("}[agent] in told["hint"]
     terminal.leave("/exit" if agent == "claude" else "/quit")
-    os.utime(log.path, (0, 0))
-    assert branch(equipped, log)["session_id"]
+
+    def branched() -> bool:
+        os.utime(log.path, (0, 0))  # what is left of Codex may write to it once more
+        return "session_id" in json.loads(equipped.smart_fork("branch", log.session_id, "--json", check=False).stdout)
+
+    assert wait_until(branched, "the session to be branched")
 
 
 def test_forks_of_forks_and_branches_make_one_family(equipped: Machine, agent: Protocol, project: Path):

@@ -328,7 +328,7 @@ def test_a_fork_is_started_once_and_by_nobody_else(served, opened):
     page.locator(".leave a").first.click()
     page.wait_for_selector("#prompt", state="visible")
     assert page.url.endswith(f"fork={page.input_value('#at')}#prompt")
-    assert "prompt" == focused(page)
+    page.wait_for_function("document.activeElement.id === 'prompt'")  # where the address ends, once it is all there
     page.fill("#prompt", "Now the downloader; --help $(id)")
     page.select_option("#place", "process")
 

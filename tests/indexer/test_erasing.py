@@ -14,11 +14,12 @@ from indexer import kept, pipeline, versions
 from indexer.freshness import complete, read_changes
 from indexer.markdown import export_path
 from indexer.masking import Masked
-from indexer.paths import claude_home, index_db, state_home
+from indexer.paths import index_db, state_home
 from indexer.remembering import erase_owed
 from indexer.store import erasure, schema, soundness
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
+from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.slugs import slug
 from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, lines, stored_vectors
 
@@ -51,7 +52,7 @@ def _unpacked(state: bytes) -> bytes:
 
 
 def run(store, embedder=None):
-    return complete(store, AGENTS, embedder, patience=5)
+    return complete(store, READERS, embedder, patience=5)
 
 
 def sessions_with(store, word: str) -> int:
@@ -246,7 +247,7 @@ def test_while_somebody_reads_what_was_there_before_it_is_owed_and_done_at_the_n
     assert not run(store).erased
     assert GONE in everything()  # it says so
     reader.close()
-    nothing_to_read, left = read_changes(store, AGENTS, None, 20.0)
+    nothing_to_read, left = read_changes(store, READERS, None, 20.0)
 
     assert (0, 0, True) == (nothing_to_read.read, left, nothing_to_read.erased)
     assert GONE not in everything()
@@ -257,7 +258,7 @@ def test_a_question_does_not_wait_for_what_would_take_long(store, monkeypatch):
     run(store)
     log.write_bytes(log.read_bytes().replace(SECRET.encode(), b"nothing"))
     monkeypatch.setattr(erasure, "BYTES_PER_SECOND", 1)
-    report, _ = read_changes(store, AGENTS, None, 20.0)
+    report, _ = read_changes(store, READERS, None, 20.0)
     assert (1, False, True) == (report.read, report.erased, store.owes_erasing())
 
     assert run(store).erased

@@ -18,18 +18,19 @@ from indexer import freshener, prerequisites
 from indexer.batch import Batch
 from indexer.embedding import ModelUnavailableError
 from indexer.freshener import Freshener
-from indexer.freshness import complete, only_writer
-from indexer.paths import claude_home, index_db, index_root, state_home
+from indexer.freshness import complete
+from indexer.paths import index_db, index_root, state_home
 from indexer.priority import NICE
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents import AGENTS
+from indexer.writer import only_writer
+from smart_fork.agents import READERS
+from smart_fork.agents.claude.home import claude_home
 from tests.indexer.written import HashEmbedder, append, claude_log, claude_records, codex_log, content, lines
 
 ROOT = Path(indexer.__file__).parent.parent
 SECONDS = 90
 HOUR = IntervalTrigger(hours=1)
-#: The time of a piece of work that is over before it begins.
-OVER = -1.0
+OVER = -1.0  # the time of a piece of work that is over before it begins
 
 
 def identity(number: int) -> str:
@@ -52,13 +53,13 @@ def runs(monkeypatch):
 
 @pytest.fixture
 def fresh(runs, monkeypatch):
-    monkeypatch.setattr(freshener, "LOCK_SECONDS", 0.0)
-    monkeypatch.setattr("indexer.freshness.LOCK_SECONDS", 0.0)
+    for module in ("freshener", "freshness"):
+        monkeypatch.setattr(f"indexer.{module}.LOCK_SECONDS", 0.0)
     started = []
 
     def start(embedder=None, trigger=HOUR, **options):
         options = {"batch": Batch(0.0, 0.0)} | options
-        started.append(Freshener(AGENTS, embedder or HashEmbedder(), trigger, **options))
+        started.append(Freshener(READERS, embedder or HashEmbedder(), trigger, **options))
         started[-1].start()
         return started[-1]
 
@@ -167,7 +168,7 @@ def test_deleted_truncated_and_replaced_logs_are_right_afterwards(fresh, runs):
     assert one.stop(SECONDS)
     expected = content(index_db())
     with freshener.open_index() as store:
-        complete(store, AGENTS, HashEmbedder(), patience=0)
+        complete(store, READERS, HashEmbedder(), patience=0)
     actual = content(index_db())
     assert expected.keys() == actual.keys()
     assert all(expected[key] == actual[key] for key in expected if key != "vectors")
@@ -390,7 +391,7 @@ def test_a_run_that_does_not_end_is_not_waited_for(fresh, runs, monkeypatch):
 
 def test_after_a_run_for_changes_the_processor_rests(monkeypatch):
     time_ = [100.0]
-    one = Freshener(AGENTS, HashEmbedder(), HOUR, clock=lambda: time_[0])
+    one = Freshener(READERS, HashEmbedder(), HOUR, clock=lambda: time_[0])
 
     def index(self, job, report):
         time_[0] += 2
@@ -413,7 +414,7 @@ def test_after_a_run_for_changes_the_processor_rests(monkeypatch):
 def test_after_vectors_were_made_new_words_do_not_wait(home, monkeypatch):
     """F-195: a first run may embed for minutes, and what is written after it is read at once."""
     time_ = [100.0]
-    one = Freshener(AGENTS, HashEmbedder(), HOUR, clock=lambda: time_[0])
+    one = Freshener(READERS, HashEmbedder(), HOUR, clock=lambda: time_[0])
 
     def embed(self, store, report):
         time_[0] += 600
@@ -429,14 +430,13 @@ def test_after_vectors_were_made_new_words_do_not_wait(home, monkeypatch):
 
 def test_missing_folders_keep_one_agent_out_and_say_what_to_do(home):
     """F-181, F-182."""
-    found = prerequisites.check(AGENTS)
-    assert ((), ()) == (found.agents, found.errors)
-    assert 2 == len(found.warnings)
+    found = prerequisites.check(READERS)
+    assert ((), (), len(READERS.names)) == (found.agents, found.errors, len(found.warnings))
     (home / ".codex/archived_sessions").mkdir(parents=True)
     claude_home().mkdir()
     (claude_home() / "projects").write_text("not a folder")
 
-    found = prerequisites.check(AGENTS)
+    found = prerequisites.check(READERS)
 
     assert ("codex",) == found.agents
     assert "claude is not indexed yet: " in found.warnings[0]
@@ -447,7 +447,7 @@ def test_missing_folders_keep_one_agent_out_and_say_what_to_do(home):
 def test_a_state_folder_that_cannot_be_written_is_an_error(monkeypatch):
     """F-181."""
     monkeypatch.setenv("SMART_FORK_HOME", "/dev/null/x")
-    found = prerequisites.check(AGENTS)
+    found = prerequisites.check(READERS)
 
     assert 2 == len(found.errors)
     assert "make it writable, or set SMART_FORK_HOME" in found.errors[0]
@@ -458,9 +458,9 @@ import sys
 from apscheduler.triggers.interval import IntervalTrigger
 from indexer.batch import Batch
 from indexer.freshener import Freshener
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from tests.indexer.written import HashEmbedder
-Freshener(AGENTS, HashEmbedder(), IntervalTrigger(hours=1), batch=Batch(0.0, 0.0)).start()
+Freshener(READERS, HashEmbedder(), IntervalTrigger(hours=1), batch=Batch(0.0, 0.0)).start()
 print("started", flush=True)
 sys.stdin.read()
 """
@@ -488,7 +488,7 @@ def test_a_killed_process_leaves_an_index_that_the_next_one_completes(runs, fres
     actual = content(index_db())
     monkeypatch.setenv("SMART_FORK_HOME", str(tmp_path / "undisturbed"))
     with freshener.open_index() as store:
-        complete(store, AGENTS, HashEmbedder(), patience=0)
+        complete(store, READERS, HashEmbedder(), patience=0)
     expected = content(index_db())
     assert all(expected[key] == actual[key] for key in expected if key != "vectors")
 

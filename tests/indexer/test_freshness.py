@@ -13,18 +13,19 @@ from apscheduler.triggers.interval import IntervalTrigger
 from indexer import freshness
 from indexer.changes import Report
 from indexer.freshener import Freshener
-from indexer.freshness import IndexBusyError, complete, embed_first, give_way, only_writer, read_changes, read_some
+from indexer.freshness import complete, embed_first, read_changes, read_some
 from indexer.paths import index_db, state_home
 from indexer.pipeline import embed_waiting
 from indexer.project import Project, project_of
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents import AGENTS
+from indexer.writer import IndexBusyError, give_way, only_writer
+from smart_fork.agents import READERS
 from tests.indexer.written import HashEmbedder, claude_log
 
 ROOT = Path(freshness.__file__).parent.parent
 HOLD = """
 import sys
-from indexer.freshness import only_writer
+from indexer.writer import only_writer
 with only_writer(5, *sys.argv[1:]):
     print("held", flush=True)
     sys.stdin.read()
@@ -67,18 +68,18 @@ def impatient(monkeypatch):
 def test_logs_that_cannot_be_read_keep_no_other_out_however_slowly_they_fail(store, monkeypatch):
     """In pieces: each one goes on behind what the last one failed at."""
     logs(3)
-    newest = next(iter(AGENTS["claude"].discover())).path
+    newest = next(iter(READERS["claude"].discover())).path
     os.utime(newest, (2e9, 2e9))
-    real = AGENTS["claude"].read
+    real = READERS["claude"].read
 
     def read(path, *more):
         if path == newest:
             raise OSError(5, "Input/output error")
         return real(path, *more)
 
-    monkeypatch.setattr(type(AGENTS["claude"]), "read", lambda _, *given: read(*given))
+    monkeypatch.setattr(type(READERS["claude"]), "read", lambda _, *given: read(*given))
     report = Report()
-    assert [2, 1, 0, 0] == [read_some(store, AGENTS, report, -1) for _ in range(4)]
+    assert [2, 1, 0, 0] == [read_some(store, READERS, report, -1) for _ in range(4)]
     assert ([str(newest)], 2) == (list(report.failed), store.counts().sessions)
 
 
@@ -86,8 +87,8 @@ def test_a_second_process_does_not_index(store, holder):
     logs(1)
     process = holder()
     for attempt in (
-        lambda: complete(store, AGENTS, None, patience=0),
-        lambda: read_changes(store, AGENTS, None, 9),
+        lambda: complete(store, READERS, None, patience=0),
+        lambda: read_changes(store, READERS, None, 9),
     ):
         with pytest.raises(IndexBusyError):
             attempt()
@@ -95,15 +96,15 @@ def test_a_second_process_does_not_index(store, holder):
 
     process.kill()  # the system lets go of the lock
     process.wait()
-    assert 1 == complete(store, AGENTS, None, patience=5).sessions
+    assert 1 == complete(store, READERS, None, patience=5).sessions
 
 
 def test_where_nothing_has_changed_nobody_waits_for_the_process_that_indexes(store, holder):
     logs(1)
-    read_changes(store, AGENTS, None, 9)
+    read_changes(store, READERS, None, 9)
     holder()
 
-    report, left = read_changes(store, AGENTS, None, 9)
+    report, left = read_changes(store, READERS, None, 9)
 
     assert (1, 0, 0) == (report.unchanged, report.read, left)
 
@@ -112,10 +113,10 @@ def test_while_one_process_embeds_another_reads_what_is_new(store, holder):
     logs(1)
     holder("embedding")
 
-    assert (1, 0) == (read_changes(store, AGENTS, None, 9)[0].sessions, store.counts().embedded)
+    assert (1, 0) == (read_changes(store, READERS, None, 9)[0].sessions, store.counts().embedded)
     logs(2, "/work/bb")
     with pytest.raises(IndexBusyError):
-        complete(store, AGENTS, HashEmbedder(), patience=0)
+        complete(store, READERS, HashEmbedder(), patience=0)
     assert 3 == store.counts().sessions
     with pytest.raises(IndexBusyError):
         embed_first(store, HashEmbedder(), store.scope(None, ["claude"], automated=False), 9)
@@ -132,10 +133,10 @@ def test_the_lock_is_private_and_let_go_of_after_an_error():
 
 def test_everything_is_read_and_embedded(store):
     logs(3)
-    report = complete(store, AGENTS, HashEmbedder(), project_of("/work/a"), patience=0)
+    report = complete(store, READERS, HashEmbedder(), project_of("/work/a"), patience=0)
 
     assert (3, 3, 0) == (report.sessions, report.embedded, report.waiting)
-    assert 3 == complete(store, AGENTS, HashEmbedder(), patience=0).unchanged
+    assert 3 == complete(store, READERS, HashEmbedder(), patience=0).unchanged
 
 
 def test_with_no_time_at_all_one_log_is_read_and_the_rest_counted(store):
@@ -143,7 +144,7 @@ def test_with_no_time_at_all_one_log_is_read_and_the_rest_counted(store):
     told = []
 
     assert [3, 2, 1, 0, 0] == [
-        read_changes(store, AGENTS, None, 0, lambda *step: told.append(step))[1] for _ in range(5)
+        read_changes(store, READERS, None, 0, lambda *step: told.append(step))[1] for _ in range(5)
     ]
     assert ("reading", 0, 4) == told[0]
     assert 4 == store.counts().sessions
@@ -153,7 +154,7 @@ def test_the_current_project_is_read_first(store):
     logs(3, "/work/other")
     logs(1, "/work/here")
     logs(3, "/work/another")
-    read_changes(store, AGENTS, Project("/work/here", "/work/here", git=False), 0)
+    read_changes(store, READERS, Project("/work/here", "/work/here", git=False), 0)
 
     assert ["/work/here"] == [row.cwd for row in store.find_sessions("")]
 
@@ -162,7 +163,7 @@ def test_the_current_project_is_embedded_first(store, monkeypatch):
     monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 2)
     logs(2, "/work/here")
     logs(5, "/work/other")
-    read_changes(store, AGENTS, None, 9)
+    read_changes(store, READERS, None, 9)
     scope = store.scope(Project("/work/here", "/work/here", git=False), ["claude"], automated=False)
     embed_waiting(store, HashEmbedder(), report := Report(), first=scope, deadline=0.0)
 
@@ -172,10 +173,10 @@ def test_the_current_project_is_embedded_first(store, monkeypatch):
 
 def test_the_indexer_of_a_process_embeds_the_project_of_whoever_asked_last_first(store):
     embedder = HashEmbedder()
-    indexer = Freshener(AGENTS, embedder, IntervalTrigger(hours=1))  # not started: its work is done here
+    indexer = Freshener(READERS, embedder, IntervalTrigger(hours=1))  # not started: its work is done here
     for folder in ("here", "other"):
         logs(1, f"/work/{folder}")
-    read_changes(store, AGENTS, None, 9)
+    read_changes(store, READERS, None, 9)
     indexer.run_soon(Project("/work/here", "/work/here", git=False))
     indexer.run_soon()
     with pytest.MonkeyPatch.context() as patch:
@@ -188,7 +189,7 @@ def test_the_indexer_of_a_process_embeds_the_project_of_whoever_asked_last_first
 def test_with_no_time_at_all_one_batch_is_embedded(store, monkeypatch):
     monkeypatch.setattr("indexer.pipeline.EMBED_ROWS", 2)
     logs(5)
-    read_changes(store, AGENTS, None, 9)
+    read_changes(store, READERS, None, 9)
     report, told = Report(), []
     while report.waiting or not told:
         embed_waiting(store, HashEmbedder(), report, deadline=0.0, progress=lambda *step: told.append(step))
@@ -198,7 +199,7 @@ def test_with_no_time_at_all_one_batch_is_embedded(store, monkeypatch):
 
 
 def test_a_report_of_nothing_is_empty(store):
-    assert Report(seconds={"reading": 0}) == _untimed(complete(store, AGENTS, HashEmbedder(), patience=0))
+    assert Report(seconds={"reading": 0}) == _untimed(complete(store, READERS, HashEmbedder(), patience=0))
 
 
 def _untimed(report: Report) -> Report:
@@ -208,13 +209,13 @@ def _untimed(report: Report) -> Report:
 
 def test_what_killed_writers_left_of_exports_and_copies_goes_with_the_next_run(store):
     logs(1)
-    complete(store, AGENTS, None, patience=0.0)
+    complete(store, READERS, None, patience=0.0)
     home = state_home()
     left = [home / "index/claude/.a.md.tmp", home / "kept/.written.0123456789abcdef.tmp"]
     for path in left:
         path.parent.mkdir(exist_ok=True)
         path.write_text("half of someth")
-    complete(store, AGENTS, None, patience=0.0)
+    complete(store, READERS, None, patience=0.0)
 
     assert [] == [path for path in left if path.exists()]
 
@@ -224,7 +225,7 @@ def test_what_its_exchanges_begin_with_is_all_that_somebody_waits_for_where_anot
     for number in range(4):
         claude_log(f"{number:08}-1111-4111-8111-111111111111", "/work/here", f"asked {number}", "said " * 900)
     logs(5, "/work/other")
-    read_changes(store, AGENTS, None, 9)
+    read_changes(store, READERS, None, 9)
     scope, told = store.scope(project_of("/work/here"), ["claude"], automated=False), []
 
     def wait() -> int:
@@ -244,7 +245,7 @@ def test_a_run_that_is_interrupted_is_gone_on_with_in_the_same_order(store, monk
     logs(3, "/work/other")
     for number in range(3):
         claude_log(f"{number + 50:08}-1111-4111-8111-111111111111", "/work/here", f"asked {number}", "said " * 900)
-    read_changes(store, AGENTS, None, 9)
+    read_changes(store, READERS, None, 9)
     scope = store.scope(project_of("/work/here"), ["claude"], automated=False)
     undisturbed, embedder = [row for row, _ in store.waiting(scope.parts, 99)], HashEmbedder()
     order = []
@@ -298,7 +299,7 @@ def test_a_background_run_ends_between_two_batches_where_somebody_waits_and_that
     for number in range(6):
         claude_log(str(uuid.uuid4()), "/work/a", f"question {number}")
     with pytest.raises(IndexBusyError):
-        complete(store, AGENTS, None, patience=0.0, progress=after_three)
+        complete(store, READERS, None, patience=0.0, progress=after_three)
     assert 2 == store.counts().sessions
-    complete(store, AGENTS, None, patience=0.0)
+    complete(store, READERS, None, patience=0.0)
     assert 6 == store.counts().sessions

@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 
 from indexer.freshness import complete
 from indexer.masks import Masks
-from indexer.paths import claude_home, codex_home, index_db
+from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts import state
 from indexer.transcripts.model import Turn
 from indexer.transcripts.state import pack, unpack
 from indexer.transcripts.warm import Batch, Warm
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
+from smart_fork.agents.claude.home import claude_home
+from smart_fork.agents.codex.home import codex_home
 from tests.indexer.written import append, content, lines, moment, save, session_of
 
 ONE = "11111111-1111-4111-8111-111111111111"
@@ -110,7 +112,7 @@ def indexed() -> dict:
     """Everything in the index after one more run over all logs."""
     store = SqliteStore(index_db())
     try:
-        complete(store, AGENTS, None, patience=0.0)
+        complete(store, READERS, None, patience=0.0)
     finally:
         store.close()
     return content(index_db())

@@ -17,7 +17,7 @@ from indexer.changes import Report
 from indexer.freshness import complete, read_rest
 from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from tests.indexer.written import append, claude_log, claude_records, codex_log, content, lines
 
 ROOT = Path(indexer.__file__).parent.parent
@@ -43,7 +43,7 @@ def kept_bytes(agent: str, session_id: str) -> bytes:
 
 
 def index(store):
-    return complete(store, AGENTS, None, patience=0)
+    return complete(store, READERS, None, patience=0)
 
 
 def test_a_copy_is_kept_of_every_indexed_log_and_follows_it(store):
@@ -168,13 +168,13 @@ def test_facts_that_somebody_has_changed_lead_nowhere(store, change):
     path.write_text("{torn")
     assert kept.find("claude", ONE) is None
     index(store)  # the log is there: its copy is made again
-    assert (AGENTS["claude"].home() / f"projects/-work-a/{ONE}.jsonl").read_bytes() == kept_bytes("claude", ONE)
+    assert (READERS["claude"].home() / f"projects/-work-a/{ONE}.jsonl").read_bytes() == kept_bytes("claude", ONE)
 
 
 KEEP = """
 import os, signal, sys, zstandard
 from indexer import kept
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 moments, last = 0, int(sys.argv[1])
 def moment(event, _):
     global moments
@@ -183,8 +183,8 @@ def moment(event, _):
         if moments == last:
             os.kill(os.getpid(), signal.SIGKILL)
 sys.addaudithook(moment)
-for file in AGENTS["claude"].discover():
-    kept.keep(file, AGENTS["claude"].id_of(file.path), AGENTS["claude"].home())
+for file in READERS["claude"].discover():
+    kept.keep(file, READERS["claude"].id_of(file.path), READERS["claude"])
 kept.make_room(())
 """
 
@@ -213,8 +213,8 @@ def test_a_kill_at_any_moment_leaves_the_old_copy_or_the_new_one():
 
 
 def keep_again() -> None:
-    (file,) = AGENTS["claude"].discover()
-    kept.keep(file, ONE, AGENTS["claude"].home())
+    (file,) = READERS["claude"].discover()
+    kept.keep(file, ONE, READERS["claude"])
     kept.make_room(())
 
 
@@ -227,13 +227,13 @@ def test_copying_everything_is_done_in_pieces_that_come_to_an_end(store, monkeyp
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "yes")
 
     done: set[str] = set()
-    assert not read_rest(store, AGENTS, Report(), -1, done)
+    assert not read_rest(store, READERS, Report(), -1, done)
     assert [THREE] == [copy.session_id for copy in kept.copies()]
-    assert [False, True] == [read_rest(store, AGENTS, Report(), -1, done) for _ in range(2)]
+    assert [False, True] == [read_rest(store, READERS, Report(), -1, done) for _ in range(2)]
     assert [ONE, TWO, THREE] == [copy.session_id for copy in kept.copies()]
     done = set()
     assert [False, False, True] == [
-        read_rest(store, AGENTS, Report(), -1, done) for _ in range(3)
+        read_rest(store, READERS, Report(), -1, done) for _ in range(3)
     ]  # where nothing is copied
 
 

@@ -15,7 +15,7 @@ from indexer.freshness import complete
 from indexer.markdown import export_path, is_export
 from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from tests.indexer.written import HashEmbedder, claude_log, codex_log, content, lost_passages, same_vectors
 
 ROOT = Path(indexer.__file__).parent.parent
@@ -30,7 +30,7 @@ from indexer.freshness import complete
 from indexer.markdown import export_path, is_export
 from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from tests.indexer.written import HashEmbedder
 
 moments, last = 0, int(sys.argv[1])
@@ -45,7 +45,7 @@ pipeline.EMBED_ROWS = 32
 store = SqliteStore(index_db())
 store.db.exec_trace = moment
 sys.addaudithook(lambda event, _: moment() if event in ("open", "os.rename") else None)
-complete(store, AGENTS, HashEmbedder(), patience=0)
+complete(store, READERS, HashEmbedder(), patience=0)
 print(moments)
 """
 
@@ -100,7 +100,7 @@ def test_twenty_kills_change_nothing(logs, tmp_path, monkeypatch):
         store = SqliteStore(index_db())
         assert [("ok",)] == store.db.execute("PRAGMA integrity_check").fetchall()
         assert [] == lost_passages(store.db), f"moment {last} of {moments}"
-        complete(store, AGENTS, HashEmbedder(), patience=0)
+        complete(store, READERS, HashEmbedder(), patience=0)
         assert (60, 0) == (store.counts().sessions, store.counts().chunks - store.counts().embedded)
         assert [] == lost_passages(store.db), f"moment {last} of {moments}"
         store.close()
@@ -140,7 +140,7 @@ def test_a_kill_between_an_export_and_its_transaction_leaves_no_lines_of_another
     assert "one line" in export.read_text()
     assert not is_export(export, store.lines(place).export)
 
-    complete(store, AGENTS, HashEmbedder(), patience=0)
+    complete(store, READERS, HashEmbedder(), patience=0)
     assert all(is_export(export, store.lines(place).export) for place in store.placements_of(row.row))
     assert [] == lost_passages(store.db)
     store.close()

@@ -11,7 +11,7 @@ from indexer.pipeline import document_of
 from indexer.store import schema
 from indexer.store.schema import MIGRATIONS
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from tests.indexer.written import moment, reading_of, save, session_of
 from tests.smart_fork.world import Did, World
 
@@ -34,7 +34,7 @@ def read(home):
 
     def read_(agent, *steps):
         session_id = world.worked(agent, "/shop", *steps)
-        return AGENTS[agent].read(world.log_of(session_id)).session
+        return READERS[agent].read(world.log_of(session_id)).session
 
     return read_
 
@@ -90,13 +90,13 @@ def test_an_interrupted_session_of_codex_is_abandoned_until_it_goes_on(home):
     aborted = {"timestamp": moment(99), "ordinal": 9, "type": "event_msg", "payload": {"type": "turn_aborted"}}
     path.write_text(whole + json.dumps(aborted) + "\n")
 
-    first = AGENTS["codex"].read(path)
+    first = READERS["codex"].read(path)
     said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "done"}]}
     more = {"timestamp": moment(100), "ordinal": 10, "type": "response_item", "payload": said}
     path.write_text(path.read_text() + json.dumps(more) + "\n")
 
     assert outcome_of(first.session) is Outcome.ABANDONED
-    assert outcome_of(AGENTS["codex"].read(path, first.checkpoint).session) is Outcome.UNKNOWN
+    assert outcome_of(READERS["codex"].read(path, first.checkpoint).session) is Outcome.UNKNOWN
 
 
 def test_how_a_test_run_that_takes_long_has_gone_is_asked_later(read):
@@ -114,13 +114,13 @@ def test_a_log_that_grows_between_a_test_run_and_its_answer_is_read_as_one(home,
     path = world.log_of(world.worked("claude", "/shop", "> mend it", EDIT, PASS, "done"))
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:4]))
-    before = AGENTS["claude"].read(path)
+    before = READERS["claude"].read(path)
     path.write_text("".join(lines))
 
-    after = AGENTS["claude"].read(path, before.checkpoint)
+    after = READERS["claude"].read(path, before.checkpoint)
 
     assert (after.resumed, outcome_of(after.session)) == (True, Outcome.TESTS_PASSED)
-    assert after.session == AGENTS["claude"].read(path).session
+    assert after.session == READERS["claude"].read(path).session
 
 
 def test_what_a_rewind_has_thrown_away_is_not_its_outcome(home):
@@ -131,7 +131,7 @@ def test_what_a_rewind_has_thrown_away_is_not_its_outcome(home):
     answer = records[1] | {"uuid": "answer", "parentUuid": "other", "timestamp": moment(601)}
     path.write_text("".join(json.dumps(record) + "\n" for record in (*records, other, answer)))
 
-    session = AGENTS["claude"].read(path).session
+    session = READERS["claude"].read(path).session
 
     assert (outcome_of(session), edits_of(session, "/shop").files) == (Outcome.UNKNOWN, ())
 
@@ -192,7 +192,7 @@ def test_edits_last_until_the_session_s_own_commit_of_them(read):
 
 class TestInTheIndex:
     def test_outcome_and_edits_are_kept_and_go_with_the_session(self, store, read):
-        document, _ = document_of(read("claude", "> mend", EDIT, COMMIT, "done"))
+        document, _ = document_of(read("claude", "> mend", EDIT, COMMIT, "done"), READERS)
         store.save(reading_of(document.session), document)
         row = store.session("claude", document.session.session_id)
 
@@ -204,7 +204,7 @@ class TestInTheIndex:
         assert store.db.execute("SELECT count(*) FROM edits").get == 0
 
     def test_edits_that_are_no_more_leave_the_index(self, store, read):
-        document, _ = document_of(read("claude", "> mend", EDIT, "done"))
+        document, _ = document_of(read("claude", "> mend", EDIT, "done"), READERS)
         store.save(reading_of(document.session), document)
         save(store, session_of("mend", "no", session_id=document.session.session_id))
 

@@ -14,13 +14,14 @@ from indexer import masking, pipeline, versions
 from indexer.changes import Report, changed_logs
 from indexer.markdown import export_path, parse_front_matter, to_markdown
 from indexer.masking import mask
-from indexer.paths import claude_home, index_db
+from indexer.paths import index_db
 from indexer.pieces import pieces_of
 from indexer.pipeline import document_of, embed_waiting, read_logs
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import Agents
 from indexer.transcripts.model import ToolCall, Turn
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
+from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.log import ClaudeAdapter
 from tests.indexer.written import (
     HashEmbedder,
@@ -45,7 +46,7 @@ def store():
 
 def run(store, embedder=None, progress=None) -> Report:
     report = Report()
-    read_logs(store, AGENTS, changed_logs(store, AGENTS, report), report, progress=progress)
+    read_logs(store, READERS, changed_logs(store, READERS, report), report, progress=progress)
     if embedder:
         embed_waiting(store, embedder, report, progress=progress)
     return report
@@ -77,9 +78,9 @@ import os, sys
 from indexer.freshness import complete
 from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 store = SqliteStore(index_db())
-assert complete(store, AGENTS, None, patience=1).read == 20
+assert complete(store, READERS, None, patience=1).read == 20
 opened, stats = [], []
 sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if event == "open" else None)
 class Entry:
@@ -92,7 +93,7 @@ class Entries(list):
     def __enter__(self): return self
     def __exit__(self, *_): pass
 os.scandir = lambda folder: Entries(Entry(entry) for entry in real(folder))
-report = complete(store, AGENTS, None, patience=1)
+report = complete(store, READERS, None, patience=1)
 assert (report.unchanged, report.read) == (20, 0), report
 assert [path for path in opened if not path.endswith(".lock")] == [], opened
 assert len(stats) == len(set(stats)) == 20, stats
@@ -300,7 +301,7 @@ def test_logs_that_are_merely_elsewhere_are_not_gone(store, monkeypatch, tmp_pat
     codex_log(TWO, "/work/a", "second")
     run(store)
     report = Report()
-    changed_logs(store, Agents(AGENTS["claude"]), report)
+    changed_logs(store, Agents(READERS["claude"]), report)
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "another"))
     run(store)
 
@@ -342,7 +343,7 @@ def test_of_two_different_copies_the_newer_wins_whichever_is_seen_first(store, f
 @pytest.mark.parametrize("cwd", ["", "relative", ".", "C:\\work", "~/x", "/a\0b"])
 def test_what_is_no_directory_of_this_system_is_nowhere(cwd, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    document, _ = document_of(session_of("hi", cwd=cwd))
+    document, _ = document_of(session_of("hi", cwd=cwd), READERS)
 
     assert ("", "", False) == (document.resolved_cwd, document.project.key, document.project.git)
 

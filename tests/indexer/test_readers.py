@@ -13,7 +13,7 @@ from indexer.paths import index_db
 from indexer.pipeline import read_logs
 from indexer.readers import read_ahead
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from tests.indexer.written import append, claude_log, claude_records, codex_log, lines
 
 
@@ -23,7 +23,7 @@ def logs():
     for number in range(4):
         claude_log(f"{number:08}-1111-4111-8111-111111111111", "/work/a", f"how is {number} done?", "so it is")
         codex_log(f"{number:08}-2222-4222-8222-222222222222", "/work/b", f"where is {number}?", "there it is")
-    return [file for agent in AGENTS for file in agent.discover()]
+    return [file for agent in READERS for file in agent.discover()]
 
 
 def nothing(_):
@@ -31,7 +31,7 @@ def nothing(_):
 
 
 def read_here(file):
-    return AGENTS[file.agent].read(file.path)
+    return READERS[file.agent].read(file.path)
 
 
 def started(before):
@@ -44,12 +44,12 @@ def has_ended(process):
 
 
 def test_each_log_comes_once_and_as_it_would_have_been_read_here(logs):
-    got = [(file, result or read_here(file)) for file, result in read_ahead(AGENTS, logs, nothing, readers=2)]
+    got = [(file, result or read_here(file)) for file, result in read_ahead(READERS, logs, nothing, readers=2)]
     assert [(file, read_here(file)) for file in logs] == sorted(got, key=lambda one: logs.index(one[0]))
 
 
 def test_what_others_have_read_need_not_be_read_again(logs):
-    results = dict(read_ahead(AGENTS, logs[:3], nothing, readers=1))
+    results = dict(read_ahead(READERS, logs[:3], nothing, readers=1))
     assert sum(result is not None for result in results.values()) >= 2
     assert {file: read_here(file) for file, result in results.items() if result} == {
         file: result for file, result in results.items() if result
@@ -60,14 +60,14 @@ def test_a_reader_goes_on_where_the_log_was_read_to(logs):
     file = logs[0]
     checkpoint = read_here(file).checkpoint
     append(file.path, lines(claude_records("00000000-1111-4111-8111-111111111111", "/work/a", "and now?")[-1:]))
-    ((_, result),) = read_ahead(AGENTS, [file], lambda _: checkpoint, readers=1)
+    ((_, result),) = read_ahead(READERS, [file], lambda _: checkpoint, readers=1)
     assert result.resumed
-    assert AGENTS[file.agent].read(file.path, checkpoint).session == result.session
+    assert READERS[file.agent].read(file.path, checkpoint).session == result.session
 
 
 def test_the_logs_of_a_reader_that_dies_are_left_to_whoever_asks(logs):
     before = psutil.Process().children()
-    ahead = read_ahead(AGENTS, logs, nothing, readers=1)
+    ahead = read_ahead(READERS, logs, nothing, readers=1)
     got = [next(ahead)]
     for reader in started(before):
         reader.kill()
@@ -77,7 +77,7 @@ def test_the_logs_of_a_reader_that_dies_are_left_to_whoever_asks(logs):
 
 def test_a_log_that_a_reader_cannot_read_is_left_to_whoever_asks(logs):
     logs[0].path.unlink()
-    results = dict(read_ahead(AGENTS, logs[:2], nothing, readers=1))
+    results = dict(read_ahead(READERS, logs[:2], nothing, readers=1))
     assert [None, read_here(logs[1])] == [results[file] for file in logs[:2]]
 
 
@@ -86,12 +86,12 @@ def test_where_no_process_can_be_started_all_is_read_here(logs, monkeypatch):
         raise PermissionError("no processes here")
 
     monkeypatch.setattr(subprocess, "Popen", refused)
-    assert dict.fromkeys(logs) == dict(read_ahead(AGENTS, logs, nothing, readers=2))
+    assert dict.fromkeys(logs) == dict(read_ahead(READERS, logs, nothing, readers=2))
 
 
 def test_a_reader_ends_when_nobody_asks_any_more(logs):
     before = psutil.Process().children()
-    ahead = read_ahead(AGENTS, logs, nothing, readers=1)
+    ahead = read_ahead(READERS, logs, nothing, readers=1)
     next(ahead)
     others = started(before)
     ahead.close()
@@ -102,8 +102,8 @@ def test_a_reader_ends_with_whoever_has_started_it(logs):
     code = """
 import os, psutil, signal
 from indexer.readers import read_ahead
-from smart_fork.agents import AGENTS
-ahead = read_ahead(AGENTS, [file for agent in AGENTS for file in agent.discover()], lambda _: None, readers=1)
+from smart_fork.agents import READERS
+ahead = read_ahead(READERS, [file for agent in READERS for file in agent.discover()], lambda _: None, readers=1)
 next(ahead)
 print(*(child.pid for child in psutil.Process().children()), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -131,7 +131,7 @@ def test_an_index_is_the_same_however_many_have_read_for_it(logs, monkeypatch):
         monkeypatch.setattr(readers, "_worth", lambda _: number)
         store, report = SqliteStore(index_db()), Report()
         try:
-            read_logs(store, AGENTS, changed_logs(store, AGENTS, report), report)
+            read_logs(store, READERS, changed_logs(store, READERS, report), report)
             rows = store.db.execute(
                 "SELECT s.agent, s.session_id, s.title, s.turns, c.text FROM sessions s "
                 "JOIN placements p ON p.session = s.id JOIN chunks c ON c.id = p.chunk ORDER BY 1, 2, p.position"

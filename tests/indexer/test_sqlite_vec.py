@@ -22,7 +22,7 @@ from indexer.store.reading import StoreReading
 from indexer.store.schema import immediate
 from indexer.store.soundness import read_only
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from tests.indexer.written import HashEmbedder, claude_log, content, save, session_of, stored_vectors, vector_of
 
 ROOT = Path(indexer.__file__).parent.parent
@@ -387,11 +387,11 @@ def test_an_older_index_is_completed_as_one_that_was_always_new(monkeypatch, tmp
         claude_log(f"{n:08}-1111-4111-8111-111111111111", "/work/a", f"question {n}", "an answer") for n in range(9)
     ]
     with closing(SqliteStore(index_db())) as store:
-        complete(store, AGENTS, HashEmbedder(), patience=0)
+        complete(store, READERS, HashEmbedder(), patience=0)
     expected = content(index_db())
     as_before()
     with closing(SqliteStore(index_db())) as store:
-        complete(store, AGENTS, HashEmbedder(), patience=0)
+        complete(store, READERS, HashEmbedder(), patience=0)
     actual = content(index_db())
 
     assert len(logs) == len(expected["sessions"])

@@ -8,6 +8,7 @@ from indexer.store.base import Scope
 from indexer.store.schema import MIGRATIONS, NewerIndexError, immediate, migrate
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.model import BrokenLine
+from smart_fork.agents import READERS
 from tests.indexer.written import moment, reading_of, save, session_of, stored_vectors, vector_of
 
 
@@ -254,7 +255,7 @@ def test_what_fails_before_it_is_visible_leaves_the_old_session(store):
 
     session = session_of("new", path="/logs/s1.jsonl")
     with pytest.raises(OSError, match="disk full"):
-        store.save(reading_of(session, 2000), document_of(session)[0], full)
+        store.save(reading_of(session, 2000), document_of(session, READERS)[0], full)
 
     assert [(1, 1), (0, 0)] == [found(store, "old"), found(store, "new")]
     assert 1000 == store.seen()["/logs/s1.jsonl"].size

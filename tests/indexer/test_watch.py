@@ -11,7 +11,7 @@ import pytest
 
 from indexer import watch
 from indexer.watch import Watcher
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from tests.indexer.written import append, claude_log, codex_log
 
 ONE = "00000001-1111-4111-8111-111111111111"
@@ -25,7 +25,7 @@ class Watched:
     def __init__(self, **options) -> None:
         self.told: queue.Queue = queue.Queue()
         self.stop = threading.Event()
-        self.thread = threading.Thread(target=Watcher(AGENTS, self.told.put, **options).run, args=(self.stop,))
+        self.thread = threading.Thread(target=Watcher(READERS, self.told.put, **options).run, args=(self.stop,))
         self.thread.start()
         assert self.told.get(timeout=SECONDS) is None  # once it watches, everything is looked at
 
@@ -137,7 +137,7 @@ def test_a_fifo_and_folders_that_lead_in_circles_are_harmless(watched):
     (log.parent.parent / "itself").symlink_to("itself")
     os.mkfifo(log.parent / "fifo.jsonl")
     (log.parent / "folder.jsonl").mkdir()
-    watcher = Watcher(AGENTS, lambda _: None)
+    watcher = Watcher(READERS, lambda _: None)
 
     folders = {folder.path for folder in watcher._folders()}
     assert {str(log.parent.parent), str(log.parent)} <= folders
@@ -145,7 +145,7 @@ def test_a_fifo_and_folders_that_lead_in_circles_are_harmless(watched):
     seen = watched()
     append(log, b"{}\n")
     seen.until(log)
-    assert not any(agent.log_at(str(log.parent / name)) for agent in AGENTS for name in ("fifo.jsonl", "folder.jsonl"))
+    assert not any(agent.log_at(str(log.parent / name)) for agent in READERS for name in ("fifo.jsonl", "folder.jsonl"))
 
 
 def test_where_the_system_cannot_notify_the_logs_are_looked_at_again_and_again(watched, monkeypatch, caplog):
@@ -200,17 +200,17 @@ def test_names_without_symbolic_links_are_those_of_the_logs(home, tmp_path):
     """Some systems notify with the resolved path."""
     (tmp_path / "elsewhere/projects/-work-a").mkdir(parents=True)
     (home / ".claude").symlink_to(tmp_path / "elsewhere")
-    watcher = Watcher(AGENTS, lambda _: None)
+    watcher = Watcher(READERS, lambda _: None)
     resolved = str((tmp_path / "elsewhere/projects/-work-a").resolve() / "x.jsonl")
 
-    named = watch._logs({resolved, "/elsewhere/y.jsonl"}, watch._names(set(watcher._folders())))
+    named = watch._logs({resolved, "/elsewhere/y.jsonl"}, watch._names(set(watcher._folders())), watcher._endings)
 
     assert {str(home / ".claude/projects/-work-a/x.jsonl")} == named
 
 
 @pytest.mark.parametrize(("name", "write"), [("claude", claude_log), ("codex", codex_log)])
 def test_a_log_is_known_by_its_place_exactly_as_it_is_discovered(name, write, home):
-    agent = AGENTS[name]
+    agent = READERS[name]
     log = write(ONE, "/work/a", "question")
     (log.parent / "link").symlink_to(log.parent)
     (log.parent.parent / "link").symlink_to(log.parent)

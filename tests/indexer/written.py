@@ -14,7 +14,7 @@ import apsw
 import numpy as np
 
 from indexer.markdown import export_path, is_export
-from indexer.paths import claude_home, codex_home, index_root
+from indexer.paths import index_root
 from indexer.pieces import Piece
 from indexer.pipeline import document_of
 from indexer.store.base import Document, Reading
@@ -24,7 +24,10 @@ from indexer.store.sqlite import SqliteStore
 from indexer.store.vectors import read
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import Session, Turn, estimate_tokens
+from smart_fork.agents import READERS
+from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.claude.slugs import slug
+from smart_fork.agents.codex.home import codex_home
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -73,7 +76,7 @@ def reading_of(session: Session, size: int = 1000, **facts) -> Reading:
 
 
 def save(store: SqliteStore, session: Session, size: int = 1000) -> Document:
-    document, _ = document_of(session)
+    document, _ = document_of(session, READERS)
     store.save(reading_of(session, size), document)
     return document
 

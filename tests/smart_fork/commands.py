@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from types import SimpleNamespace
 
 import pytest
@@ -18,9 +17,6 @@ def command_model(monkeypatch):
     """The commands use the model that needs no weights."""
     for name in ("smart_fork.retrieval.background", "smart_fork.doctor", "indexer.models"):
         monkeypatch.setattr(f"{name}.configured_embedder", lambda **_: WordsModel())
-    for name in ("indexer", "smart_fork"):  # the program sets their logs up for itself
-        monkeypatch.setattr(logging.getLogger(name), "handlers", [])
-        monkeypatch.setattr(logging.getLogger(name), "level", logging.NOTSET)
 
 
 @pytest.fixture

@@ -10,11 +10,14 @@ from shutil import which
 
 import pytest
 
+from smart_fork.agents.claude.filing import folder_of
+from smart_fork.agents.options import Options
 from smart_fork.agents.plan import WORKER_ID
-from smart_fork.agents.staging import folder_of
+from smart_fork.forking.started import Forked
 from tests.missing import missing
 from tests.smart_fork.engines.scripted_qmd import any_engine, qmd
-from tests.smart_fork.forks import SESSION, FakeClock, codex_path, codex_records, said, text, write_log
+from tests.smart_fork.forks import SESSION, FakeClock, codex_path, codex_records, said, text, told, write_log
+from tests.smart_fork.found import a_fork
 from tests.smart_fork.scripted import scripted
 from tests.smart_fork.world import shop, world
 
@@ -87,13 +90,9 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
     """What would have been forked."""
     calls: list[tuple] = []
 
-    def fork_session(session_id: str, prompt: str | None = None, **more: object) -> dict:
-        calls.append((session_id, prompt, more))
-        return {
-            "session_name": "claude-1", "worker_id": "claude-1", "terminal_id": None, "resume_session_id": session_id,
-            "new_session_id": "new", "agent_type": "claude", "command": "claude", "cwd": more["cwd"], "place": "process", "log": None, "attach": "",
-            "warnings": [],
-        }  # fmt: skip
+    def fork_session(session_id: str, options: Options, **more: object) -> Forked:
+        calls.append((session_id, *told(options, more)))
+        return a_fork(session_id, new_session_id="new", command="claude", cwd=more["cwd"])
 
     monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
     return calls
@@ -102,7 +101,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
 @pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """For agents that are only played: they never say that they have taken their prompt."""
-    monkeypatch.setattr("smart_fork.forking.confirmation.SystemClock", FakeClock)
+    monkeypatch.setattr("smart_fork.forking.world.SystemClock", FakeClock)
 
 
 @pytest.fixture

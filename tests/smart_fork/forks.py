@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.processes import Completed, SystemProcesses
 
@@ -80,8 +81,8 @@ class FakeProcesses:
         code, output = answer(argv) if callable(answer := self.answers.get(name, (1, ""))) else answer
         return Completed(tuple(argv), code, output.encode(), b"")
 
-    def start(self, argv, *, cwd, env, log):
-        call = {"argv": tuple(argv), "cwd": cwd, "env": dict(env), "log": log}
+    def start(self, argv, *, cwd, env, log, input=b""):  # noqa: A002
+        call = {"argv": tuple(argv), "cwd": cwd, "env": dict(env), "log": log} | ({"input": input} if input else {})
         self.started.append(call)
         log.write_text("Something went wrong\n")
         self.on_start(call)
@@ -117,6 +118,13 @@ class FakeClock:
     def sleep(self, seconds: float) -> None:
         self.time += seconds
         self.slept += seconds
+
+
+def told(options: Options, more: dict) -> tuple[str | None, dict]:
+    """The prompt, and all else that a fork was asked for."""
+    return options.prompt, {
+        name: getattr(options, name) for name in ("worktree", "with_changes", "place", "name")
+    } | more
 
 
 def plan_of(argv: list[str], cwd: Path, **more: object) -> ForkPlan:

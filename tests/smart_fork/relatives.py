@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
-from smart_fork.agents.staging import folder_of
-from smart_fork.families.branching import branch
+from smart_fork.agents.claude.filing import folder_of
+from smart_fork.families import branching
+from smart_fork.families import lineage as families
+from smart_fork.families.told import Relative
 from smart_fork.registry import Registry
 from tests.smart_fork.world import World
 
@@ -31,3 +34,22 @@ def relatives(world: World, shop: Path, branches: int) -> list[Path]:
 def ids_with(path: Path, word: str) -> list[str]:
     """The ids of the records in which the word stands."""
     return [json.loads(line)["uuid"] for line in path.read_text().splitlines() if word in line and "uuid" in line]
+
+
+def branch(session_id: str, **how: Any) -> dict[str, Any]:
+    """A branch that was made, as it is answered."""
+    return branching.branch(session_id, **how).as_json()
+
+
+def lineage(session_id: str) -> dict[str, Any]:
+    """A family, as it is answered."""
+    return families.lineage(session_id).as_json()
+
+
+def a_relative(session_id: str, **more: Any) -> Relative:
+    values = {
+        "depth": 0, "agent_type": "claude", "parent": None, "left_parent_at": None, "log_gone": False, "title": "",
+        "started": "", "last_activity": "", "begun": "", "turns": 1, "token_estimate": 1, "working_directory": "/x",
+        "jsonl_path": None, "copies": (), "resume_command": None, "started_by": None, "running": None,
+    }  # fmt: skip
+    return Relative(session_id=session_id, **values | more)

@@ -68,9 +68,9 @@ class PlayedTerminal(FakeProcesses):
         """The window closes, and the process in it ends."""
         self.living, self.state = False, ""
 
-    def start(self, argv, *, cwd, env, log):
+    def start(self, argv, *, cwd, env, log, input=b""):  # noqa: A002
         self.living = True
-        return super().start(argv, cwd=cwd, env=env, log=log)
+        return super().start(argv, cwd=cwd, env=env, log=log, input=input)
 
     def environment(self, pid):
         marks = {PID: self.worker_id, **self.others}

@@ -39,7 +39,7 @@ def loads(monkeypatch) -> list[str]:
 
 
 def asked(world: World, shop, embedder=None) -> dict:
-    return find(Request(RETRY, project_path=str(shop)), Engine(embedder or configured_embedder()))
+    return find(Request(RETRY, project_path=str(shop)), Engine(embedder or configured_embedder())).as_json()
 
 
 def named(answer: dict, model: str) -> bool:

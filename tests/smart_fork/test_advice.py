@@ -21,6 +21,8 @@ from tests.smart_fork.client import call, refusal
 PACKAGE = Path(advising.__file__).parent
 #: Rooms that only a person at a terminal, or in front of the page, ever hears.
 OF_PEOPLE = ("cli/", "demo/", "doctor.py", "examination.py", "hooks/", "overview.py", "page/", "service/", "setup/")
+#: The server of a team answers its commands.
+OF_PEOPLE += ("teamserver/",)
 #: The same of single modules: rolling back and suggesting are commands alone, and so is a comparison's page.
 OF_PEOPLE += ("cuts/snapshots.py", "excise/suggesting.py", "excise/undoing.py", "workers/comparison_page.py")
 #: What is listed on the command line, and completed in a shell.
@@ -38,6 +40,8 @@ def prose(module: Path) -> Iterator[tuple[str, str, int]]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "advice":
             said |= dict.fromkeys(ast.walk(node.args[0]), "command")
             said |= dict.fromkeys(ast.walk(node.keywords[0].value), "tool")
+        if isinstance(node, ast.keyword) and node.arg in ("help", "described"):  # of an option of a worker
+            said |= dict.fromkeys(ast.walk(node.value), "command" if node.arg == "help" else "tool")
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             said[node.value] = "docstring"
     for node in ast.walk(tree):
@@ -46,7 +50,8 @@ def prose(module: Path) -> Iterator[tuple[str, str, int]]:
 
 
 def modules() -> list[Path]:
-    found = sorted(PACKAGE.rglob("*.py"))
+    # How an agent is told of us is said by `setup` and `serve` alone.
+    found = [one for one in sorted(PACKAGE.rglob("*.py")) if not one.match("agents/*/registration.py")]
     return [one for one in found if not one.relative_to(PACKAGE).as_posix().startswith(OF_PEOPLE)]
 
 

@@ -9,6 +9,8 @@ import pytest
 from mcp import Client
 from mcp.server.mcpserver import Context
 
+from smart_fork.agents.selection import choices, one_of
+from smart_fork.engines.base import collections
 from smart_fork.server import Server, create_server
 from smart_fork.server.calls import strict
 from tests.smart_fork.client import answer, refusal
@@ -66,8 +68,8 @@ def test_whatever_is_given_a_refusal_is_ours(world, tool):
         ({"at": "end"}, "at must be a whole number or 'match', not \"end\""),
         ({"worktree": 5}, "worktree must be text or true or false, not 5"),
         ({"auto_fork": "perhaps"}, 'auto_fork must be true or false, not "perhaps"'),
-        ({"agent_type": "gpt"}, "agent_type must be 'claude', 'codex', or 'both', not \"gpt\""),
-        ({"collection": "notes"}, "unknown collection: notes. Known: claude-sessions, codex-sessions."),
+        ({"agent_type": "gpt"}, f'agent_type must be {one_of(choices())}, not "gpt"'),
+        ({"collection": "notes"}, f"unknown collection: notes. Known: {', '.join(collections().values())}."),
         ({"also": "in other words"}, 'also must be a list of texts, not "in other words"'),
         ({"also": ["fine", 5]}, 'also must be a list of texts, not ["fine", 5]'),
         ({"also": ["fine", None]}, 'also must be a list of texts, not ["fine", null]'),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from smart_fork.agents import AGENTS
 from smart_fork.server.searching import READ_CHARACTERS
 from tests.smart_fork.client import answer, refusal
 
@@ -91,6 +92,17 @@ class TestWhoAsks:
         found = answer(world, roots=[shop], intent=RETRY)
 
         assert [hit["session_id"] for hit in found["results"]] == [other]
+
+    def test_an_argument_of_the_agent_names_the_session_and_is_none_of_the_tool(self, world, shop, monkeypatch):
+        """What runs inside an agent may add it to each call; other agents' calls with it are refused as ever."""
+        other, asking = world.claude(shop, RETRY, DONE), world.claude(shop, RETRY, "asking")
+        monkeypatch.setattr(AGENTS["claude"].caller, "argument", "whose")
+        monkeypatch.setattr(AGENTS["claude"].caller, "session_id", lambda one: one.arguments.get("whose"))
+
+        found = answer(world, intent=RETRY, whose=asking)
+
+        assert [hit["session_id"] for hit in found["results"]] == [other]
+        assert "whose" in refusal(world, client="codex-mcp-client", intent=RETRY, whose=asking)
 
     def test_an_unknown_project_is_asked_for_and_never_everything(self, world, shop, monkeypatch):
         world.claude(shop, RETRY, DONE)

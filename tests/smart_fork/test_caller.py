@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.caller import Caller, identify
+from smart_fork.agents import AGENTS
+from smart_fork.agents.agent import Agent, Known
+from smart_fork.agents.calls import Call
+from smart_fork.caller import Caller, agent_of, caller_session, identify
 
 CALL = "toolu_01ABCDEFGHIJ"
 
@@ -32,7 +35,9 @@ def test_a_call_that_claude_writes_a_moment_later_is_found_where_no_environment_
 ):
     """Over HTTP nothing else does: without it the caller's own session would be among what it finds."""
     old, pauses = world.claude(shop, "one", "1"), []
-    monkeypatch.setattr("smart_fork.caller.time.sleep", lambda _: pauses.append(world.claude(shop, "two", CALL)))
+    monkeypatch.setattr(
+        "smart_fork.agents.claude.caller.time.sleep", lambda _: pauses.append(world.claude(shop, "two", CALL))
+    )
 
     def ask(env):
         return identify("claude-code", {"claudecode/toolUseId": CALL}, (shop.as_uri(),), env, Path("/")).session_id
@@ -87,3 +92,81 @@ def test_a_root_may_have_blanks(world):
 
 def test_the_root_of_the_disk_is_no_project():
     assert identify(None, {}, (), {}, Path("/")) == Caller(None, None, None)
+
+
+class Plugged:
+    """The calls of an agent inside which something of ours names the session with each call."""
+
+    argument = "whose"
+
+    def session_id(self, call: Call) -> str | None:
+        named = call.arguments.get(self.argument)
+        return named if isinstance(named, str) else None
+
+    def workspaces(self, meta):
+        return []
+
+
+class Newcomer(Agent):
+    """An agent that nobody has heard of."""
+
+    name, title = "newcomer", "Newcomer"
+    clients = ("newcomer-mcp",)
+    session_variables, project_variables = ("NEWCOMER_SESSION",), ("NEWCOMER_PROJECT",)
+
+
+@pytest.fixture
+def newcomer(monkeypatch):
+    agent = Newcomer()
+    monkeypatch.setattr("smart_fork.caller.AGENTS", Known(*AGENTS, agent))
+    return agent
+
+
+@pytest.mark.parametrize(
+    ("client", "name"),
+    [
+        ("claude-code", "claude"),
+        ("Claude Code", "claude"),
+        ("codex-mcp-client", "codex"),
+        ("newcomer-mcp-claude", "newcomer"),
+        ("", None),
+        (None, None),
+        ("an editor", None),
+    ],
+)
+def test_an_agent_is_known_by_what_its_clients_names_begin_with(newcomer, client, name):
+    """Some put the name behind it under which our server is registered, which a person chooses."""
+    found = agent_of(client)
+
+    assert name == (found.name if found else None)
+
+
+def test_another_agent_is_known_by_its_own_variables_and_not_by_those_that_it_has_inherited(newcomer, shop, world):
+    inherited = {"CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "outer", "CLAUDE_PROJECT_DIR": str(world.repository("x"))}
+    own = {"NEWCOMER_SESSION": "inner", "NEWCOMER_PROJECT": str(shop)}
+
+    assert Caller("newcomer", None, str(shop)) == identify("newcomer-mcp", {}, (), inherited, shop)
+    assert Caller("newcomer", "inner", str(shop)) == identify("newcomer-mcp", {}, (), inherited | own, Path("/"))
+
+
+def test_an_argument_that_something_inside_the_agent_adds_names_the_session(newcomer, shop):
+    newcomer.caller = Plugged()
+
+    def ask(arguments):
+        return identify("newcomer-mcp", {}, (), {"NEWCOMER_SESSION": "old"}, shop, arguments=arguments).session_id
+
+    assert ["new", "old", "old"] == [ask({"whose": "new"}), ask({"whose": 7}), ask({})]
+
+
+@pytest.mark.parametrize(
+    ("environment", "session"),
+    [
+        ({}, None),
+        ({"CLAUDE_CODE_SESSION_ID": "s"}, "s"),
+        ({"CODEX_THREAD_ID": "t"}, "t"),
+        ({"CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "s", "CODEX_THREAD_ID": ""}, "s"),
+        ({"CLAUDE_PROJECT_DIR": "/p"}, None),
+    ],
+)
+def test_the_session_that_has_started_a_command_is_in_its_environment(environment, session):
+    assert session == caller_session(environment)

@@ -58,7 +58,7 @@ def texts(before: str, secret: str, limit: int) -> Iterator[str]:
 
 
 def message_of(text: str) -> str:
-    return sessions.message(0, Turn("a", None, "user", "", text=text), 300)["text"]
+    return sessions.message(0, Turn("a", None, "user", "", text=text), 300).text
 
 
 def place_of(text: str) -> str:
@@ -111,7 +111,7 @@ def test_a_workers_prompt_is_masked_before_it_is_shortened(home, before, secret)
         for text in list(texts(before, secret, 200))[::9]:
             worker = registry.add("claude", source_session_id="s", place="tmux", cwd=home, prompt=text, name=text)
             told = described(worker, Seen("running", "working", ""))
-            assert [] == shown_in(secret, told["prompt"] + told["name"])
+            assert [] == shown_in(secret, told.prompt + told.name)
 
 
 @every_secret

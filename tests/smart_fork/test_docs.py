@@ -10,18 +10,22 @@ from typing import Any
 import pytest
 import typer
 
-from smart_fork import answers
+from smart_fork import conversation
+from smart_fork.agents import AGENTS
+from smart_fork.agents.options import KEYS
 from smart_fork.cli import application
-from smart_fork.forking.orders import KEYS
-from smart_fork.forking.report import ForkedSession, StartedWorker
-from smart_fork.retrieval import fork_point
+from smart_fork.forking.started import Forked, Spawned, StartedWorker
+from smart_fork.retrieval import answer, fork_point
 from smart_fork.retrieval.finding import Engine, Request, find
 from smart_fork.retrieval.ranking import KNOWN, KNOWN_AGAIN
 from smart_fork.server import comparing
-from smart_fork.server.starting import _WORKER
+from smart_fork.server.shape import shape
+from smart_fork.server.starting import _worker_schema
 from smart_fork.terminal.commands import COMMANDS
+from smart_fork.workers import state
 from smart_fork.workers.worktrees import WorkersTree
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.smart_fork.found import a_fork
 from tests.smart_fork.world import World
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,10 +66,10 @@ def test_json_of_a_search_that_fails(world: World, shop, monkeypatch):
     assert_documented("index", world.find(RETRY, shop)["index"])
     monkeypatch.setenv("SMART_FORK_HOME", "/dev/null/x")
 
-    answer = find(Request(RETRY, project_path=str(shop)), Engine(world.model))
+    told = find(Request(RETRY, project_path=str(shop)), Engine(world.model)).as_json()
 
-    assert_documented("index_not_available", answer)
-    assert_documented("sessions", answer["fallback_sessions"][0])
+    assert_documented("index_not_available", told)
+    assert_documented("sessions", told["fallback_sessions"][0])
 
 
 def test_json_of_the_commands(run, world, shop):  # noqa: F811
@@ -94,43 +98,43 @@ def test_json_of_the_commands(run, world, shop):  # noqa: F811
 
 
 @pytest.mark.parametrize(
-    ("headings", "shape"),
+    ("headings", "told"),
     [
-        (["find, find_sessions and smart_fork", "index_not_available"], answers.Found),
-        (["results"], answers.Result),
-        (["match"], answers.Match),
-        (["lineage"], answers.Lineage),
-        (["index"], answers.IndexState),
-        (["sessions"], answers.RecentSession),
-        (["forked_session"], answers.Forked),
-        (["spawn and spawn_workers"], answers.Spawned),
-        (["list and list_sessions"], answers.Recent),
-        (["show and read_session"], answers.Conversation),
-        (["messages"], answers.Message),
-        (["index status and index_status"], answers.Status),
-        (["broken_logs"], answers.BrokenLog),
-        (["active and list_workers"], answers.Workers),
-        (["workers"], answers.WorkerState),
-        (["workers", "read and read_worker"], answers.WorkerRead),
-        (["workers", "message and message_worker"], answers.WorkerMessaged),
-        (["wait and wait_workers"], answers.WorkersWaited),
-        (["workers", "waited"], answers.WorkerWaited),
-        (["close, stop and close_workers"], answers.WorkersClosed),
-        (["closed"], answers.WorkerClosed),
+        (["find, find_sessions and smart_fork", "index_not_available"], shape(answer.Found, answer.Unsearched)),
+        (["results"], shape(answer.Hit)),
+        (["match"], shape(answer.Match)),
+        (["lineage"], shape(answer.Lineage)),
+        (["index"], shape(answer.IndexState)),
+        (["sessions"], shape(answer.RecentSession)),
+        (["forked_session"], shape(Forked)),
+        (["spawn and spawn_workers"], shape(Spawned)),
+        (["list and list_sessions"], shape(answer.Recents)),
+        (["show and read_session"], shape(conversation.Conversation, conversation.Exported)),
+        (["messages"], shape(conversation.Message)),
+        (["index status and index_status"], shape(answer.IndexStatus, answer.NoIndex)),
+        (["broken_logs"], shape(answer.BrokenLog)),
+        (["active and list_workers"], shape(state.Workers)),
+        (["workers"], shape(state.WorkerState)),
+        (["workers", "read and read_worker"], shape(state.WorkerRead)),
+        (["workers", "message and message_worker"], shape(state.WorkerMessaged)),
+        (["wait and wait_workers"], shape(state.WorkersWaited)),
+        (["workers", "waited"], shape(state.WorkerWaited)),
+        (["close, stop and close_workers"], shape(state.WorkersClosed)),
+        (["closed"], shape(state.WorkerClosed)),
         (["compare and compare_workers"], comparing.Comparison),
         (["compared"], comparing.ComparedWorker),
     ],
 )
-def test_the_output_schemas_are_what_is_documented(headings, shape):
+def test_the_output_schemas_are_what_is_documented(headings, told):
     keys = [documented()[heading] for heading in headings]
 
-    assert set(shape.__annotations__) == set().union(*(always | sometimes for always, sometimes in keys))
+    assert set(told.__annotations__) == set().union(*(always | sometimes for always, sometimes in keys))
 
 
 def test_a_fork_is_documented():
     always, sometimes = documented()["forked_session"]
 
-    assert set(ForkedSession.__dataclass_fields__) == always
+    assert a_fork("session-1").as_json().keys() == always
     assert sometimes == {"forked_index"}
 
 
@@ -149,7 +153,7 @@ def test_what_can_be_said_of_a_worker_is_documented():
     text = (ROOT / "docs/workers.md").read_text()
 
     assert [] == [key for key in KEYS if f"| `{key}` |" not in text]
-    assert set(_WORKER["properties"]) == set(KEYS)
+    assert set(_worker_schema()["properties"]) == set(KEYS)
 
 
 def commands() -> dict[str, Any]:
@@ -198,6 +202,21 @@ def test_every_environment_variable_of_ours_is_documented_and_read():
     assert [] == [
         name for name in re.findall(r"^\| `((?:CLAUDE|CODEX)_\w+)`", text, re.MULTILINE) if name not in source
     ]
+
+
+#: What can be done with an agent, and the part of it that this takes.
+ABLE = {
+    "found, listed and read": "reader", "started, resumed, forked": "starter", "branched": "copier", "cut": "cutter",
+    "tells what it does": "hooks", "set up": "registration",
+}  # fmt: skip
+
+
+def test_what_can_be_done_with_each_agent_is_what_there_is_of_it():
+    rows = [["", *ABLE], ["---"] * (len(ABLE) + 1)]
+    rows += [[agent.title, *("yes" if getattr(agent, part) else "–" for part in ABLE.values())] for agent in AGENTS]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+    assert table in (ROOT / "README.md").read_text(), f"In README.md should stand:\n{table}"
 
 
 def test_the_lists_of_commands_are_complete():

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from shutil import rmtree
+
 import pytest
 
 from indexer.paths import index_db
+from smart_fork.agents import READERS
 from smart_fork.doctor import Check, healthy, run_checks
 from tests.smart_fork.world import BrokenModel, add_program
 
@@ -53,6 +56,21 @@ def test_an_empty_home_lacks_nothing_that_has_to_be_there(world):
     assert healthy(list(found.values()))
     assert "CLAUDE_CONFIG_DIR" in found["claude sessions"].next_step
     assert found["search"].next_step == "Run `smart-fork index run`."
+
+
+def test_an_agent_that_has_never_been_here_is_not_spoken_of(settled):
+    """Unless none has been: then each says what to install."""
+    for agent in READERS:
+        if agent.name != "codex":
+            (settled.home / "bin" / agent.name).unlink(missing_ok=True)
+            rmtree(agent.home(), ignore_errors=True)
+
+    assert ["codex"] == sorted(name.removesuffix(" program") for name in checks(settled) if name.endswith(" program"))
+
+    (settled.home / "bin/codex").unlink()
+    rmtree(READERS["codex"].home())
+    everyone = {name for name in checks(settled) if name.endswith((" program", " sessions"))}
+    assert everyone == {f"{agent.name} {what}" for agent in READERS for what in ("program", "sessions")}
 
 
 def test_a_damaged_index(settled):

@@ -14,9 +14,9 @@ import pytest
 
 import smart_fork
 from indexer import kept
-from indexer.freshness import only_writer
 from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
+from indexer.writer import only_writer
 from smart_fork import forgetting
 from smart_fork.cuts import snapshots
 from smart_fork.errors import NotFound, SmartForkError, Usage
@@ -72,7 +72,7 @@ def test_nothing_of_it_is_left_and_it_does_not_come_back(session_id, world, shop
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert session_id not in world.ids(SECRET, shop)
     assert b"zanzibarquokka" not in everything_of_ours()
-    assert session_id not in {one["session_id"] for one in list_recent("both", str(shop), 9).sessions}
+    assert session_id not in {one.session_id for one in list_recent("both", str(shop), 9).sessions}
     assert 0o600 == (state_home() / "forgotten.jsonl").stat().st_mode & 0o777
 
 

@@ -15,7 +15,11 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from smart_fork import agents as agents_folder
 from smart_fork import json_text
+from smart_fork.agents import AGENTS
+from smart_fork.agents.agent import Agent, Known
+from smart_fork.agents.hooks import Hooks
 from smart_fork.errors import SmartForkError
 from smart_fork.hooks import settings
 
@@ -29,7 +33,9 @@ FOREIGN = {
     },
     "env": {"KEY": "väl\u0000ue"},
 }
-agents = pytest.mark.parametrize("agent", ["claude", "codex"])
+#: Those who read their hooks from settings, and those with a file of ours.
+HOOKS = {agent.name: agent.hooks for agent in AGENTS if agent.hooks}
+agents = pytest.mark.parametrize("agent", [name for name, hooks in HOOKS.items() if hooks.events])
 
 
 @pytest.fixture
@@ -53,7 +59,7 @@ def test_installing_adds_one_command_to_each_event_and_once_is_enough(file, agen
 
     assert settings.install(agent).changed
     ours, found = settings.command(agent), commands(file)
-    assert set(settings.EVENTS[agent]) == {event for event, words in found.items() if ours in words}
+    assert set(HOOKS[agent].events) == {event for event, words in found.items() if ours in words}
     assert (["guard"], ["say done", "smart_fork.hooks", ours]) == (found["PreToolUse"], found["Stop"])
     assert [sys.executable, "-P", "-m", "smart_fork.hooks", agent] == shlex.split(ours)[:5]
     once = file.read_bytes()
@@ -260,6 +266,63 @@ def test_a_file_that_its_owner_has_made_read_only_is_not_written(file):
     with pytest.raises(SmartForkError, match="read-only"):
         settings.install("claude")
     assert "{}" == file.read_text()
+
+
+class _Plugged(Hooks):
+    """An agent that loads every file of a folder."""
+
+    agent = "plugged"
+
+    def path(self) -> Path:
+        return Path.home() / ".plugged" / "plugins" / "smart-fork.js"
+
+    def content(self, command):
+        return f"// smart-fork\nconst command = {json.dumps(list(command))}\n"
+
+
+class _Plugin(Agent):
+    name, title, hooks = "plugged", "Plugged", _Plugged()
+
+
+@pytest.fixture
+def plugin(home, monkeypatch) -> Path:
+    monkeypatch.setattr("smart_fork.agents.facets.AGENTS", Known(*AGENTS, _Plugin()))
+    return _Plugged().path()
+
+
+def test_a_file_of_ours_is_written_replaced_and_deleted(plugin):
+    assert not settings.is_installed("plugged")
+    assert settings.install("plugged").changed
+    assert [sys.executable, "-P", "-m", "smart_fork.hooks", "plugged"] == json.loads(plugin.read_text().split("= ")[1])
+    assert (False, True) == (settings.install("plugged").changed, settings.is_installed("plugged"))
+    assert {"path": str(plugin), "content": plugin.read_text()} == settings.wanted("plugged")
+
+    plugin.write_text("// smart-fork\nold")
+    assert not settings.is_installed("plugged")
+    assert settings.install("plugged").changed
+    assert settings.is_installed("plugged")
+
+    assert (True, False) == (settings.remove("plugged").changed, plugin.exists())
+    assert not settings.remove("plugged").changed
+
+
+def test_a_file_of_others_in_the_place_of_ours_stays(plugin):
+    plugin.parent.mkdir(parents=True)
+    plugin.write_text("// somebody's\n// smart-fork\n")
+
+    for look in (settings.install, settings.is_installed):
+        with pytest.raises(SmartForkError, match="is not smart-fork's"):
+            look("plugged")
+    assert not settings.remove("plugged").changed
+    assert "// somebody's\n// smart-fork\n" == plugin.read_text()
+
+
+@pytest.mark.parametrize("agent", [agent for agent in AGENTS if agent.hooks], ids=lambda agent: agent.name)
+def test_a_daemon_that_runs_hooks_is_a_module_of_its_agent(agent):
+    """The hook looks whether there is such a file: it imports nothing."""
+    may = any(agent.hooks.in_background(words) for words in (None, ("codex", "app-server"), ("x",)))
+
+    assert may == (Path(agents_folder.__path__[0]) / agent.name / "daemon.py").is_file()
 
 
 def test_what_keeps_codex_from_running_them_is_said(home):

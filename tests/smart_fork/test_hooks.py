@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork.agents import AGENTS
+from smart_fork.agents.agent import Agent
+from smart_fork.agents.hooks import Hooks
 from smart_fork.agents.plan import WORKER_ID
+from smart_fork.errors import Usage
 from smart_fork.hooks.ancestry import Ancestor, ancestors
 from smart_fork.hooks.receive import receive
 from smart_fork.registry import Registry
@@ -74,6 +78,15 @@ def test_a_workers_status_follows_its_hooks(registry):
         ("ended", "", ""),
     ] == seen
     assert registry.get(worker.id).ended_at
+
+
+@pytest.mark.parametrize(("agent", "processes"), [("claude", 2), ("qwen", 3)])
+def test_an_agent_may_be_several_processes_and_one_that_it_has_started_is_another(registry, agent, processes):
+    worker = add(registry, agent=agent)
+    above = [PID + number for number in range(processes, 0, -1)]
+
+    assert hear(registry, worker, event("Stop"), run_by(*above[1:], PID, 1)) is not None
+    assert hear(registry, worker, event("Stop"), run_by(*above, PID, 1)) is None
 
 
 def test_codex_asks_for_permission_with_what_it_wants_to_do(registry):
@@ -268,6 +281,36 @@ def test_what_is_no_event_is_ignored(registry, body):
     before = registry.workers()
     hear(registry, worker, body)
     assert before == registry.workers()
+
+
+class _OtherWords(Hooks):
+    agent = "newcomer"
+
+    def path(self):
+        return Path("/nowhere")
+
+    def event(self, said):
+        named = {"begun": "SessionStart", "asked": "UserPromptSubmit", "done": "Stop"}
+        return {"session_id": said.get("sessionId"), "hook_event_name": named.get(said.get("kind"))}
+
+
+class _Newcomer(Agent):
+    name, title, hooks, starter = "newcomer", "Newcomer", _OtherWords(), AGENTS["claude"].starter
+
+
+def test_an_agent_that_speaks_otherwise_is_understood_by_its_own_translation(registry, monkeypatch):
+    monkeypatch.setitem(AGENTS._by_name, "newcomer", _Newcomer())
+    worker = add(registry, None, agent="newcomer")
+
+    for kind, status in (("begun", worker.status), ("asked", "working"), ("done", "idle"), ("else", "idle")):
+        hear(registry, worker, {"kind": kind, "sessionId": NEW})
+        assert status == registry.get(NEW).status
+
+
+@pytest.mark.parametrize("agent", [agent.name for agent in AGENTS if not agent.hooks])
+def test_an_agent_without_hooks_has_said_nothing(registry, agent):
+    with pytest.raises(Usage):
+        receive(registry, agent, event("Stop"), {}, run_by(PID))
 
 
 def run_hook(agent: str, body: bytes, home: Path, **env: str) -> subprocess.CompletedProcess:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.errors import SmartForkError
-from smart_fork.forking.spawning import spawn
+from smart_fork.forking.spawn import spawn
 from smart_fork.registry import Registry
 from tests.smart_fork.forks import SESSION, snapshot
 
@@ -66,7 +66,7 @@ def test_a_prompt_is_the_last_argument_and_nothing_else(kind, agent, place, orde
         assert nothing_was_started(home, scripted)
         return
 
-    (result,) = spawn([order(agent_type=agent, run_in=place, prompt=prompt)])
+    (result,) = (one.as_json() for one in spawn([order(agent_type=agent, run_in=place, prompt=prompt)]))
 
     _, words, cwd, _ = scripted.call(result["worker_id"])
     before = ["--session-id", result["session_id"]] if agent == "claude" else ["exec", "-C", str(repo)]
@@ -84,7 +84,7 @@ def test_a_name_is_one_line_and_never_a_path_or_an_option(kind, order, scripted,
     said = order(run_in="tmux", name=TEXTS[kind])
     del said["worktree"]
 
-    (result,) = spawn([said])
+    (result,) = (one.as_json() for one in spawn([said]))
 
     _, words, cwd, _ = scripted.call(result["worker_id"])
     assert not re.search(r"[\x00-\x1f\x7f-\x9f]", result["name"])
@@ -131,7 +131,7 @@ def test_a_directory_of_any_name_is_only_a_directory(kind, agent, place, order, 
     folder = home / TEXTS[kind].replace("/", "_")
     folder.mkdir()
 
-    (result,) = spawn([order(agent_type=agent, run_in=place, project_path=str(folder))])
+    (result,) = (one.as_json() for one in spawn([order(agent_type=agent, run_in=place, project_path=str(folder))]))
 
     _, words, cwd, _ = scripted.call(result["worker_id"])
     assert str(folder) == cwd
@@ -153,7 +153,7 @@ def test_a_place_an_agent_or_a_key_of_any_name_is_refused(kind, order, scripted,
 @texts
 def test_a_worktree_of_any_name_lies_beside_the_others(kind, order, scripted, repo, home):
     """F-120."""
-    (result,) = spawn([order(worktree=TEXTS[kind], run_in="process")])
+    (result,) = (one.as_json() for one in spawn([order(worktree=TEXTS[kind], run_in="process")]))
 
     assert Path(result["cwd"]).parent == repo / ".worktrees"
     assert result["cwd"] == scripted.call(result["worker_id"])[2]
@@ -167,7 +167,7 @@ def test_a_title_in_a_log_reaches_no_command(order, scripted, claude_session, ho
         log.write(json.dumps(title) + "\n")
     os.utime(claude_session, (0, 0))
 
-    (result,) = spawn([order(fork_from=SESSION, run_in="process")])
+    (result,) = (one.as_json() for one in spawn([order(fork_from=SESSION, run_in="process")]))
 
     _, words, _, _ = scripted.call(result["worker_id"])
     assert not any("PWNED" in word for word in words)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from smart_fork.copies.copying import message_at
 from smart_fork.errors import NotFound
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_messages_are_numbered_as_a_reader_sees_them(agent, request):
-    session = AGENTS[agent].read(request.getfixturevalue(f"{agent}_session")).session
+    session = READERS[agent].read(request.getfixturevalue(f"{agent}_session")).session
     number, turn = session.messages[-1]
 
     assert turn.id == message_at(session, number)

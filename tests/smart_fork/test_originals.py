@@ -11,19 +11,20 @@ from pathlib import Path
 import pytest
 
 from smart_fork import sessions
-from smart_fork.agents import AGENTS
-from smart_fork.agents.staging import folder_of, stage_transcript
+from smart_fork.agents import READERS
+from smart_fork.agents.claude.filing import folder_of
+from smart_fork.agents.staging import stage_transcript
 from smart_fork.copies.copying import write_branch
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut, rollback
-from smart_fork.families.branching import branch
-from smart_fork.families.lineage import lineage
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry
 from smart_fork.repository.worktree import create_worktree
 from smart_fork.retrieval.listing import list_recent
+from smart_fork.values import json_of
 from smart_fork.workers.closing import close_workers
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.smart_fork.relatives import branch, lineage
 
 pytestmark = pytest.mark.usefixtures("command_model")
 NOW = datetime(2026, 1, 2, 3, 4, 5)  # noqa: DTZ001 - Codex names its files by local time
@@ -55,7 +56,7 @@ def tree(shop):
 
 def staged(log: Path, directory: Path) -> Path:
     """A copy as a fork into that directory has it made: newer than the original."""
-    made = stage_transcript(log, log.stem, directory)
+    made = stage_transcript(log, log.stem, folder_of(directory))
     with Registry() as registry:
         registry.add_staged_copy(made.path, session_id=log.stem, source_path=log)
     later = log.stat().st_mtime + 600
@@ -91,7 +92,7 @@ def test_every_answer_names_the_original_however_much_newer_a_staged_copy_is(wor
 
     found = world.find("retry to the uploader", shop)["results"]
     assert [str(born)] == [one["jsonl_path"] for one in found]
-    assert [str(born)] == [one["jsonl_path"] for one in list_recent("both", str(shop), 9).sessions]
+    assert [str(born)] == [one.jsonl_path for one in list_recent("both", str(shop), 9).sessions]
     assert born == sessions.locate(born.stem).path == sessions.read(sessions.locate(born.stem[:8])).source_path
     (told,) = lineage(born.stem)["sessions"]
     assert (str(born), [str(copy)]) == (told["jsonl_path"], told["copies"])
@@ -132,7 +133,7 @@ def test_an_archived_or_misfiled_rollout_is_not_the_original(world, shop):
 
     assert log == sessions.locate(session_id).path
     assert [str(log)] == [one["jsonl_path"] for one in world.find("retry to the uploader", shop)["results"]]
-    assert [str(log)] == [one["jsonl_path"] for one in list_recent("both", str(shop), 9).sessions]
+    assert [str(log)] == [one.jsonl_path for one in list_recent("both", str(shop), 9).sessions]
 
 
 def test_when_the_agent_has_deleted_the_original_its_copy_is_the_session_and_only_once(world, shop, born, tree):
@@ -177,7 +178,7 @@ def test_a_fork_at_a_message_is_made_of_the_original(world, shop, born, tree):
     session = sessions.read(sessions.locate(born.stem))
 
     made = write_branch(
-        AGENTS["claude"], session.source_path, at=session.turns[3].id,
+        READERS["claude"], session.source_path, at=session.turns[3].id,
         new_session_id="11111111-aaaa-4000-8000-000000000009", target_cwd=shop, now=NOW,
     )  # fmt: skip
 
@@ -208,7 +209,7 @@ def test_closing_a_worker_with_its_worktree_takes_the_copy_as_well(world, shop, 
     with Registry() as registry:
         (worker,) = registry.workers()
 
-    (closed,) = close_workers([worker.id], remove_worktree=True)
+    (closed,) = json_of(close_workers([worker.id], remove_worktree=True))
 
     assert (True, False, True) == (closed["worktree_removed"], copy.exists(), born.exists())
 
@@ -230,7 +231,7 @@ def test_a_copy_that_is_all_that_is_left_of_a_session_is_kept_and_that_is_said(w
     with Registry() as registry:
         (worker,) = registry.workers()
 
-    (closed,) = close_workers([worker.id], remove_worktree=True)
+    (closed,) = json_of(close_workers([worker.id], remove_worktree=True))
 
     assert copy.exists()
     assert "it is all that is left of this session" in closed["note"]

@@ -95,6 +95,24 @@ def test_a_program_ends_with_everything_it_started_where_whoever_waits_for_it_is
     eventually(lambda: not running(int(pid_file.read_text())))
 
 
+@pytest.mark.usefixtures("interruptible")
+def test_a_program_that_is_just_being_started_ends_with_ctrl_c(processes, monkeypatch):
+    started = []
+
+    class Interrupted(subprocess.Popen):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            started.append(self)
+            signal.raise_signal(signal.SIGINT)  # whoever starts it does not have it yet
+
+    monkeypatch.setattr("smart_fork.processes.subprocess.Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        processes.run(python("import time; time.sleep(600)"), timeout=60)
+
+    assert -signal.SIGKILL == started[0].wait(60)
+    assert signal.default_int_handler is signal.getsignal(signal.SIGINT)
+
+
 def running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
+import json
+import os
+import pkgutil
+
 import pytest
 
 import smart_fork
 from smart_fork import public
+from smart_fork.agents.plan import WORKER_ID, environment
 from smart_fork.errors import SmartForkError
+from smart_fork.places.process import ProcessPlace
+from smart_fork.processes import SystemProcesses
+from smart_fork.registry import Registry
+from tests.smart_fork.forks import SESSION, plan_of, python
 from tests.smart_fork.world import WordsModel
 
+PROCESSES = SystemProcesses()
 RETRY = "add retry with backoff to the uploader"
 
 
@@ -55,4 +66,70 @@ def test_every_error_is_public_and_has_an_exit_code():
     errors = [error for error in SmartForkError.__subclasses__() if error.__module__ == "smart_fork.errors"]
 
     assert {error.__name__ for error in errors} <= set(smart_fork.__all__)
-    assert {error.__name__: error.exit_code for error in errors if error.exit_code != 1} == {"Usage": 2, "NotFound": 3}
+    assert {error.__name__: error.exit_code for error in errors if error.exit_code != 1} == {
+        "Usage": 2,
+        "NotFound": 3,
+        "NotAuthenticated": 4,
+        "WrongVerb": 4,
+        "Conflict": 9,
+    }
+
+
+def test_every_error_declares_a_code_of_its_own():
+    """It is written down by others: a class may be renamed, its code stays."""
+    for module in pkgutil.walk_packages(smart_fork.__path__, "smart_fork."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    errors, left = [], [SmartForkError]
+    while left:
+        errors.append(error := left.pop())
+        left += error.__subclasses__()
+    own = [error for error in errors if error.__module__.startswith("smart_fork.")]
+
+    assert [] == [error for error in own if "code" not in vars(error)]
+    assert len({error.code for error in own}) == len(own)
+    assert {"not_logged_in", "worker_limit", "already_runs", "fork_refused", "usage"} <= {one.code for one in own}
+
+
+class TestWorker:
+    @pytest.fixture
+    def worker(self, home, repo):
+        """A worker that runs, without a word in its log so far."""
+        with Registry() as registry:
+            known = registry.add("claude", source_session_id=SESSION, place="process", cwd=repo)
+            plan = plan_of(python("import signal; signal.pause()"), repo, env={WORKER_ID: known.id})
+            started = ProcessPlace().start(plan, known, PROCESSES, environment(plan, os.environ))
+            registry.set_started(known.id, command=plan.argv, terminal_id=None, pid=started.pid, log=started.log)
+        yield smart_fork.Worker({"worker_id": known.id, "session_name": known.name})
+        if PROCESSES.alive(started.pid):
+            PROCESSES.end(started.pid, force=True)
+
+    def test_it_is_what_is_known_of_its_start(self, worker):
+        assert worker["worker_id"] == worker.id
+        assert json.loads(json.dumps(worker)) == worker
+
+    def test_it_is_waited_for_read_and_closed(self, worker):
+        assert not worker.wait(0)["settled"]
+        assert [] == worker.read()["messages"]
+        assert worker.close()["closed"]
+
+        seen = worker.wait()
+        assert ("ended", True) == (seen["state"], seen["settled"])
+
+    def test_what_it_does_not_hear_is_said(self, worker):
+        with pytest.raises(smart_fork.ForkRefused, match="hears nothing before it has ended"):
+            worker.say("and the docs")
+
+    def test_a_fork_is_one(self, world, shop, launched):
+        session_id = world.claude(shop, RETRY, "done")
+        forked = smart_fork.fork(session_id, "go on", cwd=str(shop), worktree="retry", name="fixer")
+
+        assert isinstance(forked, smart_fork.Worker)
+        assert "claude-1" == forked.id
+        ((_, prompt, how),) = launched
+        assert ("go on", "retry", "fixer", None) == (prompt, how["worktree"], how["name"], how["place"])
+
+    def test_an_option_that_there_is_not_is_refused(self, world, shop, launched):
+        with pytest.raises(TypeError, match="wings"):
+            smart_fork.fork("60309e1e", "go on", wings=2)
+        assert [] == launched

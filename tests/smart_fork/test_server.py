@@ -16,9 +16,11 @@ from mcp import Client
 from indexer.damage import kept
 from indexer.paths import index_db
 from indexer.store.connection import connect
-from smart_fork import answers
+from smart_fork.agents.selection import choices, one_of
+from smart_fork.retrieval.answer import Found
 from smart_fork.server import create_server
 from smart_fork.server.searching import MAX_BROKEN
+from smart_fork.server.shape import shape
 from tests.smart_fork.client import answer, call, refusal
 from tests.smart_fork.world import BrokenModel, WordsModel, World
 
@@ -156,7 +158,7 @@ class TestWhatIsOffered:
             for everything in (False, True)
         )
 
-        assert sum(map(len, few)) <= 7_000
+        assert sum(map(len, few)) <= 7_100
         assert sum(map(len, more)) < 18_000
         assert all(len(tool.description) < 2_048 for tool in self.tools(world).values())
 
@@ -257,6 +259,7 @@ class TestAnswers:
                     "worktree": True,
                     "with_changes": True,
                     "place": None,
+                    "name": None,
                     "cwd": str(shop),
                     "caller_session_id": None,
                 },
@@ -282,7 +285,7 @@ class TestAnswers:
         assert answer(world, intent=RETRY, explain=True) == filled(found)
         from smart_fork.retrieval.status import index_status
 
-        assert answer(world, "index_status") == filled(index_status())
+        assert answer(world, "index_status") == filled(index_status().as_json())
         assert answer(world, "index_status")["broken_logs"][0]["lines"] == 3
 
     def test_a_damaged_index_has_a_status_too(self, world):
@@ -322,7 +325,7 @@ class TestMistakes:
         ("arguments", "text"),
         [
             ({"intent": " "}, "intent is required"),
-            ({"intent": "x", "agent_type": "gpt"}, "agent_type must be 'claude', 'codex', or 'both'"),
+            ({"intent": "x", "agent_type": "gpt"}, f"agent_type must be {one_of(choices())}"),
             ({"intent": "x", "limit": 0}, "limit must be at least 1"),
             ({"intent": "x", "fork_index": -1}, "fork_index must be non-negative"),
             ({"intent": "x", "at": -1}, "at must be non-negative"),
@@ -441,4 +444,4 @@ def test_progress_is_told_in_numbers_that_grow(world, shop, monkeypatch):
 
 
 def test_the_answers_are_declared_key_by_key():
-    assert set(answers.Found.__annotations__) >= {"results", "fallback_sessions", "forked_session", "error", "hint"}
+    assert set(shape(Found).__annotations__) >= {"results", "fallback_sessions", "forked_session", "error", "hint"}

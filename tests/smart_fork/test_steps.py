@@ -6,36 +6,30 @@ import json
 
 import pytest
 
+from smart_fork.retrieval.answer import Unsearched
 from smart_fork.server.steps import about_workers, after_search
 from tests.smart_fork.client import answer, call
+from tests.smart_fork.found import a_hit, a_worker, an_answer
 from tests.smart_fork.world import World
 
 RETRY = "add retry with backoff to the uploader"
-EMPTY = {
-    "engine": "builtin", "search_mode": "hybrid", "agent_type": "claude", "results": [], "index": {"sessions": 0},
-}  # fmt: skip
-FOUND = EMPTY | {"index": {"sessions": 3}}
 BEHIND = "The index is 40 % embedded; the rest is being done in the background, about 2 min."
-
-
-def hit(score: float) -> dict:
-    return {"score": score}
 
 
 @pytest.mark.parametrize(
     ("told", "step"),
     [
-        (EMPTY, "There is no past session of this project to be found. Ask for both agents' sessions: agent_type 'both'."),
-        (EMPTY | {"agent_type": "both"}, "There is no past session of this project to be found. Work without one."),
-        (EMPTY | {"background_notice": BEHIND}, f"There is no past session of this project to be found. {BEHIND} Ask again then."),
-        (FOUND | {"results": [hit(0.31)], "also": ["x"]}, "The best chance is 0.31: read it before you rely on it, or work without."),
-        (FOUND | {"results": [hit(0.31)], "also": ["x"], "background_notice": BEHIND},
+        (an_answer(sessions=0), "There is no past session of this project to be found. Ask for all agents' sessions: agent_type 'all'."),
+        (an_answer(sessions=0, agent_type="all"), "There is no past session of this project to be found. Work without one."),
+        (an_answer(sessions=0, background_notice=BEHIND), f"There is no past session of this project to be found. {BEHIND} Ask again then."),
+        (an_answer(a_hit(0.31), also=("x",)), "The best chance is 0.31: read it before you rely on it, or work without."),
+        (an_answer(a_hit(0.31), also=("x",), background_notice=BEHIND),
          f"The best chance is 0.31: read it before you rely on it, or work without. {BEHIND} Ask again then."),
-        (FOUND | {"results": [hit(0.8)], "background_notice": BEHIND}, ""),
-        (FOUND | {"results": [hit(0.1)], "engine": "qmd"}, ""),
-        (FOUND | {"results": [hit(0.1)], "error": "no", "hint": "Do this."}, "Do this."),
-        (FOUND | {"results": [hit(0.1)], "forked_session": {}}, ""),
-        ({"error": "index_not_available", "message": "no", "next_steps": ["First.", "Then."]}, "First."),
+        (an_answer(a_hit(0.8), background_notice=BEHIND), ""),
+        (an_answer(a_hit(0.1), engine="qmd"), ""),
+        (an_answer(a_hit(0.1), error="no", hint="Do this."), "Do this."),
+        (an_answer(a_hit(0.1), forked_session={}), ""),
+        (Unsearched(error="index_not_available", message="no", next_steps=("First.", "Then.")), "First."),
     ],
 )  # fmt: skip
 def test_after_a_search(told, step):
@@ -43,7 +37,7 @@ def test_after_a_search(told, step):
 
 
 def test_a_low_chance_of_a_question_that_was_put_in_one_way_asks_for_others():
-    step = after_search(FOUND | {"results": [hit(0.31)]})
+    step = after_search(an_answer(a_hit(0.31)))
 
     assert step.startswith(
         "The best chance is 0.31. Call this tool again with the same intent and `also`: four further"
@@ -51,9 +45,9 @@ def test_a_low_chance_of_a_question_that_was_put_in_one_way_asks_for_others():
 
 
 def test_of_workers_one_that_asks_one_that_failed_and_those_that_are_not_done():
-    asks = {"worker_id": "a", "state": "running", "waiting_for": "May I?"}
-    failed = {"worker_id": "b", "state": "failed", "waiting_for": None}
-    works = {"worker_id": "c", "state": "running", "waiting_for": None}
+    asks = a_worker("a", state="running", waiting_for="May I?")
+    failed = a_worker("b", state="failed")
+    works = a_worker("c", state="running")
 
     assert "" == about_workers([works]) == about_workers([works], waited=True)
     assert "a asks a person" in about_workers([asks, works])
@@ -68,7 +62,7 @@ def _in_the_project(shop, monkeypatch):
 
 
 def test_it_is_in_the_answers(world: World, shop, monkeypatch):
-    assert "agent_type 'both'" in answer(world, intent=RETRY)["next"]
+    assert "agent_type 'all'" in answer(world, intent=RETRY)["next"]
     world.claude(shop, RETRY, "done")
     assert "also" in answer(world, intent="which sauce goes with asparagus")["next"]
     assert (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.forking.spawning import spawn
+from smart_fork.forking.spawn import spawn
 from smart_fork.registry import Registry
 from tests.smart_fork.forks import eventually
 
@@ -20,7 +20,7 @@ ASKING = """
 import json, sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from smart_fork.forking.spawning import spawn
+from smart_fork.forking.spawn import spawn
 project, number, threads = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 together = Barrier(threads)
 def ask(one):
@@ -28,7 +28,7 @@ def ask(one):
     order = {"project_path": project, "prompt": f"piece number {which}", "name": f"piece-{which}",
              "agent_type": ["claude", "codex"][which % 2], "run_in": ["process", "tmux"][which // 2 % 2]}
     together.wait()
-    return spawn([order])[0]
+    return spawn([order])[0].as_json()
 print("ready", flush=True)
 sys.stdin.readline()
 with ThreadPoolExecutor(threads) as pool:
@@ -107,12 +107,12 @@ def test_places_become_free_as_workers_end(asked, scripted, repo):
     """Nobody has told the registry: that their processes are gone is enough."""
     asked()
     order = {"project_path": str(repo), "prompt": "one more", "run_in": "process"}
-    (full,) = spawn([order])
+    (full,) = (one.as_json() for one in spawn([order]))
     with Registry() as registry:
         assert CAP == len(registry.workers(states=("running",)))
     scripted.end()
 
-    (free,) = spawn([order])
+    (free,) = (one.as_json() for one in spawn([order]))
 
     assert "worker_limit" == full["error"]
     assert scripted.call(free["worker_id"])[1][-1] == "one more"

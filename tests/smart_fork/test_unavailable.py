@@ -8,8 +8,8 @@ import apsw
 import pytest
 
 from indexer.damage import kept
-from indexer.freshness import only_writer
 from indexer.paths import index_db
+from indexer.writer import only_writer
 from smart_fork.retrieval.finding import Engine, Request, find
 from tests.smart_fork.world import BrokenModel
 
@@ -76,7 +76,7 @@ class TestFallbacks:
         asked = []
         engine = Engine(world.model, read_seconds=0, embed_seconds=0, unfinished=asked.append)
 
-        answer = find(Request(RETRY, project_path=str(shop)), engine)
+        answer = find(Request(RETRY, project_path=str(shop)), engine).as_json()
 
         assert [str(shop)] == [project.root for project in asked]
         assert answer["index"]["unread_logs"] > 0

@@ -18,8 +18,9 @@ from smart_fork import permission, sessions
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.cli.search import print_found
 from smart_fork.errors import NotFound
-from smart_fork.families.lineage import lineage
+from smart_fork.retrieval.finding import Engine, Request, find
 from smart_fork.retrieval.listing import list_recent
+from tests.smart_fork.relatives import lineage
 from tests.smart_fork.world import World, git
 
 ASKED = "mend the parser of invoices"
@@ -88,7 +89,7 @@ def found(world: World, project: Path) -> list[tuple[str, str | None]]:
 
 def listed(project: Path) -> list[tuple[str, str | None]]:
     sessions_ = list_recent("codex", str(project), 10).sessions
-    return [(one["session_id"], one.get("project_inferred_from")) for one in sessions_]
+    return [(one.session_id, one.project_inferred_from or None) for one in sessions_]
 
 
 @pytest.mark.parametrize("way", ["environment_context", "commands", "commit"])
@@ -242,7 +243,7 @@ def test_the_conversation_says_that_its_project_is_inferred(world, shop, monkeyp
 def test_people_are_shown_that_a_project_is_inferred_and_who_said_what_matched(world, shop, capsys):
     old_log(world, NOTHING, commit=head(shop))
     for asked, spoken in ((ASKED, f"User: {ASKED}"), ("minus sign lost", "Assistant: The minus sign was lost.")):
-        print_found(world.find(asked, shop))
+        print_found(find(Request(asked, agent_type="both", project_path=str(shop)), Engine(world.model)))
         printed = capsys.readouterr().out
 
         assert "project inferred from its commit" in printed

@@ -24,7 +24,7 @@ def absent(monkeypatch, tmp_path):
 
 
 def asked(world, shop) -> dict:
-    return find(Request(RETRY, project_path=str(shop)), Engine(world.model))
+    return find(Request(RETRY, project_path=str(shop)), Engine(world.model)).as_json()
 
 
 @pytest.mark.parametrize("embedded", [True, False])

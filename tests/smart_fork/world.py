@@ -148,7 +148,7 @@ class World:
 
     def codex(self, cwd: Path | str, *said: str, session_id: str = "", **meta: object) -> str:
         """A session of Codex, as 0.169 writes it. Returns its id."""
-        session_id = session_id or str(uuid.uuid4())
+        session_id = session_id or f"01{str(uuid.uuid4())[2:14]}7{str(uuid.uuid4())[15:]}"  # its ids are version 7
         items: list[tuple[str, dict]] = [("session_meta", {
             "id": session_id, "session_id": session_id, "cwd": str(cwd), "originator": "codex-tui", "source": "vscode",
             "thread_source": "user", "cli_version": "0.169.0", "history_mode": "paginated", "git": {"branch": "main"}, **meta,
@@ -206,9 +206,9 @@ class World:
         return f"2026-01-{1 + self._minutes // 1440:02}T{self._minutes // 60 % 24:02}:{self._minutes % 60:02}:00.000Z"
 
     def find(self, intent: str, project: Path | str, **more: object) -> dict:
-        """The library's answer, with this world's model."""
+        """The library's answer as JSON values, with this world's model."""
         request = Request(intent, project_path=str(project), **({"agent_type": "both"} | more))
-        return find(request, Engine(self.model))
+        return find(request, Engine(self.model)).as_json()
 
     def ids(self, intent: str, project: Path | str, **more: object) -> list[str]:
         return [hit["session_id"] for hit in self.find(intent, project, **more)["results"]]

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
 import orjson
 
-from indexer.transcripts.lines import LineReader
-from indexer.transcripts.model import Session, Turn
+from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
+from smart_fork.agents.claude.filing import folder_of
+from smart_fork.agents.claude.records import ordered
 from smart_fork.agents.claude.side_files import copy_backups, copy_beside
-from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record
-from smart_fork.agents.staging import folder_of
-from smart_fork.errors import ForkRefused
+from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, compacted_at
 from smart_fork.spelling import respelled
 
 
@@ -72,27 +71,28 @@ class ClaudeExcerpt(_ClaudeCopy):
 
 
 class ClaudeCopy(_ClaudeCopy):
-    """Turns 0 to `end` of a session for a new one, as lines. Only one record at a time is in memory (B-061).
+    """Turns 0 to `end` of a session for a new one, as lines. Only one record at a time is in memory.
 
-    Not inherited is what a compaction has forgotten, sub-agents, attachments, and records about the session itself
-    (B-050, B-060, B-070). `copied` and `backups`, the names of the file versions that are referred to, are complete
-    after the last record.
+     Not inherited is what a compaction has forgotten, sub-agents, attachments, and records about the session itself
+    . `copied` and `backups`, the names of the file versions that are referred to, are complete
+     after the last record.
     """
 
     def __init__(self, session: Session, end: int, new: NewSession) -> None:
         super().__init__(session, new)
         turns = session.turns[: end + 1]
-        self._order = [turn.id for turn in turns[_compacted_at(turns) :]]
+        self._order = [turn.id for turn in turns[compacted_at(turns) :]]
+        self._messages = frozenset(self._order)
         self._calls = {call.id for turn in turns for call in turn.tool_calls}
 
     def __iter__(self) -> Iterator[bytes]:
-        """The records (B-001…B-004, B-071), and last the title.
+        """The records, and last the title.
 
         Raises:
             ForkRefused: the log was rewritten meanwhile.
         """
         parent: str | None = None
-        for source, record in self._ordered(self._kept()):
+        for source, record in ordered(self._source.source_path, self._order, self._beside):
             if record["type"] in ("user", "assistant"):
                 identity = record["uuid"]
                 record["parentUuid"] = parent
@@ -105,41 +105,15 @@ class ClaudeCopy(_ClaudeCopy):
             yield respelled(source, record)
         yield from self._titled()
 
-    def _kept(self) -> Iterator[tuple[str, Entry]]:
-        """Each record that is wanted, in file order; its id, where it has a place. The first of an id counts."""
-        missing = set(self._order)
-        messages = frozenset(self._order)
-        for line in LineReader(self._source.source_path):
-            record = line.record
-            kind, identity = record.get("type"), record.get("uuid")
-            if kind in ("user", "assistant", "attachment"):
-                said = isinstance(record.get("message"), dict) or kind == "attachment"
-                if said and isinstance(identity, str) and identity in missing and record.get("isSidechain") is not True:
-                    missing.discard(identity)
-                    yield identity, (line.source, record)
-            elif kind == "file-history-snapshot" and _in(record.get("messageId"), messages):
-                self.backups.update(backups(record))
-                yield "", (line.source, record)
-            elif kind == "content-replacement" and (own := self._replacements(record)):
-                yield "", (line.source, own)
-
-    def _ordered(self, records: Iterable[tuple[str, Entry]]) -> Iterator[Entry]:
-        """In the order of the conversation: Claude Code sometimes writes a record before its parent."""
-        early: dict[str, Entry] = {}
-        wanted = iter(self._order)
-        following = next(wanted, None)
-        for identity, entry in records:
-            if not identity:
-                yield entry
-                continue
-            early[identity] = entry
-            while following in early:
-                found = early.pop(following)
-                if found[1]["type"] != "attachment":
-                    yield found
-                following = next(wanted, None)
-        if following is not None:
-            raise ForkRefused(f"The log has changed while it was read: {self._source.source_path}", "Try again.")
+    def _beside(self, entry: Entry) -> Entry | None:
+        """What belongs to the messages that are copied, and has no place among them."""
+        source, record = entry
+        kind = record.get("type")
+        if kind == "file-history-snapshot" and _in(record.get("messageId"), self._messages):
+            self.backups.update(backups(record))
+            return entry
+        own = self._replacements(record) if kind == "content-replacement" else None
+        return (source, own) if own else None
 
     def _replacements(self, record: Record) -> Record | None:
         """What the model was shown instead of long results, of the calls that are copied.
@@ -154,17 +128,12 @@ class ClaudeCopy(_ClaudeCopy):
 
 
 def titled(session_id: str, title: str, moment: str) -> list[bytes]:
-    """A copy's title as ``/rename`` writes it: outside of the chain (B-038). No other record says when it was made."""
+    """A copy's title as ``/rename`` writes it: outside of the chain. No other record says when it was made."""
     named = {"sessionId": session_id, "timestamp": moment}
     return [
         orjson.dumps({"type": "custom-title", "customTitle": title, **named}),
         orjson.dumps({"type": "agent-name", "agentName": title, **named}),
     ]
-
-
-def _compacted_at(turns: Sequence[Turn]) -> int:
-    """Where what the last compaction left stands: the one thing of the system's that loads anything."""
-    return max((i for i, turn in enumerate(turns) if turn.role == "system" and turn.loaded), default=0)
 
 
 def backups(record: Record) -> Iterator[str]:

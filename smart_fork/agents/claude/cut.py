@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from indexer.paths import claude_home
 from indexer.transcripts.lines import decode_line
-from smart_fork.agents.claude.loader import ClaudeLoader
-from smart_fork.agents.claude.relinking import relinked
+from smart_fork.agents.claude.home import claude_home
+from smart_fork.agents.claude.loader import LINKS, ClaudeLoader
+from smart_fork.agents.claude.newest import discover_newest_claude
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.edits import Edits
 from smart_fork.cuts.model import Session, Turn
+from smart_fork.cuts.relinking import relinked
 from smart_fork.processes import SystemProcesses
 
 #: A name from a log that cannot lead out of a folder.
@@ -34,8 +35,14 @@ class ClaudeCutter(Cutter):
         del composer
         return ClaudeLoader.load(path)
 
+    def newest(self) -> Path:
+        return discover_newest_claude()
+
+    def public(self) -> Mapping[str, object]:
+        return {"ClaudeLoader": ClaudeLoader, "discover_newest_claude": discover_newest_claude}
+
     def relinked(self, turns: Sequence[Turn], gone: Collection[str]) -> Edits:
-        return relinked(turns, gone)
+        return relinked(turns, gone, LINKS)
 
     def is_said(self, turn: Turn) -> bool:
         return bool(turn.key)

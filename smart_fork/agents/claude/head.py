@@ -2,155 +2,30 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
-from pathlib import Path
 from typing import Any
 
-from indexer.transcripts.base import LogFile
-from indexer.transcripts.chain import Chain
-from indexer.transcripts.lines import LineReader
-from indexer.transcripts.model import Session, Turn
-from indexer.transcripts.state import utc
-from smart_fork.agents.claude.fold import parent_of
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.claude.slugs import slug
-from smart_fork.agents.kin import Copied, Heads, Kin, connected
+from smart_fork.agents.tree_heads import TreeHeads
 
 #: What is written at the top of a new file.
 _BEGINNING = ("mode", "permission-mode", "queue-operation", "custom-title")
-#: The first message of a log is among so many records.
-_HEAD_RECORDS = 500
 
 
-class ClaudeHeads(Heads):
+class ClaudeHeads(TreeHeads):
     """How logs of Claude Code begin."""
 
     name = "claude"
+    reader = ClaudeAdapter()
 
-    def family(self, session_id: str, root: str, forks: Mapping[str, str]) -> list[Kin]:
-        """The project's folders are looked into, and those that a session of the family is in as well."""
-        in_folder: dict[Path, list[LogFile]] = defaultdict(list)
-        folders_of: dict[str, set[Path]] = defaultdict(set)
-        for file in ClaudeAdapter().discover():
-            in_folder[file.path.parent].append(file)
-            folders_of[file.path.stem].add(file.path.parent)
-        here = slug(root)
-        looked_at: set[Path] = set()
-        heads: list[Kin] = []
-        folders = {folder for folder in in_folder if folder.name == here or folder.name.startswith(f"{here}-")}
-        folders |= folders_of[session_id]
-        while folders:
-            heads += [kin for folder in folders for file in in_folder[folder] if (kin := _kin(file))]
-            looked_at |= folders
-            family = connected(session_id, heads, forks)
-            known = {kin.session_id for kin in family} | {kin.recorded for kin in family}
-            known |= {one for pair in forks.items() if known & set(pair) for one in pair}
-            folders = {folder for one in known for folder in folders_of.get(one, ())} - looked_at
-        for kin in family:
-            _read_messages(kin)
-        return family
+    def is_native(self, record: dict[str, Any]) -> bool:
+        """See `TreeHeads.is_native`."""
+        return record.get("type") in _BEGINNING
 
-    def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
-        del fork
-        shared = set(_left_after(kin, parent))
-        known = [i for i, turn in enumerate(above.turns) if turn.id in shared]
-        return known[-1] + 1 if known else 0
+    def names_a_copy(self, record: dict[str, Any]) -> bool:
+        """See `TreeHeads.names_a_copy`."""
+        return record.get("type") == "custom-title"
 
-
-def _left_after(kin: Kin, parent: Kin) -> list[str]:
-    """The ids of the messages that `kin` has from `parent`, in order."""
-    there = {message.id for message in parent.messages}
-    found = []
-    for message in kin.messages:
-        if message.id in there:
-            found.append(message.id)
-        elif message.message_id in there:
-            found.append(message.message_id)
-        else:
-            break
-    return found
-
-
-def _kin(file: LogFile) -> Kin | None:
-    kin = Kin("claude", file.path.stem, file.path, file.mtime_ns)
-    messages = _Messages()
-    try:
-        for line in islice(LineReader(file.path), _HEAD_RECORDS):
-            if not messages:
-                kin.begun = max(kin.begun, _time(line.record))
-                kin.native = kin.native or line.record.get("type") in _BEGINNING
-            messages.add(line.record)
-            if messages.begin:
-                break
-    except OSError:
-        return None
-    kin.first = next(iter(messages), None)
-    kin.recorded = kin.first.session_id if kin.first else ""
-    return kin if kin.first else None
-
-
-def _read_messages(kin: Kin) -> None:
-    """All its messages; and when a copy that says so was made: its first records are as old as its parent's."""
-    made = ""
-    messages = _Messages()
-    try:
-        for line in LineReader(kin.path):
-            message = messages.add(line.record)
-            own = line.record.get("type") == "custom-title" if message is None else not message.session_id
-            if own and not made:
-                made = utc(line.record.get("timestamp"))
-    except OSError:
-        return
-    kin.messages += messages
-    if kin.recorded:
-        kin.begun = made or utc(kin.mtime_ns / 1e9)
-
-
-class _Messages:
-    """The messages of one of Claude Code's logs in the order of the indexer, which is not always that of the file."""
-
-    def __init__(self) -> None:
-        self._chain = Chain()
-        self._copied: dict[str, Copied] = {}
-
-    def add(self, record: dict[str, Any]) -> Copied | None:
-        """The next record of the file, as a message if it is one."""
-        identity = record.get("uuid")
-        if not isinstance(identity, str) or not identity or record.get("isSidechain") is True:
-            return None
-        if record.get("type") not in ("user", "assistant"):
-            self._chain.link(identity, parent_of(record))
-            return None
-        message = self._copied.setdefault(identity, _copied(identity, record.get("forkedFrom")))
-        self._chain.add(Turn(identity, parent_of(record), "user", ""))
-        return message
-
-    @property
-    def begin(self) -> bool:
-        """Whether the first of them all is known by now."""
-        return self._chain.beginning() is not None
-
-    def __len__(self) -> int:
-        return len(self._copied)
-
-    def __iter__(self) -> Iterator[Copied]:
-        return (self._copied[turn.id] for turn in self._chain.in_order())
-
-
-def _copied(identity: str, origin: object) -> Copied:
-    if not isinstance(origin, dict):
-        return Copied(identity)
-    session_id, message_id = origin.get("sessionId"), origin.get("messageUuid")
-    return Copied(
-        identity,
-        session_id if isinstance(session_id, str) else "",
-        message_id if isinstance(message_id, str) else "",
-    )
-
-
-def _time(record: dict[str, Any]) -> str:
-    """When a record was written; of what was tracked before a prompt, when that was."""
-    snapshot = record.get("snapshot")
-    return utc(record.get("timestamp")) or (utc(snapshot.get("timestamp")) if isinstance(snapshot, dict) else "")
+    def folder(self, directory: str) -> str:
+        """See `TreeHeads.folder`."""
+        return slug(directory)

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from sys import intern
 from typing import Any
 
 from indexer.transcripts.model import Role
-from smart_fork.cuts.lines import RawLine, first_record, head, opened, preview, raw_lines, tokens, with_sources
+from smart_fork.cuts import transcript
+from smart_fork.cuts.lines import RawLine, first_record, preview, tokens
 from smart_fork.cuts.model import Call, Result, Session, Turn
-from smart_fork.errors import NotFound
+from smart_fork.cuts.transcript import Seen
 
-#: Fields that name another record, and are linked anew where it goes (E-040).
+#: Fields that name another record, and are linked anew where it goes.
 LINKS = ("parentUuid", "logicalParentUuid", "leafUuid")
 #: What a first line has of one; summaries and snapshots of files, which may come first, have the last two.
 _MARKS = ("uuid", "sessionId", "parentUuid", "leafUuid", "messageId")
 _NOTHING: dict[str, Any] = {}
-_ID = re.compile(r"[A-Za-z0-9-]{8,}")
 
 
 class ClaudeLoader:
-    """Reads ``<session-id>.jsonl``; every line is kept, none is sorted (E-011, E-024)."""
+    """Reads ``<session-id>.jsonl``; every line is kept, none is sorted."""
 
     @staticmethod
     def detect(path: Path) -> bool:
-        """Whether the first line that is not empty is a record of Claude Code (E-010)."""
+        """Whether the first line that is not empty is a record of Claude Code.
+
+        An agent that has taken over its form has parts in its messages, or a payload.
+        """
         if path.suffix.lower() != ".jsonl":
             return False
         record = first_record(path)
-        return "type" in record and any(key in record for key in _MARKS)
+        message = record.get("message")
+        of_another = "systemPayload" in record or (isinstance(message, dict) and "parts" in message)
+        return "type" in record and any(key in record for key in _MARKS) and not of_another
 
     @staticmethod
     def load(path: Path) -> Session:
@@ -39,31 +43,21 @@ class ClaudeLoader:
             NotFound: it is not there.
             OSError: it cannot be read.
         """
-        turns: list[Turn] = []
-        heads: dict[str, str] = {}
-        copies: dict[str, str] = {}
-        first_id = ""
-        try:
-            file, stamp = opened(path)
-        except FileNotFoundError as error:
-            raise NotFound(f"No such transcript: {path}") from error
-        with file:
-            for line in raw_lines(file, path):
-                record = _main(line)
-                first_id = first_id or next((str(one["sessionId"]) for one in line.objects if one.get("sessionId")), "")
-                turn = _turn(line, record)
-                turns.append(turn)
-                if turn.prompt:
-                    heads[turn.id] = head(_said(record))
-                elif copy := _repeated(record):
-                    copies[turn.id] = head(copy)
-        session_id = path.stem if _ID.fullmatch(path.stem) else first_id or path.stem
-        return Session("claude", path, session_id, with_sources(turns, heads, copies), stamp=stamp)
+        return transcript.load("claude", path, _seen)
 
 
 def _main(line: RawLine) -> dict[str, Any]:
     """Of several records on one line the one that is conversation."""
     return next((record for record in line.objects if record.get("uuid")), line.objects[0] if line.objects else {})
+
+
+def _seen(line: RawLine) -> Seen:
+    record = _main(line)
+    turn = _turn(line, record)
+    session_id = next((str(one["sessionId"]) for one in line.objects if one.get("sessionId")), "")
+    if turn.prompt:
+        return Seen(turn, session_id, _said(record), "")
+    return Seen(turn, session_id, None, _repeated(record))
 
 
 def _turn(line: RawLine, record: dict[str, Any]) -> Turn:

@@ -10,8 +10,8 @@ import json
 import re
 from collections.abc import Mapping
 
-from indexer.paths import claude_home
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.login import STATUS_SECONDS, Standing
 from smart_fork.agents.programs import lists
 from smart_fork.errors import SmartForkError
@@ -59,7 +59,7 @@ _SIGN = re.compile(r"^\s+auth\b", re.MULTILINE)
 class ClaudeLogin:
     """See `Login`."""
 
-    agent: Agent = "claude"
+    agent: AgentName = "claude"
     command = "claude auth login"
     folder = "CLAUDE_CONFIG_DIR"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from indexer.paths import claude_home, private_dir
+from indexer.paths import private_dir
+from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.staging import copy_file, copy_tree
 
 
@@ -24,7 +25,7 @@ def copy_beside(source: Path, target: Path, created: list[Path]) -> None:
 
 
 def copy_backups(names: Iterable[str], old: str, new: str, created: list[Path]) -> list[str]:
-    """Copy the file versions that a copy's records refer to (B-075). Returns what is missing, in words.
+    """Copy the file versions that a copy's records refer to. Returns what is missing, in words.
 
     Raises:
         OSError: one cannot be copied.

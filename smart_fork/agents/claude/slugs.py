@@ -10,7 +10,7 @@ _SLUG_CHARACTERS = 200
 
 
 def slug(path: str) -> str:
-    """The folder name that Claude Code gives a working directory (F-170, F-171). Lossy: never decode it (F-172)."""
+    """The folder name that Claude Code gives a working directory. Lossy: never decode it."""
     resolved = unicodedata.normalize("NFC", os.path.realpath(path))
     units = resolved.encode("utf-16-be", "surrogatepass")
     pairs = [units[i] << 8 | units[i + 1] for i in range(0, len(units), 2)]
@@ -34,6 +34,6 @@ def _base36(number: int) -> str:
 
 
 def unslugged(name: str) -> str:
-    """A slug taken back to a path, where that folder exists (F-150): the last resort for a log without any ``cwd``."""
+    """A slug taken back to a path, where that folder exists: the last resort for a log without any ``cwd``."""
     guess = name.replace("-", "/")
     return guess if guess.startswith("/") and Path(guess).is_dir() else ""

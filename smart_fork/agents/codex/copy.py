@@ -9,18 +9,18 @@ from pathlib import Path
 
 import orjson
 
-from indexer.paths import codex_home
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from smart_fork.agents.codex.base import base_of
+from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.errors import NotFound
 from smart_fork.spelling import respelled
 
-#: What a header says of how its own file is kept and where it is from (B-070).
+#: What a header says of how its own file is kept and where it is from.
 OF_ITS_FILE = ("history_mode", "history_base", "forked_from_ordinal_exclusive", "parent_thread_id", "context_window")
 
 
@@ -61,7 +61,7 @@ class CodexForm:
             yield orjson.dumps(self.record("event_msg", named))
 
     def header(self, source: Path) -> bytes:
-        """The copy's first record: what that of `source` says, as far as it is true of the copy (B-070, B-091)."""
+        """The copy's first record: what that of `source` says, as far as it is true of the copy."""
         entries = filter(None, (enveloped(line.source, line.record) for line in LineReader(source)))
         spelled, first = next(
             (entry for entry in entries if entry[1]["type"] == "session_meta"), (b"", {"payload": {}})
@@ -111,9 +111,9 @@ class CodexExcerpt(Copy):
 
 
 class CodexCopy(Copy):
-    """Turns 0 to `end` of a session for a new one, as lines (B-091).
+    """Turns 0 to `end` of a session for a new one, as lines.
 
-    Only one record at a time is in memory (B-061). `copied` is complete after the last record.
+    Only one record at a time is in memory. `copied` is complete after the last record.
     """
 
     def __init__(self, session: Session, end: int, new: NewSession) -> None:
@@ -129,23 +129,28 @@ class CodexCopy(Copy):
             NotFound: a session that this one was forked from is gone.
         """
         yield self._form.header(self._path)
-        for line in filter(None, map(self._form.carried_over, self._kept())):
+        for line in filter(None, map(self._form.carried_over, kept(self._path, self._last))):
             self.copied += 1
             yield line
         yield from self._form.titled()
 
-    def _kept(self) -> Iterator[Entry]:
-        """Up to the last turn and what closes it."""
-        past = False
-        for key, entry in through_parents(CodexAdapter(), self._path):
-            record = entry[1]
-            payload = record["payload"]
-            if past and key != self._last and _begins_a_turn(record["type"], payload):
-                return
-            past = past or key == self._last
-            yield entry
-            if past and payload.get("type") == "task_complete":
-                return
+
+def kept(path: Path, last: str | None) -> Iterator[Entry]:
+    """The records of a session and of those that it was forked from, up to turn `last` and what closes it.
+
+    Raises:
+        NotFound: a session that this one was forked from is gone.
+    """
+    past = False
+    for key, entry in through_parents(CodexAdapter(), path):
+        record = entry[1]
+        payload = record["payload"]
+        if past and key != last and _begins_a_turn(record["type"], payload):
+            return
+        past = past or key == last
+        yield entry
+        if past and payload.get("type") == "task_complete":
+            return
 
 
 def through_parents(

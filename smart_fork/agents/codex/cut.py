@@ -5,16 +5,16 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from indexer.paths import codex_home
 from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.state import count
 from smart_fork.agents.codex.base import base_of
+from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.codex.loader import CodexLoader, rewritten, text_of
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.depth import MAX_FORK_DEPTH
@@ -39,6 +39,9 @@ class CodexCutter(Cutter):
     def load(self, path: Path, composer: str = "") -> Session:
         del composer
         return CodexLoader.load(path)
+
+    def public(self) -> Mapping[str, object]:
+        return {"CodexLoader": CodexLoader}
 
     def without_repetitions(self, session: Session, gone: Collection[str]) -> Edits:
         heads = set()

@@ -14,7 +14,6 @@ import orjson
 
 from indexer.masking import NOTHING, Masked, mask
 from indexer.objects import NAME
-from indexer.paths import codex_home
 from indexer.transcripts.actions import describe, describe_raw, edited_by, failure_of, still_running
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
@@ -33,12 +32,14 @@ from indexer.transcripts.model import (
     Turn,
     estimate_tokens,
 )
-from indexer.transcripts.ours import is_ours, opens_a_session, runs_ours
+from indexer.transcripts.ours import is_ours, runs_ours
 from indexer.transcripts.state import count, is_path, pack, utc
 from indexer.transcripts.symbols import MAX_SYMBOLS, Symbols
 from indexer.transcripts.titles import also_called, title_of, with_name
 from indexer.transcripts.twice import EVENT, ITEM, roll_back, told_once
+from smart_fork.agents import READERS
 from smart_fork.agents.codex.base import base_of
+from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.codex.rollouts import id_in, is_moved
 from smart_fork.agents.codex.thread_names import thread_name
 from smart_fork.agents.depth import MAX_FORK_DEPTH
@@ -46,6 +47,8 @@ from smart_fork.agents.depth import MAX_FORK_DEPTH
 _OLD_CWD = re.compile(
     r"<environment_context>(?:(?!</environment_context>).)*?(?:<cwd>|Current working directory: )([^<\n]+)", re.DOTALL
 )
+#: How the answer of a call begins that was not carried out.
+_NOT_RUN = ("failed in sandbox", "exec_command failed for", "exec command rejected")
 #: A fork of an old version carries its parent's header second.
 _HEADER_LINES = 2
 
@@ -129,7 +132,7 @@ class _Fold:
         self.inherited, self.turns = turns[:own], turns[own:]
         self.symbols = Symbols(self.facts.pop("symbols", ()))
         self.ours: set[str] = set(self.facts.pop("ours", ()))
-        self.deeds = Deeds(self.facts.pop("deeds", None))
+        self.deeds = Deeds(self.facts.pop("deeds", None), not_run=_NOT_RUN)
         self.directories = Directories(self.facts.pop("directories", None))
 
     def pack(self) -> bytes:
@@ -227,7 +230,7 @@ class _Fold:
             namespace = str(item.get("namespace") or "")
             action = NOTHING if is_ours(name, namespace) else _action(name, arguments)
             ours = is_ours(name, namespace) or runs_ours(arguments)
-            if ours or opens_a_session(action):
+            if ours or READERS.opens_a_session(action):
                 self.ours.add(call_id)
             else:
                 self.symbols.add_all(arguments)
@@ -238,7 +241,7 @@ class _Fold:
         elif kind in ("function_call_output", "custom_tool_call_output", "tool_search_output"):
             note, proof = NOTHING, Proof.NOTHING
             if call_id not in self.ours:
-                text = _unwrapped(_text(item.get("output")))
+                text = unwrapped(_text(item.get("output")))
                 self.symbols.add(text)
                 note = failure_of(text)
                 proof = self._end(call_id, text)
@@ -409,8 +412,8 @@ def _text(content: object) -> str:
     return ""
 
 
-def _unwrapped(output: str) -> str:
-    """Up to 0.58 a shell's output was a JSON text: what the shell said, with its status in front."""
+def unwrapped(output: str) -> str:
+    """What a shell said. Up to 0.58 a shell's output was a JSON text: what the shell said, with its status in front."""
     if not output.startswith('{"output"'):
         return output
     try:

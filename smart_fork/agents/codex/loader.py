@@ -36,7 +36,7 @@ _FILE_ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
 
 
 class CodexLoader:
-    """Reads ``rollout-….jsonl`` (E-005). What a fork inherited comes first, marked as such."""
+    """Reads ``rollout-….jsonl``. What a fork inherited comes first, marked as such."""
 
     @staticmethod
     def detect(path: Path) -> bool:

@@ -8,18 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from indexer.paths import codex_home
-from indexer.transcripts.base import Checkpoint, LogFile, ReadResult
+from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.files import regular_file, regular_files
-from indexer.transcripts.model import Agent, Session
+from indexer.transcripts.model import AgentName, Session
+from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.codex.rollouts import id_in, is_id, is_moved
 
 
-class CodexAdapter:
+class CodexAdapter(AgentAdapter):
     """Reads Codex's rollouts; no-envelope files of 2025 to 0.169 seen."""
 
-    name: Agent = "codex"
+    name: AgentName = "codex"
     variable = "CODEX_HOME"
+    places: tuple[str, ...] = (".codex/sessions", ".codex/archived_sessions")
 
     def home(self) -> Path:
         return codex_home()
@@ -55,7 +56,7 @@ class CodexAdapter:
 
         return fold.glance(path, self.locate)
 
-    def folder_of(self, directory: str) -> str:  # noqa: ARG002 - it files its sessions by day
+    def place_of(self, directory: str) -> str:  # noqa: ARG002 - it files its sessions by day
         return ""
 
     def resume_command(self, session_id: str) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from indexer.paths import codex_home
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.login import STATUS_SECONDS, Standing
 from smart_fork.agents.programs import lists
 from smart_fork.errors import SmartForkError
@@ -30,7 +30,7 @@ _SIGN = re.compile(r"^\s+login\b", re.MULTILINE)
 class CodexLogin:
     """See `Login`."""
 
-    agent: Agent = "codex"
+    agent: AgentName = "codex"
     command = "codex login"
     folder = "CODEX_HOME"
 

@@ -20,7 +20,13 @@ def id_in(path: Path) -> str:
     return named[1] if named else ""
 
 
+def day_of(name: str) -> tuple[str, ...]:
+    """Year, month and day that the name of a rollout says; nothing where it is none's."""
+    day = _DAY.match(name)
+    return day.groups() if day else ()
+
+
 def is_moved(path: Path) -> bool:
     """Codex files each session under the day that its name says; what it archives it moves."""
-    day = _DAY.match(path.name)
-    return day is not None and path.parent.parts[-3:] != day.groups()
+    day = day_of(path.name)
+    return bool(day) and path.parent.parts[-3:] != day

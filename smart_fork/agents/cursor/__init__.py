@@ -1,1 +1,25 @@
 """Cursor: its conversations are cut, and not found or forked."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from smart_fork.agents.agent import Agent
+
+if TYPE_CHECKING:
+    from smart_fork.agents.cursor.cut import CursorCutter
+
+
+class Cursor(Agent):
+    """See `Agent`."""
+
+    name = "cursor"
+    title = "Cursor"
+
+    @cached_property
+    def cutter(self) -> CursorCutter:
+        """See `Agent.cutter`."""
+        from smart_fork.agents.cursor.cut import CursorCutter
+
+        return CursorCutter()

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from indexer.transcripts.lines import decode_line
-from smart_fork.agents.cursor.loader import DATABASES, CursorLoader, conversation_of, side_car
+from smart_fork.agents.cursor.loader import (
+    DATABASES,
+    CursorLoader,
+    composers,
+    conversation_of,
+    default_cursor_path,
+    side_car,
+)
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.model import Session
 
@@ -22,6 +30,15 @@ class CursorCutter(Cutter):
 
     def load(self, path: Path, composer: str = "") -> Session:
         return CursorLoader.load(path, composer)
+
+    def newest(self) -> Path:
+        return default_cursor_path()
+
+    def conversations(self, path: Path) -> list[tuple[str, int]]:
+        return composers(path)
+
+    def public(self) -> Mapping[str, object]:
+        return {"CursorLoader": CursorLoader, "default_cursor_path": default_cursor_path}
 
     def written(self, path: Path) -> Path:
         return side_car(path)

@@ -27,7 +27,7 @@ _BUBBLES = "SELECT key, value FROM cursorDiskKV WHERE key LIKE 'bubbleId:%' ORDE
 
 
 class CursorLoader:
-    """Reads ``state.vscdb`` or ``….excised.jsonl`` (E-015)."""
+    """Reads ``state.vscdb`` or ``….excised.jsonl``."""
 
     @staticmethod
     def detect(path: Path) -> bool:
@@ -38,7 +38,7 @@ class CursorLoader:
 
     @staticmethod
     def load(path: Path, composer: str = "") -> Session:
-        """The conversation `composer`; the one with most bubbles, where none is named (E-017).
+        """The conversation `composer`; the one with most bubbles, where none is named.
 
         Of a database what earlier cuts have left of it, and what Cursor has added since.
 
@@ -56,7 +56,7 @@ class CursorLoader:
         turns = []
         for key, value in _rows(path):
             parts = key.split(":")
-            if len(parts) < 3 or parts[1] != chosen:  # E-019
+            if len(parts) < 3 or parts[1] != chosen:
                 continue
             bubble = _decoded(value)
             if bubble is not None:
@@ -74,7 +74,7 @@ def composers(path: Path) -> list[tuple[str, int]]:
 
 
 def default_cursor_path() -> Path:
-    """Where Cursor keeps its conversations on this platform (E-023)."""
+    """Where Cursor keeps its conversations on this platform."""
     below = Path("Cursor/User/globalStorage/state.vscdb")
     if platform.system() == "Darwin":
         return Path.home() / "Library/Application Support" / below
@@ -89,7 +89,7 @@ def conversation_of(record: dict[str, Any]) -> str:
 
 
 def side_car(path: Path) -> Path:
-    """The file that is really written for a source (E-051, E-053)."""
+    """The file that is really written for a source."""
     return path.with_name(path.name + SIDE_CAR) if path.suffix.lower() in DATABASES else path
 
 
@@ -135,7 +135,7 @@ def _decoded(value: bytes) -> dict[str, Any] | None:
 
 
 def _envelope(composer: str, bubble: dict[str, Any]) -> bytes:
-    return orjson.dumps({"composerId": composer, "bubble": bubble})  # no escaping of <>& (E-054)
+    return orjson.dumps({"composerId": composer, "bubble": bubble})  # no escaping of <>&
 
 
 def _load_side_car(path: Path, composer: str) -> Session:
@@ -162,7 +162,7 @@ def _load_side_car(path: Path, composer: str) -> Session:
 
 
 def _turn(identity: str, bubble: dict[str, Any], kept: Any) -> Turn:
-    """One bubble (E-018)."""
+    """One bubble."""
     said = next(
         (bubble[name] for name in ("text", "richtext") if isinstance(bubble.get(name), str) and bubble[name]), ""
     )

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple, Protocol
 
-from indexer.transcripts.model import Agent
+from indexer.transcripts.model import AgentName
 
 #: Under which the agents know our server.
 NAME = "smart-fork"
@@ -28,7 +28,7 @@ class Allowing(NamedTuple):
 class Registration(Protocol):
     """The entry of our server in an agent's settings. Texts go in and out; nothing here writes a file."""
 
-    agent: Agent
+    agent: AgentName
     title: str
     #: What the agent calls itself to a server, and the version of the protocol that it speaks.
     client: tuple[str, str]
@@ -41,12 +41,16 @@ class Registration(Protocol):
         """The agent's own folder."""
         ...
 
-    def skills(self) -> Path:
-        """The folder of a person's skills that the agent reads."""
+    def skills(self) -> Path | None:
+        """The folder of a person's skills that the agent reads; `None` where it reads none."""
         ...
 
     def allowing(self, tools: Sequence[str]) -> Allowing | None:
         """The rules by which it runs these reading tools without asking; `None` where it does so by itself."""
+        ...
+
+    def argv(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
+        """What an entry starts; nothing for one of an address, or of another form."""
         ...
 
     def value(self, text: str | None) -> dict[str, Any] | None:
@@ -91,14 +95,27 @@ class Registration(Protocol):
         """What the agent, run with `env`, starts the server of `entry` with."""
         ...
 
+    def holders(self) -> tuple[Path, ...]:
+        """Files that may have an entry of the service's address, with its token. They need not exist."""
+        ...
+
+    def over_http(self, url: str, token: str) -> str:
+        """A command for a shell that registers the service at `url`, whose token the file `token` has; or nothing."""
+        ...
+
     def lock(self) -> AbstractContextManager[None]:
         """Held while the file is written, so that the agent does not write at the same time."""
         ...
 
 
-def is_ours(entry: Mapping[str, Any]) -> bool:
-    """Whether an entry of our name starts smart-fork, from wherever; one of an address or another program does not."""
-    command, arguments = entry.get("command"), entry.get("args")
+def argv(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """What an entry with a ``command`` and its ``args`` starts; nothing for any other."""
+    command, arguments = entry.get("command"), entry.get("args", [])
     if not isinstance(command, str) or not isinstance(arguments, list):
-        return False
-    return PurePath(command).name == NAME or (NAME in arguments or "smart_fork" in arguments)
+        return ()
+    return (command, *(str(word) for word in arguments))
+
+
+def is_ours(words: Sequence[str]) -> bool:
+    """Whether an entry of our name that starts these words starts smart-fork, from wherever."""
+    return bool(words) and (PurePath(words[0]).name == NAME or NAME in words[1:] or "smart_fork" in words[1:])

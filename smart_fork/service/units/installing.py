@@ -41,7 +41,7 @@ def supervisor(kind: Kind | None = None, processes: Processes | None = None) -> 
     """The system's own, or that of `kind`, whose file can be printed anywhere.
 
     Raises:
-        SmartForkError: this system has neither (F-206).
+        SmartForkError: this system has neither.
     """
     kind, processes = kind or native_kind(), processes or SystemProcesses()
     if kind is None:

@@ -1,4 +1,4 @@
-"""How often the service indexes, checked before it is written anywhere (F-205)."""
+"""How often the service indexes, checked before it is written anywhere."""
 
 from __future__ import annotations
 

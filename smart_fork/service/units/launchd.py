@@ -1,4 +1,4 @@
-"""The service as a launchd agent of the person who is logged in (F-200…F-204)."""
+"""The service as a launchd agent of the person who is logged in."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Launchd:
         self._stop(self._label)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(self.path, [content])
-        # An agent that was disabled once would be refused by bootstrap (F-204).
+        # An agent that was disabled once would be refused by bootstrap.
         self._launchctl("enable", self._target(self._label))
         if not (answer := self._launchctl("bootstrap", self._domain, str(self.path))).ok:
             step = "Console.app shows what launchd says; `smart-fork service uninstall` undoes what was done."
@@ -91,7 +91,7 @@ class Launchd:
         )
 
     def _others(self) -> Iterator[tuple[str, Path]]:
-        """Agents under another label that run this home's service too: they would fight for its port (F-202)."""
+        """Agents under another label that run this home's service too: they would fight for its port."""
         for path in sorted(self.path.parent.glob("*.plist")):
             try:
                 label = other_label(path.read_bytes(), state_home(), self._label)

@@ -1,4 +1,4 @@
-"""The launchd agent's property list: what is written and read back (F-201, F-205)."""
+"""The launchd agent's property list: what is written and read back."""
 
 from __future__ import annotations
 

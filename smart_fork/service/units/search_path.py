@@ -1,4 +1,4 @@
-"""Where the service's programs are: a job of the system is started with a bare PATH (F-205)."""
+"""Where the service's programs are: a job of the system is started with a bare PATH."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from smart_fork.agents import AGENTS
 from smart_fork.agents.programs import USUAL_FOLDERS
 from smart_fork.errors import ProgramMissing, SmartForkError
 
-#: What the service and the agents that it starts run. Codex from npm needs node.
-PROGRAMS = ("uv", "python3", "claude", "codex", "tmux", "git", "node", "qmd")
+#: What the service and the agents that it starts run. Those from npm need node.
+PROGRAMS = ("uv", "python3", *(agent.command.name for agent in AGENTS if agent.command), "tmux", "git", "node", "qmd")
 BASE = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin")
 #: Folders of environments that `uvx` and `pipx run` make for one call and throw away.
 _FLEETING = {".cache", "archive-v0", "environments-v2", "builds-v0"}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from indexer.schedule import DEFAULT_INTERVAL, VARIABLE
+from smart_fork.agents.facets import home_variables, overrides
 from smart_fork.errors import Usage
 from smart_fork.service.address import PORT, wanted_port
 from smart_fork.service.units.interval import checked_interval
@@ -18,7 +19,7 @@ from smart_fork.service.units.search_path import own_program, search_path
 
 INTERVAL = VARIABLE
 #: Folders: the service runs in another directory, so they are written as absolute paths.
-_FOLDERS = ("SMART_FORK_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME")
+_FOLDERS = ("SMART_FORK_HOME", *home_variables())
 #: Taken over from whoever installs the service, where set. Never a key or a token.
 PASSED_ON = (
     *_FOLDERS,
@@ -31,8 +32,7 @@ PASSED_ON = (
     "SMART_FORK_KEEP_MEGABYTES",
     "SMART_FORK_MAX_WORKERS",
     "SMART_FORK_CHECK_LOGIN",
-    "SMART_FORK_CLAUDE",
-    "SMART_FORK_CODEX",
+    *overrides(),
     "SMART_FORK_TMUX_SOCKET",
     "TMUX_TMPDIR",
     "XDG_CONFIG_HOME",

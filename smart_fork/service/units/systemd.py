@@ -1,4 +1,4 @@
-"""The service as a systemd user unit (F-207)."""
+"""The service as a systemd user unit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The systemd user unit: what is written and read back (F-205, F-207).
+"""The systemd user unit: what is written and read back.
 
 Each setting has its own rules (systemd.syntax(7), systemd.service(5)): `ExecStart=` unquotes words, then expands `%`
 and `$`; `Environment=` unquotes and expands `%`; paths are taken as they stand, but for `%`.

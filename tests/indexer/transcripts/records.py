@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 from indexer.transcripts.base import ReadResult
@@ -11,6 +12,8 @@ from indexer.transcripts.model import Session
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.claude.slugs import slug
 from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.qwen.log import QwenAdapter
+from smart_fork.agents.qwen.slugs import slug as qwen_slug
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 SESSION = "11111111-1111-4111-8111-111111111111"
@@ -109,6 +112,50 @@ def message(role: str, text: str, ordinal: int | None = None, **more: object) ->
 
 def event(kind: str, **payload: object) -> dict[str, object]:
     return enveloped("event_msg", type=kind, **payload)
+
+
+# Qwen Code
+
+
+def qwen_log(home: Path, *records: object, session: str = SESSION, cwd: str = CWD) -> Path:
+    return write(home / ".qwen/projects" / qwen_slug(cwd) / f"chats/{session}.jsonl", *records)
+
+
+def read_qwen(path: Path) -> Session:
+    return said(QwenAdapter().read(path))
+
+
+def linked(kind: str, identity: str, parent: str | None, *parts: object, **more: object) -> dict[str, object]:
+    """A record of Qwen Code; a text is a part that says it."""
+    role = "model" if kind == "assistant" else "user"
+    content = [{"text": part} if isinstance(part, str) else part for part in parts]
+    return {
+        "uuid": identity,
+        "parentUuid": parent,
+        "sessionId": SESSION,
+        "timestamp": "2026-07-01T10:00:00.000Z",
+        "type": kind,
+        "cwd": CWD,
+        "version": "0.24.4",
+        "gitBranch": "main",
+        **({"message": {"role": role, "parts": content}} if kind != "system" else {}),
+    } | more
+
+
+def calling(call: str, name: str, **given: object) -> dict[str, object]:
+    return {"functionCall": {"id": call, "name": name, "args": given}}
+
+
+def answering(call: str, name: str, **response: object) -> dict[str, object]:
+    return {"functionResponse": {"id": call, "name": name, "response": response}}
+
+
+#: How each agent writes down that somebody has asked something, as the only record of a log.
+ASKED: dict[str, Callable[[Path, str], Path]] = {
+    "claude": lambda home, text: claude_log(home, user("u1", None, text)),
+    "codex": lambda home, text: codex_log(home, id_of(1), meta(id_of(1)), message("user", text)),
+    "qwen": lambda home, text: qwen_log(home, linked("user", "u1", None, text)),
+}
 
 
 # What was read

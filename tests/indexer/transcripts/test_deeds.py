@@ -68,10 +68,13 @@ def test_what_stands_behind_a_command_hides_how_it_has_gone(behind):
     assert not deed_of("pytest -q 2>&1 && echo done").hidden
 
 
+NOT_RUN = ("The user doesn't want", "This command requires approval", "<tool_use_error>")
+
+
 def proof(line: str, output: str, said: bool | None = None) -> Proof:
     deeds = Deeds()
     deeds.begin("c", line)
-    return Deeds(deeds.kept()).end("c", output, said=said)
+    return Deeds(deeds.kept(), not_run=NOT_RUN).end("c", output, said=said)
 
 
 @pytest.mark.parametrize(

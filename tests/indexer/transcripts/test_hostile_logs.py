@@ -13,21 +13,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexer.transcripts.model import Session
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from smart_fork.agents.claude.log import ClaudeAdapter
-from smart_fork.agents.codex.log import CodexAdapter
 from tests.indexer.transcripts.records import (
+    ASKED,
     FIXTURES,
     SESSION,
+    calling,
     claude_log,
     codex_log,
     id_of,
+    linked,
     message,
     meta,
+    qwen_log,
     texts,
     user,
 )
-from tests.indexer.transcripts.test_resuming import CLAUDE, CODEX
+from tests.indexer.transcripts.test_resuming import CLAUDE, CODEX, QWEN
 
 JSON = st.recursive(
     st.none()
@@ -50,6 +53,51 @@ RECORDS = {
         meta(id_of(1), 0, forked_from_id=id_of(2), history_base={"thread_id": id_of(2), "end_ordinal_exclusive": 3}),
         *CODEX[1:],
         *(json.loads(line) for line in (FIXTURES / "codex/mcp-call.jsonl").read_text().splitlines()),
+    ],
+    "qwen": [
+        *QWEN,
+        *(json.loads(line) for line in (FIXTURES / "qwen/compressed.jsonl").read_text().splitlines()),
+    ],
+    "opencode": [
+        {
+            "info": {
+                "id": "ses_1",
+                "directory": "/srv/shop",
+                "title": "Retries",
+                "version": "1",
+                "permission": [],
+                "revert": {"messageID": "msg_9"},
+                "time": {"created": 1795392420818, "updated": 1795392444629},
+            },
+            "messages": [
+                {
+                    "info": {"id": "msg_1", "role": "user", "time": {"created": 1795392421485}},
+                    "parts": [{"type": "text", "text": "one"}],
+                },
+                {
+                    "info": {
+                        "id": "msg_2",
+                        "role": "assistant",
+                        "time": {"created": 1795392421486, "completed": 1795392421487},
+                        "tokens": {"input": 1, "cache": {"read": 1}},
+                        "error": {"name": "x", "data": {}},
+                    },
+                    "parts": [
+                        {
+                            "type": "tool",
+                            "tool": "bash",
+                            "callID": "c",
+                            "state": {
+                                "status": "completed",
+                                "input": {"command": "make test"},
+                                "output": "x",
+                                "metadata": {"exit": 1},
+                            },
+                        },
+                    ],
+                },
+            ],
+        },
     ],
 }
 
@@ -80,7 +128,7 @@ def storable(session: Session) -> None:
     assert session.exchanges()
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", READERS.names)
 @settings(max_examples=400)
 @given(data=st.data())
 def test_any_value_in_any_field_is_survived(tmp_path_factory, agent, data):
@@ -92,23 +140,25 @@ def test_any_value_in_any_field_is_survived(tmp_path_factory, agent, data):
     path = tmp_path_factory.mktemp("any") / f"rollout-2026-07-01T10-00-00-{id_of(1)}.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
 
-    outcome = AGENTS[agent].read(path)
-    AGENTS[agent].glance(path)
+    outcome = READERS[agent].read(path)
+    READERS[agent].glance(path)
 
     if outcome.session is not None:
         storable(outcome.session)
-    assert AGENTS[agent].read(path, outcome.checkpoint).session == outcome.session
+    assert READERS[agent].read(path, outcome.checkpoint).session == outcome.session
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", READERS.names)
 @given(data=st.binary(max_size=300))
 def test_any_bytes_are_survived(tmp_path_factory, agent, data):
     path = tmp_path_factory.mktemp("any") / "log.jsonl"
     path.write_bytes(data)
 
-    assert AGENTS[agent].read(path).bytes_read <= len(data)
+    assert READERS[agent].read(path).bytes_read <= len(data)
 
 
+#: The agents whose logs are files of lines.
+LINES = [reader for reader in READERS if reader.endings == (".jsonl",)]
 ODD = [
     (b"half \\ud83d surrogate", "half ? surrogate"),
     (b"not \xff UTF-8", "not ? UTF-8"),
@@ -120,11 +170,8 @@ ODD = [
 
 @pytest.mark.parametrize(("raw", "text"), ODD, ids=[text for _, text in ODD])
 def test_odd_bytes_in_a_prompt_become_text_that_can_be_stored(home, raw, text):
-    asked = [
-        claude_log(home, user("u1", None, "PROMPT")),
-        codex_log(home, id_of(1), meta(id_of(1)), message("user", "PROMPT")),
-    ]
-    for path, reader in zip(asked, AGENTS, strict=True):
+    for reader in LINES:
+        path = ASKED[reader.name](home, "PROMPT")
         path.write_bytes(path.read_bytes().replace(b"PROMPT", raw))
         outcome = reader.read(path)
 
@@ -139,17 +186,23 @@ def test_deep_nesting_is_survived(home, depth):
     deep = '{"x":' * depth + '"deep_name"' + "}" * depth
     call = {"type": "tool_use", "id": "t", "name": "Task", "input": {"description": "x", "deep": "DEEP"}}
     answer = user("a1", "u1", "") | {"type": "assistant", "message": {"id": "m", "content": [call]}}
-    asked = [
-        claude_log(home, user("u1", None, "one"), answer),
-        codex_log(
+    asked = {
+        "claude": claude_log(home, user("u1", None, "one"), answer),
+        "codex": codex_log(
             home,
             id_of(1),
             meta(id_of(1)),
             message("user", "one"),
             {"type": "function_call", "name": "x", "arguments": "DEEP"},
         ),
-    ]
-    for path, reader in zip(asked, AGENTS, strict=True):
+        "qwen": qwen_log(
+            home,
+            linked("user", "u1", None, "one"),
+            linked("assistant", "a1", "u1", calling("t", "agent", description="x", deep="DEEP")),
+        ),
+    }
+    for agent, path in asked.items():
+        reader = READERS[agent]
         arguments = json.dumps(deep) if reader.name == "codex" else deep
         path.write_text(path.read_text().replace('"DEEP"', arguments))
         outcome = reader.read(path)
@@ -160,11 +213,8 @@ def test_deep_nesting_is_survived(home, depth):
 
 def test_what_is_no_log_in_the_tree_is_passed_over(home):
     """Unreadable, endless and circular things do not stop the others; reading one by name is an `OSError` at once."""
-    good = [
-        claude_log(home, user("u1", None, "one")),
-        codex_log(home, id_of(1), meta(id_of(1)), message("user", "one")),
-    ]
-    for path, reader in zip(good, AGENTS, strict=True):
+    for reader in LINES:
+        path = ASKED[reader.name](home, "one")
         folder = path.parent
         odd = [folder / f"{path.stem[:-1]}{character}.jsonl" for character in "abcd"]
         os.mkfifo(odd[0])
@@ -183,13 +233,10 @@ def test_what_is_no_log_in_the_tree_is_passed_over(home):
 
 
 def test_what_may_not_be_read_is_an_error_for_itself_alone(home):
-    good = [
-        claude_log(home, user("u1", None, "one")),
-        codex_log(home, id_of(1), meta(id_of(1)), message("user", "one")),
-    ]
     if os.geteuid() == 0:
         pytest.skip("root may read everything")
-    for path, reader in zip(good, AGENTS, strict=True):
+    for reader in LINES:
+        path = ASKED[reader.name](home, "one")
         locked = path.parent.parent / "locked"
         locked.mkdir()
         locked.chmod(0)
@@ -222,21 +269,22 @@ def test_a_folder_that_cannot_be_listed_hides_nothing_else(home, monkeypatch):
 
 def test_without_the_agents_there_is_nothing(home):
     """F-182, D8: a missing directory is no error."""
-    assert [list(reader.discover()) for reader in AGENTS] == [[], []]
-    assert [reader.locate(SESSION) for reader in AGENTS] == [(), ()]
+    assert [file for reader in READERS for file in reader.discover()] == []
+    assert {reader.locate(SESSION) for reader in READERS} == {()}
 
 
 def test_reading_changes_nothing(home):
     """X-004: bytes and times of the agents' files stay as they are, and nothing appears beside them."""
     claude_log(home, *CLAUDE)
     codex_log(home, id_of(1), *CODEX)
+    qwen_log(home, *QWEN)
 
     def tree() -> dict[str, tuple[int, bytes]]:
         files = [path for path in home.rglob("*") if path.is_file()]
         return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
     before = tree()
-    for reader in (ClaudeAdapter(), CodexAdapter()):
+    for reader in READERS:
         for file in reader.discover():
             outcome = reader.read(file.path)
             reader.read(file.path, outcome.checkpoint)

@@ -32,8 +32,8 @@ NUMBER, BEFORE = "0000000000", "9999999999"
 READ = """
 import sys
 from pathlib import Path
-from smart_fork.agents import AGENTS
-reader, path = AGENTS[sys.argv[1]], Path(sys.argv[2])
+from smart_fork.agents import READERS
+reader, path = READERS[sys.argv[1]], Path(sys.argv[2])
 first = reader.read(path)
 peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(peak, len(first.session.turns), first.bytes_read)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from indexer.transcripts.model import Session
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from tests.indexer.transcripts.records import (
     FIXTURES,
     actions,
@@ -133,7 +133,7 @@ def test_a_corpus_of_sessions_of_many_versions_is_read(home, monkeypatch):
     monkeypatch.setenv("HOME", str(laid / "home"))
     read = 0
 
-    for reader in AGENTS:
+    for reader in READERS:
         for file in reader.discover():
             outcome = reader.read(file.path)
             read += outcome.session is not None

@@ -13,15 +13,19 @@ from hypothesis import strategies as st
 from indexer.transcripts.base import AgentAdapter, Checkpoint
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.qwen.log import QwenAdapter
 from tests.indexer.transcripts.records import (
     SESSION,
+    answering,
     assistant,
+    calling,
     chained,
     codex_path,
     enveloped,
     event,
     id_of,
     item,
+    linked,
     message,
     meta,
     result,
@@ -56,9 +60,25 @@ CODEX = [
     event("thread_rolled_back", num_turns=1),
     message("user", "three"),
 ]
+QWEN = [
+    linked("user", "u1", None, "one", provenance="real_user"),
+    linked("system", "s1", "u1", subtype="custom_title", systemPayload={"customTitle": "Uploader"}),
+    linked("system", "s2", "s1", subtype="ui_telemetry", systemPayload={"uiEvent": {"response_text": "first"}}),
+    linked(
+        "assistant", "a1", "s2", "first", calling("t1", "run_shell_command", command="ls some_name && git commit"),
+        calling("t2", "mcp__smart-fork__smart_fork", intent="x"), usageMetadata={"totalTokenCount": 900},
+    ),
+    linked("tool_result", "r1", "a1", answering("t1", "run_shell_command", output="other_name")),
+    linked("tool_result", "r2", "r1", answering("t2", "mcp__smart-fork__smart_fork", output="our_answer")),
+    linked("system", "c1", "r2", subtype="chat_compression", systemPayload={"compressedHistory": [{"parts": []}]}),
+    linked("user", "u2", "c1", "abandoned"),
+    linked("system", "w1", "c1", subtype="rewind"),
+    linked("user", "u3", "w1", "two", forkedFrom={"sessionId": id_of(1), "messageUuid": "u3"}),
+]  # fmt: skip
 AGENTS = [
     (ClaudeAdapter(), f".claude/projects/-srv-shop/{SESSION}.jsonl", CLAUDE),
     (CodexAdapter(), str(codex_path(Path(), ONE)), CODEX),
+    (QwenAdapter(), f".qwen/projects/-srv-shop/chats/{SESSION}.jsonl", QWEN),
 ]
 
 
@@ -195,7 +215,7 @@ def test_raw_lines_are_kept_where_they_are_asked_for(case):
 
 
 @given(cuts=st.lists(st.integers(0, 6000), max_size=5).map(sorted))
-@pytest.mark.parametrize(("reader", "name", "records"), AGENTS, ids=["claude", "codex"])
+@pytest.mark.parametrize(("reader", "name", "records"), AGENTS, ids=[reader.name for reader, *_ in AGENTS])
 def test_a_log_read_in_any_parts_is_the_same_session(tmp_path_factory, reader, name, records, cuts):
     path = tmp_path_factory.mktemp("home") / Path(name).parts[-2] / Path(name).name
     path.parent.mkdir()

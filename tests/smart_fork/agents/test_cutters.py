@@ -2,13 +2,13 @@
 
 import pytest
 
-from smart_fork.agents.cutters import CUTTERS, TOOLS, cutter, find_cutter
+from smart_fork.agents.facets import cuttable, cutter, cutters, find_cutter
 from smart_fork.cuts.model import UNKNOWN
 from smart_fork.errors import Usage
 
 
 def test_each_cutter_is_found_by_its_name():
-    assert list(CUTTERS) == [cutter(tool) for tool in TOOLS]
+    assert list(cutters()) == [cutter(tool) for tool in cuttable()]
 
 
 @pytest.mark.parametrize("tool", ["", "Claude", UNKNOWN, "auto", "rollout"])
@@ -16,5 +16,5 @@ def test_an_unknown_tool_is_an_error_and_never_another_one(tool):
     with pytest.raises(Usage, match="Unknown tool") as error:
         cutter(tool)
 
-    assert "Known: auto, cursor, claude, codex." == error.value.hint
+    assert "Known: auto, cursor, claude, codex, qwen." == error.value.hint
     assert find_cutter(tool) is None

@@ -2,24 +2,30 @@
 
 import pytest
 
-from smart_fork.agents import AGENTS
+from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.codex.base import Base, base_of
-from smart_fork.agents.copiers import copier
-from smart_fork.agents.heads import heads_of
-from smart_fork.agents.tails import tail_of
+from smart_fork.agents.facets import command_of, copier, forms_of, heads_of, login_of, registration_of, tail_of
 from smart_fork.errors import Usage
 
 
 @pytest.mark.parametrize("facet", [copier, heads_of, tail_of])
 def test_each_agent_has_its_own(facet):
-    assert list(AGENTS.names) == [facet(name).name for name in AGENTS.names]
+    assert list(READERS.names) == [facet(name).name for name in READERS.names]
 
 
-@pytest.mark.parametrize("name", ["", "Claude", "cursor", "unknown"])
-@pytest.mark.parametrize("facet", [copier, heads_of, tail_of])
+@pytest.mark.parametrize("name", ["", "Claude", "unknown"])
+@pytest.mark.parametrize("facet", [copier, heads_of, tail_of, login_of, registration_of, command_of, forms_of])
 def test_an_unknown_agent_is_refused_by_its_name(facet, name):
-    with pytest.raises(Usage, match=f"of {name} sessions"):
+    with pytest.raises(Usage, match=f"Unknown agent: {name}") as error:
         facet(name)
+
+    assert f"Agents are: {', '.join(agent.name for agent in AGENTS)}." == error.value.hint
+
+
+@pytest.mark.parametrize("facet", [copier, heads_of, tail_of, login_of, registration_of, command_of, forms_of])
+def test_what_an_agent_does_not_have_is_refused_in_a_sentence_that_names_it(facet):
+    with pytest.raises(Usage, match=r"\bCursor\b"):
+        facet("cursor")
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import known_variables
+from smart_fork.agents.facets import login_of, login_variables, logins
 from smart_fork.agents.login_shell import login_shell, values_of
-from smart_fork.agents.logins import LOGINS, all_variables, login_of
 from smart_fork.processes import SystemProcesses
 from tests.smart_fork.forks import FakeProcesses
 
@@ -66,7 +66,7 @@ def test_codex_is_asked_whether_it_is_logged_in(programs, answer, status, logged
     assert logged_in is CODEX.standing({}, str(program), says(program, answer, status)).logged_in
 
 
-@pytest.mark.parametrize("login", LOGINS, ids=lambda login: login.agent)
+@pytest.mark.parametrize("login", list(logins()), ids=lambda login: login.agent)
 def test_a_program_that_does_not_answer_says_nothing_of_its_login(login, home):
     assert login.standing({}, str(home / "none"), SystemProcesses()).logged_in is None
 
@@ -101,7 +101,7 @@ def test_a_provider_of_codex_needs_the_variable_that_its_settings_name(codex_set
         CODEX.standing(env, "/none", FakeProcesses()) for env in ({"CODEX_API_KEY": "x"}, {"MOCK_KEY": "x"})
     )
     assert (False, ("MOCK_KEY",), True) == (without.logged_in, without.lacks, given.logged_in)
-    assert {"MOCK_KEY", "MOCK_ORG"} < all_variables()
+    assert {"MOCK_KEY", "MOCK_ORG"} < login_variables()
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,8 @@ def test_names_are_noted_and_no_values(home):
     known_variables.note_a_persons({"ANTHROPIC_API_KEY": "the-secret", "CODEX_HOME": "/secret", "PATH": "/bin"})
 
     (file,) = (home / ".smart-fork").iterdir()
-    assert {"claude": ["ANTHROPIC_API_KEY"], "codex": ["CODEX_HOME"]} == json.loads(file.read_text())
+    noted = json.loads(file.read_text())
+    assert (["ANTHROPIC_API_KEY"], ["CODEX_HOME"]) == (noted["claude"], noted["codex"])
     assert "secret" not in file.read_text()
     assert 0o600 == stat.S_IMODE(file.stat().st_mode)
     assert ("ANTHROPIC_API_KEY",) == known_variables.known_variables("claude")

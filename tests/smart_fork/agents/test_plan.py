@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from smart_fork.agents.options import Options
 from smart_fork.agents.plan import (
     CALLERS_OWN,
     MAX_PROMPT_BYTES,
-    ForkRequest,
     check_id,
     environment,
     plain_name,
@@ -22,6 +22,7 @@ from smart_fork.agents.plan import (
     plan_fork,
     shell_command,
 )
+from smart_fork.agents.starter import ForkRequest
 from smart_fork.errors import ForkRefused, Usage
 from tests.smart_fork.forks import NEW, SESSION
 
@@ -29,6 +30,7 @@ CLAUDE = ForkRequest(
     "claude", SESSION, Path("/logs/a.jsonl"), "/work", Path("/work"), "/bin/claude", new_session_id=NEW
 )
 CODEX = replace(CLAUDE, agent="codex", program="/bin/codex")
+UNASKED = Options(skip_permissions=True)
 both = pytest.mark.parametrize("request_", [CLAUDE, CODEX], ids=["claude", "codex"])
 
 
@@ -79,7 +81,7 @@ def test_a_new_session_of_claude_has_an_id_known_beforehand():
 
     assert ("/bin/claude", "--session-id", NEW, "--name=it", "--", "fix the race") == plan.argv
     assert (NEW, "", "nothing") == (plan.new_session_id, plan.source_session_id, plan.staging)
-    headless = plan_fork(replace(new, headless=True, skip_permissions=True))
+    headless = plan_fork(replace(new, headless=True, options=UNASKED))
     assert ("--dangerously-skip-permissions", "-p", "--output-format", "json", "--", "fix the race") == headless.argv[
         -6:
     ]
@@ -94,14 +96,14 @@ def test_a_new_session_of_codex_tells_its_id_later():
     assert (None, "nothing") == (plan.new_session_id, plan.staging)
     assert ("/bin/codex", "exec", "-C", "/work", "--", "fix the race") == plan_fork(replace(new, headless=True)).argv
     unasked = "--dangerously-bypass-approvals-and-sandbox"
-    assert ("/bin/codex", "-C", "/work", unasked) == plan_fork(replace(new, prompt=None, skip_permissions=True)).argv
+    assert ("/bin/codex", "-C", "/work", unasked) == plan_fork(replace(new, prompt=None, options=UNASKED)).argv
 
 
 @both
 @pytest.mark.parametrize("headless", [False, True])
 def test_a_session_that_goes_on_keeps_its_id_and_its_name(request_, headless):
     """F-093, F-111, F-112, R-063: the sub-command, then flags."""
-    on = replace(request_, form="resume", prompt="fix the race", headless=headless, name="n", skip_permissions=True)
+    on = replace(request_, form="resume", prompt="fix the race", headless=headless, name="n", options=UNASKED)
     plan = plan_fork(on)
 
     words = {
@@ -161,7 +163,7 @@ def test_an_id_that_is_none_is_refused(request_, bad):
 
 def test_an_id_is_kept_as_it_is_written():
     """B-078: the agent looks for a file of exactly that name."""
-    assert check_id(SESSION.upper()) == SESSION.upper()
+    assert check_id("claude", SESSION.upper()) == SESSION.upper()
 
 
 def test_another_agents_session_is_refused():
@@ -257,3 +259,12 @@ def test_the_line_for_display_means_the_plan_to_a_shell(tmp_path, prompt):
     assert list(plan.argv[1:]) == done.stdout.decode().split("\0")[:-1]
     assert [] == list(place.iterdir())
     assert ["cd", str(place), "&&"] == shlex.split(line)[:3]
+
+
+def test_a_prompt_that_is_no_argument_is_shown_as_what_gives_it():
+    piped = replace(plan_fork(replace(CLAUDE, prompt="it's")), argv=("/bin/x", "run"), delivery="input")
+
+    assert " it's" == piped.said
+    assert """cd /work && printf %s ' it'"'"'s' | /bin/x run""" == shell_command(piped)
+    assert "cd /work && /bin/x run" == shell_command(replace(piped, delivery="typed"))
+    assert "" == replace(piped, delivery="argument").said

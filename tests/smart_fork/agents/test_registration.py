@@ -8,8 +8,10 @@ import tomllib
 
 import pytest
 
-from smart_fork.agents.registration import REGISTRATIONS, UnsuitableError, registration_of
-from smart_fork.agents.registration.base import is_ours
+from smart_fork.agents.facets import registration_of, registrations
+from smart_fork.agents.registration import UnsuitableError
+from smart_fork.agents.registration.base import argv, is_ours
+from smart_fork.agents.registration.json_entry import JsonRegistration
 from smart_fork.agents.registration.toml_text import statements
 from smart_fork.errors import SmartForkError
 
@@ -33,12 +35,16 @@ TOML = [
     'mcp_servers.x.command = "x"\n',
     '["mcp_servers"."odd name"]\ncommand = "x"\n[mcp_servers.z.tools."a.b"]\napproval_mode = "approve"\n',
 ]
-CASES = [(CLAUDE, text) for text in JSON] + [(CODEX, text) for text in TOML]
-both = pytest.mark.parametrize("way", REGISTRATIONS, ids=lambda one: one.agent)
+CASES = [
+    (way, text.replace("mcpServers", way.servers) if isinstance(way, JsonRegistration) else text)
+    for way in registrations()
+    for text in (JSON if isinstance(way, JsonRegistration) else TOML)
+]
+both = pytest.mark.parametrize("way", registrations(), ids=lambda one: one.agent)
 
 
 def read(way, text):
-    return json.loads(text) if way is CLAUDE else tomllib.loads(text)
+    return json.loads(text) if isinstance(way, JsonRegistration) else tomllib.loads(text)
 
 
 @pytest.mark.parametrize(("way", "text"), CASES)
@@ -48,7 +54,7 @@ def test_an_entry_is_added_beside_all_others(way, text):
     made = way.put(text, entry)
 
     assert entry == way.value(made)
-    servers = "mcpServers" if way is CLAUDE else "mcp_servers"
+    servers = way.servers if isinstance(way, JsonRegistration) else "mcp_servers"
     left = read(way, made)
     del left[servers]["smart-fork"]
     assert {servers: {}} | read(way, text) == left
@@ -102,8 +108,8 @@ def test_what_a_person_has_chosen_for_it_stays():
 @both
 def test_an_entry_that_was_replaced_comes_back_as_it_was_written(way):
     text = (
-        '{"a":1,"mcpServers":{"smart-fork":{"command" :"smart-fork","args":["mcp"]}}}'
-        if way is CLAUDE
+        f'{{"a":1,"{way.servers}":{{"smart-fork":{{"command" :"smart-fork","args":["mcp"]}}}}}}'
+        if isinstance(way, JsonRegistration)
         else 'a = 1\n[mcp_servers.smart-fork]\ncommand="smart-fork" # mine\nargs=["mcp"]\n\n[b]\n'
     )
     former = way.raw(text)
@@ -165,11 +171,11 @@ def test_the_statements_of_a_toml_text_are_all_of_it(text):
 
 
 def test_a_server_at_an_address_or_of_another_program_is_not_ours():
-    assert is_ours({"command": "smart-fork", "args": ["mcp"]})
-    assert is_ours({"command": "/x/python", "args": ["-m", "smart_fork", "mcp"]})
-    assert is_ours({"command": "uvx", "args": ["smart-fork", "mcp"]})
-    assert not is_ours({"url": "http://127.0.0.1:8766/mcp"})
-    assert not is_ours({"command": "docker", "args": ["run"]})
+    assert is_ours(argv({"command": "smart-fork", "args": ["mcp"]}))
+    assert is_ours(argv({"command": "/x/python", "args": ["-m", "smart_fork", "mcp"]}))
+    assert is_ours(argv({"command": "uvx", "args": ["smart-fork", "mcp"]}))
+    assert not is_ours(argv({"url": "http://127.0.0.1:8766/mcp"}))
+    assert not is_ours(argv({"command": "docker", "args": ["run"]}))
 
 
 def test_claude_codes_settings_are_where_it_reads_them(home, monkeypatch):
@@ -200,7 +206,7 @@ def test_a_lock_that_a_process_has_left_is_taken_over(home):
 def test_a_lock_that_is_held_is_not_broken(home, monkeypatch):
     lock = home / ".claude.json.lock"
     lock.mkdir()
-    monkeypatch.setattr("smart_fork.agents.registration.claude._PATIENCE", -1.0)
+    monkeypatch.setattr("smart_fork.agents.claude.registration._PATIENCE", -1.0)
     with pytest.raises(SmartForkError, match="is writing"), CLAUDE.lock():
         pass
     assert lock.is_dir()

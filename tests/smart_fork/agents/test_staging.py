@@ -12,8 +12,9 @@ import pytest
 
 from indexer.files import write_new
 from smart_fork.agents import staging
+from smart_fork.agents.claude.filing import folder_of
 from smart_fork.agents.claude.log import ClaudeAdapter
-from smart_fork.agents.staging import folder_of, stage_transcript
+from smart_fork.agents.staging import stage_transcript
 from smart_fork.errors import ForkRefused, NotFound
 from tests.smart_fork.forks import SESSION, snapshot
 
@@ -33,7 +34,7 @@ def test_a_transcript_is_copied_into_the_targets_folder_and_its_source_is_not_to
     """F-095, F-099, F-101."""
     before = snapshot(claude_session.parent)
 
-    staged = stage_transcript(claude_session, SESSION, elsewhere)
+    staged = stage_transcript(claude_session, SESSION, folder_of(elsewhere))
 
     assert folder_of(elsewhere) / f"{SESSION}.jsonl" == staged.path
     assert claude_session.read_bytes() == staged.path.read_bytes()
@@ -43,16 +44,19 @@ def test_a_transcript_is_copied_into_the_targets_folder_and_its_source_is_not_to
 
 
 def test_a_transcript_that_is_there_is_left_alone(claude_session, repo):
-    staged = stage_transcript(claude_session, SESSION, repo)
+    staged = stage_transcript(claude_session, SESSION, folder_of(repo))
 
     assert (claude_session, ()) == (staged.path, staged.created)
 
 
 def test_an_identical_copy_is_fine(claude_session, elsewhere):
     """F-101."""
-    first = stage_transcript(claude_session, SESSION, elsewhere)
+    first = stage_transcript(claude_session, SESSION, folder_of(elsewhere))
 
-    assert ((first.path,), ()) == (first.created, stage_transcript(claude_session, SESSION, elsewhere).created)
+    assert ((first.path,), ()) == (
+        first.created,
+        stage_transcript(claude_session, SESSION, folder_of(elsewhere)).created,
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,12 +66,12 @@ def test_an_identical_copy_is_fine(claude_session, elsewhere):
 )
 def test_a_different_copy_is_never_overwritten(claude_session, elsewhere, change):
     """F-101: a continuation neither."""
-    path = stage_transcript(claude_session, SESSION, elsewhere).path
+    path = stage_transcript(claude_session, SESSION, folder_of(elsewhere)).path
     path.write_bytes(change(path.read_bytes()))
     before = snapshot(path.parent)
 
     with pytest.raises(ForkRefused, match="already there") as caught:
-        stage_transcript(claude_session, SESSION, elsewhere)
+        stage_transcript(claude_session, SESSION, folder_of(elsewhere))
 
     assert before == snapshot(path.parent)
     assert "worktree" in caught.value.hint
@@ -81,7 +85,7 @@ def test_a_link_in_the_targets_place_is_neither_followed_nor_replaced(claude_ses
     (folder_of(elsewhere) / f"{SESSION}.jsonl").symlink_to(victim)
 
     with pytest.raises(ForkRefused):
-        stage_transcript(claude_session, SESSION, elsewhere)
+        stage_transcript(claude_session, SESSION, folder_of(elsewhere))
 
     assert "mine" == victim.read_text()
 
@@ -89,7 +93,7 @@ def test_a_link_in_the_targets_place_is_neither_followed_nor_replaced(claude_ses
 def test_a_source_that_is_gone_is_an_error_before_anything_is_made(home, elsewhere):
     """F-102."""
     with pytest.raises(NotFound, match="gone"):
-        stage_transcript(home / "no.jsonl", SESSION, elsewhere)
+        stage_transcript(home / "no.jsonl", SESSION, folder_of(elsewhere))
 
     assert not folder_of(elsewhere).exists()
 
@@ -104,16 +108,16 @@ def test_the_folder_beside_the_transcript_comes_along_without_its_links(claude_s
     (beside / "out").symlink_to(tmp_path, target_is_directory=True)
     os.mkfifo(beside / "fifo")
 
-    staged = stage_transcript(claude_session, SESSION, elsewhere)
+    staged = stage_transcript(claude_session, SESSION, folder_of(elsewhere))
 
     copy = staged.path.with_suffix("")
     assert {"tool-results/1.txt"} == set(snapshot(copy))
     assert (0o600, 0o700) == (mode(copy / "tool-results/1.txt"), mode(copy / "tool-results"))
-    assert () == stage_transcript(claude_session, SESSION, elsewhere).created
+    assert () == stage_transcript(claude_session, SESSION, folder_of(elsewhere)).created
 
     (copy / "tool-results/1.txt").write_text("other")
     with pytest.raises(ForkRefused):
-        stage_transcript(claude_session, SESSION, elsewhere)
+        stage_transcript(claude_session, SESSION, folder_of(elsewhere))
     assert "other" == (copy / "tool-results/1.txt").read_text()
 
 
@@ -121,7 +125,7 @@ def test_what_was_staged_can_be_taken_away_again(claude_session, elsewhere):
     (claude_session.with_suffix("") / "subagents").mkdir(parents=True)
     (claude_session.with_suffix("") / "subagents/a.jsonl").write_text("{}\n")
 
-    staged = stage_transcript(claude_session, SESSION, elsewhere)
+    staged = stage_transcript(claude_session, SESSION, folder_of(elsewhere))
     staged.undo()
 
     assert [] == list(folder_of(elsewhere).iterdir())
@@ -142,7 +146,7 @@ def test_a_full_disk_leaves_nothing(claude_session, elsewhere, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
-        stage_transcript(claude_session, SESSION, elsewhere)
+        stage_transcript(claude_session, SESSION, folder_of(elsewhere))
 
     assert [] == list(folder_of(elsewhere).iterdir())
 
@@ -158,7 +162,7 @@ def test_a_log_that_the_agent_is_writing_is_copied_as_it_was(claude_session, els
 
     monkeypatch.setattr(staging, "_pieces", growing)
 
-    assert size == stage_transcript(claude_session, SESSION, elsewhere).path.stat().st_size
+    assert size == stage_transcript(claude_session, SESSION, folder_of(elsewhere)).path.stat().st_size
 
 
 def test_a_file_appears_complete_or_not_at_all(tmp_path):
@@ -203,7 +207,7 @@ def test_of_many_writers_one_wins_and_the_others_change_nothing(tmp_path, monkey
 
 def test_a_copy_is_the_same_session_for_the_reader(claude_session, elsewhere):
     """F-103."""
-    staged = stage_transcript(claude_session, SESSION, elsewhere)
+    staged = stage_transcript(claude_session, SESSION, folder_of(elsewhere))
     adapter = ClaudeAdapter()
 
     assert {claude_session, staged.path} == set(adapter.locate(SESSION))

@@ -8,6 +8,10 @@ import re
 import pytest
 
 from indexer.markdown import export_path
+from smart_fork.agents.options import Options
+from smart_fork.forking.started import Forked
+from tests.smart_fork.forks import told
+from tests.smart_fork.found import a_fork
 from tests.smart_fork.world import BrokenModel, Did
 
 RETRY = "add retry with backoff to the uploader"
@@ -18,13 +22,12 @@ DONE = "The uploader retries five times"
 def forked(monkeypatch) -> list[tuple]:
     calls: list[tuple] = []
 
-    def fork_session(session: str, prompt: str | None = None, **more: object) -> dict:
-        calls.append((session, prompt, more))
-        return {
-            "session_name": "w", "worker_id": "claude-1", "terminal_id": "@1", "resume_session_id": session,
-            "new_session_id": None, "agent_type": "claude", "command": "claude --resume x", "cwd": "/x", "place": "tmux", "log": "/x/log",
-            "attach": "tmux attach", "warnings": ["mind the gap"],
-        }  # fmt: skip
+    def fork_session(session: str, options: Options, **more: object) -> Forked:
+        calls.append((session, *told(options, more)))
+        return a_fork(
+            session, session_name="w", terminal_id="@1", command="claude --resume x", place="tmux", log="/x/log",
+            attach="tmux attach", warnings=("mind the gap",),
+        )  # fmt: skip
 
     monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
     return calls

@@ -7,8 +7,11 @@ import threading
 
 import pytest
 
+from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.forking.fan_out import Source, fan_out, name_of
+from tests.smart_fork.forks import told
+from tests.smart_fork.found import a_fork
 
 RETRY = "add retry with backoff to the uploader"
 DONE = "Retry is in upload.py now."
@@ -25,17 +28,14 @@ def forked(monkeypatch):
     calls = Forked()
     calls.tried, calls.refuse = [], {}
 
-    def fork_session(session, prompt=None, *, dry_run=False, **how):
+    def fork_session(session, options, *, dry_run=False, **more):
         kept = calls.tried if dry_run else calls
+        prompt, how = told(options, more)
         with lock:
             kept.append((session, prompt, how))
         if error := calls.refuse.get((dry_run, how["name"])):
             raise error
-        return {
-            "session_name": how["name"], "worker_id": "" if dry_run else f"claude-{how['name']}", "terminal_id": None,
-            "resume_session_id": session, "new_session_id": None, "agent_type": "claude", "command": f"claude --resume {session}", "cwd": "/x",
-            "place": "process", "log": None, "attach": "", "warnings": [],
-        }  # fmt: skip
+        return a_fork(session, session_name=how["name"], worker_id="" if dry_run else f"claude-{how['name']}")
 
     monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
     return calls
@@ -159,7 +159,7 @@ def test_without_a_session_there_is_nothing_to_fork(run, forked, two, words):
 
 def test_there_is_a_limit():
     with pytest.raises(Usage, match="Between 1 and 10"):
-        fan_out([Source("60309e1e")] * 11, "go")
+        fan_out([Source("60309e1e")] * 11, Options("go"))
 
 
 @pytest.mark.parametrize(

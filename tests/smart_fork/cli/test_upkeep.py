@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from indexer.freshness import only_writer
 from indexer.store.sqlite import SqliteStore
+from indexer.writer import only_writer
 from smart_fork.retrieval.opening import opened
 from tests.smart_fork.world import BrokenModel
 
@@ -115,7 +115,7 @@ class TestIndex:
         assert json.loads(done.out)["error"] == "Words are indexed, meaning is not: no weights"
 
     def test_another_process_is_at_it(self, run, world, shop, monkeypatch):
-        from indexer.freshness import only_writer
+        from indexer.writer import only_writer
 
         back: list[int] = []
         monkeypatch.setattr("indexer.priority.step_back", lambda: back.append(1))  # this process cannot step forward
@@ -131,7 +131,7 @@ class TestIndex:
     def test_a_run_beside_another_says_so_follows_it_and_does_what_is_left(self, run, world, shop, monkeypatch, name):
         run("index", "run")
         world.claude(shop, RETRY, DONE)
-        monkeypatch.setattr("indexer.freshness.LOOK_SECONDS", 0.0)
+        monkeypatch.setattr("indexer.writer.LOOK_SECONDS", 0.0)
         said = []
 
         def say(text: str) -> None:

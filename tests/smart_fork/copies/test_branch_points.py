@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smart_fork.agents.staging import folder_of
+from smart_fork.agents.claude.filing import folder_of
 from smart_fork.copies.copying import branch_point
 from smart_fork.errors import ForkRefused
 from tests.smart_fork.copies.test_copying import session_of, write

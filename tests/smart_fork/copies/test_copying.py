@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from indexer.files import STALE_SECONDS
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
+from smart_fork.agents.claude.filing import folder_of
 from smart_fork.agents.codex.copy import through_parents
-from smart_fork.agents.staging import folder_of
 from smart_fork.copies import copying
 from smart_fork.copies.copying import branch_point, write_branch
 from smart_fork.errors import ForkRefused, NotFound, Usage
@@ -34,11 +34,11 @@ def records(path: Path) -> list[dict]:
 
 
 def write(agent, source: Path, at: str, target: Path):
-    return write_branch(AGENTS[agent], source, at=at, new_session_id=NEW, target_cwd=target, now=NOW)
+    return write_branch(READERS[agent], source, at=at, new_session_id=NEW, target_cwd=target, now=NOW)
 
 
 def session_of(agent, path: Path):
-    return AGENTS[agent].read(path, keep_raw=True).session
+    return READERS[agent].read(path, keep_raw=True).session
 
 
 # Claude Code
@@ -163,7 +163,7 @@ def test_codex_takes_the_beginning_from_the_sessions_that_it_was_forked_from(hom
     assert "Done: second" == session_of("codex", path).turns[shorter].text
     codex_path(home, ids[0]).unlink()
     with pytest.raises(NotFound, match=ids[0]):
-        list(through_parents(AGENTS["codex"], path))
+        list(through_parents(READERS["codex"], path))
 
 
 def test_codex_files_of_the_first_versions_become_todays(home, repo):
@@ -294,10 +294,10 @@ def test_a_long_session_is_copied_record_by_record(agent, home, repo):
 import resource
 from datetime import datetime
 from pathlib import Path
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from smart_fork.copies.copying import write_branch
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-agent = AGENTS[{agent!r}]
+agent = READERS[{agent!r}]
 last = agent.read(Path({str(path)!r})).session.turns[-1].id
 write_branch(agent, Path({str(path)!r}), at=last, new_session_id={NEW!r}, target_cwd=Path({str(repo)!r}), now=datetime(2026, 1, 2))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
@@ -314,7 +314,7 @@ def test_a_writer_that_is_killed_leaves_nothing_that_an_agent_sees_and_the_next_
 import sys
 from datetime import datetime
 from pathlib import Path
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from smart_fork.agents.claude import copy
 from smart_fork.copies import copying
 class Slow(copy.ClaudeCopy):
@@ -324,7 +324,7 @@ class Slow(copy.ClaudeCopy):
             print("written", flush=True)
             sys.stdin.read()
 copy.ClaudeCopy = Slow
-copying.write_branch(AGENTS["claude"], Path({str(claude_session)!r}), at="a5", new_session_id={NEW!r},
+copying.write_branch(READERS["claude"], Path({str(claude_session)!r}), at="a5", new_session_id={NEW!r},
                     target_cwd=Path({str(repo)!r}), now=datetime(2026, 1, 2))
 """
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
@@ -333,14 +333,14 @@ copying.write_branch(AGENTS["claude"], Path({str(claude_session)!r}), at="a5", n
     folder = claude_session.parent
     (staged,) = [one for one in folder.iterdir() if one != claude_session]
     assert staged.name.startswith(f".{NEW}.jsonl.")
-    assert [SESSION] == [AGENTS["claude"].id_of(file.path) for file in AGENTS["claude"].discover()]
+    assert [SESSION] == [READERS["claude"].id_of(file.path) for file in READERS["claude"].discover()]
 
     other = NEW.replace("7a1c", "7a1d")
     how = {"at": "a5", "target_cwd": repo, "now": NOW}
-    write_branch(AGENTS["claude"], claude_session, new_session_id=other, **how)
+    write_branch(READERS["claude"], claude_session, new_session_id=other, **how)
     assert staged.exists()  # its writer may still be at work
     os.utime(staged, (time.time() - 2 * STALE_SECONDS,) * 2)
-    write_branch(AGENTS["claude"], claude_session, new_session_id=NEW, **how)
+    write_branch(READERS["claude"], claude_session, new_session_id=NEW, **how)
     assert {f"{one}.jsonl" for one in (SESSION, other, NEW)} == {one.name for one in folder.iterdir()}
 
 
@@ -352,7 +352,7 @@ def test_a_log_that_is_rewritten_while_it_is_read_is_no_source(claude_session, r
 
     with pytest.raises(ForkRefused, match="has changed while it was read"):
         copying.write_copy(
-            AGENTS["claude"], session, len(session.turns) - 1, new_session_id=NEW, target_cwd=repo, now=NOW
+            READERS["claude"], session, len(session.turns) - 1, new_session_id=NEW, target_cwd=repo, now=NOW
         )
 
     assert before == snapshot(claude_session.parent)
@@ -470,7 +470,7 @@ def test_what_is_no_session_cannot_be_forked(any_session, repo, home):
     """B-020, B-021."""
     agent, path = any_session
     with pytest.raises(Usage, match="Invalid new sessionId"):
-        write_branch(AGENTS[agent], path, at="a4", new_session_id="../x", target_cwd=repo, now=NOW)
+        write_branch(READERS[agent], path, at="a4", new_session_id="../x", target_cwd=repo, now=NOW)
     with pytest.raises(NotFound, match="gone"):
         write(agent, path.with_name("no.jsonl"), "a4", repo)
     empty = write_log(home / "empty.jsonl", [])
@@ -485,7 +485,7 @@ def test_a_fork_can_be_forked_again(any_session, repo):
     other = NEW.replace("7a1c", "7a1d")
 
     second = write_branch(
-        AGENTS[agent],
+        READERS[agent],
         first.path,
         at=session_of(agent, first.path).turns[0].id,
         new_session_id=other,

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from indexer.freshness import only_writer
 from indexer.markdown import export_path
+from indexer.writer import only_writer
+from smart_fork.engines.base import collections
 from smart_fork.errors import Usage
 from smart_fork.retrieval.finding import Engine, Request, find
 from tests.smart_fork.engines.scripted_qmd import DONE, RETRY, UNAVAILABLE
@@ -127,7 +128,7 @@ class TestItsIndex:
         qmd.answers("collection add", stderr="Collection 'claude-sessions' already exists.", code=1)
         state = world.home / ".smart-fork" / "qmd"
         state.mkdir(parents=True, mode=0o700)
-        lists = iter([{}, {"claude-sessions": "/x", "codex-sessions": "/x"}])
+        lists = iter([{}, dict.fromkeys(collections().values(), "/x")])
         (state / "collections.json").write_text(json.dumps(next(lists)))
 
         assert world.find(RETRY, shop)["error"] == "qmd_not_available"
@@ -159,7 +160,7 @@ class TestItsIndex:
     def test_where_in_a_session_the_answer_stands_the_own_index_says(self, world, shop, knows, qmd):
         request = Request(RETRY, agent_type="claude", project_path=str(shop), session_id=knows)
 
-        assert find(request, Engine(world.model))["results"][0]["match"]["exchange"] == 1
+        assert find(request, Engine(world.model)).as_json()["results"][0]["match"]["exchange"] == 1
         assert qmd.calls == []
 
 

@@ -12,8 +12,8 @@ from indexer import damage, kept
 from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import index_db
-from smart_fork.agents import AGENTS
-from smart_fork.agents.staging import folder_of
+from smart_fork.agents import READERS
+from smart_fork.agents.claude.filing import folder_of
 from smart_fork.excise import Request, check, cut, rollback
 from smart_fork.registry import Registry
 from smart_fork.retrieval.opening import opened
@@ -27,7 +27,7 @@ SAID = ("add retry to the uploader", "retries are there", "the passphrase is swo
 
 def indexed() -> None:
     with opened() as store:
-        complete(store, AGENTS, WordsModel(), patience=5)
+        complete(store, READERS, WordsModel(), patience=5)
 
 
 def everything_indexed() -> str:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork import excise
 from smart_fork.agents.cursor.loader import composers
+from smart_fork.agents.facets import cutter
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import (
     ClaudeLoader,
@@ -30,6 +32,7 @@ from smart_fork.excise import (
     sort_by_timestamp,
     write,
 )
+from smart_fork.excise.loading import located
 from smart_fork.excise.ranges import pieces
 from tests.smart_fork.forks import SESSION, said, text, write_log
 
@@ -113,6 +116,32 @@ def test_whose_a_transcript_is(tmp_path, codex_session, claude_session):
     with pytest.raises(Usage, match="Unknown tool"):
         load_with_tool("vim", claude_session)
     assert not CodexLoader.detect(claude_session)
+
+
+def test_the_names_that_scripts_have_stay():
+    """Also those that are an agent's, which its folder brings."""
+    names = {"ClaudeLoader", "ClaudeWriter", "CodexLoader", "CodexWriter", "CursorLoader", "CursorWriter"}
+    names |= {"default_cursor_path", "discover_newest_claude"}
+
+    assert names < set(excise.__all__)
+    assert [] == [name for name in names if getattr(excise, name).__name__ != name]
+    assert {"claude", "codex", "cursor"} <= {getattr(excise, name).tool for name in names if name.endswith("Writer")}
+    with pytest.raises(ImportError):
+        from smart_fork.excise import GeminiLoader  # noqa: F401
+
+
+def test_where_no_transcript_is_named_it_is_the_newest_of_the_agent_that_is(home, claude_session, codex_session):
+    assert claude_session == located(None) == located(None, "claude")
+    assert codex_session == located(None, "codex")
+    assert default_cursor_path() == located(None, "cursor")
+    codex_session.unlink()
+    with pytest.raises(NotFound, match="There is no transcript of Codex"):
+        located(None, "codex")
+
+
+def test_only_a_file_with_several_conversations_lists_them(claude_session):
+    with pytest.raises(Usage, match="There is one conversation in each file of claude"):
+        cutter("claude").conversations(claude_session)
 
 
 def test_the_newest_session_of_claude(home, claude_session):

@@ -10,11 +10,11 @@ import pytest
 
 from smart_fork import sessions
 from smart_fork.excise import Request, check, cut, suggest
-from smart_fork.families.branching import branch
 from smart_fork.page.conversation import reading
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import codex_path, codex_records, said, text, write_log
+from tests.smart_fork.relatives import branch
 from tests.smart_fork.world import World
 
 ANSWERS = ("zebra answer", "walrus answer", "heron answer")
@@ -105,7 +105,7 @@ def test_every_way_to_read_a_session_numbers_its_messages_alike(world, shop, ses
     shown = {one["number"]: one["text"] for one in json.loads(run("show", session, "--json").out)["messages"]}
     read = {one["number"]: one["text"] for one in answer(world, "read_session", session_id=session)["messages"]}
     conversation = sessions.read(sessions.locate(session))
-    page = {one.number: sessions.message(one.number, conversation.turns[one.number], None)["text"]
+    page = {one.number: sessions.message(one.number, conversation.turns[one.number], None).text
             for one in reading(conversation).messages}  # fmt: skip
     cuttable: dict[int, set[str]] = {}
     for one in listed(run, session):

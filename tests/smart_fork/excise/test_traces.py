@@ -17,7 +17,7 @@ from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import index_db, state_home
 from indexer.store import erasure
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from smart_fork.cuts import snapshots
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut, erasing, following
@@ -35,7 +35,7 @@ END = b"ordfish77zq"
 
 def indexed() -> None:
     with opened() as store:
-        complete(store, AGENTS, WordsModel(), patience=5)
+        complete(store, READERS, WordsModel(), patience=5)
 
 
 def everything(*, snapshots_too: bool = False) -> bytes:

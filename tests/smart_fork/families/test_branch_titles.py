@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexer.project import project_of
-from smart_fork.agents import AGENTS
-from smart_fork.agents.staging import folder_of
+from smart_fork.agents import READERS
+from smart_fork.agents.claude.filing import folder_of
 from smart_fork.families.branch_titles import FALLBACK, branch_title, key, titles_like_ours
 from tests.smart_fork.forks import codex_path, codex_records, said, text, write_log
 
@@ -91,7 +91,7 @@ def test_titles_are_found_wherever_agents_keep_them(home, repo):
     (folder_of(repo) / "60309e1e-0000-4000-8000-000000000007.jsonl").write_text("{broken (Branch)\n")
     (folder_of(repo) / "60309e1e-0000-4000-8000-000000000008.jsonl").mkdir()
 
-    found = titles_like_ours(AGENTS, project_of(repo))
+    found = titles_like_ours(READERS, project_of(repo))
 
     assert {one for one in found if "(branch" in one} == {
         "a title (branch)", "long (branch 7)", "say hi (branch)", "codex (branch)",
@@ -108,7 +108,7 @@ def test_each_log_is_looked_at_once(home, repo, monkeypatch):
     real = branch_titles.open_regular
     monkeypatch.setattr(branch_titles, "open_regular", lambda path: opened.append(path) or real(path))
 
-    taken = titles_like_ours(AGENTS, project_of(repo))
+    taken = titles_like_ours(READERS, project_of(repo))
 
     assert "x (Branch 8)" == branch_title("x", "", taken, MOMENT)
     assert 7 == len(opened)
@@ -116,4 +116,4 @@ def test_each_log_is_looked_at_once(home, repo, monkeypatch):
 
 def test_a_project_without_any_session_has_no_titles(home, repo):
     """B-032."""
-    assert set() == titles_like_ours(AGENTS, project_of(repo))
+    assert set() == titles_like_ours(READERS, project_of(repo))

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from smart_fork.agents.claude import side_files
-from smart_fork.agents.staging import folder_of
+from smart_fork.agents.claude.filing import folder_of
+from smart_fork.agents.options import Options
 from smart_fork.copies.copying import Branch
 from smart_fork.errors import ForkRefused, NotFound, ProgramMissing, SmartForkError, Usage
 from smart_fork.families import branching
-from smart_fork.families.branching import branch
-from smart_fork.families.lineage import lineage
-from smart_fork.forking.launch import ForkSource, resume_written
+from smart_fork.forking.launch import resume_written
+from smart_fork.forking.spec import ForkSource, WorkerSpec
 from smart_fork.registry import Registry
 from smart_fork.workers.closing import close_workers
 from smart_fork.workers.following import list_workers
@@ -37,6 +37,7 @@ from tests.smart_fork.forks import (
     text,
     write_log,
 )
+from tests.smart_fork.relatives import branch, lineage
 
 REFUSED = "Cannot branch while a response or tool call is in progress"
 
@@ -71,8 +72,8 @@ def test_a_whole_session_is_branched_and_nothing_runs(any_session, repo, home):
 
     made = branch(SESSION[:9])
 
-    session = AGENTS[agent].read(Path(made["path"])).session
-    original = AGENTS[agent].read(path).session
+    session = READERS[agent].read(Path(made["path"])).session
+    original = READERS[agent].read(path).session
     assert [t.text for t in original.turns] == [t.text for t in session.turns]
     assert (SESSION, made["session_id"]) == (session.parent_id, session.session_id)
     assert {"session_id": SESSION, "title": "add retry"} == made["parent"]
@@ -92,7 +93,7 @@ def test_the_title_is_the_copies_and_the_next_one_is_another(any_session):
     first, second = branch(SESSION, title="Try\r\nit"), branch(SESSION, title="try it")
     third = branch(second["session_id"])
 
-    titles = [AGENTS[agent].read(Path(one["path"])).session.title for one in (first, second, third)]
+    titles = [READERS[agent].read(Path(one["path"])).session.title for one in (first, second, third)]
     assert titles == [one["title"] for one in (first, second, third)]
     assert ["Try it (Branch)", "try it (Branch 2)", "try it (Branch 3)"] == titles
     if agent == "claude":
@@ -114,7 +115,7 @@ def test_branches_that_are_made_at_once_have_titles_of_their_own(any_session):
 def test_a_branch_at_a_message_ends_where_the_agent_had_finished(any_session):
     """B-074: and says so where that is later."""
     agent, path = any_session
-    session = AGENTS[agent].read(path).session
+    session = READERS[agent].read(path).session
     end = [i for i, turn in enumerate(session.turns) if turn.prompt][1] - 1
 
     at_end, inside = branch(SESSION, at=end), branch(SESSION, at=0)
@@ -242,7 +243,7 @@ def test_a_branch_into_another_directory_is_found_and_works_there(any_session, h
 
     made = branch(SESSION, cwd=str(other))
 
-    session = AGENTS[agent].read(Path(made["path"])).session
+    session = READERS[agent].read(Path(made["path"])).session
     assert (str(other), str(other)) == (session.cwd, made["working_directory"])
     assert made["resume_command"].startswith(f"cd {other} && ")
     if agent == "claude":
@@ -416,7 +417,7 @@ def test_a_branch_that_cannot_be_started_is_taken_away(any_session, home, monkey
     before = everything(home)
 
     with pytest.raises(ProgramMissing):
-        branch(SESSION, start=True, prompt="go", place="process")
+        branch(SESSION, start=Options("go", place="process"))
 
     assert before == everything(home)
 
@@ -429,9 +430,10 @@ def test_a_branch_that_cannot_be_taken_away_does_not_hide_why_it_was_not_started
     made.unlink()
     folder.rmdir()
     folder.write_text("a file, where the folder was")
+    source = ForkSource("codex", SESSION, codex_session, str(repo))
 
     with pytest.raises(Usage, match="Unknown place"):
-        resume_written(ForkSource("codex", SESSION, codex_session, str(repo)), written, place="nowhere")
+        resume_written(WorkerSpec("branch", "codex", source, Options(place="nowhere")), written)
 
     assert "is left" in caplog.text
     assert codex_session.exists()
@@ -446,7 +448,8 @@ def test_a_branch_is_resumed_by_its_own_id_and_known_as_a_worker(agent, request,
     processes = FakeProcesses()
     source = ForkSource(agent, SESSION, path, str(repo))
 
-    started = resume_written(source, written, prompt="go on", place="process", name=made["title"], processes=processes)
+    options = Options("go on", place="process", name=made["title"])
+    started = resume_written(WorkerSpec("branch", agent, source, options), written, processes)
 
     resume = {
         "claude": ["--resume", made["session_id"], "--name=mine (Branch)", "-p", "--output-format", "json"],
@@ -459,9 +462,9 @@ def test_a_branch_is_resumed_by_its_own_id_and_known_as_a_worker(agent, request,
     assert (made["session_id"], SESSION, "mine (Branch)") == (worker.session_id, worker.source_session_id, worker.name)
     assert ("branch", "branch") == (worker.kind, started.as_json()["kind"])
     (listed,) = list_workers(None, include_closed=True, around=Around(processes))
-    assert "branch" == listed["kind"]
+    assert "branch" == listed.kind
     (closed,) = close_workers([worker.id], around=Around(processes))
-    assert "branch" == closed["kind"]
+    assert "branch" == closed.kind
     family = {one["session_id"]: one for one in lineage(SESSION)["sessions"]}
     assert SESSION == family[made["session_id"]]["parent"]
 

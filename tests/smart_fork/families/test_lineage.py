@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from smart_fork.agents.claude.filing import folder_of
 from smart_fork.agents.kin import Copied, Kin
-from smart_fork.agents.staging import folder_of, stage_transcript
+from smart_fork.agents.staging import stage_transcript
 from smart_fork.errors import NotFound
-from smart_fork.families.branching import branch
 from smart_fork.families.kin import parents
-from smart_fork.families.lineage import lineage
 from smart_fork.registry import Registry
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import codex_path, codex_records, write_log
+from tests.smart_fork.relatives import branch, lineage
 from tests.smart_fork.world import World
 
 
@@ -191,7 +191,7 @@ def test_copies_of_a_log_are_one_session(world, shop):
     first = world.claude(shop, "add retry", "Retries")
     worktree = shop / ".worktrees/x"
     worktree.mkdir(parents=True)
-    staged = stage_transcript(world.log_of(first), first, worktree).path
+    staged = stage_transcript(world.log_of(first), first, folder_of(worktree)).path
 
     told = members(first)
 

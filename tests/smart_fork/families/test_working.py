@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from smart_fork.advice import speak_of_tools
+from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused
-from smart_fork.families.branching import branch
 from smart_fork.forking.occupied import parents_in
 from smart_fork.registry import Registry
 from tests.smart_fork.families.test_branching import age, append, everything
 from tests.smart_fork.forks import SESSION, said, text
+from tests.smart_fork.relatives import branch
 
 LATER = "2099-01-01T00:00:00.000Z"
 STOP_FIRST = "Stop the current session's running background tasks before branching the conversation."
@@ -77,7 +78,7 @@ def test_a_session_whose_worker_has_something_in_the_background_is_refused(any_s
     named(agent, path)
     before = everything(home)
 
-    for how in ({}, {"start": True, "place": "process"}, {"title": "x"}):
+    for how in ({}, {"start": Options(place="process")}, {"title": "x"}):
         with pytest.raises(ForkRefused) as caught:
             branch(SESSION, **how)
         assert STOP_FIRST == caught.value.message

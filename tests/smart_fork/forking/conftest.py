@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.staging import folder_of
-from smart_fork.forking.launch import ForkSource, fork
+from smart_fork.agents.claude.filing import folder_of
+from smart_fork.agents.options import Options
+from smart_fork.copies.copying import Point
+from smart_fork.forking.launch import fork
+from smart_fork.forking.spec import ForkSource, WorkerSpec
+from smart_fork.forking.world import world_of
 from smart_fork.processes import SystemProcesses
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses, codex_path, codex_records, said, write_log
 
@@ -23,8 +28,13 @@ def launch(programs, clock, request, home):
     """Fork a session with played programs: they write the log that the real ones would."""
 
     def run(source: ForkSource, processes: FakeProcesses, **more):
-        values = {"prompt": "fix the race", "place": "process", "clock": clock, "processes": processes} | more
-        return fork(source, **values)
+        said = {one.name: more.pop(one.name) for one in fields(Options) if one.name in more}
+        options = Options(**{"prompt": "fix the race", "place": "process"} | said)
+        dry_run, env, timer = more.pop("dry_run", False), more.pop("env", None), more.pop("clock", clock)
+        world = world_of(source.agent, processes, env, timer, more.pop("adapter", None))
+        if at := more.pop("at", None):  # the turn of that id
+            more["point"] = Point(0, at)
+        return fork(WorkerSpec("fork", source.agent, source, options, **more), world, dry_run=dry_run)
 
     return run
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.plan import WORKER_ID, ForkRequest
+from smart_fork.agents.plan import WORKER_ID
+from smart_fork.agents.starter import ForkRequest
 from smart_fork.errors import Usage
 from smart_fork.forking.admission import AlreadyRuns, WorkerLimit, admission, limit
-from smart_fork.forking.confirmation import world_of
+from smart_fork.forking.world import world_of
 from smart_fork.places.liveness import STARTING_SECONDS
 from smart_fork.registry import Registry, Worker
 from tests.smart_fork.forks import SESSION, FakeClock, FakeProcesses

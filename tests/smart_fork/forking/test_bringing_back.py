@@ -10,6 +10,7 @@ import pytest
 
 from indexer import kept
 from smart_fork import sessions
+from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.forking.bringing_back import brought_back
 from smart_fork.forking.launch import fork_session
@@ -87,9 +88,9 @@ def test_a_fork_that_fails_leaves_nothing_behind(deleted, home):
 def test_a_dry_run_puts_nothing_back(deleted, home, shop):
     session_id, *_ = deleted
     before = snapshot(home / ".claude") | snapshot(home / ".codex")
-    planned = fork_session(session_id, "go on", place="process", dry_run=True)
+    planned = fork_session(session_id, Options("go on", place="process"), dry_run=True)
 
-    assert session_id in planned["command"]
+    assert session_id in planned.command
     assert before == snapshot(home / ".claude") | snapshot(home / ".codex")
     assert [] == list((home / ".smart-fork/kept/.reading").iterdir())
 
@@ -120,7 +121,7 @@ def test_a_damaged_copy_is_not_put_back(deleted, home):
     path = copy.folder / copy.log.name
     path.write_bytes(path.read_bytes()[:-20])
 
-    for attempt in (lambda: sessions.look_into(located), lambda: fork_session(session_id, "go", dry_run=True)):
+    for attempt in (lambda: sessions.look_into(located), lambda: fork_session(session_id, Options("go"), dry_run=True)):
         with pytest.raises(NotFound, match=r"copy of .* cannot be"):
             attempt()
     with pytest.raises(NotFound, match="cannot be used"), brought_back(located):

@@ -8,9 +8,13 @@ from types import SimpleNamespace
 import pytest
 
 from smart_fork.advice import speak_of_tools
+from smart_fork.agents.options import Options
 from smart_fork.errors import ProgramFailed, Usage
 from smart_fork.forking.choose import find_and_fork
+from smart_fork.forking.started import Forked
 from smart_fork.retrieval.finding import Engine, Request
+from tests.smart_fork.forks import told
+from tests.smart_fork.found import a_fork, a_hit, an_answer
 from tests.smart_fork.world import World
 
 RETRY = "add retry with backoff to the uploader"
@@ -21,11 +25,11 @@ def forks(monkeypatch) -> SimpleNamespace:
     """Stands in for launching; `calls` are the sessions, `error` is raised."""
     seam = SimpleNamespace(calls=[], error=None)
 
-    def fork_session(session_id: str, prompt: str | None = None, **more: object) -> dict:
-        seam.calls.append((session_id, prompt, more))
+    def fork_session(session_id: str, options: Options, **more: object) -> Forked:
+        seam.calls.append((session_id, *told(options, more)))
         if seam.error:
             raise seam.error
-        return {"resume_session_id": session_id}
+        return a_fork(session_id)
 
     monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
     return seam
@@ -33,7 +37,7 @@ def forks(monkeypatch) -> SimpleNamespace:
 
 def ask(world: World, shop, intent: str = RETRY, min_score: float | None = None, **choice: object) -> dict:
     request = Request(intent, project_path=str(shop), agent_type="both", min_score=min_score)
-    return find_and_fork(request, Engine(world.model), **choice)
+    return find_and_fork(request, Engine(world.model), **choice).as_json()
 
 
 @pytest.fixture
@@ -76,9 +80,7 @@ def test_what_cannot_be_forked_is_passed_over_and_refused_by_index(world, shop, 
 
 def test_what_stands_first_but_scores_less_than_is_wanted_is_not_forked(world, shop, two, forks, monkeypatch):
     """Of about equally likely ones the better to fork stands first."""
-    found = world.find(RETRY, shop)
-    for hit, score in zip(found["results"], (0.58, 0.61), strict=True):
-        hit["score"] = score
+    found = an_answer(*map(a_hit, (0.58, 0.61), two))
     monkeypatch.setattr("smart_fork.forking.choose.find", lambda *_: found)
 
     answer = ask(world, shop, auto_fork=True, min_score=0.6)
@@ -182,7 +184,7 @@ def test_without_an_index_an_id_can_be_forked_and_the_reason_stays_otherwise(wor
     assert ask(world, shop, fork_session_id=two[0])["forked_session"]["resume_session_id"] == two[0]
 
 
-@pytest.mark.parametrize("choice", [{"fork_index": -1}, {"at": -1}, {"run_in": "moon"}])
+@pytest.mark.parametrize("choice", [{"fork_index": -1}, {"at": -1}, {"options": Options(place="moon")}])
 def test_a_wrong_choice_is_refused_before_anything_is_read(world, shop, forks, choice):
     """F-005, F-009."""
     with pytest.raises(Usage):

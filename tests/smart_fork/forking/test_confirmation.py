@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from smart_fork.agents.plan import ForkRequest, plan_fork
-from smart_fork.forking.confirmation import CONFIRM_SECONDS, SCREEN_SECONDS, confirm, world_of
+from smart_fork.agents.plan import plan_fork
+from smart_fork.agents.starter import ForkRequest
+from smart_fork.forking.confirmation import CONFIRM_SECONDS, HEARS_SECONDS, SCREEN_SECONDS, confirm
 from smart_fork.forking.report import remark
+from smart_fork.forking.world import world_of
 from smart_fork.places.base import Started
 from tests.smart_fork import screens
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses
@@ -56,3 +60,80 @@ def test_a_question_that_is_gone_at_the_next_look_was_none(plan):
     assert "" == found.asks
     assert clock.slept >= CONFIRM_SECONDS
     assert "may be asking something" in remark(plan, Started(), found)
+
+
+TYPES = "  \u276f "
+
+
+class Terminal(Showing):
+    """A terminal whose agent shows a line to type in when it is ready; what is pasted stands there until Enter."""
+
+    def __init__(self, *before: str) -> None:
+        super().__init__(*before, TYPES)
+        self.pasted: list[str] = []
+        self.keys: list[str] = []
+
+    def paste(self, _started, text, *_):
+        self.pasted.append(text)
+        self.shown = [f"{TYPES}{text}"]
+
+    def press(self, _started, key, *_):
+        self.keys.append(key)
+        self.shown = [TYPES]
+
+
+def typing(plan):
+    return replace(plan, delivery="typed")
+
+
+def wait_for(plan, place, **how):
+    clock = FakeClock()
+    world = world_of("claude", FakeProcesses(), {}, clock)
+    return confirm(typing(plan), place, Started(attach="tmux attach"), world, clock.now(), **how), clock
+
+
+def test_a_prompt_that_is_typed_is_typed_once_and_only_when_there_is_a_line_for_it(plan):
+    place = Terminal("loading", "still loading")
+    wait_for(plan, place)
+
+    assert (["go on"], ["Enter"]) == (place.pasted, place.keys)
+
+
+def test_a_slow_program_is_waited_for_until_it_hears(plan):
+    """Otherwise it would never be asked."""
+    place = Terminal(*["loading"] * 60)
+    found, clock = wait_for(plan, place, patience=5.0)
+
+    assert ["go on"] == place.pasted
+    assert clock.slept > 25
+    assert not found.untold
+
+
+def test_a_program_that_never_hears_is_told_of(plan):
+    found, clock = wait_for(plan, Showing("loading"))
+
+    assert found.untold
+    assert HEARS_SECONDS <= clock.slept < HEARS_SECONDS + 2
+    assert "The prompt could not be typed: type it yourself. See: tmux attach" == remark(
+        plan, Started(attach="tmux attach"), found
+    )
+
+
+def test_nothing_is_typed_into_a_question(plan):
+    place = Terminal(*[screens.CLAUDE_TRUST] * 9)
+    found, _ = wait_for(plan, place)
+
+    assert ([], []) == (place.pasted, place.keys)
+    assert "Its prompt has not been typed." in remark(plan, Started(), found)
+
+
+def test_a_program_that_does_not_take_what_is_typed_is_told_of(plan):
+    class Deaf(Terminal):
+        def paste(self, _started, text, *_):
+            self.pasted.append(text)
+
+    place = Deaf()
+    found, _ = wait_for(plan, place)
+
+    assert found.untold
+    assert [] == place.keys

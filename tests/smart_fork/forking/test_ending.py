@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from smart_fork.agents.staging import folder_of
+from smart_fork.agents.claude.filing import folder_of
 from smart_fork.errors import ProgramFailed
-from smart_fork.forking.confirmation import SystemClock
+from smart_fork.forking.world import SystemClock
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry
 from tests.smart_fork.forking.conftest import SystemThatHelps, playing, source_of
@@ -93,7 +93,7 @@ def test_one_that_has_answered_when_it_is_looked_at_may_have_ended(launch, sourc
     played.on_start = answer
     forked = launch(source, played)
 
-    assert (True, []) == (forked.confirmed, forked.warnings)
+    assert (True, ()) == (forked.confirmed, forked.warnings)
     with Registry() as registry:
         assert "ended" == registry.get(forked.worker_id).state
 

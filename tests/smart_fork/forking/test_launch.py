@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from filelock import FileLock, Timeout
 
-from smart_fork.agents.staging import folder_of
+from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents.claude.filing import folder_of
+from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, Usage
-from smart_fork.forking.confirmation import CONFIRM_SECONDS, SystemClock
-from smart_fork.forking.launch import ForkSource, fork_session
+from smart_fork.forking.confirmation import CONFIRM_SECONDS
+from smart_fork.forking.launch import fork_session
+from smart_fork.forking.spec import ForkSource
+from smart_fork.forking.world import SystemClock
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry
 from tests.smart_fork.forking.conftest import SystemThatHelps, playing, source_of
@@ -31,7 +36,7 @@ def test_a_fork_runs_and_is_remembered(launch, source, played, clock, repo):
 
     (call,) = played.started
     assert (str(repo), repo) == (forked.cwd, call["cwd"])
-    assert ("fixer", SESSION, "process", []) == (
+    assert ("fixer", SESSION, "process", ()) == (
         forked.session_name,
         forked.resume_session_id,
         forked.place,
@@ -109,7 +114,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(launch, source, agen
 
     assert forked.command.startswith(f"cd {repo}/.worktrees/my-fork && ")
     assert ("", None, [], before) == (forked.worker_id, forked.terminal_id, processes.started, snapshot(home))
-    assert ["The command needs the worktree, which a real run makes first"] == forked.warnings
+    assert ("The command needs the worktree, which a real run makes first",) == forked.warnings
 
 
 @agents
@@ -244,7 +249,7 @@ def test_claude_without_a_prompt_is_waited_for_until_it_shows_a_line_to_type_in(
     (programs / "claude").write_text("#!/bin/sh\nread line\n")
     silent = launch(source, SystemThatHelps(), prompt=None, place="tmux")
 
-    assert (True, []) == (forked.confirmed, forked.warnings)
+    assert (True, ()) == (forked.confirmed, forked.warnings)
     assert forked.terminal_id in private_tmux("list-panes", "-a", "-F", "#{pane_id}").split()
     assert forked.worker_id in private_tmux("list-windows", "-a", "-F", "#{window_name}")
     assert not silent.confirmed
@@ -265,19 +270,31 @@ def test_here_is_remembered_before_it_replaces_us(launch, source, agent):
 def test_a_message_number_forks_there(source, programs, no_waiting, monkeypatch):
     """B-074, C-022: and says where, if that is in the middle of an exchange."""
     played = FakeProcesses()
-    monkeypatch.setattr("smart_fork.forking.launch.SystemProcesses", lambda: played)
+    monkeypatch.setattr("smart_fork.forking.world.SystemProcesses", lambda: played)
 
-    forked = fork_session(SESSION[:8], "go on", at=0, place="process", name="fixer")
+    forked = fork_session(SESSION[:8], Options("go on", place="process", name="fixer"), at=0)
 
     (call,) = played.started
-    assert forked["new_session_id"] in call["argv"]
+    assert forked.new_session_id in call["argv"]
     assert "resume" in " ".join(call["argv"])
     assert "fork" not in call["argv"][1:]
-    assert ["Forked after message", forked["warnings"][1][:20]] == [text[:20] for text in forked["warnings"]][:2]
-    shortened = fork_session(forked["new_session_id"], "go on", place="process", dry_run=True)
-    assert forked["new_session_id"] == shortened["resume_session_id"]
+    assert ["Forked after message", forked.warnings[1][:20]] == [text[:20] for text in forked.warnings][:2]
+    shortened = fork_session(forked.new_session_id, Options("go on", place="process"), dry_run=True)
+    assert forked.new_session_id == shortened.resume_session_id
     with pytest.raises(NotFound, match="No message 99"):
-        fork_session(SESSION, "go on", at=99, place="process")
+        fork_session(SESSION, Options("go on", place="process"), at=99)
+
+
+@agents
+def test_a_log_is_read_once_for_a_fork_at_a_message(source, programs, no_waiting, monkeypatch):
+    reader, read = READERS[source.agent], []
+    monkeypatch.setattr("smart_fork.forking.world.SystemProcesses", FakeProcesses)
+    real = type(reader).read
+    monkeypatch.setattr(type(reader), "read", lambda *a, **k: read.append(a[1]) or real(*a, **k))
+
+    fork_session(SESSION, Options("go on", place="process"), at=1)
+
+    assert [source.source_path] == [path for path in read if path == source.source_path]
 
 
 @agents
@@ -351,3 +368,54 @@ def test_an_old_program_can_resume_a_shortened_copy(launch, source, agent, monke
 
     assert launch(source, processes, at="a4" if agent == "claude" else "6").new_session_id
     assert [] == processes.ran
+
+
+class TestDelivery:
+    """How a prompt gets to an agent decides where it can run."""
+
+    @pytest.fixture
+    def typing(self, source, monkeypatch):
+        """The agent of the source takes its prompt only when it is typed, or on its standard input."""
+
+        class Typed(type(AGENTS[source.agent].starter)):
+            delivery = "typed"
+
+            def line(self, request):
+                line = super().line(replace(request, prompt=""))
+                return replace(line, delivery=self.delivery)
+
+        starter = Typed()
+        monkeypatch.setitem(AGENTS[source.agent].__dict__, "starter", starter)
+        return starter
+
+    @agents
+    @pytest.mark.parametrize("how", ["here typed", "process typed", "here input"])
+    def test_a_prompt_that_does_not_get_there_is_refused_before_anything_is_made(
+        self, launch, source, typing, how, home
+    ):
+        place, typing.delivery = how.split()
+        before, played = snapshot(home), FakeProcesses()
+
+        with pytest.raises(ForkRefused, match=f"cannot be done in {place}") as caught:
+            launch(source, played, place=place)
+
+        assert "tmux" in caught.value.hint
+        assert before == snapshot(home)
+        assert [] == played.started
+
+    @agents
+    def test_without_a_prompt_nothing_has_to_be_typed(self, launch, source, played, typing):
+        with pytest.raises(SystemExit):
+            launch(source, played, place="here", prompt=None)
+
+        assert played.started
+
+    @agents
+    def test_a_process_is_given_it_on_its_standard_input(self, launch, source, played, typing, no_waiting):
+        typing.delivery = "input"
+        played.on_start = lambda _call: None
+        launch(source, played)
+
+        (call,) = played.started
+        assert b"fix the race" == call["input"]
+        assert "fix the race" not in call["argv"]

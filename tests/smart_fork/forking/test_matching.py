@@ -7,7 +7,8 @@ import json
 import pytest
 
 from smart_fork import sessions
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
+from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage
 from smart_fork.forking.choose import find_and_fork
 from smart_fork.forking.launch import fork_session
@@ -28,7 +29,7 @@ agents = pytest.mark.parametrize("agent", ["claude", "codex"])
 @pytest.fixture
 def played(no_waiting, monkeypatch) -> FakeProcesses:
     processes = FakeProcesses()
-    monkeypatch.setattr("smart_fork.forking.launch.SystemProcesses", lambda: processes)
+    monkeypatch.setattr("smart_fork.forking.world.SystemProcesses", lambda: processes)
     return processes
 
 
@@ -43,32 +44,32 @@ def session_of(session_id: str):
 
 @agents
 def test_the_fork_ends_with_the_exchange_that_answers(world, parent, played, agent):
-    forked = fork_at_match(parent, RETRY, Engine(world.model), "the downloader too", place="process")
+    forked = fork_at_match(parent, RETRY, Engine(world.model), Options("the downloader too", place="process"))
 
-    copy = AGENTS[agent].read(world.log_of(forked["new_session_id"])).session
+    copy = READERS[agent].read(world.log_of(forked.new_session_id)).session
     assert [turn.text for turn in copy.turns] == list(SAID[:4])
-    assert "Forked after message 3: exchange 2 of 3 answers best" in forked["warnings"]
+    assert "Forked after message 3: exchange 2 of 3 answers best" in forked.warnings
     (call,) = played.started
-    assert forked["new_session_id"] in call["argv"]
+    assert forked.new_session_id in call["argv"]
 
 
 @agents
 @pytest.mark.parametrize(("also", "messages"), [((SAID[2],), 4), (("sweep and mop the kitchen", "tidy up"), 2)])
 @pytest.mark.usefixtures("played", "agent")
 def test_all_phrasings_together_say_which_exchange_answers(world, parent, also, messages):
-    forked = fork_at_match(parent, "hochladen", Engine(world.model), "go on", also=also, place="process")
+    forked = fork_at_match(parent, "hochladen", Engine(world.model), Options("go on", place="process"), also=also)
 
-    assert len(session_of(forked["new_session_id"]).turns) == messages
+    assert len(session_of(forked.new_session_id).turns) == messages
 
 
 @agents
 def test_where_the_last_exchange_answers_it_is_an_ordinary_fork(world, parent, played, agent):
-    forked = fork_at_match(parent, LOGO, Engine(world.model), place="process", prompt="go", dry_run=True)
+    forked = fork_at_match(parent, LOGO, Engine(world.model), Options("go", place="process"), dry_run=True)
 
-    assert {"claude": f"--resume {parent} --fork-session", "codex": f"fork {parent}"}[agent] in forked[
-        "command"
-    ].replace(f" -C {forked['cwd']}", "")
-    assert forked["warnings"] == ["Forked at the session's end: exchange 3 of 3 answers best"]
+    assert {"claude": f"--resume {parent} --fork-session", "codex": f"fork {parent}"}[agent] in forked.command.replace(
+        f" -C {forked.cwd}", ""
+    )
+    assert forked.warnings == ("Forked at the session's end: exchange 3 of 3 answers best",)
 
 
 def test_only_this_session_is_searched_also_where_another_has_the_same_beginning(world, shop):
@@ -99,7 +100,7 @@ def test_nothing_is_started_where_nothing_answers(world, parent, played, agent):
     with pytest.raises(
         NotFound, match=f"No passage of {parent} answers that: .*no session has been embedded"
     ) as refused:
-        fork_at_match(parent, "zanzibar", Engine(BrokenModel()), place="process")
+        fork_at_match(parent, "zanzibar", Engine(BrokenModel()), Options(place="process"))
     assert "--also" in refused.value.hint
     assert not played.started
 
@@ -123,7 +124,7 @@ def test_a_session_whose_directory_is_gone_is_searched_all_the_same(world, agent
 def test_a_message_that_a_rewind_has_taken_away_is_no_place_to_fork(world, shop):
     parent = world.claude(shop, *SAID)
     with pytest.raises(ForkRefused, match="Invalid or inactive branch point: gone"):
-        fork_session(parent, "go", through="gone", place="process")
+        fork_session(parent, Options("go", place="process"), through="gone")
 
 
 class TestWithASearch:
@@ -131,7 +132,13 @@ class TestWithASearch:
 
     def ask(self, world, shop, **choice):
         request = Request(RETRY, project_path=str(shop), agent_type="both")
-        return find_and_fork(request, Engine(world.model), at="match", run_in="process", **choice)
+        return find_and_fork(
+            request,
+            Engine(world.model),
+            at="match",
+            options=Options(place="process", prompt=choice.pop("prompt", None)),
+            **choice,
+        ).as_json()
 
     @agents
     def test_a_result_is_forked_where_its_passage_ends(self, world, shop, parent, played, agent):
@@ -177,8 +184,8 @@ class TestCommand:
     def test_the_intent_may_be_said_in_other_words(self, run, parent, played, agent):  # noqa: F811
         matching = ["--at", "match", "--intent", "hochladen", "--also", SAID[2], "--also", "backoff", "--json"]
 
-        one = json.loads(run("fork", parent, "go on", "--in", "process", *matching).out)
         several = json.loads(run("fork", "go on", "--top", "1", "--in", "process", "--min-score", "0", *matching).out)
+        one = json.loads(run("fork", parent, "go on", "--in", "process", *matching).out)
         branched = json.loads(run("branch", parent, *matching).out)
 
         ids = [one["new_session_id"], several["forks"][0]["new_session_id"], branched["session_id"]]
@@ -236,7 +243,9 @@ def test_a_result_that_is_forked_at_its_match_is_forked_where_all_is_known(world
     parent = world.claude(shop, *said)
     request = Request("rename the uploader, raise the compiler version", project_path=str(shop))
 
-    forked = find_and_fork(request, Engine(world.model), fork_index=0, at="match", run_in="process")["forked_session"]
+    forked = find_and_fork(
+        request, Engine(world.model), fork_index=0, at="match", options=Options(place="process")
+    ).as_json()["forked_session"]
 
     assert forked["resume_session_id"] == parent
     assert "Forked after message 3: exchange 2 of 3 answers best" in forked["warnings"]

@@ -6,13 +6,17 @@ import os
 
 import pytest
 
-from smart_fork.agents.staging import folder_of, stage_transcript
+from smart_fork.agents.claude.filing import folder_of
+from smart_fork.agents.options import Options
+from smart_fork.agents.selection import named
+from smart_fork.agents.staging import stage_transcript
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.forking.admission import AlreadyRuns
-from smart_fork.forking.confirmation import world_of
 from smart_fork.forking.occupied import FRESH_SECONDS, looks_occupied
 from smart_fork.forking.resuming import newest_session, session_to_resume
-from smart_fork.forking.starting import Wanted, agent_named, start
+from smart_fork.forking.spec import WorkerSpec
+from smart_fork.forking.starting import start
+from smart_fork.forking.world import world_of
 from smart_fork.processes import Completed
 from smart_fork.registry import Registry
 from tests.smart_fork.forks import NEW, SESSION, FakeClock, FakeProcesses, said, write_log
@@ -115,9 +119,9 @@ def test_a_named_agent_is_given_the_id_as_it_is(home, repo):
 
 def test_an_unknown_agent_is_said_to_be_unknown():
     """R-060."""
-    assert "codex" == agent_named("codex")
+    assert "codex" == named("codex")
     with pytest.raises(SmartForkError, match=r"^Unknown adapter: gemini x$") as caught:
-        agent_named("gemini\x1b[31m\nx")
+        named("gemini\x1b[31m\nx")
     assert 1 == caught.value.exit_code
 
 
@@ -197,7 +201,7 @@ def test_a_copy_for_a_fork_is_not_what_is_gone_on_with(claude_session, repo, hom
     os.utime(claude_session, (0, 0))
     elsewhere = home / "elsewhere"
     elsewhere.mkdir()
-    stage_transcript(claude_session, SESSION, elsewhere)
+    stage_transcript(claude_session, SESSION, folder_of(elsewhere))
     assert (folder_of(elsewhere) / claude_session.name).stat().st_mtime > 0
 
     assert claude_session == newest_session(repo, "claude").source_path
@@ -211,7 +215,10 @@ def test_a_session_whose_directory_is_gone_can_only_be_forked(home, programs):
     source = session_to_resume(SESSION, force=True)
 
     with pytest.raises(NotFound, match="No such directory"):
-        start(Wanted("resume", "claude", source, prompt="go on", place="process"), world_of("claude", FakeProcesses()))
+        start(
+            WorkerSpec("resume", "claude", source, Options(prompt="go on", place="process")),
+            world_of("claude", FakeProcesses()),
+        )
 
 
 def test_claude_is_not_asked_for_what_it_cannot_find(home, programs, claude_session, repo):
@@ -221,4 +228,7 @@ def test_claude_is_not_asked_for_what_it_cannot_find(home, programs, claude_sess
     source = session_to_resume(SESSION)
 
     with pytest.raises(ForkRefused, match="Claude Code cannot find this session in"):
-        start(Wanted("resume", "claude", source, prompt="go on", place="process"), world_of("claude", FakeProcesses()))
+        start(
+            WorkerSpec("resume", "claude", source, Options(prompt="go on", place="process")),
+            world_of("claude", FakeProcesses()),
+        )

@@ -7,13 +7,13 @@ import re
 import pytest
 
 from smart_fork.forking.which import about_as_likely, labels
+from smart_fork.retrieval.answer import Hit
+from tests.smart_fork.found import a_hit
 
 
-def hit(number: int = 1, *, score: float = 0.62, title: str = "Add retry to the uploader", **more: object) -> dict:
-    return {
-        "session_id": f"session-{number}", "title": title, "agent_type": "claude", "score": score,
-        "date": "2026-01-03T09:00:00Z", "last_activity": "2026-01-03T14:05:00Z", **more,
-    }  # fmt: skip
+def hit(number: int = 1, *, score: float = 0.62, title: str = "Add retry to the uploader", **more: object) -> Hit:
+    moments = {"date": "2026-01-03T09:00:00Z", "last_activity": "2026-01-03T14:05:00Z"}
+    return a_hit(score, f"session-{number}", title=title, **moments | more)
 
 
 def label(title: str) -> str:
@@ -25,8 +25,8 @@ def test_what_is_within_a_twentieth_of_the_likeliest_is_about_as_likely_wherever
     high = [hit(1, score=0.77), hit(2, score=0.8), hit(3, score=0.751), hit(4, score=0.74)]
     low = [hit(1, score=0.20), hit(2, score=0.171), hit(3, score=0.16)]
 
-    assert ["session-1", "session-2", "session-3"] == [one["session_id"] for one in about_as_likely(high)]
-    assert ["session-1", "session-2"] == [one["session_id"] for one in about_as_likely(low)]
+    assert ["session-1", "session-2", "session-3"] == [one.session_id for one in about_as_likely(high)]
+    assert ["session-1", "session-2"] == [one.session_id for one in about_as_likely(low)]
     assert [] == about_as_likely([])
 
 

@@ -271,3 +271,15 @@ def test_iterm2_is_for_macos(home):
     with pytest.raises(ProgramMissing, match="cannot be driven here") as caught:
         choose_place("iterm2", PROCESSES, os.environ)
     assert "smart-fork[iterm2]" in caught.value.hint
+
+
+def test_a_prompt_for_the_standard_input_of_a_process_comes_there_byte_by_byte(home, repo):
+    said = "add \"a\" retry\nwith 'quotes' \\ ünï"
+    with Registry() as registry:
+        worker = registry.add("claude", source_session_id=SESSION, place="process", cwd=repo)
+    program = python("import sys; sys.stdout.write(sys.stdin.read())")
+    plan = plan_of(program, repo, prompt=said, delivery="input", env={"SMART_FORK_WORKER_ID": worker.id})
+    started = ProcessPlace().start(plan, worker, PROCESSES, environment(plan, os.environ))
+
+    assert said == eventually(lambda: ProcessPlace().ended(started, PROCESSES, os.environ))
+    assert said == started.log.read_text()

@@ -63,9 +63,9 @@ def test_it_is_in_the_answer_only_where_somebody_goes_on(world: World, shop):
         world.claude(shop, f"{RETRY} {number}", "done")
     request = Request(RETRY, project_path=str(shop))
 
-    without = find(request, Engine(world.model, embed_seconds=0.0))
-    begun = find(request, Engine(world.model, embed_seconds=0.0, unfinished=lambda _: None))
-    complete = find(request, Engine(world.model, unfinished=lambda _: None))
+    without = find(request, Engine(world.model, embed_seconds=0.0)).as_json()
+    begun = find(request, Engine(world.model, embed_seconds=0.0, unfinished=lambda _: None)).as_json()
+    complete = find(request, Engine(world.model, unfinished=lambda _: None)).as_json()
 
     assert "background_notice" not in without
     assert "The index is 0 % embedded; the rest is being done in the background." == begun["background_notice"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from smart_fork.retrieval.answer import Covered
 from smart_fork.retrieval.covered import covered, in_words
 from smart_fork.retrieval.evidence import gather
 from smart_fork.retrieval.finding import MANY_LOGS, Engine, Request, find
@@ -19,7 +20,7 @@ LONG = "It never tried again. " * 200
 
 def ask(folder):
     """An answer that makes no vectors."""
-    return find(Request(ASKED, project_path=str(folder)), Engine(WordsModel(), embed_seconds=0.0))
+    return find(Request(ASKED, project_path=str(folder)), Engine(WordsModel(), embed_seconds=0.0)).as_json()
 
 
 @pytest.fixture
@@ -38,21 +39,19 @@ def partly(world, shop):
 
 def test_an_answer_and_the_status_say_what_is_covered(world, shop, partly):
     answer = ask(shop)["index"]
-    status = index_status()
+    status = index_status().as_json()
     share = int(1000 * 2 / answer["chunks"]) / 1000
 
     assert (2, False, False) == (answer["embedded"], answer["complete"], status["complete"])
     assert {"first_passages": 1.0, "all_passages": share} == answer["covered"] == status["covered"]
-    assert f"first passages 100 %, all passages {int(100 * share)} %" == in_words(answer["covered"])
+    assert f"first passages 100 %, all passages {int(100 * share)} %" == in_words(Covered(**answer["covered"]))
 
 
 def test_nearly_all_is_not_all_and_of_nothing_all_is_covered(partly):
     counts = partly.counts()
-    assert 0.0 < covered(partly, counts)["all_passages"] < 1.0
+    assert 0.0 < covered(partly, counts).all_passages < 1.0
     with opened() as store:
-        assert {"first_passages": 1.0, "all_passages": 1.0} == covered(
-            store, store.counts(store.scope(None, [], automated=False))
-        )
+        assert Covered(1.0, 1.0) == covered(store, store.counts(store.scope(None, [], automated=False)))
 
 
 def test_a_passage_without_a_vector_says_nothing_against_its_session(partly):
@@ -77,6 +76,6 @@ def test_while_many_logs_are_read_the_model_is_loaded(world, shop, sessions, beg
     for number in range(sessions):
         world.claude(shop, f"{ASKED} {number}", "done")
 
-    answer = find(Request(ASKED, project_path=str(shop)), Engine(Model()))
+    answer = find(Request(ASKED, project_path=str(shop)), Engine(Model())).as_json()
 
     assert (begun, True) == (Model.begins, answer["index"]["complete"])

@@ -13,6 +13,7 @@ import pytest
 
 from indexer.embedding import DEFAULT_MODEL
 from smart_fork import permission
+from smart_fork.agents.selection import choices, one_of
 from smart_fork.errors import Usage
 from smart_fork.registry import Registry
 from smart_fork.retrieval.finding import Engine, Request, check, find
@@ -30,7 +31,7 @@ DONE = "The uploader in upload.py retries five times with exponential backoff"
         ({"intent": "  \n"}, "intent is required"),
         ({"intent": "\0"}, "intent is required"),
         ({"intent": None}, "intent is required"),
-        ({"agent_type": "gemini"}, "agent_type must be 'claude', 'codex', or 'both'"),
+        ({"agent_type": "gemini"}, f"agent_type must be {one_of(choices())}"),
         ({"limit": 0}, "limit must be at least 1"),
         ({"limit": 2.5}, "limit must be at least 1"),
         ({"min_score": math.nan}, "min_score must be a finite number"),
@@ -66,7 +67,7 @@ def test_no_value_is_the_default_everywhere(world, shop, monkeypatch):
     monkeypatch.chdir(shop)
 
     nothing = dict.fromkeys(("agent_type", "limit", "project_path", "collection", "min_score", "include_snippets"))
-    answer = find(Request(RETRY, **nothing), Engine(world.model))
+    answer = find(Request(RETRY, **nothing), Engine(world.model)).as_json()
 
     assert answer["agent_type"] == "claude"
     assert answer["count"] == 5

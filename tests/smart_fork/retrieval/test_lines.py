@@ -13,11 +13,12 @@ from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from smart_fork.excise import Request, cut
 from smart_fork.retrieval.listing import list_recent
 from smart_fork.retrieval.opening import opened
 from smart_fork.retrieval.results import passage_place
+from tests.smart_fork.found import a_hit
 from tests.smart_fork.world import Did, World
 
 FIX = "Why does the uploader lose its last packet?"
@@ -117,7 +118,7 @@ def test_no_lines_are_named_of_an_export_that_is_not_as_it_was_indexed(world, sh
     result = best(world, shop, FIX)
 
     assert (None, str(path)) == (result["lines"], result["source_path"])
-    assert "" == passage_place(result)
+    assert "" == passage_place(a_hit(source_path=result["source_path"], lines=result["lines"]))
 
 
 def test_an_export_that_was_deleted_is_made_again_before_lines_of_it_are_named(world, shop):
@@ -154,9 +155,9 @@ def test_what_a_prompt_asks_besides_smart_fork_is_named_without_its_question(wor
 
 
 def test_where_a_passage_stands_is_said_as_editors_open_it():
-    assert "/x/a.md:12-31" == passage_place({"source_path": "/x/a.md", "lines": [12, 31]})
-    assert "/x/a.md:12" == passage_place({"source_path": "/x/a.md", "lines": [12, 12]})
-    assert "" == passage_place({"source_path": "/x/a.md"})
+    assert "/x/a.md:12-31" == passage_place(a_hit(source_path="/x/a.md", lines=(12, 31)))
+    assert "/x/a.md:12" == passage_place(a_hit(source_path="/x/a.md", lines=(12, 12)))
+    assert "" == passage_place(a_hit(source_path="/x/a.md"))
 
 
 def test_a_list_names_the_exports_that_there_are(world, shop):
@@ -165,7 +166,7 @@ def test_a_list_names_the_exports_that_there_are(world, shop):
     new = world.claude(shop, "Something new", "Yes.")
 
     assert {old: path, new: None} == {
-        one["session_id"]: one["source_path"] for one in list_recent("both", str(shop), 9).sessions
+        one.session_id: one.source_path for one in list_recent("both", str(shop), 9).sessions
     }
 
 
@@ -182,12 +183,12 @@ def test_of_a_session_that_is_indexed_again_from_its_copy_lines_are_named(world,
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "yes")
     session = world.claude(shop, FIX, "It is never flushed.")
     with opened() as store:
-        complete(store, AGENTS, world.model, patience=5)
+        complete(store, READERS, world.model, patience=5)
     world.log_of(session).unlink()
     index_db().unlink()
     export_path("claude", session).unlink()
     with opened() as store:
-        complete(store, AGENTS, world.model, patience=5)
+        complete(store, READERS, world.model, patience=5)
 
     assert "It is never flushed." == passage(best(world, shop, FIX))[-1]
 

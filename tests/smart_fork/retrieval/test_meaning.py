@@ -50,7 +50,7 @@ def test_where_nothing_fits_it_is_right_that_nothing_is_found(world, shop, engin
     request = Request(NOTHING, project_path=str(shop))
 
     scores = [hit["score"] for hit in world.find(NOTHING, shop)["results"]]
-    answer = find_and_fork(request, engine, auto_fork=True)
+    answer = find_and_fork(request, engine, auto_fork=True).as_json()
 
     assert max(scores) < FLOOR
     assert [] == world.ids(NOTHING, shop, min_score=FLOOR)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from indexer.store.base import Placement
-from smart_fork.retrieval.found import Hit
+from smart_fork.retrieval.found import Candidate
 from smart_fork.retrieval.quotation import quotations
 from smart_fork.snippets import snippet, tidied
 
@@ -15,12 +15,12 @@ TEXT = "User: please mend the uploader\nIt fails on Mondays.\nI looked at it. Th
 VOICES = ((TEXT.index("I looked"), "assistant"), (TEXT.index("run"), "action"))
 
 
-def hit(text: str = TEXT, *asked: str, role: str = "user", voices: object = VOICES) -> Hit:
+def hit(text: str = TEXT, *asked: str, role: str = "user", voices: object = VOICES) -> Candidate:
     place = Placement(1, 0, 1, 0, "m", role, 0, None, 10)
-    return Hit(None, 0.9, place, text, (), None, (), None, asked=asked, voices=voices)  # type: ignore[arg-type]
+    return Candidate(None, 0.9, place, text, (), None, (), None, asked=asked, voices=voices)  # type: ignore[arg-type]
 
 
-def quoted(one: Hit, limit: int = 500, nearness: object = None) -> tuple[str | None, str]:
+def quoted(one: Candidate, limit: int = 500, nearness: object = None) -> tuple[str | None, str]:
     (found,) = quotations([one], limit, nearness)  # type: ignore[arg-type]
     return found.said_by, found.text
 

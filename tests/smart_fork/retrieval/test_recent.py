@@ -19,7 +19,7 @@ PROGRAM = {"entrypoint": "sdk-cli", "promptSource": "sdk", "origin": None}
 
 
 def ids(agent: str, project, limit: int = 20, **more: object) -> list[str]:
-    return [one["session_id"] for one in list_recent(agent, str(project) if project else None, limit, **more).sessions]
+    return [one.session_id for one in list_recent(agent, str(project) if project else None, limit, **more).sessions]
 
 
 def test_newest_first_of_this_project_and_agent(world, shop):
@@ -102,7 +102,7 @@ def test_the_time_is_that_of_the_log(world, shop):
     session_id = world.claude(shop, "one", "1")
     os.utime(world.log_of(session_id), (0, 0))
 
-    assert list_recent("both", str(shop), 1).sessions[0]["last_modified"] == "1970-01-01T00:00:00.000Z"
+    assert list_recent("both", str(shop), 1).sessions[0].last_modified == "1970-01-01T00:00:00.000Z"
 
 
 def test_a_removed_worktree_is_of_the_repository_that_still_lists_it(world, shop):

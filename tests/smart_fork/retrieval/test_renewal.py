@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from indexer.freshness import IndexBusyError
+from indexer.writer import IndexBusyError
 from smart_fork.errors import ProgramFailed
 from smart_fork.retrieval import renewal
 from smart_fork.retrieval.renewal import Renewal, renew_quietly

@@ -83,7 +83,7 @@ def two(world, shop) -> list[str]:
 
 
 def ask(world, shop, rerank=None) -> dict:
-    return find(Request(RETRY, project_path=str(shop)), Engine(world.model, rerank=rerank))
+    return find(Request(RETRY, project_path=str(shop)), Engine(world.model, rerank=rerank)).as_json()
 
 
 @pytest.mark.full

@@ -25,7 +25,7 @@ QUESTIONS = [
 def answered(world, shop, question: str) -> dict:
     answer = world.find(question, shop)
     assert ("hybrid", False) == (answer["search_mode"], answer["fallback_used"]), answer.get("search_error")
-    by_words = find(Request(question, project_path=str(shop)), Engine(BrokenModel()))
+    by_words = find(Request(question, project_path=str(shop)), Engine(BrokenModel())).as_json()
     assert "lexical" == by_words["search_mode"], by_words.get("search_error")
     return answer
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from indexer.freshness import IndexBusyError
+from indexer.writer import IndexBusyError
 from smart_fork.retrieval import finding, together
 from smart_fork.retrieval.finding import Engine, Request, find
 from smart_fork.retrieval.together import HOLDS_SECONDS, Together
@@ -60,16 +60,16 @@ def test_a_question_does_nothing_that_the_indexer_is_doing(world, shop):
     engine = Engine(world.model, together=Together(lambda: stage[0], lambda _: asked.append(stage[0]), clock))
     request = Request("add retry to the uploader", agent_type="both", all_projects=True)
     world.claude(shop, "add retry to the uploader", "done")
-    assert 1 == find(request, engine)["index"]["sessions"], "where there is nothing at all, a question reads"
+    assert 1 == find(request, engine).as_json()["index"]["sessions"], "where there is nothing at all, a question reads"
 
     world.claude(shop, "the downloader", "done as well")
     clock.now += 2 * HOLDS_SECONDS
-    answer = find(request, engine)
+    answer = find(request, engine).as_json()
     assert (1, None) == (answer["index"]["sessions"], answer["index"]["unread_logs"])
     assert answer["results"]
 
     stage[0] = ""
-    state = find(request, engine)["index"]
+    state = find(request, engine).as_json()["index"]
     assert (2, 0, 0) == (state["sessions"], state["unread_logs"], state["embedded"])
     assert ["reading 3/7", ""] == asked, "the indexer is to make the vectors"
 
@@ -82,10 +82,10 @@ def test_a_question_reads_no_longer_than_a_moment_where_an_indexer_does_the_rest
     request = Request("the uploader", agent_type="both", all_projects=True)
     beside = Engine(world.model, together=Together(lambda: "", asked.append))
 
-    assert 2 == find(request, beside)["index"]["unread_logs"]
+    assert 2 == find(request, beside).as_json()["index"]["unread_logs"]
     assert [None] == asked
     alone = Engine(world.model, together=Together(lambda: None))
-    assert find(request, alone)["index"]["complete"], "where there is none, it does all that time allows"
+    assert find(request, alone).as_json()["index"]["complete"], "where there is none, it does all that time allows"
 
 
 def test_the_indexer_of_the_process_goes_on_and_without_one_whoever_asks_sees_to_it(world, shop):

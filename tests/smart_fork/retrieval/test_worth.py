@@ -9,8 +9,10 @@ import pytest
 from smart_fork.forking.floor import fitting
 from smart_fork.processes import SystemProcesses
 from smart_fork.retrieval import worth
+from smart_fork.retrieval.answer import Changed, Price
 from smart_fork.retrieval.results import became_of, worth_in_words
 from smart_fork.retrieval.worth import close
+from tests.smart_fork.found import a_hit, an_answer
 from tests.smart_fork.world import Did, git
 
 ASK, DONE = "> add retry to the uploader", "the uploader retries now"
@@ -141,11 +143,11 @@ def test_in_all_projects_each_repository_is_asked(world, shop):
 
 
 def test_the_floor_looks_at_scores_and_not_at_who_stands_first():
-    hits = [{"score": score, "can_fork": True, "session_id": str(score)} for score in (0.28, 0.31, 0.1)]
+    found = an_answer(*(a_hit(score, str(score)) for score in (0.28, 0.31, 0.1)))
 
-    assert [hit["score"] for _, hit in fitting({"results": hits}, 1, None).hits] == [0.31]
+    assert [hit.score for _, hit in fitting(found, 1, None).hits] == [0.31]
     with pytest.raises(Exception, match=r"is 0\.31, and 0\.50"):
-        fitting({"results": hits}, 1, 0.5)
+        fitting(found, 1, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -153,9 +155,8 @@ def test_the_floor_looks_at_scores_and_not_at_who_stands_first():
     [(None, []), ((1, 0), ["none of its 1 file changed since"]), ((7, 2), ["2 of its 7 files changed since (29 %)"])],
 )
 def test_what_became_of_a_session_is_said_in_words(drift, said):
-    values = drift and {"files": drift[0], "changed": drift[1], "share": drift[1] / drift[0]}
-    hit = {"outcome": "tests_passed", "drift": values, "price": {"tokens": 90_000, "tokens_at_match": 1},
-           "match": {"ends_at_message": None}}  # fmt: skip
+    values = drift and Changed(*drift, share=drift[1] / drift[0])
+    hit = a_hit(outcome="tests_passed", drift=values, price=Price(90_000, 1))
 
     assert became_of(hit) == ["tests passed", *said]
     assert worth_in_words(hit)[-1] == "a fork loads 90,000 tokens"

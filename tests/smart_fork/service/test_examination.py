@@ -16,11 +16,11 @@ import pytest
 from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import index_db, state_home
-from smart_fork.agents import AGENTS
+from smart_fork.agents import READERS
 from smart_fork.doctor import Check, healthy
 from smart_fork.examination import examine
 from smart_fork.registry import Registry
-from smart_fork.retrieval.found import Found
+from smart_fork.retrieval.found import Candidates
 from smart_fork.retrieval.opening import opened
 from smart_fork.retrieval.search import search
 from smart_fork.service.address import Address, publish
@@ -42,7 +42,7 @@ def settled(world: World, shop) -> World:
     for number, topic in enumerate(TOPICS):
         (world.codex if number % 2 else world.claude)(shop, topic, f"Done, as asked: {topic}, tested and committed")
     with opened() as store:
-        complete(store, AGENTS, world.model, patience=1)
+        complete(store, READERS, world.model, patience=1)
     return world
 
 
@@ -225,7 +225,7 @@ def test_sessions_that_are_not_found_by_their_own_words(settled, monkeypatch, lo
 
     def losing(store, query, embed):
         asked.append(query)
-        return Found((), "hybrid") if len(asked) <= lost else search(store, query, embed)
+        return Candidates((), "hybrid") if len(asked) <= lost else search(store, query, embed)
 
     monkeypatch.setattr("smart_fork.examination.search", losing)
     checks = checked(settled)["questions"]

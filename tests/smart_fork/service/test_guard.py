@@ -15,9 +15,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from smart_fork import handshake
+from smart_fork.http_limits import Bucket
 from smart_fork.service import connections, guard, running
 from smart_fork.service.connections import Connection
-from smart_fork.service.guard import Bucket, Doors, Guard
+from smart_fork.service.guard import Doors, Guard
 
 SECRET = "s3cret"
 COOKIE = "smart-fork-1"

@@ -15,6 +15,7 @@ import pytest
 from smart_fork.page.forms import Forms
 from smart_fork.page.timeline import MIN_LENGTH, timeline
 from tests.smart_fork.forks import eventually
+from tests.smart_fork.relatives import a_relative
 from tests.smart_fork.world import BrokenModel
 
 RETRY, DONE = "Add retry with backoff to the uploader", "The uploader retries five times now."
@@ -177,21 +178,9 @@ def test_a_family_is_a_tree_on_a_time_line(served, world, shop):
 
 def test_lines_begin_where_their_parents_are_left():
     family = [
-        {
-            "session_id": "a",
-            "parent": None,
-            "begun": "2026-01-01T00:00:00Z",
-            "started": "",
-            "last_activity": "2026-01-03T00:00:00Z",
-        },
-        {
-            "session_id": "b",
-            "parent": "a",
-            "begun": "2026-01-02T00:00:00Z",
-            "started": "",
-            "last_activity": "2026-01-02T00:00:01Z",
-        },
-        {"session_id": "c", "parent": "gone", "begun": "", "started": "odd", "last_activity": ""},
+        a_relative("a", parent=None, begun="2026-01-01T00:00:00Z", last_activity="2026-01-03T00:00:00Z"),
+        a_relative("b", parent="a", begun="2026-01-02T00:00:00Z", last_activity="2026-01-02T00:00:01Z"),
+        a_relative("c", parent="gone", started="odd"),
     ]
 
     drawn = timeline(family)
@@ -209,7 +198,7 @@ def test_lines_begin_where_their_parents_are_left():
 
 def test_a_line_goes_through_the_rows_between_a_parent_and_its_fork():
     def one(name, parent, begun):
-        return {"session_id": name, "parent": parent, "begun": begun, "started": "", "last_activity": begun}
+        return a_relative(name, parent=parent, begun=begun, last_activity=begun)
 
     family = [one("a", None, "2026-01-01"), one("b", "a", "2026-01-02"), one("c", "a", "2026-01-03")]
 

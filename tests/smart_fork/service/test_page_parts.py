@@ -17,6 +17,7 @@ from smart_fork.page.conversation import reading
 from smart_fork.page.forms import MAX_KEPT, Forms
 from smart_fork.page.showing import ago, chance, clock, day, exact, homely, inside, percent, place, session_link, tokens
 from smart_fork.page.timeline import timeline
+from tests.smart_fork.relatives import a_relative
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -75,7 +76,7 @@ def in_zone(monkeypatch):
 )
 def test_a_time_of_a_log_that_is_in_no_calendar_here_is_left_out(in_zone, zone, moment):
     in_zone(zone)
-    session = {"session_id": "a", "parent": None, "begun": moment, "started": moment, "last_activity": moment}
+    session = a_relative("a", begun=moment, started=moment, last_activity=moment)
 
     assert [""] * 4 == [how(moment) for how in (ago, exact, day, clock)]
     assert [] == timeline([session]).ticks

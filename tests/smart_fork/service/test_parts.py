@@ -75,6 +75,6 @@ def test_where_indexing_is_switched_off_a_question_to_the_service_indexes_nothin
     service.start()
     answer = find(Request("something else", all_projects=True), service._engine())
 
-    assert "switched off" in answer["index"]["problem"]
+    assert "switched off" in answer.index.problem
     with opened() as store:
         assert 1 == store.counts().sessions

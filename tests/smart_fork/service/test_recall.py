@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from indexer.paths import state_home
+from smart_fork.agents import AGENTS
 from smart_fork.agents.plan import WORKER_ID
 from smart_fork.handshake import endpoint, proof
 from smart_fork.hooks import recall, switch
@@ -126,6 +127,17 @@ def test_a_session_that_has_begun_otherwise_is_told_nothing(announced, knows, sh
     log.write_text(json.dumps(written, separators=(",", ":")) + "\n")
 
     assert "" == asked(prompt(shop, transcript_path=str(log)))
+
+
+def test_an_agent_may_begin_its_logs_in_a_way_of_its_own(announced, knows, shop, monkeypatch):
+    monkeypatch.setattr(AGENTS["claude"].hooks, "begun", ('"role":"model"', '"of":"another"'))
+    switch.turn_on("claude")
+    log = shop / "log.jsonl"
+    for number, written in enumerate(('{"role":"user"}', '{"role":"model"}', '{"of":"another"}')):
+        log.write_text(written)
+
+        told = asked(prompt(shop, session_id=f"ses_{number}", transcript_path=str(log)))
+        assert (number == 0) == bool(told)
 
 
 def test_a_log_that_only_speaks_of_an_answer_is_a_new_session(announced, knows, shop):

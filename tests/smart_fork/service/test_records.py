@@ -16,18 +16,11 @@ TOKEN = "ghp_" + "a1B2" * 9
 
 @pytest.fixture
 def logged(home):
-    """The log, and the loggers as they were afterwards."""
-    root = logging.getLogger()
-    before = root.handlers, root.level
-    names = [logging.getLogger(name) for name in ("indexer", "smart_fork")]
-    was = [(logger.handlers, logger.level) for logger in names]
+    """The log of the service."""
     log_to_file()
     yield logging.getLogger("smart_fork.test")
-    for handler in root.handlers:
+    for handler in logging.getLogger().handlers:
         handler.close()
-    root.handlers, root.level = before
-    for logger, (handlers, level) in zip(names, was, strict=True):
-        logger.handlers, logger.level = handlers, level
 
 
 def test_every_record_is_one_private_line_of_json_with_what_it_was_given(logged):

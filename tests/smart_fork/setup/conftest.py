@@ -1,14 +1,16 @@
-"""A machine with both agents, whose server is not really started."""
+"""A machine with all agents, whose servers are not really started."""
 
 from __future__ import annotations
 
 import pytest
 
+from smart_fork.agents import AGENTS
 from smart_fork.setup import background, trial
 from smart_fork.setup.step import Step
 from smart_fork.setup.trial import Trial
 from tests.smart_fork.commands import command_model, run
 from tests.smart_fork.setup.homes import HOMES
+from tests.smart_fork.world import add_program
 
 __all__ = ["command_model", "run"]  # fixtures, defined beside what they are made of
 
@@ -30,6 +32,9 @@ def setup(run, world, monkeypatch):
 
 @pytest.fixture(params=HOMES, ids=lambda one: one.__name__)
 def settled(request, world):
-    """A home of each kind."""
+    """A home of each kind, with the programs of all agents."""
+    for agent in AGENTS:
+        if agent.registration:
+            add_program(world.home / "bin", agent.command.name, "")
     request.param(world.home)
     return world.home

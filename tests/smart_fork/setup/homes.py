@@ -7,6 +7,9 @@ import os
 import stat
 from pathlib import Path
 
+from smart_fork.agents.facets import registrations
+from smart_fork.agents.registration.json_entry import JsonRegistration
+
 CODEX_TOML = (
     '# my settings\nmodel = "gpt-5"   # the big one\nnotify = [\n  "say", # loud\n]\n\n[mcp_servers.other]\ncommand = "other"\n'
     'env = { A = "b", B = "[mcp_servers.smart-fork]" }\n\n[plugins."x@y"]\nenabled = true\n\n# the end, without a line end'
@@ -25,6 +28,17 @@ SETTINGS = {
 
 def _claude(home: Path) -> Path:
     return home / ".claude"
+
+
+def _others() -> list[JsonRegistration]:
+    """The agents whose settings have no more to say than a list of servers."""
+    ways = [way for way in registrations() if way.agent not in ("claude", "codex")]
+    return [way for way in ways if isinstance(way, JsonRegistration)]
+
+
+def _settings(home: Path) -> list[Path]:
+    names = (".claude.json", ".claude/settings.json", ".codex/config.toml")
+    return [*(home / name for name in names), *(way.path() for way in _others())]
 
 
 def empty(home: Path) -> None:
@@ -48,13 +62,15 @@ def full(home: Path) -> None:
     (_claude(home) / "settings.json").write_text(json.dumps(SETTINGS, indent=4))
     (home / ".codex" / "config.toml").write_text(CODEX_TOML)
     (home / ".codex" / "hooks.json").write_text('{"hooks":{}}')
+    for way in _others():
+        way.path().parent.mkdir(parents=True, exist_ok=True)
+        way.path().write_text(CLAUDE_JSON.replace("mcpServers", way.servers, 1))
 
 
 def windows(home: Path) -> None:
     """The same with the line ends of another system."""
     full(home)
-    for name in (".claude.json", ".claude/settings.json", ".codex/config.toml"):
-        path = home / name
+    for path in _settings(home):
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n") + b"\r\n")
 
 
@@ -63,10 +79,10 @@ def linked(home: Path) -> None:
     full(home)
     dotfiles = home / "dotfiles"
     dotfiles.mkdir()
-    for name in (".claude.json", ".claude/settings.json", ".codex/config.toml", ".codex/hooks.json", ".claude/skills"):
-        path = home / name
-        path.rename(dotfiles / path.name)
-        path.symlink_to(dotfiles / path.name)
+    for number, path in enumerate((*_settings(home), home / ".codex/hooks.json", home / ".claude/skills")):
+        target = dotfiles / f"{number}-{path.name}"
+        path.rename(target)
+        path.symlink_to(target)
 
 
 def by_hand(home: Path) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork.agents.facets import registration_of, registrations
 from smart_fork.agents.known_variables import known_variables
-from smart_fork.agents.registration import registration_of
+from smart_fork.agents.selection import titles
 from smart_fork.doctor import run_each
 from smart_fork.hooks import settings
 from smart_fork.setup import standing
@@ -30,9 +31,9 @@ def test_what_was_set_up_is_there_and_undone_to_the_byte(setup, settled):
     done = setup("--yes")
 
     assert 0 == done.code, done.err
-    for way in (CLAUDE, CODEX):
-        entry = way.value(way.path().read_text())
-        assert (["mcp"], True) == (entry["args"], Path(entry["command"]).is_absolute())
+    for way in registrations():
+        program, *words = way.argv(way.value(way.path().read_text()))
+        assert (["mcp"], True) == (words, Path(program).is_absolute())
         assert settings.is_installed(way.agent)
         assert content() == (way.skills() / "past-sessions/SKILL.md").read_text()
     assert setup("--remove").code == 0
@@ -291,7 +292,7 @@ def test_without_any_agent_it_says_what_to_install(setup, world):
     refused = setup("--yes")
 
     assert refused.code == 1
-    assert "Claude Code and Codex were not found" in refused.err
+    assert f"{titles(way.agent for way in registrations())} were not found" in refused.err
 
 
 def test_nothing_that_is_printed_is_wider_than_a_terminal(setup, settled):

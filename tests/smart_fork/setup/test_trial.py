@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from smart_fork.agents.registration import registration_of
+from smart_fork.agents.facets import registration_of
 from smart_fork.setup.trial import try_server
 
 CLAUDE, CODEX = registration_of("claude"), registration_of("codex")

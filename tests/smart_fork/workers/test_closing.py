@@ -17,6 +17,7 @@ from smart_fork.places.process import ProcessPlace
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry, Worker
 from smart_fork.repository import worktree
+from smart_fork.values import json_of
 from smart_fork.workers import closing
 from smart_fork.workers.closing import close_workers, stop_workers
 from tests.smart_fork.forks import SESSION, eventually, plan_of
@@ -57,7 +58,7 @@ def test_those_that_are_named_end_and_no_other(repo):
     """X-003."""
     mine, other = start(repo, name="mine"), start(repo)
 
-    (closed,) = close_workers(["mine", mine.id])
+    (closed,) = json_of(close_workers(["mine", mine.id]))
 
     assert (mine.id, True, "", None) == tuple(
         closed[key] for key in ("worker_id", "closed", "note", "worktree_removed")
@@ -65,7 +66,7 @@ def test_those_that_are_named_end_and_no_other(repo):
     assert (False, True) == (running(mine), running(other))
     assert ("ended", "running") == (state(mine), state(other))
     assert Path(mine.log_path).exists()
-    assert [True] == [one["closed"] for one in stop_workers(None)]
+    assert [True] == [one.closed for one in stop_workers(None)]
 
 
 def test_one_that_does_not_listen_is_ended_by_the_system(repo, monkeypatch):
@@ -73,7 +74,7 @@ def test_one_that_does_not_listen_is_ended_by_the_system(repo, monkeypatch):
     monkeypatch.setattr(closing, "GRACE_SECONDS", 0.1)
     worker = start(repo, STUBBORN)
 
-    assert [True] == [one["closed"] for one in close_workers([worker.id])]
+    assert [True] == [one.closed for one in close_workers([worker.id])]
     assert not running(worker)
 
 
@@ -93,10 +94,10 @@ def test_all_of_a_project_are_stopped(world, shop):
 
     stopped = stop_workers(project_of(shop))
 
-    assert {here.id, inside.id} == {one["worker_id"] for one in stopped if one["closed"]}
+    assert {here.id, inside.id} == {one.worker_id for one in stopped if one.closed}
     assert running(elsewhere)
-    assert [] == stop_workers(project_of(shop))
-    assert [elsewhere.id] == [one["worker_id"] for one in stop_workers(None)]
+    assert () == stop_workers(project_of(shop))
+    assert [elsewhere.id] == [one.worker_id for one in stop_workers(None)]
 
 
 def test_one_that_has_ended_is_left_as_it_is(repo):
@@ -104,7 +105,7 @@ def test_one_that_has_ended_is_left_as_it_is(repo):
     PROCESSES.end(worker.pid, force=True)
     eventually(lambda: not running(worker))
 
-    (closed,) = close_workers([worker.id])
+    (closed,) = json_of(close_workers([worker.id]))
 
     assert (False, "It had ended already") == (closed["closed"], closed["note"])
     assert "ended" == state(worker)
@@ -118,7 +119,7 @@ def test_a_process_that_has_its_number_now_is_nobody_s_to_end(repo):
         registry.set_started(worker.id, command=worker.command, pid=stranger.pid, log=Path(worker.log_path))
 
     with stranger:
-        (closed,) = close_workers([worker.id])
+        (closed,) = json_of(close_workers([worker.id]))
         assert stranger.poll() is None
         stranger.communicate(b"\n")
 
@@ -129,7 +130,7 @@ def test_a_process_that_has_its_number_now_is_nobody_s_to_end(repo):
 def test_its_window_goes_with_it(world, shop):
     stage = Stage(world, shop)
 
-    assert [True] == [one["closed"] for one in close_workers([stage.id], around=stage.around)]
+    assert [True] == [one.closed for one in close_workers([stage.id], around=stage.around)]
     assert "" == stage.terminal.state
     assert stage.log.exists()
     assert (PID, True) in stage.terminal.signals, "what it has left behind in its group"
@@ -138,7 +139,7 @@ def test_its_window_goes_with_it(world, shop):
 def test_what_runs_in_a_person_s_terminal_stays(world, shop):
     stage = Stage(world, shop, "here")
 
-    (closed,) = close_workers([stage.id], around=stage.around)
+    (closed,) = json_of(close_workers([stage.id], around=stage.around))
 
     assert (False, True) == (closed["closed"], stage.terminal.living)
     assert "person's own terminal" in closed["note"]
@@ -149,7 +150,7 @@ def test_one_that_is_just_being_started_is_left_alone(repo):
     with Registry() as registry:
         worker = registry.add("claude", source_session_id=SESSION, place="process", cwd=repo)
 
-    assert "just being started" in close_workers([worker.id])[0]["note"]
+    assert "just being started" in close_workers([worker.id])[0].note
     assert "starting" == state(worker)
 
 
@@ -170,13 +171,13 @@ def test_its_worktree_goes_with_it_when_nothing_in_it_is_unsaved(repo, monkeypat
     monkeypatch.setattr(worktree, "remove_if_saved", lambda *about: asked.append(about) or problem, raising=False)
     worker = start(repo, worktree=repo / ".worktrees/x", branch="smart-fork/x", base_commit="abc")
 
-    (closed,) = close_workers([worker.id], remove_worktree=True)
+    (closed,) = json_of(close_workers([worker.id], remove_worktree=True))
 
     assert (repo / ".worktrees/x", "smart-fork/x", "abc") == asked[0][:3]
     assert (True, problem is None, problem or "") == (closed["closed"], closed["worktree_removed"], closed["note"])
 
 
 def test_without_a_worktree_of_its_own_nothing_is_removed(repo):
-    (closed,) = close_workers([start(repo).id], remove_worktree=True)
+    (closed,) = json_of(close_workers([start(repo).id], remove_worktree=True))
 
     assert (False, "No worktree was made for it") == (closed["worktree_removed"], closed["note"])

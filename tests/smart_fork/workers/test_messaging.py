@@ -26,7 +26,7 @@ def stage(world, shop) -> Stage:
 
 
 def say(stage: Stage, text: str, **how: bool) -> dict:
-    return message_worker(stage.id, text, around=stage.around, **how)
+    return message_worker(stage.id, text, around=stage.around, **how).as_json()
 
 
 def test_it_is_pasted_and_sent_off(stage):

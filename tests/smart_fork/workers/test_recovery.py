@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents.births import SEARCHED_SECONDS
+from smart_fork.agents.claude.filing import folder_of
 from smart_fork.agents.plan import WORKER_ID
-from smart_fork.agents.staging import folder_of
 from smart_fork.places.liveness import START_SECONDS, STARTING_SECONDS, process_start
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry
@@ -152,7 +152,7 @@ def test_a_start_that_was_cut_off_is_written_down_where_its_process_is_found(reg
 
 
 def test_a_row_that_is_not_as_it_should_be_keeps_nobody_from_anything(registry, marked):
-    """R-043: an unknown state is an active one, an unknown agent claude."""
+    """R-043: an unknown state is an active one; an unknown agent is shown as what it is."""
     good, odd = add(registry), add(registry)
     registry.set_started(good.id, command=["claude"], pid=marked(good.id))
     registry._db.execute(
@@ -162,7 +162,7 @@ def test_a_row_that_is_not_as_it_should_be_keeps_nobody_from_anything(registry, 
     )
     again(registry)
     read = registry.get(odd.id)
-    assert ("claude", "running", "", "fork", ()) == (read.agent, read.state, read.status, read.kind, read.command)
+    assert ("gemini", "running", "", "fork", ()) == (read.agent, read.state, read.status, read.kind, read.command)
     assert "running" == registry.get(good.id).state
 
 

@@ -25,7 +25,7 @@ def nothing() -> None:
 def test_it_returns_when_the_worker_is_done_with_its_last_words(stage):
     stage.clock.happens = [nothing, nothing, lambda: stage.said("It is done.", LATEST)]
 
-    answer = wait_workers([stage.id], around=stage.around)
+    answer = wait_workers([stage.id], around=stage.around).as_json()
 
     (one,) = answer["workers"]
     assert (True, "idle", True, "It is done.") == (answer["done"], one["status"], one["settled"], one["last_words"])
@@ -34,19 +34,19 @@ def test_it_returns_when_the_worker_is_done_with_its_last_words(stage):
 
 def test_a_question_and_an_end_are_told_as_well(stage):
     stage.clock.happens = [lambda: setattr(stage.terminal, "screen", screens.CLAUDE_PERMISSION)]
-    (one,) = wait_workers([stage.session], around=stage.around)["workers"]
+    (one,) = wait_workers([stage.session], around=stage.around).as_json()["workers"]
     assert ("waiting", True) == (one["status"], one["settled"])
 
     stage.clock.happens = []
     stage.terminal.close()
-    (one,) = wait_workers(["fixer"], around=stage.around)["workers"]
+    (one,) = wait_workers(["fixer"], around=stage.around).as_json()["workers"]
     assert ("ended", "Its window was closed.") == (one["state"], one["last_words"])
 
 
 def test_a_hook_is_enough(stage):
     stage.clock.happens = [lambda: stage.hooked("idle")]
 
-    assert wait_workers([stage.id], around=stage.around)["done"]
+    assert wait_workers([stage.id], around=stage.around).as_json()["done"]
 
 
 def test_all_are_waited_for_or_the_first(world, shop, stage):
@@ -56,25 +56,25 @@ def test_all_are_waited_for_or_the_first(world, shop, stage):
     with Registry() as registry:  # two windows
         registry._set(other.id, "place = 'here', pid = NULL")
 
-    answer = wait_workers(both, any_of=True, around=stage.around)
+    answer = wait_workers(both, any_of=True, around=stage.around).as_json()
     assert (True, {stage.id: False, other.id: True}) == (
         answer["done"], {one["worker_id"]: one["settled"] for one in answer["workers"]},
     )  # fmt: skip
     assert [] == stage.clock.sleeps
     stage.clock.happens = [lambda: stage.said("So is mine.", LATEST)]
-    assert wait_workers(both, around=stage.around)["done"]
+    assert wait_workers(both, around=stage.around).as_json()["done"]
 
 
 def test_a_time_that_is_over_ends_it(stage):
     told = []
 
-    answer = wait_workers([stage.id], timeout=10, told=lambda *about: told.append(about), around=stage.around)
+    answer = wait_workers([stage.id], timeout=10, told=lambda *about: told.append(about), around=stage.around).as_json()
 
     assert (False, False) == (answer["done"], answer["workers"][0]["settled"])
     assert sum(stage.clock.sleeps) == pytest.approx(10)
     assert {(0, 1)} == {about[:2] for about in told}
     assert [*sorted(about[2] for about in told)] == [about[2] for about in told]
-    assert not wait_workers([stage.id], timeout=0, around=stage.around)["done"]
+    assert not wait_workers([stage.id], timeout=0, around=stage.around).as_json()["done"]
 
 
 def test_it_looks_ever_less_often_until_something_changes(stage):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from smart_fork.agents.birth import moment
+from smart_fork.agents.qwen.screen import QwenScreen
 from smart_fork.places.liveness import BECOMING_SECONDS, STARTING_SECONDS
 from smart_fork.registry import Registry
 from smart_fork.workers import watching
@@ -58,13 +60,13 @@ def test_a_session_that_was_late_is_found_and_followed(world, shop):
         )
         registry.set_started(worker.id, command=("codex",), pid=PID, log=stage.log)
     stage.terminal.worker_id = worker.id
-    (before,) = [one for one in list_workers(None, agent="codex", around=stage.around) if one["worker_id"] == worker.id]
+    (before,) = [one for one in list_workers(None, agent="codex", around=stage.around) if one.worker_id == worker.id]
     session = world.codex(shop, "go", "Gone", timestamp=LATER)
 
-    (after,) = [one for one in list_workers(None, agent="codex", around=stage.around) if one["worker_id"] == worker.id]
-    read = read_worker(worker.id, around=stage.around)
+    (after,) = [one for one in list_workers(None, agent="codex", around=stage.around) if one.worker_id == worker.id]
+    read = read_worker(worker.id, around=stage.around).as_json()
 
-    assert (None, session, session) == (before["session_id"], after["session_id"], read["session_id"])
+    assert (None, session, session) == (before.session_id, after.session_id, read["session_id"])
     assert ["go", "Gone"] == [message["text"] for message in read["messages"]]
 
 
@@ -87,6 +89,19 @@ def test_a_hook_that_says_what_is_asked(stage):
     assert ("working", None) == (look(stage).status, look(stage).waiting_for), (
         "it was answered, and what it asked for runs"
     )
+
+
+@pytest.mark.parametrize(("after", "expected"), [(1.0, "working"), (10.0, "idle")])
+def test_an_answer_that_was_broken_off_without_a_word_in_the_log_is_seen_on_the_screen(
+    stage, monkeypatch, after, expected
+):
+    """As Qwen Code leaves it."""
+    stage.asked("go")
+    stage.terminal.screen = "> Type your message"
+    monkeypatch.setattr(watching, "screen_of", lambda _: QwenScreen())
+    monkeypatch.setattr(stage.around.clock, "now", lambda: moment(LATER) + after)
+
+    assert expected == look(stage).status
 
 
 @pytest.mark.parametrize("prompt", ["go", ""])

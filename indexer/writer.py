@@ -1,0 +1,85 @@
+"""Who may write the index: one process at a time, and who waits for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from indexer.paths import private_dir, state_home
+
+#: How long somebody who asks a question waits for another process that is indexing.
+LOCK_SECONDS = 1.0
+#: Between two looks at how far another process is.
+LOOK_SECONDS = 1.0
+#: Held by who waits for another process that is indexing.
+_WANTED = "wanted.lock"
+
+
+class IndexBusyError(Exception):
+    """Another process is indexing."""
+
+
+@contextmanager
+def only_writer(patience: float, name: str = "index", waiting: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold the index's writer lock; the system lets go of it when the process dies.
+
+    `waiting` is called about every second for as long as another process has it.
+
+    Raises:
+        IndexBusyError: another process has held it for `patience` seconds.
+    """
+    from filelock import FileLock, Timeout  # takes a while to import, and most questions find nothing to write
+
+    lock = FileLock(private_dir(state_home()) / f"{name}.lock", mode=0o600)
+    deadline = time.monotonic() + patience
+    with _wanting(patience):
+        while not lock.is_locked:
+            left = max(0.0, deadline - time.monotonic())
+            try:
+                lock.acquire(timeout=min(left, LOOK_SECONDS) if waiting else left)
+            except Timeout as error:
+                if waiting is None or time.monotonic() >= deadline:
+                    raise IndexBusyError("another process is indexing") from error
+                waiting()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _wanting(patience: float) -> Iterator[None]:
+    """Have who indexes in the background know that somebody waits, and not for a moment only."""
+    if patience <= LOCK_SECONDS:
+        yield
+        return
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(private_dir(state_home()) / _WANTED, mode=0o600)
+    with suppress(Timeout):  # another one waits, too
+        lock.acquire(timeout=0)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def give_way(*_: object) -> None:
+    """For who indexes in the background, where nothing is half done: whoever waits for it does the rest itself, with
+    all processors. A process that has stepped back could not.
+
+    Raises:
+        IndexBusyError: somebody waits.
+    """
+    path = state_home() / _WANTED
+    if not path.exists():
+        return
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, mode=0o600)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise IndexBusyError("somebody waits for the index, and does the rest") from error
+    lock.release()

@@ -1,0 +1,185 @@
+"""What an agent is to us: its names, its folder, its program, and one facet for each thing that we do with agents."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from indexer.transcripts.model import AgentName
+from smart_fork.errors import Usage
+
+if TYPE_CHECKING:
+    from indexer.transcripts.base import AgentAdapter
+    from smart_fork.agents.birth import Births
+    from smart_fork.agents.calls import Calls
+    from smart_fork.agents.copier import Copier
+    from smart_fork.agents.filing import Filing
+    from smart_fork.agents.forms import Forms
+    from smart_fork.agents.hooks import Hooks
+    from smart_fork.agents.kin import Heads
+    from smart_fork.agents.login import Login
+    from smart_fork.agents.presence import Presence
+    from smart_fork.agents.questions import Screen
+    from smart_fork.agents.registration import Registration
+    from smart_fork.agents.starter import Starter
+    from smart_fork.agents.tail import Tail
+    from smart_fork.cuts.cutter import Cutter
+
+
+class Home(NamedTuple):
+    """An agent's own folder: the `variable` that may name it, and the one below a person's home otherwise."""
+
+    variable: str
+    default: str
+
+    def folder(self) -> Path:
+        """The folder; it need not exist."""
+        return Path(os.environ.get(self.variable) or Path.home() / self.default).expanduser()
+
+
+class Sign(NamedTuple):
+    """What the help of a program lists where the program can do what we need.
+
+    `headless` says that only a fork without a terminal needs it.
+    """
+
+    arguments: tuple[str, ...]
+    listed: re.Pattern[str]
+    headless: bool = False
+
+
+class Command(NamedTuple):
+    """An agent's program: its name, the variable that may say where it is, how to install it, and what it must list."""
+
+    name: str
+    override: str
+    install: str
+    signs: tuple[Sign, ...]
+
+
+class Agent:
+    """One agent. What it does not have, or what we do not know of it, is `None`.
+
+    Facets are imported when they are first asked for: a hook, which runs with each prompt, needs hardly any.
+    """
+
+    name: AgentName
+    #: What people call it.
+    title: str
+    home: Home | None = None
+    command: Command | None = None
+    #: The variables by which it tells the programs that it starts about itself, and those that tell it from others.
+    tells: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    #: Of these, those that hold the id of its session, and the project that it works in.
+    session_variables: tuple[str, ...] = ()
+    project_variables: tuple[str, ...] = ()
+    #: What the names contain under which it connects to MCP servers.
+    clients: tuple[str, ...] = ()
+
+    @classmethod
+    def has(cls, facet: str) -> bool:
+        """Whether it has that facet, which is not imported for it."""
+        return getattr(cls, facet) is not getattr(Agent, facet)
+
+    @cached_property
+    def reader(self) -> AgentAdapter | None:
+        """Where its logs are, and how they are read."""
+        return None
+
+    @cached_property
+    def heads(self) -> Heads | None:
+        """How its logs begin."""
+        return None
+
+    @cached_property
+    def tail(self) -> Tail | None:
+        """How its logs go on."""
+        return None
+
+    @cached_property
+    def starter(self) -> Starter | None:
+        """How it is started."""
+        return None
+
+    @cached_property
+    def births(self) -> Births | None:
+        """How its sessions began; also `None` where the ids of all new ones can be chosen."""
+        return None
+
+    @cached_property
+    def filing(self) -> Filing | None:
+        """Where it files its sessions, and finds them."""
+        return None
+
+    @cached_property
+    def screen(self) -> Screen | None:
+        """How its screen is read."""
+        return None
+
+    @cached_property
+    def copier(self) -> Copier | None:
+        """How its sessions are copied."""
+        return None
+
+    @cached_property
+    def forms(self) -> Forms | None:
+        """How its records are shared between machines."""
+        return None
+
+    @cached_property
+    def cutter(self) -> Cutter | None:
+        """How its transcripts are cut."""
+        return None
+
+    @cached_property
+    def login(self) -> Login | None:
+        """How it logs in."""
+        return None
+
+    @cached_property
+    def caller(self) -> Calls | None:
+        """What its calls of our tools say of its session, beside its variables."""
+        return None
+
+    @cached_property
+    def hooks(self) -> Hooks | None:
+        """How it tells what its sessions do."""
+        return None
+
+    @cached_property
+    def presence(self) -> Presence | None:
+        """By what it is known where it runs."""
+        return None
+
+    @cached_property
+    def registration(self) -> Registration | None:
+        """How it is told of our MCP server."""
+        return None
+
+
+class Known:
+    """The agents, in their order, each by its name."""
+
+    def __init__(self, *agents: Agent) -> None:
+        self._by_name = {agent.name: agent for agent in agents}
+
+    def __iter__(self) -> Iterator[Agent]:
+        return iter(self._by_name.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def __getitem__(self, name: str) -> Agent:
+        """The agent of that name.
+
+        Raises:
+            Usage: there is none.
+        """
+        if agent := self._by_name.get(name):
+            return agent
+        raise Usage(f"Unknown agent: {name}", f"Agents are: {', '.join(self._by_name)}.")

@@ -1,0 +1,45 @@
+"""How Claude Code is started.
+
+Seen with 2.1:
+
+* it ends its options at ``--``;
+* ``claude -- doctor`` runs the command ``doctor``, ``/clear`` runs a slash command; one blank before them makes each an
+  ordinary prompt.
+"""
+
+from __future__ import annotations
+
+from smart_fork.agents.starter import ForkRequest, Line, Starter
+
+
+class ClaudeStarter(Starter):
+    """The command lines of Claude Code."""
+
+    name = "claude"
+    forks_nothing = True
+
+    def line(self, request: ForkRequest) -> Line:
+        """See `Starter.line`. The id of a new session can be chosen, that of a fork as well."""
+        new, resumes = request.new_session_id, request.form == "resume"
+        chosen = ("--session-id", new) if new else ()
+        session_id = request.session_id if resumes else new
+        if session_id and (resumes or request.at):  # a shortened copy is one of its own already
+            session: tuple[str, ...] = ("--resume", session_id)
+        elif request.form == "new":
+            session = chosen
+        else:
+            session = ("--resume", request.session_id, "--fork-session", *chosen)
+        # The session that goes on keeps the name it has.
+        named = (f"--name={request.name}",) if request.name and not resumes else ()
+        unasked = ("--dangerously-skip-permissions",) if request.skip_permissions else ()
+        printed = ("-p", "--output-format", "json") if request.headless else ()
+        asked = ("--", request.prompt) if request.prompt else ()
+        return Line(
+            (request.program, *session, *named, *unasked, *printed, *asked),
+            session_id,
+            "nothing" if request.form != "fork" else "branch" if request.at else "transcript",
+        )
+
+    def fork_words(self, session_id: str) -> tuple[str, ...]:
+        """See `Starter.fork_words`."""
+        return ("claude", "--resume", session_id, "--fork-session")

@@ -1,0 +1,28 @@
+"""Claude Code's hooks, in its ``settings.json``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.claude.home import claude_home
+from smart_fork.agents.hooks import Hooks
+
+
+class ClaudeHooks(Hooks):
+    """See `Hooks`."""
+
+    agent: AgentName = "claude"
+    #: No others: it stops at its start to ask about an event that it does not know.
+    events = ("SessionStart", "UserPromptSubmit", "Notification", "Stop", "SessionEnd")
+
+    def path(self) -> Path:
+        """See `Hooks.path`."""
+        return claude_home() / "settings.json"
+
+    def notes(self, text: str) -> Iterator[str]:
+        """See `Hooks.notes`."""
+        if json.loads(text).get("disableAllHooks") is True:
+            yield "Claude Code runs no hooks at all: its settings say disableAllHooks"

@@ -1,0 +1,38 @@
+"""How a session of Codex began: its first record says it. Later ones may be the parent's own first records."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from indexer.transcripts.lines import LineReader
+from smart_fork.agents.birth import Birth, Births, moment
+
+
+class CodexBirths(Births):
+    """How sessions of Codex began."""
+
+    name = "codex"
+
+    def birth(self, log: Path) -> Birth | None:
+        """See `Births.birth`."""
+        with contextlib.suppress(OSError):
+            meta = next((line.record.get("payload") for line in LineReader(log)), None)
+            if isinstance(meta, dict):
+                parent, born = meta.get("forked_from_id"), moment(meta.get("timestamp"))
+                if isinstance(meta.get("id"), str) and isinstance(meta.get("cwd"), str) and born is not None:
+                    return Birth(meta["id"], parent if isinstance(parent, str) else None, meta["cwd"], born)
+        return None
+
+    def was_asked(self, log: Path, prompt: str) -> bool:
+        """See `Births.was_asked`."""
+        return any(_asks(line.record.get("payload"), prompt) for line in LineReader(log))
+
+
+def _asks(payload: object, prompt: str) -> bool:
+    if not isinstance(payload, dict) or payload.get("role") != "user":
+        return False
+    parts = payload.get("content")
+    if not isinstance(parts, list):
+        return False
+    return any(isinstance(part, dict) and str(part.get("text")).strip() == prompt.strip() for part in parts)

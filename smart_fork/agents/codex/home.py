@@ -1,0 +1,8 @@
+"""Codex's own folder: ``CODEX_HOME`` or ``~/.codex``."""
+
+from __future__ import annotations
+
+from smart_fork.agents.agent import Home
+
+HOME = Home("CODEX_HOME", ".codex")
+codex_home = HOME.folder

@@ -1,0 +1,42 @@
+"""Codex' hooks, in ``hooks.json``. It knows by the place in the file which ones a person has trusted."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.codex.daemon import runs_hooks
+from smart_fork.agents.codex.home import codex_home
+from smart_fork.agents.hooks import Hooks
+
+
+class CodexHooks(Hooks):
+    """See `Hooks`."""
+
+    agent: AgentName = "codex"
+    events = ("SessionStart", "UserPromptSubmit", "PermissionRequest", "Stop", "Interrupt", "SessionEnd")
+
+    def path(self) -> Path:
+        """See `Hooks.path`."""
+        return codex_home() / "hooks.json"
+
+    def notes(self, text: str) -> Iterator[str]:
+        """See `Hooks.notes`: a person decides what is trusted."""
+        del text
+        yield "Codex runs new hooks only when they are trusted: start `codex` once in a terminal, which asks"
+        config = codex_home() / "config.toml"
+        try:
+            features = tomllib.loads(config.read_text(encoding="utf-8")).get("features", {})
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            yield f"{config} cannot be read: {error}"
+            return
+        if isinstance(features, dict) and False in (features.get("hooks"), features.get("codex_hooks")):
+            yield f"Codex runs no hooks at all: set `hooks = true` below [features] in {config}"
+
+    def in_background(self, runner: Sequence[str] | None) -> bool:
+        """See `Hooks.in_background`."""
+        return runs_hooks(runner)

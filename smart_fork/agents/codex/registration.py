@@ -1,0 +1,212 @@
+"""Codex' servers: the tables ``[mcp_servers.NAME]`` in ``config.toml``.
+
+Seen with 0.169.0: a server gets HOME, PATH, TERM and the locale of Codex' environment, and what its own ``env`` says.
+It is not ``required``: Codex would not start where smart-fork is broken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.codex import Codex
+from smart_fork.agents.codex.home import codex_home
+from smart_fork.agents.registration.base import ARGUMENTS, NAME, Allowing, UnsuitableError, argv
+from smart_fork.agents.registration.toml_text import Statement, line_end, statements
+
+_SERVERS = "mcp_servers"
+_TABLE = (_SERVERS, NAME)
+_DEFAULTS: Mapping[str, Any] = {"startup_timeout_sec": 30, "tool_timeout_sec": 300}
+#: What Codex passes on of its own environment.
+_PASSED_ON = ("HOME", "PATH", "TERM", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "SHELL", "USER", "TMPDIR", "TZ")
+
+
+class CodexRegistration:
+    """See `Registration`."""
+
+    agent: AgentName = "codex"
+    title = Codex.title
+    client = ("codex-mcp-client", "2025-06-18")
+
+    def path(self) -> Path:
+        """See `Registration.path`."""
+        return codex_home() / "config.toml"
+
+    def home(self) -> Path:
+        """See `Registration.home`."""
+        return codex_home()
+
+    def skills(self) -> Path:
+        """See `Registration.skills`: shared with other agents."""
+        return Path.home() / ".agents" / "skills"
+
+    def allowing(self, tools: Sequence[str]) -> Allowing | None:  # noqa: ARG002
+        """See `Registration.allowing`: it believes a tool that says that it only reads."""
+        return None
+
+    def argv(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
+        """See `Registration.argv`."""
+        return argv(entry)
+
+    def value(self, text: str | None) -> dict[str, Any] | None:
+        """See `Registration.value`."""
+        servers = _understood(text or "").get(_SERVERS, {})
+        if not isinstance(servers, dict):
+            raise UnsuitableError(f"{_SERVERS} in it is not a table")
+        found = servers.get(NAME)
+        if found is not None and not isinstance(found, dict):
+            raise UnsuitableError(f"{_SERVERS}.{NAME} in it is not a table")
+        return found
+
+    def raw(self, text: str | None) -> str | None:
+        """See `Registration.raw`: the tables of the entry, without comments behind the last key."""
+        _, tables, _ = _parts(text or "") if self.value(text) is not None else ("", [], "")
+        return "".join(one.text for one in tables) or None
+
+    def put(self, text: str | None, entry: Mapping[str, Any]) -> str:
+        """See `Registration.put`."""
+        text = text or ""
+        there = self.value(text)
+        if there is None:
+            end = line_end(text)
+            gap = "" if not text else end if text.endswith("\n") else end * 2
+            made = text + gap + end.join([f"[{_SERVERS}.{NAME}]", *_lines(entry), ""])
+        else:
+            before, tables, after = _parts(text)
+            made = before + "".join(one.text for one in _merged(tables, there, entry, line_end(text))) + after
+        return _checked(made, text, dict(entry))
+
+    def has_servers(self, text: str | None) -> bool:
+        """See `Registration.has_servers`: a table needs none."""
+        return text is not None
+
+    def restore(self, text: str, raw: str | None, *, had_servers: bool = True) -> str:  # noqa: ARG002
+        """See `Registration.restore`."""
+        if self.value(text) is None:
+            return text
+        before, _, after = _parts(text)
+        if raw is not None:
+            return _checked(before + raw + after, text, _understood(raw)[_SERVERS][NAME])
+        end = line_end(text)
+        if before.endswith(end * 2) and (not after or after.startswith(end)):
+            before = before.removesuffix(end)  # the line that was left blank for it
+        return _checked(before + after, text, None)
+
+    def wanted(self, program: str, env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
+        """See `Registration.wanted`."""
+        ours = {"command": program, "args": list(ARGUMENTS)}
+        entry = {**ours, **_DEFAULTS, **(before or {}), **ours}
+        from smart_fork.agents.facets import home_variables
+
+        # Without these the server would look elsewhere than whoever sets it up.
+        folders = {name: env[name] for name in ("SMART_FORK_HOME", *home_variables()) if env.get(name)}
+        if folders:
+            entry["env"] = folders | dict((before or {}).get("env", {}))
+        return entry
+
+    def environment(self, env: Mapping[str, str], entry: Mapping[str, Any]) -> dict[str, str]:
+        """See `Registration.environment`."""
+        own = entry.get("env")
+        said = {str(name): str(value) for name, value in own.items()} if isinstance(own, dict) else {}
+        return {name: env[name] for name in _PASSED_ON if name in env} | said
+
+    def holders(self) -> tuple[Path, ...]:
+        """See `Registration.holders`."""
+        return (self.path(),)
+
+    def over_http(self, url: str, token: str) -> str:  # noqa: ARG002
+        """See `Registration.over_http`: it takes a token from a variable only, which nobody but a person sets."""
+        return ""
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """See `Registration.lock`: Codex has none, and writes only when a person changes something."""
+        yield
+
+
+def _understood(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UnsuitableError(f"it is not plain TOML: {error}") from error
+
+
+def _parts(text: str) -> tuple[str, list[Statement], str]:
+    """What stands before the tables of the entry, these, and what stands behind them.
+
+    Raises:
+        UnsuitableError: the entry is not written as tables that stand together.
+    """
+    all_of_it = statements(text)
+    ours = [False] * len(all_of_it)
+    inside = False
+    for at, one in enumerate(all_of_it):
+        if one.table is not None:
+            inside = one.table[:2] == _TABLE
+        ours[at] = inside
+    if True not in ours:
+        raise UnsuitableError(f"{_SERVERS}.{NAME} is not written as a table [{_SERVERS}.{NAME}]")
+    first, last = ours.index(True), len(ours) - 1 - ours[::-1].index(True)
+    while all_of_it[last].table is None and all_of_it[last].key is None:
+        last -= 1  # a comment behind the last key belongs to what follows
+    if not all(ours[first : last + 1]):
+        raise UnsuitableError(f"the tables of {_SERVERS}.{NAME} do not stand together")
+    joined = ["".join(one.text for one in part) for part in (all_of_it[:first], all_of_it[last + 1 :])]
+    return joined[0], all_of_it[first : last + 1], joined[1]
+
+
+def _merged(
+    tables: list[Statement], there: Mapping[str, Any], entry: Mapping[str, Any], end: str
+) -> Iterator[Statement]:
+    """The tables with what `entry` says otherwise. What is new stands right below the header."""
+    changed = {key: value for key, value in entry.items() if there.get(key) != value}
+    own = 0
+    for one in tables:
+        own += one.table == _TABLE
+        if own == 1 and one.key in changed and one.table is None:
+            continue
+        yield one if one.text.endswith("\n") else Statement(one.text + end, one.table, one.key)
+        if one.table == _TABLE:
+            for line in _lines(changed):
+                yield Statement(line + end)
+
+
+def _lines(entry: Mapping[str, Any]) -> list[str]:
+    return [f"{_key(key)} = {_toml(value)}" for key, value in entry.items()]
+
+
+def _key(name: str) -> str:
+    return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else _toml(name)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_key(key)} = {_toml(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(one) for one in value) + "]"
+    # A JSON string is a TOML string, but for DEL.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _checked(made: str, before: str, entry: dict[str, Any] | None) -> str:
+    """`made`, if it says what `before` says but for the entry.
+
+    Raises:
+        UnsuitableError: it does not.
+    """
+    expected = _understood(before)
+    servers = dict(expected.get(_SERVERS, {}))
+    servers.pop(NAME, None)
+    expected[_SERVERS] = servers | ({NAME: entry} if entry is not None else {})
+    try:
+        found = tomllib.loads(made)
+    except ValueError:
+        found = {}
+    if {_SERVERS: {}} | found != expected:
+        raise UnsuitableError(f"its {_SERVERS} are written in a way that cannot be edited safely")
+    return made

@@ -1,0 +1,219 @@
+"""OpenCode's database, as it is at one moment. It is only ever read, and nothing is written beside it.
+
+Each session is one document, ``{"info": …, "messages": [{"info": …, "parts": […]}]}``: the one that ``opencode export``
+prints and ``opencode import`` takes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+import orjson
+
+#: A session's id is the last part of its log's place: nothing else may be one.
+KEY = re.compile(r"[A-Za-z0-9_-]{1,128}")
+#: How long a writer is waited for.
+BUSY_MILLISECONDS = 2000
+#: A part of a message that is larger is passed over; a session's list of them is not.
+MAX_BYTES = 16 << 20
+_TABLES = ("session", "message", "part")
+_NEEDED = {
+    "session": ("id", "directory", "title", "time_created", "time_updated", "parent_id"),
+    "message": ("id", "session_id", "time_created", "time_updated", "data"),
+    "part": ("id", "message_id", "session_id", "data"),
+}
+#: The columns of a session as they are called in its document; those in `_JSON` are spelled as JSON.
+_TEXTS = {
+    "id": "id", "slug": "slug", "project_id": "projectID", "workspace_id": "workspaceID", "parent_id": "parentID",
+    "directory": "directory", "path": "path", "title": "title", "version": "version", "agent": "agent",
+}  # fmt: skip
+_JSON = {"revert": "revert", "permission": "permission", "model": "model", "metadata": "metadata"}
+_STAMPS = """
+    SELECT CAST(id AS BLOB), time_updated,
+        (SELECT count(*) FROM message WHERE session_id = session.id),
+        (SELECT time_updated FROM message WHERE session_id = session.id ORDER BY time_created DESC, id DESC LIMIT 1)
+    FROM session WHERE parent_id IS NULL
+"""
+
+#: Larger ones are not fetched at all.
+_DATA = f"CASE WHEN octet_length(data) <= {MAX_BYTES} THEN CAST(data AS BLOB) END"
+_MESSAGES = f"""
+    SELECT CAST(id AS BLOB), {_DATA} FROM message WHERE session_id = ? ORDER BY time_created, id LIMIT ?
+"""  # noqa: S608 - constants
+_PARTS = f"SELECT CAST(id AS BLOB), {_DATA} FROM part WHERE message_id = CAST(? AS TEXT) ORDER BY id"  # noqa: S608 - constants
+
+Json = dict[str, Any]
+Document = dict[str, Any]
+
+
+class Stamp(NamedTuple):
+    """What tells a session that has not changed: when it last did, in milliseconds, and how many messages it has."""
+
+    key: str
+    changed: int
+    messages: int
+
+
+class Broken(NamedTuple):
+    """A row that holds no object; `number` counts the messages of its session from 1."""
+
+    number: int
+    reason: str
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[apsw.Connection]:
+    """The database, with what its writer has in its ``-wal``.
+
+    Raises:
+        OSError: it cannot be opened or read, or is none of OpenCode's.
+    """
+    try:
+        with closing(_connection(path)) as db:
+            db.set_busy_timeout(BUSY_MILLISECONDS)
+            db.execute("PRAGMA trusted_schema = OFF; BEGIN")
+            _check(db, path)
+            yield db
+    except (apsw.Error, UnicodeDecodeError) as error:
+        raise OSError(f"{path} cannot be read: {error}") from error
+
+
+def _connection(path: Path) -> apsw.Connection:
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(f"not a regular file: {path}")
+    # Without anything to replay nobody writes: so no file is made beside it.
+    how = "mode=ro" if _size(f"{path}-wal") else "mode=ro&immutable=1"
+    uri = f"{Path(os.path.realpath(path)).as_uri()}?{how}"
+    return apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size  # noqa: PTH116 - as text
+    except OSError:
+        return 0
+
+
+def _check(db: apsw.Connection, path: Path) -> None:
+    """Whether the tables are tables and have what is read: a view could be anything."""
+    for table in _TABLES:
+        kind = db.execute("SELECT type FROM sqlite_schema WHERE name = ?", (table,)).get
+        if kind != "table" or not set(_NEEDED[table]) <= _columns(db, table):
+            raise OSError(f"{path} is not a database of OpenCode's as it is known")
+
+
+def _columns(db: apsw.Connection, table: str) -> set[str]:
+    return {str(row[1]) for row in db.execute(f"PRAGMA table_info({table})")}
+
+
+def stamps(db: apsw.Connection, key: str = "") -> Iterator[Stamp]:
+    """Those of all sessions, or of one. Sub-agents' own are left out."""
+    if key and not KEY.fullmatch(key):
+        return
+    one = (" AND id = ?", (key,)) if key else ("", ())
+    for identity, updated, messages, last in db.execute(_STAMPS + one[0], one[1]):
+        name = _text(identity)
+        if KEY.fullmatch(name):
+            yield Stamp(name, max(_number(updated), _number(last)), messages)
+
+
+def has(db: apsw.Connection, key: str) -> bool:
+    """Whether there is a session of this id, whoever's."""
+    return KEY.fullmatch(key) is not None and db.execute("SELECT 1 FROM session WHERE id = ?", (key,)).get is not None
+
+
+def document(db: apsw.Connection, key: str, most: int = -1) -> tuple[Document | None, list[Broken]]:
+    """A session, with at most so many messages; `None` where there is none. And what of it could not be decoded."""
+    info = _info(db, key) if KEY.fullmatch(key) else None
+    if info is None:
+        return None, []
+    broken: list[Broken] = []
+    messages: list[Json] = []
+    rows = db.execute(_MESSAGES, (key, most))
+    for number, (identity, data) in enumerate(rows, start=1):
+        value, reason = decoded(data)
+        if value is None:
+            broken.append(Broken(number, reason))
+            continue
+        known = {"id": _text(identity), "sessionID": key}
+        parts = []
+        for part, spelled in db.execute(_PARTS, (identity,)):
+            one, reason = decoded(spelled)
+            if one is None:
+                broken.append(Broken(number, reason))
+            else:
+                parts.append(one | {"id": _text(part), "sessionID": key, "messageID": known["id"]})
+        messages.append({"info": value | known, "parts": parts})
+    return {"info": info, "messages": messages}, broken
+
+
+def _info(db: apsw.Connection, key: str) -> Json | None:
+    there = _columns(db, "session")
+    texts = [name for name in (*_TEXTS, *_JSON) if name in there]
+    columns = ", ".join(f"CAST({name} AS BLOB)" for name in texts)
+    row = db.execute(f"SELECT time_created, time_updated, {columns} FROM session WHERE id = ?", (key,)).fetchone()  # noqa: S608 - constants
+    if row is None:
+        return None
+    created, updated, *values = row
+    info: Json = {}
+    for name, value in zip(texts, values, strict=True):
+        if value is None:
+            continue
+        if name in _TEXTS:
+            info[_TEXTS[name]] = _text(value)
+        elif (found := _value(value)) is not None:
+            info[_JSON[name]] = found
+    return info | {"time": {"created": _number(created), "updated": _number(updated)}}
+
+
+def decoded(data: bytes | None) -> tuple[Json | None, str]:
+    """The object that these bytes spell, or what is wrong with them."""
+    if data is None:
+        return None, "larger than any message, or nothing"
+    value = _value(data)
+    return (value, "") if isinstance(value, dict) else (None, "not a JSON object")
+
+
+def _value(data: bytes) -> Any:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _text(value: object) -> str:
+    """What a column holds, whatever a program has put there: never half a character, and no NUL."""
+    if not isinstance(value, bytes):
+        return "" if value is None else str(value)
+    return value.decode("utf-8", "replace").replace("\0", "")
+
+
+def _number(value: object) -> int:
+    return value if type(value) is int and 0 <= value < 1 << 43 else 0
+
+
+def in_file(data: bytes) -> tuple[Document | None, Sequence[Broken]]:
+    """The session in a file that ``opencode export`` has printed, or that we keep of one."""
+    value, reason = decoded(data)
+    if value is None:
+        return None, [Broken(1, reason)]
+    info, messages = value.get("info"), value.get("messages")
+    if not isinstance(info, dict) or not isinstance(messages, list):
+        return None, []
+    whole = [one for one in messages if _is_message(one)]
+    lost = [Broken(number, "not a message") for number, one in enumerate(messages, 1) if not _is_message(one)]
+    return {"info": info, "messages": whole}, lost
+
+
+def _is_message(value: object) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("info"), dict):
+        return False
+    parts = value.get("parts")
+    return isinstance(parts, list) and all(isinstance(part, dict) for part in parts)

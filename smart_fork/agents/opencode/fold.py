@@ -1,0 +1,308 @@
+"""What the messages of one of OpenCode's sessions add up to."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from sys import intern
+from typing import NamedTuple
+
+import orjson
+
+from indexer.masking import NOTHING, Masked
+from indexer.transcripts.actions import describe, edited_by, error_note
+from indexer.transcripts.base import Checkpoint, ReadResult
+from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
+from indexer.transcripts.commands import command_of
+from indexer.transcripts.deeds import Deeds
+from indexer.transcripts.lines import open_regular
+from indexer.transcripts.model import (
+    BrokenLine,
+    Origin,
+    Proof,
+    Role,
+    Session,
+    ToolCall,
+    ToolResult,
+    Turn,
+    estimate_tokens,
+)
+from indexer.transcripts.ours import is_ours, runs_ours
+from indexer.transcripts.state import count, is_path, utc
+from indexer.transcripts.symbols import Symbols
+from indexer.transcripts.titles import title_of
+from smart_fork.agents import READERS
+from smart_fork.agents.opencode.database import Broken, Document, Json, document, in_file, opened
+
+#: A file of one session is read as a whole, and one that is larger is none.
+MAX_FILE_BYTES = 1 << 30
+#: So many messages are looked at for a list.
+_GLANCE_MESSAGES = 20
+#: Its tools, and how other agents call theirs that do the same.
+_TOOLS = {
+    "bash": "Bash", "edit": "Edit", "glob": "Glob", "grep": "Grep", "multiedit": "MultiEdit", "read": "Read",
+    "todoread": "TodoWrite", "todowrite": "TodoWrite", "write": "Write",
+}  # fmt: skip
+#: How a session is called before it has a name.
+_NAMELESS = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT[\d:.]+Z")
+#: What a person's stopping of an answer is called, and how the answers of calls that were not carried out begin.
+ABORTED = "MessageAbortedError"
+_NOT_RUN = ("The user rejected permission", "The user has specified a rule which prevents", "Tool execution aborted")
+_NOTHING = Checkpoint(0, 0, "", b"")
+
+
+class _Source(NamedTuple):
+    """A session as it is written, how much was read, and what of it could not be decoded."""
+
+    document: Document | None
+    broken: Sequence[Broken]
+    size: int
+
+
+def read(path: Path, *, keep_raw: bool) -> ReadResult:
+    """See `AgentAdapter.read`. It is always read as a whole."""
+    source = _source(path)
+    broken = tuple(BrokenLine(path, one.number, one.reason) for one in source.broken)
+    if source.document is None:
+        return ReadResult(None, "no conversation", _NOTHING, broken, source.size)
+    session, skipped = _Fold(path, source.document, keep_raw=keep_raw).session()
+    return ReadResult(session, skipped, _NOTHING, broken, source.size)
+
+
+def glance(path: Path) -> Session | None:
+    """See `AgentAdapter.glance`."""
+    found = _source(path, _GLANCE_MESSAGES).document
+    return _Fold(path, found, keep_raw=False).session()[0] if found else None
+
+
+def exported(path: Path) -> bytes:
+    """A session as ``opencode export`` prints it, on one line.
+
+    Raises:
+        OSError: it cannot be read, or is not there.
+    """
+    found = _source(path).document
+    if found is None:
+        raise FileNotFoundError(f"no such session: {path}")
+    return orjson.dumps(found, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def written(path: Path, most: int = -1) -> Document:
+    """A session as it is written, or its first messages.
+
+    Raises:
+        OSError: it cannot be read, or is not there.
+    """
+    found = _source(path, most).document
+    if found is None:
+        raise FileNotFoundError(f"no such session: {path}")
+    return found
+
+
+def _source(path: Path, most: int = -1) -> _Source:
+    if path.parent.is_file():
+        with opened(path.parent) as db:
+            found, broken = document(db, path.name, most)
+        return _Source(found, broken, len(orjson.dumps(found)) if found else 0)
+    with open_regular(path) as file:
+        data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise OSError(f"larger than any session: {path}")
+    whole, lost = in_file(data)
+    return _Source(whole, lost, len(data))
+
+
+def conversation(messages: Sequence[Json], revert: object) -> Iterator[tuple[Json, list[Json]]]:
+    """The messages, with their parts, that the model would be sent: what a person has taken back is there no more."""
+    back = revert if isinstance(revert, Mapping) else {}
+    first, part = back.get("messageID"), back.get("partID")
+    for one in messages:
+        info, parts = one["info"], one["parts"]
+        if first is not None and info.get("id") == first:
+            left = list(_before(parts, part)) if part is not None else []
+            if left:
+                yield info, left
+            return
+        yield info, parts
+
+
+def _before(parts: Sequence[Json], identity: object) -> Iterator[Json]:
+    for part in parts:
+        if part.get("id") == identity:
+            return
+        yield part
+
+
+class _Message(NamedTuple):
+    id: str
+    moment: str
+    info: Json
+    parts: Sequence[Json]
+
+
+class _Fold:
+    """One document, message by message."""
+
+    def __init__(self, path: Path, found: Document, *, keep_raw: bool) -> None:
+        self._path, self._info, self._keep_raw = path, found["info"], keep_raw
+        self._messages = list(conversation(found["messages"], self._info.get("revert")))
+        self._symbols, self._deeds = Symbols(()), Deeds(not_run=_NOT_RUN)
+        self._turns: list[Turn] = []
+        self._last, self._compactions, self._interrupted = "", 0, False
+
+    def session(self) -> tuple[Session | None, str]:
+        """The session; `None` and why, where it is none."""
+        if self._info.get("parentID"):
+            return None, "only sub-agent records"
+        for info, parts in self._messages:
+            self._add(info, parts)
+        turns, info = tuple(self._turns), self._info
+        if not turns:
+            return None, "no conversation"
+        if not any(turn.prompt for turn in turns):
+            return None, "nobody asked anything"
+        cwd, when = info.get("directory"), _dict(info.get("time"))
+        return Session(
+            agent="opencode",
+            session_id=self._path.name.removesuffix(".json"),
+            source_path=self._path,
+            turns=turns,
+            cwd=cwd if is_path(cwd) else "",
+            title=self._title(turns),
+            version=_str(info.get("version")),
+            started=utc(when.get("created")),
+            last_activity=max(utc(when.get("updated")), self._last),
+            origin=self._origin(),
+            root_id=root_of(self._messages),
+            compactions=self._compactions,
+            symbols=tuple(self._symbols),
+            copied=not self._path.parent.is_file(),
+            interrupted=self._interrupted,
+        ), ""
+
+    def _title(self, turns: Sequence[Turn]) -> Masked:
+        called = _str(self._info.get("title"))
+        by_agent = "" if _NAMELESS.fullmatch(called) else called
+        return title_of(by_agent, (turn.text for turn in turns if turn.prompt))
+
+    def _origin(self) -> Origin:
+        """A session that ``opencode run`` begins is one in which nobody can be asked anything."""
+        rules = self._info.get("permission")
+        asks_nobody = {"permission": "question", "pattern": "*", "action": "deny"}
+        return "automated" if isinstance(rules, list) and asks_nobody in rules else "person"
+
+    def _add(self, info: Json, parts: Sequence[Json]) -> None:
+        identity = info.get("id")
+        if not isinstance(identity, str) or not identity:
+            return
+        when = _dict(info.get("time"))
+        begun, ended = utc(when.get("created")), utc(when.get("completed"))
+        self._last = max(self._last, begun, ended)
+        said = _Message(intern(identity), begun, info, parts)
+        if info.get("role") == "user":
+            self._user(said)
+        elif info.get("role") == "assistant":
+            self._assistant(said)
+
+    def _user(self, said: _Message) -> None:
+        if any(part.get("type") == "compaction" for part in said.parts):
+            self._compactions += 1
+            self._make(said, "system", "")
+            return
+        text = strip_boilerplate(text_of(said.parts))
+        self._make(said, "user" if text else "system", text, prompt=bool(text))
+        if text:
+            self._interrupted = False
+
+    def _assistant(self, said: _Message) -> None:
+        if said.info.get("summary") is True:  # of what was before it, which is sent no more
+            self._make(said, "system", "", loaded=estimate_tokens(text_of(said.parts)))
+            return
+        calls, results = self._tools(said.parts)
+        self._interrupted = _dict(said.info.get("error")).get("name") == ABORTED
+        text, loaded = strip_recall(text_of(said.parts)), loaded_after(said.info)
+        self._make(said, "assistant", text, calls=calls, results=results, loaded=loaded)
+
+    def _make(
+        self, said: _Message, role: Role, text: str, *, calls: tuple[ToolCall, ...] = (),
+        results: tuple[ToolResult, ...] = (), prompt: bool = False, loaded: int = 0,
+    ) -> None:  # fmt: skip
+        before = self._turns[-1].id if self._turns else None
+        raw = orjson.dumps({"info": said.info, "parts": said.parts}) if self._keep_raw else b""
+        tokens = estimate_tokens(text, len(calls))
+        turn = Turn(said.id, before, role, said.moment, text, tokens, calls, results, prompt, raw=raw, loaded=loaded)
+        self._turns.append(turn)
+
+    def _tools(self, parts: Sequence[Json]) -> tuple[tuple[ToolCall, ...], tuple[ToolResult, ...]]:
+        calls, results = [], []
+        for part in parts:
+            if part.get("type") != "tool":
+                continue
+            state, identity = _dict(part.get("state")), intern(_str(part.get("callID") or part.get("id")))
+            call = self._call(identity, _str(part.get("tool")), _dict(state.get("input")))
+            calls.append(call)
+            if state.get("status") in ("completed", "error"):
+                results.append(self._result(call, state))
+        return tuple(calls), tuple(results)
+
+    def _call(self, identity: str, tool: str, given: Json) -> ToolCall:
+        name = _TOOLS.get(tool, tool)
+        action = describe(name, given)
+        ours = is_ours(name) or runs_ours(given) or READERS.opens_a_session(action)
+        if action and not ours:
+            self._symbols.add_all(given)
+        if name == "Bash" and not ours:
+            self._deeds.begin(identity, command_of(given))
+        return ToolCall(identity, intern(name), action, ours, edited_by(name, given))
+
+    def _result(self, call: ToolCall, state: Json) -> ToolResult:
+        output = _str(state.get("output") if state.get("status") == "completed" else state.get("error"))
+        status = _dict(state.get("metadata")).get("exit")
+        if type(status) is int:
+            output = f"Exit code: {status}\n{output}"
+        failed = state.get("status") == "error" or (type(status) is int and status != 0)
+        note, proof = NOTHING, Proof.NOTHING
+        if not call.ours:
+            self._symbols.add(output)
+            note = error_note(output) if failed else NOTHING
+            proof = self._deeds.end(call.id, output, said=not failed)
+        return ToolResult(call.id, failed, note, proof)
+
+
+def root_of(messages: Sequence[tuple[Json, list[Json]]]) -> str:
+    """What a session and all its forks begin with, and no other: a fork copies the messages with their times alone."""
+    return next((f"opencode-{said_in(info, parts)}" for info, parts in messages if info.get("role") == "user"), "")
+
+
+def said_in(info: Json, parts: Sequence[Json]) -> str:
+    """What a message and its copies in forks have in common: whose it is, its time, and what it says."""
+    words = f"{info.get('role')} {_dict(info.get('time')).get('created')} {text_of(parts)}"
+    return hashlib.blake2b(words.encode("utf-8", "replace"), digest_size=12).hexdigest()
+
+
+def loaded_after(info: Json) -> int:
+    """What the model had in its context when it had said this."""
+    tokens = _dict(info.get("tokens"))
+    cache = _dict(tokens.get("cache"))
+    named = [*(tokens.get(name) for name in ("input", "output", "reasoning")), cache.get("read"), cache.get("write")]
+    return sum(map(count, named))
+
+
+def text_of(parts: Sequence[Json]) -> str:
+    """What was said in a message; what OpenCode itself has put into it, such as a file, is left out."""
+    said = (
+        part.get("text")
+        for part in parts
+        if part.get("type") == "text" and part.get("synthetic") is not True and part.get("ignored") is not True
+    )
+    return "\n\n".join(text for text in said if isinstance(text, str) and text).strip()
+
+
+def _dict(value: object) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def _str(value: object) -> str:
+    return value if isinstance(value, str) else ""

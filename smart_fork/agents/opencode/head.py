@@ -1,0 +1,65 @@
+"""Whose forks sessions of OpenCode are: it notes nothing of that, but copies the messages with their times.
+
+So what is said first, and when, is the same in a whole family and in no other; who is whose parent is told by how many
+of their messages are the same, and by what we have noted ourselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from indexer.transcripts.base import LogFile
+from indexer.transcripts.model import Session
+from indexer.transcripts.state import utc
+from smart_fork.agents.kin import Copied, Heads, Kin, connected
+from smart_fork.agents.opencode.fold import said_in, written
+from smart_fork.agents.opencode.log import OpenCodeAdapter
+
+
+class OpenCodeHeads(Heads):
+    """How sessions of OpenCode begin."""
+
+    name = "opencode"
+
+    def family(self, session_id: str, root: str, forks: Mapping[str, str]) -> list[Kin]:
+        """All are in one file: the beginnings of all are read, and of the family the rest."""
+        del root
+        family = connected(session_id, [kin for file in OpenCodeAdapter().discover() if (kin := _kin(file))], forks)
+        for kin in family:
+            _read_messages(kin)
+        return family
+
+    def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
+        del kin, parent
+        read = fork()
+        end = 0
+        for turn, other in zip(above.turns, read.turns if read else (), strict=False):
+            if (turn.timestamp, turn.text) != (other.timestamp, other.text):
+                break
+            end += 1
+        return end
+
+
+def _kin(file: LogFile) -> Kin | None:
+    try:
+        found = written(file.path, 1)
+    except OSError:
+        return None
+    kin = Kin("opencode", file.path.name, file.path, file.mtime_ns)
+    kin.begun = utc(found["info"]["time"]["created"])
+    first = next(iter(found["messages"]), None)
+    kin.first = Copied(_sign(first)) if first else None
+    return kin if kin.first else None
+
+
+def _read_messages(kin: Kin) -> None:
+    try:
+        kin.messages += [Copied(_sign(one)) for one in written(kin.path)["messages"]]
+    except OSError:
+        return
+
+
+def _sign(message: dict[str, Any]) -> str:
+    """What a message and its copies have in common: its time and what it says."""
+    return said_in(message["info"], message["parts"])

@@ -1,0 +1,27 @@
+"""Where OpenCode keeps its sessions: one database in the folder of a person's data."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from smart_fork.agents.agent import Home
+
+
+class DataHome(Home):
+    """Its folder in the one that ``XDG_DATA_HOME`` names, which is the same for all programs."""
+
+    def folder(self) -> Path:
+        """See `Home.folder`. A path that is not absolute does not count, as XDG wants it."""
+        named = os.environ.get(self.variable, "")
+        return (Path(named) if named.startswith("/") else Path.home() / ".local/share") / self.default
+
+
+HOME = DataHome("XDG_DATA_HOME", "opencode")
+#: What its log's folder is below a home where no variable says otherwise.
+PLACE = ".local/share/opencode"
+
+
+def database() -> Path:
+    """The database; it need not exist. ``OPENCODE_DB`` may name another one."""
+    return HOME.folder() / (os.environ.get("OPENCODE_DB") or "opencode.db")

@@ -1,0 +1,34 @@
+"""OpenCode's hooks: a plugin of ours, which it loads without asking. It says its events in the words of Claude Code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.hooks import Hooks
+from smart_fork.agents.opencode.caller import ARGUMENT
+from smart_fork.agents.opencode.settings import settings_folder
+from smart_fork.agents.registration.base import NAME
+
+
+class OpenCodeHooks(Hooks):
+    """See `Hooks`."""
+
+    agent: AgentName = "opencode"
+    #: What our command prints goes nowhere.
+    recalls = False
+
+    def path(self) -> Path:
+        """See `Hooks.path`."""
+        return settings_folder() / "plugins" / f"{NAME}.js"
+
+    def content(self, command: Sequence[str]) -> str:
+        """See `Hooks.content`."""
+        text = files("smart_fork.agents.opencode").joinpath("plugin.js").read_text(encoding="utf-8")
+        values = {"COMMAND": list(command), "TOOLS": f"{NAME}_", "ARGUMENT": ARGUMENT}
+        for name, value in values.items():
+            text = text.replace(f'"@{name}@"', json.dumps(value))
+        return text

@@ -1,0 +1,50 @@
+"""OpenCode's login: what ``opencode auth login`` has stored, a provider in its settings, or a provider's variable.
+
+Seen with 1.18: it also answers without any of them, by models that it offers itself; nothing says that it could not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.login import Standing
+from smart_fork.agents.opencode.home import HOME
+from smart_fork.processes import Processes
+
+#: The variables of the providers that most people have; it knows about a hundred.
+_KEYS = (
+    "OPENCODE_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY",
+    "OPENROUTER_API_KEY", "GROQ_API_KEY", "MISTRAL_API_KEY", "XAI_API_KEY", "DEEPSEEK_API_KEY",
+)  # fmt: skip
+#: What says where its settings and sessions are, and what else is in its settings.
+_BESIDE = ("OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_CONFIG_CONTENT", "OPENCODE_DB", "XDG_CONFIG_HOME")
+
+
+class OpenCodeLogin:
+    """See `Login`."""
+
+    agent: AgentName = "opencode"
+    command = "opencode auth login"
+    folder = HOME.variable
+
+    def variables(self) -> tuple[str, ...]:
+        """See `Login.variables`."""
+        return (*_KEYS, *_BESIDE)
+
+    def settled(self) -> frozenset[str]:
+        """See `Login.settled`: they set none."""
+        return frozenset()
+
+    def required(self) -> tuple[str, ...]:
+        """See `Login.required`: one of several may do."""
+        return ()
+
+    def is_plain(self, env: Mapping[str, str]) -> bool:
+        """See `Login.is_plain`."""
+        return any(env.get(key) for key in _KEYS) or (HOME.folder() / "auth.json").is_file()
+
+    def standing(self, env: Mapping[str, str], program: str, processes: Processes) -> Standing:
+        """See `Login.standing`."""
+        del program, processes
+        return Standing(True if self.is_plain(env) else None)

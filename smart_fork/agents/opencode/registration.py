@@ -1,0 +1,52 @@
+"""OpenCode's servers of a person: ``mcp`` in ``opencode.json``.
+
+Seen with 1.18: it merges that file with an ``opencode.jsonc`` beside it, so one that has comments is left alone. A call
+of a tool ends after the entry's ``timeout``, or a minute without progress.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.opencode import OpenCode
+from smart_fork.agents.opencode.settings import settings_folder
+from smart_fork.agents.registration.base import ARGUMENTS
+from smart_fork.agents.registration.json_entry import JsonRegistration
+
+_DEFAULTS: Mapping[str, Any] = {"enabled": True, "timeout": 300_000}
+
+
+class OpenCodeRegistration(JsonRegistration):
+    """See `Registration`."""
+
+    agent: AgentName = "opencode"
+    title = OpenCode.title
+    client = ("opencode", "2025-11-25")
+    servers, variables = "mcp", "environment"
+    of_a_session = (*OpenCode.tells, "SMART_FORK_WORKER_ID")
+    said: Mapping[str, str] = {"OPENCODE": "1"}
+
+    def path(self) -> Path:
+        """See `Registration.path`."""
+        return settings_folder() / "opencode.json"
+
+    def home(self) -> Path:
+        """See `Registration.home`."""
+        return settings_folder()
+
+    def skills(self) -> Path:
+        """See `Registration.skills`: shared with other agents. It reads those of Claude Code as well."""
+        return Path.home() / ".agents" / "skills"
+
+    def argv(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
+        """See `Registration.argv`: one list."""
+        words = entry.get("command")
+        return tuple(str(word) for word in words) if isinstance(words, list) else ()
+
+    def wanted(self, program: str, env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
+        """See `Registration.wanted`."""
+        del env
+        return {**_DEFAULTS, **(before or {}), "type": "local", "command": [program, *ARGUMENTS]}

@@ -1,0 +1,63 @@
+"""What the messages of OpenCode say of what it does: whether it works, and what it wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from indexer.transcripts.state import utc
+from smart_fork.agents.opencode.fold import ABORTED, conversation, loaded_after, written
+from smart_fork.agents.tail import Calls, Sign, Steps, Tail, number_in
+
+#: After these the same answer goes on: with the results of its calls, or because they were none.
+_GOES_ON = ("tool-calls", "unknown")
+
+
+def _records(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The messages, each with its parts and the time of its end, else of its beginning."""
+    found = written(path)
+    for info, parts in conversation(found["messages"], found["info"].get("revert")):
+        when = _of(info, "time")
+        yield {"timestamp": utc(when.get("completed")) or utc(when.get("created")), "info": info, "parts": parts}
+
+
+def _backwards(path: Path) -> Iterator[Mapping[str, Any]]:
+    return iter(list(_records(path))[::-1])
+
+
+def _sign(record: Mapping[str, Any]) -> Sign:
+    info = _of(record, "info")
+    if info.get("role") == "user":
+        return Sign("working")
+    if info.get("role") != "assistant":
+        return Sign()
+    error, tokens = _of(info, "error"), loaded_after(dict(info))
+    if error:
+        said = _of(error, "data").get("message") if error.get("name") != ABORTED else ""
+        return Sign("idle", tokens, str(said or ""))
+    if not _of(info, "time").get("completed") or info.get("finish") in _GOES_ON:
+        return Sign("working", tokens)
+    # A summary is written when it cannot go on without one, and it goes on then.
+    return Sign("idle", tokens, settling=info.get("summary") is True)
+
+
+def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
+    """It waits for all that it has started."""
+    del record, calls
+    yield from ()
+
+
+def _written(records: Iterable[Mapping[str, Any]]) -> int:
+    infos = (_of(record, "info") for record in records)
+    tokens = (_of(info, "tokens") for info in infos if info.get("role") == "assistant")
+    return sum(number_in(one.get("output")) + number_in(one.get("reasoning")) for one in tokens)
+
+
+def _of(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = value.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+#: Sessions of OpenCode.
+OPENCODE = Tail("opencode", _sign, _steps, _written, _records, _backwards)

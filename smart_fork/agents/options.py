@@ -1,0 +1,132 @@
+"""How a worker is to run, whatever it works on: said once here, for everybody who may say it.
+
+An option that is added here can be given to every command that starts workers, in a JSON list of workers and to the
+tool that starts them; the agents that know it put it into their commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """How an option is said: its `key` in JSON, in words for a model and for a person, and by which types.
+
+    What has no `key` cannot be said in JSON, what has no `help` not on the command line. `flags` are not made of the
+    option's name; `choices` are all values that there are.
+    """
+
+    key: str = ""
+    described: str = ""
+    help: str = ""
+    types: tuple[type, ...] = (str,)
+    flags: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of its values."""
+        if self.choices:
+            return {"enum": [*self.choices], "description": self.described}
+        names = [_JSON[one] for one in self.types]
+        return {"type": names[0] if len(names) == 1 else names, "description": self.described}
+
+
+_JSON: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer"}
+#: Where a worker can run that somebody else than a person at a terminal starts.
+PLACES = ("tmux", "process", "iterm2")
+
+
+def _said(*, default: Any = None, **how: Any) -> Any:
+    return field(default=default, metadata={"said": Said(**how)})
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What may be said of any worker. `worktree` is one's name, or true; `None` is what nobody has said.
+
+    With `with_changes` it has a worktree with the uncommitted changes of the directory.
+    """
+
+    prompt: str | None = _said(
+        key="prompt",
+        described="What it is told to do; it knows nothing else, unless it forks or resumes a session.",
+    )
+    worktree: bool | str | None = _said(
+        key="worktree",
+        described="A git worktree and branch of its own, or its name. Left out: one if possible.",
+        help="Run it in a new git worktree.",
+        types=(bool, str),
+        flags=("--worktree", "-w"),
+    )
+    with_changes: bool = _said(
+        default=False, help="Have the uncommitted changes in the worktree too; implies --worktree.", types=(bool,)
+    )
+    place: str | None = _said(
+        key="run_in",
+        described="Left out: tmux if installed.",
+        help="Where it runs; tmux where it is installed.",
+        flags=("--in",),
+        choices=PLACES,
+    )
+    name: str | None = _said(
+        key="name",
+        described="Its name, its window's and its worktree's.",
+        help="The worker's name, and its window's.",
+    )
+    skip_permissions: bool = _said(
+        default=False,
+        key="skip_permissions",
+        described="It never asks before it acts. Only if the user wants that.",
+        help="It never asks before it acts.",
+        types=(bool,),
+    )
+
+    @property
+    def in_worktree(self) -> bool:
+        """Whether it works in a worktree of its own."""
+        return bool(self.worktree or self.with_changes)
+
+    @property
+    def worktree_name(self) -> str | None:
+        """What a worktree would be named after."""
+        return self.worktree if isinstance(self.worktree, str) else self.name
+
+
+def said_of(option: Field[Any]) -> Said:
+    """How an option is said."""
+    said: Said = option.metadata["said"]
+    return said
+
+
+#: What a worker works on, as it is said in JSON.
+_SUBJECT: dict[str, Said] = {
+    "project_path": Said(described="The directory it works in."),
+    "agent_type": Said(described="Left out: that of the session, or the caller's."),
+    "fork_from": Said(described="Fork this session: it knows all that the session knew, which stays as it is."),
+    "at": Said(described="With fork_from: only up to this message number of read_session.", types=(int,)),
+    "resume_session_id": Said(described="Go on in this session itself, in its own directory. Refused while it runs."),
+    "continue_session": Said(described="Go on in the newest session of project_path.", types=(bool,)),
+    "fork_session": Said(described="Fork what resume_session_id or continue_session means.", types=(bool,)),
+}
+_OPTIONS = {said.key: said for one in fields(Options) if (said := said_of(one)).key}
+#: All that may be said of a worker in JSON; what matters most first.
+KEYS: Mapping[str, Said] = {
+    **{key: (_SUBJECT | _OPTIONS)[key] for key in ("project_path", "prompt", "agent_type", "name")},
+    **_SUBJECT,
+    **_OPTIONS,
+}
+
+
+def options_from(given: Mapping[str, Any]) -> Options:
+    """The options among what was said in JSON."""
+    named = {one.name: said_of(one).key for one in fields(Options)}
+    return Options(**{name: given[key] for name, key in named.items() if key in given})
+
+
+def as_said(options: Options) -> dict[str, Any]:
+    """These options as they are said in JSON, without what nobody has said."""
+    given = ((said_of(one).key, getattr(options, one.name), one.default) for one in fields(options))
+    return {key: value for key, value, default in given if key and value != default}

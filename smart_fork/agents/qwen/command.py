@@ -1,0 +1,46 @@
+"""How Qwen Code is started.
+
+Seen with 0.24:
+
+* the id of a new session can be chosen, that of a fork (``--fork-session``) cannot: ``--session-id`` is refused beside
+  it. So what is forked is a copy of ours, which has its own id, and lies where it is found from the fork's directory;
+* a prompt behind ``--`` is not taken; behind ``=`` anything is, also what begins with a hyphen;
+* on its screen a prompt that begins with ``/`` is a command of its own, blanks before it or not.
+"""
+
+from __future__ import annotations
+
+from smart_fork.agents.starter import ForkRequest, Line, Starter
+
+#: What makes an ordinary prompt of one that begins like a command.
+_ORDINARY = "Prompt: "
+
+
+class QwenStarter(Starter):
+    """The command lines of Qwen Code."""
+
+    name = "qwen"
+
+    def line(self, request: ForkRequest) -> Line:
+        """See `Starter.line`."""
+        session_id = request.session_id if request.form == "resume" else request.new_session_id
+        session: tuple[str, ...] = ("--session-id" if request.form == "new" else "--resume", session_id or "")
+        unasked = ("--yolo",) if request.skip_permissions else ()
+        return Line(
+            (request.program, *(session if session_id else ()), *unasked, *_asked(request)),
+            session_id,
+            "branch" if request.form == "fork" else "nothing",
+        )
+
+    def fork_words(self, session_id: str) -> tuple[str, ...]:
+        """See `Starter.fork_words`."""
+        return ("qwen", "--resume", session_id, "--fork-session")
+
+
+def _asked(request: ForkRequest) -> tuple[str, ...]:
+    if request.headless:
+        return ("--output-format", "json", f"--prompt={request.prompt or ''}")
+    if not request.prompt:
+        return ()
+    begins_a_command = request.prompt.lstrip().startswith("/")
+    return (f"--prompt-interactive={_ORDINARY * begins_a_command}{request.prompt}",)

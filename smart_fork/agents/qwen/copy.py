@@ -1,0 +1,146 @@
+"""What of a Qwen Code session goes into a copy of it: the active chain, record by record, as one line of parents."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import orjson
+
+from indexer.paths import private_dir
+from indexer.transcripts.lines import LineReader
+from indexer.transcripts.model import Session
+from indexer.transcripts.state import utc
+from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, compacted_at, in_order
+from smart_fork.agents.qwen.filing import folder_of
+from smart_fork.agents.staging import copy_tree
+from smart_fork.spelling import respelled
+
+#: The kinds of records that the model is sent, and the one that stands for all before it.
+_SAID = ("user", "assistant", "tool_result")
+_COMPACTED = "chat_compression"
+
+
+class QwenCopier(Copier):
+    """Copies of sessions of Qwen Code."""
+
+    name = "qwen"
+
+    def place(self, source: Path, new: NewSession) -> Path:
+        folder = folder_of(new.cwd) if new.cwd else source.resolve().parent
+        return folder / f"{new.id}.jsonl"
+
+    def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
+        return QwenCopy(session, end, new)
+
+    def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
+        return QwenExcerpt(session, records, new)
+
+
+class _QwenCopy(Copy):
+    """What both kinds of copies have in common.
+
+    A record is found from the directory that it names alone, so all of them name that of the copy.
+    """
+
+    def __init__(self, source: Session, new: NewSession) -> None:
+        self._source, self._new = source, new
+        self._cwd = str(new.cwd) if new.cwd is not None else source.cwd
+        self._last: Record = {}
+        self.copied = 0
+
+    def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
+        """See `Copy.copy_beside`: what its sub-agents have said."""
+        beside = agents_of(self._source.source_path)
+        if beside.is_dir() and not beside.is_symlink():
+            private_dir(agents_of(target).parent)
+            if copy_tree(beside, agents_of(target)):
+                created.append(agents_of(target))
+        return []
+
+    def _own(self, record: Record) -> Record:
+        """A record as the copy's own."""
+        identity = record.get("uuid")
+        record["sessionId"] = self._new.id
+        if self._cwd:
+            record["cwd"] = self._cwd
+        if isinstance(identity, str):
+            record["forkedFrom"] = {"sessionId": self._source.session_id, "messageUuid": identity}
+            self._last = record
+        self.copied += 1
+        return record
+
+    def _titled(self) -> Iterator[bytes]:
+        """The title as ``/rename`` writes it."""
+        if self._new.title and self._last:
+            last = self._last
+            yield orjson.dumps(
+                {
+                    "uuid": str(uuid.uuid4()),
+                    "parentUuid": last["uuid"],
+                    "sessionId": self._new.id,
+                    "timestamp": utc(self._new.now.astimezone().isoformat()),
+                    "type": "system",
+                    "provenance": "system",
+                    "cwd": last.get("cwd"),
+                    "version": last.get("version"),
+                    "subtype": "custom_title",
+                    "systemPayload": {"customTitle": self._new.title, "titleSource": "manual"},
+                }
+            )
+
+
+class QwenExcerpt(_QwenCopy):
+    """Records of a session for a new one, as they are but for what says whose they are."""
+
+    def __init__(self, source: Session, records: Iterable[Entry], new: NewSession) -> None:
+        super().__init__(source, new)
+        self._records = records
+
+    def __iter__(self) -> Iterator[bytes]:
+        for spelled, record in self._records:
+            yield respelled(spelled, self._own(record))
+        yield from self._titled()
+
+
+class QwenCopy(_QwenCopy):
+    """Turns 0 to `end` of a session for a new one, as lines. Only one record at a time is in memory.
+
+    Not inherited is what a compaction has forgotten or a rewinding has left, and records about the session itself:
+    telemetry, commands, snapshots of files.
+    """
+
+    def __init__(self, session: Session, end: int, new: NewSession) -> None:
+        super().__init__(session, new)
+        turns = session.turns[: end + 1]
+        self._order = [turn.id for turn in turns[compacted_at(turns) :]]
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The records, and last the title.
+
+        Raises:
+            ForkRefused: the log was rewritten meanwhile.
+        """
+        parent: str | None = None
+        for identity, (spelled, record) in in_order(self._order, self._kept(), self._source.source_path):
+            if record.get("type") not in _SAID and record.get("subtype") != _COMPACTED:
+                continue
+            record["parentUuid"] = parent
+            parent = identity
+            yield respelled(spelled, self._own(record))
+        yield from self._titled()
+
+    def _kept(self) -> Iterator[tuple[str, Entry]]:
+        """Each record that is wanted, in file order. The first of an id counts."""
+        missing = set(self._order)
+        for line in LineReader(self._source.source_path):
+            record, identity = line.record, line.record.get("uuid")
+            if isinstance(identity, str) and identity in missing and record.get("isSidechain") is not True:
+                missing.discard(identity)
+                yield identity, (line.source, record)
+
+
+def agents_of(log: Path) -> Path:
+    """The folder of the logs of a session's sub-agents."""
+    return log.parent.parent / "subagents" / log.stem

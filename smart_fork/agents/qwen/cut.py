@@ -1,0 +1,52 @@
+"""What hangs on the turns of a session of Qwen Code: their chain, its sub-agents' files, and who has it open."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from smart_fork.agents.qwen.copy import agents_of
+from smart_fork.agents.qwen.loader import LINKS, QwenLoader
+from smart_fork.agents.qwen.presence import process_of
+from smart_fork.cuts.cutter import Cutter
+from smart_fork.cuts.edits import Edits
+from smart_fork.cuts.model import Session, Turn
+from smart_fork.cuts.relinking import relinked
+from smart_fork.processes import SystemProcesses
+
+#: A name from a log that cannot lead out of a folder.
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+
+class QwenCutter(Cutter):
+    """Transcripts of Qwen Code."""
+
+    tool = "qwen"
+
+    def detect(self, path: Path) -> bool:
+        return QwenLoader.detect(path)
+
+    def load(self, path: Path, composer: str = "") -> Session:
+        del composer
+        return QwenLoader.load(path)
+
+    def relinked(self, turns: Sequence[Turn], gone: Collection[str]) -> Edits:
+        return relinked(turns, gone, LINKS)
+
+    def beside(self, path: Path, removed: Sequence[Turn]) -> list[Path]:
+        """The logs of the sub-agents of calls."""
+        folder = agents_of(path)
+        calls = {call.id for turn in removed for call in turn.tool_calls if _PLAIN.fullmatch(call.id)}
+        found = [one for call in sorted(calls) for one in sorted(folder.glob(f"agent-*-{call}.*"))]
+        return [one for one in found if one.name.endswith((".jsonl", ".meta.json")) and one.is_file()]
+
+    def is_our_branch(self, head: dict[str, Any]) -> bool:
+        """Its own forks say the same, and have the same from their parent."""
+        return "forkedFrom" in head
+
+    def writer_of(self, session: Session) -> str:
+        """It notes each running session beside its log, and leaves the note there at its end."""
+        alive = SystemProcesses().alive
+        return next((f"Qwen Code, process {pid}" for pid in process_of(session.source_path) if alive(pid)), "")

@@ -1,0 +1,196 @@
+"""What the records of one of Qwen Code's sessions add up to.
+
+Its records are Gemini's messages (``parts`` that say, call or answer) in a chain of ``parentUuid``. ``system`` records
+are links of the chain and no conversation, whatever text they repeat: telemetry, snapshots, commands of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from indexer.masking import Masked
+from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
+from indexer.transcripts.lines import Line
+from indexer.transcripts.model import Origin, ToolCall, ToolResult, Turn, estimate_tokens
+from indexer.transcripts.state import count
+from indexer.transcripts.titles import title_of, with_name
+from indexer.transcripts.tree import Record, Tree
+from smart_fork.agents import READERS
+from smart_fork.agents.qwen.slugs import slug
+
+#: What its tools are called where calls are described.
+_TOOLS = {
+    "edit": "Edit",
+    "write_file": "Write",
+    "notebook_edit": "NotebookEdit",
+    "read_file": "Read",
+    "grep_search": "Grep",
+    "glob": "Glob",
+    "todo_write": "TodoWrite",
+    "task_stop": "KillShell",
+    "tool_search": "ToolSearch",
+    "exit_plan_mode": "EnterPlanMode",
+    "run_shell_command": "Bash",
+}
+#: The kinds of a person's messages; the others were sent by schedules, goals and background tasks.
+_TYPED = (None, "mid_turn_user_message")
+#: How the answer of a call begins that was not carried out.
+_NOT_RUN = ("[Operation Cancelled]",)
+#: The header of what a shell command gave back, and what stands below its output.
+_RAN = re.compile(r"\ACommand: .*?^Output: (?P<output>.*)^Error: ", re.DOTALL | re.MULTILINE)
+_EXIT = re.compile(r"^Exit Code: (-?\d{1,9})$", re.MULTILINE)
+
+
+class QwenTree(Tree):
+    """See `Tree`. A record whose parent is missing has nothing before it: Qwen Code forgets that."""
+
+    agent = "qwen"
+    bridged = False
+    naming = (b'"custom_title"',)
+    shell = "run_shell_command"
+    not_run = _NOT_RUN
+
+    def note_title(self, record: Record) -> None:
+        """See `Tree.note_title`."""
+        given = record.get("systemPayload")
+        if record.get("subtype") != "custom_title" or not isinstance(given, dict):
+            return
+        title, facts = given.get("customTitle"), self.facts
+        if isinstance(title, str):
+            facts["ai_title" if given.get("titleSource") == "auto" else "custom_title"] = name = title.strip()
+            facts["names"] = with_name(facts.get("names", ()), name)
+
+    def turn(self, record: Record, identity: str, line: Line) -> Turn | None:
+        """See `Tree.turn`."""
+        kind, message = record.get("type"), record.get("message")
+        if kind == "system":
+            return self._system(record, identity, line)
+        if not isinstance(message, dict):
+            return None
+        parts = parts_of(message)
+        if kind == "assistant":
+            text, calls = strip_recall(text_of(parts)), tuple(self._calls(parts))
+            return self.make(record, identity, line, "assistant", text, calls=calls, loaded=loaded_after(record))
+        if kind == "tool_result":
+            results = tuple(self._results(parts))
+            return self.make(record, identity, line, "tool", "", results=results)
+        return self._user(record, parts, identity, line) if kind == "user" else None
+
+    def _system(self, record: Record, identity: str, line: Line) -> Turn | None:
+        """What a compaction left is loaded; a rewinding is the leaf of what it leaves until somebody goes on."""
+        subtype = record.get("subtype")
+        if subtype == "parent_session":
+            self.facts["begun_by_another"] = True
+        if subtype == "rewind":
+            return self.make(record, identity, line, "system", "")
+        left = loaded_by_compaction(record)
+        if not left:
+            return None
+        self.facts["compactions"] = self.facts.get("compactions", 0) + 1
+        return self.make(record, identity, line, "system", "", loaded=left)
+
+    def _user(self, record: Record, parts: Iterable[Record], identity: str, line: Line) -> Turn:
+        if not is_typed(record):
+            return self.make(record, identity, line, "system", "")
+        text = strip_boilerplate(typed_in(record, parts))
+        return self.make(record, identity, line, "user", text, prompt=bool(text))
+
+    def _calls(self, parts: Iterable[Record]) -> Iterator[ToolCall]:
+        for part in parts:
+            if isinstance(call := part.get("functionCall"), dict):
+                name = str(call.get("name") or "")
+                yield self.call(call.get("id"), name, call.get("args"), known_as=_TOOLS.get(name, ""))
+
+    def _results(self, parts: Iterable[Record]) -> Iterator[ToolResult]:
+        for part in parts:
+            if isinstance(answer := part.get("functionResponse"), dict):
+                output, failed = output_of(answer)
+                yield self.result(answer.get("id"), output, failed=failed)
+
+    def title(self, turns: tuple[Turn, ...]) -> Masked:
+        """See `Tree.title`."""
+        named, by_agent = self.facts.get("custom_title", ""), self.facts.get("ai_title", "")
+        return title_of(named, (turn.text for turn in turns if turn.prompt), by_agent=by_agent)
+
+    def names(self, turns: tuple[Turn, ...]) -> Iterable[str]:
+        """See `Tree.names`."""
+        del turns
+        names: list[str] = self.facts.get("names", [])
+        return names
+
+    def named(self) -> bool:
+        """See `Tree.named`."""
+        return bool(self.facts.get("custom_title"))
+
+    def origin(self) -> Origin:
+        """See `Tree.origin`. Nothing tells a script's prompts from a person's."""
+        return "subagent" if self.facts.get("begun_by_another") else "person"
+
+    def opens_a_session(self, action: str) -> bool:
+        """See `Tree.opens_a_session`."""
+        return READERS.opens_a_session(action)
+
+    def folder(self) -> str:
+        """See `Tree.folder`."""
+        return self.path.parent.parent.name
+
+    def folder_for(self, directory: str) -> str:
+        """See `Tree.folder_for`."""
+        return slug(directory)
+
+
+def is_typed(record: Record) -> bool:
+    """Whether a ``user`` record is what a person, or a script in a person's place, has asked."""
+    return record.get("subtype") in _TYPED and record.get("provenance") in (None, "real_user")
+
+
+def typed_in(record: Record, parts: Iterable[Record]) -> str:
+    """The person's words in a message: what hooks have added to them is not shown, and not theirs."""
+    given = record.get("systemPayload")
+    shown = given.get("displayText") if isinstance(given, dict) else None
+    return shown if isinstance(shown, str) else text_of(parts)
+
+
+def parts_of(message: object) -> list[Record]:
+    """The parts of a message."""
+    parts = message.get("parts") if isinstance(message, dict) else None
+    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+
+
+def text_of(parts: Iterable[Record]) -> str:
+    """What these parts say, without thoughts."""
+    texts = (part.get("text") for part in parts if part.get("thought") is not True)
+    return "\n\n".join(text for text in texts if isinstance(text, str))
+
+
+def output_of(answer: Record) -> tuple[str, bool]:
+    """What came back from a call, with a shell's exit status first, and whether the call failed."""
+    response = answer.get("response")
+    given = response if isinstance(response, dict) else {}
+    failed = isinstance(given.get("error"), str)
+    text = given.get("error") if failed else given.get("output")
+    output = text if isinstance(text, str) else ""
+    if output.startswith("Command: ") and (ran := _RAN.match(output)):
+        status = _EXIT.search(output, ran.end())
+        output = f"Exit code: {status[1]}\n{ran['output']}" if status else ran["output"]
+    return output, failed
+
+
+def loaded_after(record: Record) -> int:
+    """What the model had in its context when it had said this."""
+    usage = record.get("usageMetadata")
+    return count(usage.get("totalTokenCount")) if isinstance(usage, dict) else 0
+
+
+def loaded_by_compaction(record: Record) -> int:
+    """What a compaction left in the context; 0 for other records. From there on that is sent, and not what is above."""
+    given = record.get("systemPayload")
+    if record.get("subtype") != "chat_compression" or not isinstance(given, dict):
+        return 0
+    history = given.get("compressedHistory")
+    if not isinstance(history, list):
+        return 0
+    info = given.get("info")
+    told = count(info.get("newTokenCount")) if isinstance(info, dict) else 0
+    return told or max(1, sum(estimate_tokens(text_of(parts_of(message))) for message in history))

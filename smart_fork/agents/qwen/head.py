@@ -1,0 +1,35 @@
+"""Whose forks sessions are: each record names the session and the message of which it is a copy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from smart_fork.agents.qwen.log import QwenAdapter
+from smart_fork.agents.qwen.slugs import slug
+from smart_fork.agents.tree_heads import TreeHeads
+
+
+class QwenHeads(TreeHeads):
+    """How logs of Qwen Code begin."""
+
+    name = "qwen"
+    reader = QwenAdapter()
+    said = ("user", "assistant", "tool_result")
+
+    def is_native(self, record: dict[str, Any]) -> bool:
+        """See `TreeHeads.is_native`. Its forks begin as ours do."""
+        del record
+        return False
+
+    def names_a_copy(self, record: dict[str, Any]) -> bool:
+        """See `TreeHeads.names_a_copy`."""
+        return record.get("subtype") == "custom_title" and "forkedFrom" not in record
+
+    def folder(self, directory: str) -> str:
+        """See `TreeHeads.folder`."""
+        return slug(directory)
+
+    def project(self, log: Path) -> Path:
+        """See `TreeHeads.project`."""
+        return log.parent.parent

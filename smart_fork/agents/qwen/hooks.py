@@ -1,0 +1,30 @@
+"""Qwen Code's hooks, in its ``settings.json``: events, values and answers are those of Claude Code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.hooks import Hooks
+from smart_fork.agents.qwen.home import qwen_home
+
+
+class QwenHooks(Hooks):
+    """See `Hooks`."""
+
+    agent: AgentName = "qwen"
+    begun = ('"role":"model"', '"forkedFrom":')
+    #: npm's script, what that begins with more memory, and what does the work.
+    processes = 3
+    events = ("SessionStart", "UserPromptSubmit", "Notification", "Stop", "SessionEnd")
+
+    def path(self) -> Path:
+        """See `Hooks.path`."""
+        return qwen_home() / "settings.json"
+
+    def notes(self, text: str) -> Iterator[str]:
+        """See `Hooks.notes`."""
+        if json.loads(text).get("disableAllHooks") is True:
+            yield "Qwen Code runs no hooks at all: its settings say disableAllHooks"

@@ -1,0 +1,42 @@
+"""Qwen Code: ``<home>/projects/<slug>/chats/<session-id>.jsonl``, one record a line, linked by ``parentUuid``.
+
+Its sub-agents' own files lie elsewhere, archived sessions one folder deeper.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.qwen.home import HOME, qwen_home
+from smart_fork.agents.qwen.slugs import slug
+from smart_fork.agents.tree_log import TreeAdapter
+
+if TYPE_CHECKING:
+    from smart_fork.agents.qwen.fold import QwenTree
+
+
+class QwenAdapter(TreeAdapter):
+    """Reads Qwen Code's sessions; version 0.24.4 seen."""
+
+    name: AgentName = "qwen"
+    variable = HOME.variable
+    places: tuple[str, ...] = (".qwen/projects",)
+    depth = 2
+
+    @property
+    def tree(self) -> type[QwenTree]:
+        from smart_fork.agents.qwen.fold import QwenTree
+
+        return QwenTree
+
+    def home(self) -> Path:
+        return qwen_home()
+
+    def slug(self, directory: str) -> str:
+        return slug(directory)
+
+    def is_session(self, location: str, projects: str) -> bool:
+        parts = location.removeprefix(f"{projects}/").split("/")
+        return len(parts) == 3 and parts[1] == "chats"

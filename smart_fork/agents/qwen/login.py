@@ -1,0 +1,95 @@
+"""Qwen Code's login: a key in the environment or in its settings, or what its window has stored.
+
+Seen with 0.24.4: ``security.auth.selectedType`` in its settings says what it logs in with. Without a key for that it
+ends at once ("Missing API key for …"); there is no command that says whether it is logged in.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.login import Standing
+from smart_fork.agents.qwen.home import HOME, qwen_home
+from smart_fork.processes import Processes
+
+#: What each way to log in takes: any of the first logs it in, the others say whom it asks and what for.
+_OPENAI = (("OPENAI_API_KEY",), ("OPENAI_BASE_URL", "OPENAI_MODEL", "DASHSCOPE_API_KEY"))
+_WAYS = {
+    "openai-responses": _OPENAI,
+    "anthropic": (("ANTHROPIC_API_KEY",), ("ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL")),
+    "gemini": (("GEMINI_API_KEY",), ("GEMINI_MODEL",)),
+    "vertex-ai": (
+        ("GOOGLE_API_KEY", "GOOGLE_APPLICATION_CREDENTIALS"),
+        ("GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"),
+    ),
+}
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class QwenLogin:
+    """See `Login`."""
+
+    agent: AgentName = "qwen"
+    command = "qwen"
+    folder = HOME.variable
+
+    def variables(self) -> tuple[str, ...]:
+        """See `Login.variables`."""
+        settings = _settings()
+        keys, beside = _WAYS.get(_chosen(settings), _OPENAI)
+        named = (name for models in _table(settings, "modelProviders").values() for name in _named_in(models))
+        return tuple(dict.fromkeys((*keys, *beside, *named)))
+
+    def settled(self) -> frozenset[str]:
+        """See `Login.settled`."""
+        return frozenset(_table(_settings(), "env"))
+
+    def required(self) -> tuple[str, ...]:
+        """See `Login.required`: one of several may do."""
+        return ()
+
+    def is_plain(self, env: Mapping[str, str]) -> bool:
+        """See `Login.is_plain`."""
+        settings = _settings()
+        if _chosen(settings) == "qwen-oauth":
+            return (qwen_home() / "oauth_creds.json").is_file()
+        keys, _ = _WAYS.get(_chosen(settings), _OPENAI)
+        around = {**_table(settings, "env"), **env}
+        return bool(_auth(settings).get("apiKey")) or any(around.get(key) for key in keys)
+
+    def standing(self, env: Mapping[str, str], program: str, processes: Processes) -> Standing:
+        """See `Login.standing`. Its ways to log in are many: that none is seen does not say that there is none."""
+        del program, processes
+        return Standing(True if self.is_plain(env) else None)
+
+
+def _settings() -> dict[str, Any]:
+    try:
+        said = json.loads((qwen_home() / "settings.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _auth(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return _table(_table(settings, "security"), "auth")
+
+
+def _chosen(settings: Mapping[str, Any]) -> str:
+    """What it logs in with, as its settings say."""
+    return str(_auth(settings).get("selectedType"))
+
+
+def _table(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = settings.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _named_in(models: object) -> list[str]:
+    """The variables that the models of one provider name."""
+    named = [model.get("envKey") for model in models if isinstance(model, dict)] if isinstance(models, list) else []
+    return [name for name in named if isinstance(name, str) and _NAME.fullmatch(name)]

@@ -1,0 +1,38 @@
+"""Qwen Code's servers of a person: ``mcpServers`` in its ``settings.json``, as ``qwen mcp add -s user`` writes them.
+
+Seen with 0.24: it waits for its servers before the first request, and starts each in the project with all variables
+that it has itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.qwen import Qwen
+from smart_fork.agents.qwen.home import qwen_home
+from smart_fork.agents.registration.base import NAME, Allowing
+from smart_fork.agents.registration.json_entry import JsonRegistration
+
+
+class QwenRegistration(JsonRegistration):
+    """See `Registration`."""
+
+    agent: AgentName = "qwen"
+    title = Qwen.title
+    #: The server's own name is the end of it.
+    client = (f"qwen-cli-mcp-client-{NAME}", "2025-11-25")
+    of_a_session = (*Qwen.tells, *JsonRegistration.of_a_session)
+
+    def path(self) -> Path:
+        """See `Registration.path`."""
+        return qwen_home() / "settings.json"
+
+    def home(self) -> Path:
+        """See `Registration.home`."""
+        return qwen_home()
+
+    def allowing(self, tools: Sequence[str]) -> Allowing | None:
+        """See `Registration.allowing`."""
+        return Allowing(self.path(), tuple(f"mcp__{NAME}__{tool}" for tool in tools))

@@ -1,0 +1,68 @@
+"""What the records of Qwen Code say of what it does: whether it works, what runs in the background, what it wrote.
+
+An answer that was broken off, or that no model gave, leaves no record: then the screen alone tells.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from smart_fork.agents.qwen.fold import loaded_after, parts_of, text_of
+from smart_fork.agents.tail import GOING_ON, NO_CALL, Call, Calls, Sign, Steps, Tail, number_in
+
+_NOTIFICATION = re.compile(r"<task-notification>(.*?)</task-notification>", re.DOTALL)
+_TASK = re.compile(r"<task-id>([^<]+)</task-id>")
+_STATUS = re.compile(r"<status>(\w+)</status>")
+#: How a tool says that it goes on in the background.
+_BEGUN = re.compile(r"^(?:task_id|Task ID|Background shell started\. id): ([\w-]{1,100})", re.MULTILINE)
+
+
+def _sign(record: Mapping[str, Any]) -> Sign:
+    kind = record.get("type")
+    if record.get("isSidechain") is True:
+        return Sign()
+    if kind == "assistant":
+        calls = any("functionCall" in part for part in parts_of(record.get("message")))
+        return Sign("working" if calls else "idle", loaded_after(dict(record)))
+    if kind == "tool_result":
+        told = record.get("toolCallResult")
+        stopped = isinstance(told, dict) and told.get("status") == "cancelled"
+        return Sign("idle" if stopped else "working")
+    return Sign("working") if kind == "user" else Sign()
+
+
+def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
+    """Sub-agents' own tasks end with them; what was copied from another session runs there."""
+    if record.get("isSidechain") is True or "forkedFrom" in record:
+        return
+    parts = parts_of(record.get("message"))
+    for part in parts:
+        call, answer = part.get("functionCall"), part.get("functionResponse")
+        if isinstance(call, dict) and isinstance(given := call.get("args"), dict):
+            calls[str(call.get("id"))] = Call(str(call.get("name")), given)
+        elif isinstance(answer, dict):
+            yield from _begun(answer, calls.pop(str(answer.get("id")), NO_CALL))
+    if record.get("type") == "user" and record.get("subtype") == "notification":
+        for told in _NOTIFICATION.finditer(text_of(parts)):
+            task, status = _TASK.search(told[1]), _STATUS.search(told[1])
+            if task and status and status[1] not in GOING_ON:
+                yield task[1].strip(), None
+
+
+def _begun(answer: Mapping[str, Any], call: Call) -> Steps:
+    response = answer.get("response")
+    output = response.get("output") if isinstance(response, dict) else None
+    in_background = call.tool == "agent" or call.given.get("is_background") is True
+    if in_background and isinstance(output, str) and (found := _BEGUN.search(output)):
+        yield found[1], call.text("description", "command")
+
+
+def _written(records: Iterable[Mapping[str, Any]]) -> int:
+    usages = (record.get("usageMetadata") for record in records if record.get("type") == "assistant")
+    return sum(number_in(usage.get("candidatesTokenCount")) for usage in usages if isinstance(usage, dict))
+
+
+#: Logs of Qwen Code.
+QWEN = Tail("qwen", _sign, _steps, _written)

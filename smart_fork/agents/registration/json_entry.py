@@ -1,0 +1,140 @@
+"""An entry in JSON settings that have their servers in one object, each by its name.
+
+Other programs keep much else in the same file. So the entry is put in as text, which can be taken out again to the byte
+where the agent has not written the file meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from indexer.transcripts.model import AgentName
+from smart_fork import json_text
+from smart_fork.agents.registration.base import ARGUMENTS, NAME, Allowing, UnsuitableError, argv
+
+
+class JsonRegistration(ABC):
+    """See `Registration`. An agent says where its file is, and what is not as it is here."""
+
+    agent: AgentName
+    title: str
+    client: tuple[str, str]
+    #: Under which its settings have the servers, and an entry the variables for its server.
+    servers = "mcpServers"
+    variables = "env"
+    #: What a session tells its own servers of itself: a server that a person starts has none of it. And what all have.
+    of_a_session: tuple[str, ...] = ("SMART_FORK_WORKER_ID",)
+    said: Mapping[str, str] = {}
+
+    @abstractmethod
+    def path(self) -> Path:
+        """See `Registration.path`."""
+
+    @abstractmethod
+    def home(self) -> Path:
+        """See `Registration.home`."""
+
+    def skills(self) -> Path | None:
+        """See `Registration.skills`."""
+        return self.home() / "skills"
+
+    def allowing(self, tools: Sequence[str]) -> Allowing | None:
+        """See `Registration.allowing`."""
+        del tools
+        return None
+
+    def argv(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
+        """See `Registration.argv`."""
+        return argv(entry)
+
+    def value(self, text: str | None) -> dict[str, Any] | None:
+        """See `Registration.value`."""
+        if text is None:
+            return None
+        servers = _understood(text).get(self.servers, {})
+        if not isinstance(servers, dict):
+            raise UnsuitableError(f'"{self.servers}" in it is not an object')
+        found = servers.get(NAME)
+        if found is not None and not isinstance(found, dict):
+            raise UnsuitableError(f'"{NAME}" in it is not an object')
+        return found
+
+    def raw(self, text: str | None) -> str | None:
+        """See `Registration.raw`."""
+        if text is None or self.value(text) is None:
+            return None
+        _, entry = self._entry(text)
+        return text[entry.value : entry.end] if entry else None
+
+    def put(self, text: str | None, entry: Mapping[str, Any]) -> str:
+        """See `Registration.put`."""
+        if text is None:
+            return json.dumps({self.servers: {NAME: entry}}, indent=2) + "\n"
+        self.value(text)
+        servers, there = self._entry(text)
+        if servers is None:
+            return json_text.append(text, json_text.root(text), {NAME: entry}, self.servers)
+        if there is None:
+            return json_text.append(text, servers.value, entry, NAME)
+        return json_text.replace(text, there, entry)
+
+    def has_servers(self, text: str | None) -> bool:
+        """See `Registration.has_servers`."""
+        return text is not None and self.servers in _understood(text)
+
+    def restore(self, text: str, raw: str | None, *, had_servers: bool = True) -> str:
+        """See `Registration.restore`."""
+        self.value(text)
+        servers, there = self._entry(text)
+        if servers is None or there is None:
+            return text
+        if raw is not None:
+            return text[: there.value] + raw + text[there.end :]
+        without = json_text.remove(text, servers.value, there)
+        servers, _ = self._entry(without)
+        if servers is None or had_servers or json_text.items(without, servers.value):
+            return without
+        return json_text.remove(without, json_text.root(without), servers)
+
+    def wanted(self, program: str, env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
+        """See `Registration.wanted`."""
+        del env
+        ours = {"command": program, "args": list(ARGUMENTS)}
+        return {**ours, **(before or {}), **ours}
+
+    def environment(self, env: Mapping[str, str], entry: Mapping[str, Any]) -> dict[str, str]:
+        """See `Registration.environment`: all that it has itself."""
+        own = entry.get(self.variables)
+        more = {str(name): str(value) for name, value in own.items()} if isinstance(own, dict) else {}
+        return {name: value for name, value in env.items() if name not in self.of_a_session} | dict(self.said) | more
+
+    def holders(self) -> tuple[Path, ...]:
+        """See `Registration.holders`."""
+        return (self.path(),)
+
+    def over_http(self, url: str, token: str) -> str:
+        """See `Registration.over_http`."""
+        del url, token
+        return ""
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """See `Registration.lock`: none is known."""
+        yield
+
+    def _entry(self, text: str) -> tuple[json_text.Item | None, json_text.Item | None]:
+        """Where the servers are, and among them ours."""
+        servers = json_text.member(text, json_text.root(text), self.servers)
+        return servers, json_text.member(text, servers.value, NAME) if servers else None
+
+
+def _understood(text: str) -> dict[str, Any]:
+    try:
+        return json_text.read_object(text)
+    except (ValueError, RecursionError) as error:
+        raise UnsuitableError(f"it is not plain JSON: {error}") from error

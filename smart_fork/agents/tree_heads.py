@@ -1,0 +1,174 @@
+"""Whose forks sessions are, of agents whose forks copy the records of their parent with the ids that link them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from indexer.transcripts.base import AgentAdapter, LogFile
+from indexer.transcripts.chain import Chain
+from indexer.transcripts.lines import LineReader
+from indexer.transcripts.model import Session, Turn
+from indexer.transcripts.state import utc
+from indexer.transcripts.tree import parent_of
+from smart_fork.agents.kin import Copied, Heads, Kin, connected
+
+#: The first message of a log is among so many records.
+_HEAD_RECORDS = 500
+
+
+class TreeHeads(Heads):
+    """How logs begin whose records name the one before them."""
+
+    #: The kinds of records that are messages.
+    said: tuple[str, ...] = ("user", "assistant")
+
+    @property
+    @abstractmethod
+    def reader(self) -> AgentAdapter:
+        """The agent's logs."""
+
+    @abstractmethod
+    def is_native(self, record: dict[str, Any]) -> bool:
+        """Whether a record before the first message says that the agent itself began the file."""
+
+    @abstractmethod
+    def names_a_copy(self, record: dict[str, Any]) -> bool:
+        """Whether a record says what a copy is called: it is as old as the copy."""
+
+    @abstractmethod
+    def folder(self, directory: str) -> str:
+        """The name of the project's folder of a directory."""
+
+    def project(self, log: Path) -> Path:
+        """The project's folder that a log is in."""
+        return log.parent
+
+    def family(self, session_id: str, root: str, forks: Mapping[str, str]) -> list[Kin]:
+        """The project's folders are looked into, and those that a session of the family is in as well."""
+        in_folder: dict[Path, list[LogFile]] = defaultdict(list)
+        folders_of: dict[str, set[Path]] = defaultdict(set)
+        for file in self.reader.discover():
+            in_folder[self.project(file.path)].append(file)
+            folders_of[file.path.stem].add(self.project(file.path))
+        here = self.folder(root)
+        looked_at: set[Path] = set()
+        heads: list[Kin] = []
+        folders = {folder for folder in in_folder if folder.name == here or folder.name.startswith(f"{here}-")}
+        folders |= folders_of[session_id]
+        while folders:
+            heads += [kin for folder in folders for file in in_folder[folder] if (kin := self._kin(file))]
+            looked_at |= folders
+            family = connected(session_id, heads, forks)
+            known = {kin.session_id for kin in family} | {kin.recorded for kin in family}
+            known |= {one for pair in forks.items() if known & set(pair) for one in pair}
+            folders = {folder for one in known for folder in folders_of.get(one, ())} - looked_at
+        for kin in family:
+            self._read_messages(kin)
+        return family
+
+    def shared(self, kin: Kin, parent: Kin, above: Session, fork: Callable[[], Session | None]) -> int:
+        del fork
+        shared = set(_left_after(kin, parent))
+        known = [i for i, turn in enumerate(above.turns) if turn.id in shared]
+        return known[-1] + 1 if known else 0
+
+    def _kin(self, file: LogFile) -> Kin | None:
+        kin = Kin(self.name, file.path.stem, file.path, file.mtime_ns)
+        messages = _Messages(self.said)
+        try:
+            for line in islice(LineReader(file.path), _HEAD_RECORDS):
+                if not messages:
+                    kin.begun = max(kin.begun, _time(line.record))
+                    kin.native = kin.native or self.is_native(line.record)
+                messages.add(line.record)
+                if messages.begin:
+                    break
+        except OSError:
+            return None
+        kin.first = next(iter(messages), None)
+        kin.recorded = kin.first.session_id if kin.first else ""
+        return kin if kin.first else None
+
+    def _read_messages(self, kin: Kin) -> None:
+        """All its messages; and when a copy that says so was made: its first records are as old as its parent's."""
+        made = ""
+        messages = _Messages(self.said)
+        try:
+            for line in LineReader(kin.path):
+                message = messages.add(line.record)
+                own = self.names_a_copy(line.record) if message is None else not message.session_id
+                if own and not made:
+                    made = utc(line.record.get("timestamp"))
+        except OSError:
+            return
+        kin.messages += messages
+        if kin.recorded:
+            kin.begun = made or utc(kin.mtime_ns / 1e9)
+
+
+def _left_after(kin: Kin, parent: Kin) -> list[str]:
+    """The ids of the messages that `kin` has from `parent`, in order."""
+    there = {message.id for message in parent.messages}
+    found = []
+    for message in kin.messages:
+        if message.id in there:
+            found.append(message.id)
+        elif message.message_id in there:
+            found.append(message.message_id)
+        else:
+            break
+    return found
+
+
+class _Messages:
+    """The messages of a log in the order of the indexer, which is not always that of the file."""
+
+    def __init__(self, said: Collection[str]) -> None:
+        self._said = said
+        self._chain = Chain()
+        self._copied: dict[str, Copied] = {}
+
+    def add(self, record: dict[str, Any]) -> Copied | None:
+        """The next record of the file, as a message if it is one."""
+        identity = record.get("uuid")
+        if not isinstance(identity, str) or not identity or record.get("isSidechain") is True:
+            return None
+        if record.get("type") not in self._said:
+            self._chain.link(identity, parent_of(record))
+            return None
+        message = self._copied.setdefault(identity, _copied(identity, record.get("forkedFrom")))
+        self._chain.add(Turn(identity, parent_of(record), "user", ""))
+        return message
+
+    @property
+    def begin(self) -> bool:
+        """Whether the first of them all is known by now."""
+        return self._chain.beginning() is not None
+
+    def __len__(self) -> int:
+        return len(self._copied)
+
+    def __iter__(self) -> Iterator[Copied]:
+        return (self._copied[turn.id] for turn in self._chain.in_order())
+
+
+def _copied(identity: str, origin: object) -> Copied:
+    if not isinstance(origin, dict):
+        return Copied(identity)
+    session_id, message_id = origin.get("sessionId"), origin.get("messageUuid")
+    return Copied(
+        identity,
+        session_id if isinstance(session_id, str) else "",
+        message_id if isinstance(message_id, str) else "",
+    )
+
+
+def _time(record: dict[str, Any]) -> str:
+    """When a record was written; of what was tracked before a prompt, when that was."""
+    snapshot = record.get("snapshot")
+    return utc(record.get("timestamp")) or (utc(snapshot.get("timestamp")) if isinstance(snapshot, dict) else "")

@@ -1,0 +1,87 @@
+"""Where the sessions of agents are that keep a folder for each project, one file a session, its records linked.
+
+What is needed to read one is imported where one is read.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
+from indexer.transcripts.files import regular_file, regular_files
+from indexer.transcripts.model import Session
+
+if TYPE_CHECKING:
+    from indexer.transcripts.tree import Tree
+
+
+class TreeAdapter(AgentAdapter):
+    """Reads ``<home>/projects/<slug>/…/<session-id>.jsonl``."""
+
+    #: How many folders below ``projects`` the logs are.
+    depth: ClassVar[int]
+
+    @property
+    @abstractmethod
+    def tree(self) -> type[Tree]:
+        """What the records of a log add up to."""
+
+    @abstractmethod
+    def slug(self, directory: str) -> str:
+        """The name of the folder of the sessions of a directory."""
+
+    @abstractmethod
+    def is_session(self, location: str, projects: str) -> bool:
+        """Whether a file is where a project's conversations are, and no sub-agent's."""
+
+    @property
+    def projects(self) -> Path:
+        """The folder of all projects."""
+        return self.home() / "projects"
+
+    def folders(self) -> tuple[tuple[Path, int], ...]:
+        return ((self.projects, self.depth),)
+
+    def discover(self) -> Iterator[LogFile]:
+        return self._logs(".jsonl")
+
+    def log_at(self, location: str) -> LogFile | None:
+        file = regular_file(location, self.name, self.folders())
+        return file if file and self.is_session(location, str(self.projects)) else None
+
+    def locate(self, session_id: str) -> tuple[Path, ...]:
+        found = [file for file in self._logs(f"{session_id}.jsonl") if file.path.stem == session_id]
+        return tuple(file.path for file in sorted(found, key=lambda file: file.mtime_ns, reverse=True))
+
+    def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
+        from indexer.transcripts import tree
+
+        return tree.read(self.tree, path, checkpoint, keep_raw=keep_raw)
+
+    def id_of(self, path: Path) -> str:
+        return path.stem
+
+    def is_copy(self, path: Path) -> bool:
+        from indexer.transcripts import tree
+
+        return tree.is_copy(self.tree, path)
+
+    def glance(self, path: Path) -> Session | None:
+        from indexer.transcripts import tree
+
+        return tree.glance(self.tree, path)
+
+    def place_of(self, directory: str) -> str:
+        return f"{self.projects}/{self.slug(directory)}"
+
+    def resume_command(self, session_id: str) -> tuple[str, ...]:
+        return (self.name, "--resume", session_id)
+
+    def _logs(self, suffix: str) -> Iterator[LogFile]:
+        projects = str(self.projects)
+        for file in regular_files(projects, self.name, suffix, depth=self.depth):
+            if self.is_session(file.location, projects):
+                yield file

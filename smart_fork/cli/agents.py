@@ -1,0 +1,49 @@
+"""The options that say which agent is meant, with the names of those that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from smart_fork.agents.selection import ALL, choices, first, named, one_of, startable
+
+Names = Callable[[], Sequence[str]]
+_NAMES = ("--agent", "--adapter")
+
+
+def option(purpose: str, words: Names, check: Callable[[str], str], *names: str) -> Any:
+    """An option that takes one of these words, which it names, is completed with, and refuses others with."""
+
+    def checked(value: str | None) -> str | None:
+        return value if value is None else check(value)
+
+    def completed(beginning: str) -> list[str]:
+        return [word for word in words() if word.startswith(beginning)]
+
+    said = f"{purpose}: {one_of(words(), '')}."
+    return typer.Option(*names, metavar="NAME", help=said, callback=checked, autocompletion=completed)
+
+
+def among(words: Names) -> Callable[[str], str]:
+    """The check that a word is one of these."""
+
+    def check(value: str) -> str:
+        if value not in words():
+            raise typer.BadParameter(f"{value!r} is not {one_of(words())}.")
+        return value
+
+    return check
+
+
+#: Whose sessions, or workers; all agents' by default.
+WhoseOption = Annotated[str, option("Whose sessions to look at", choices, among(choices), "--agent")]
+WorkersOption = Annotated[str, option("Whose", choices, among(choices), *_NAMES)]
+EVERYBODY = ALL
+#: The agent that is started; the first by default.
+StartedOption = Annotated[str, option("The agent", startable, named, *_NAMES)]
+FIRST = first()
+#: The same, where it may go without saying.
+AnyStartedOption = Annotated[str | None, option("The agent", startable, named, *_NAMES)]
+GivenOption = Annotated[str | None, option("Give the id as it is, in this directory, to", startable, named, *_NAMES)]

@@ -1,0 +1,46 @@
+"""A conversation to read, as the command line and MCP get it: values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from indexer.masking import Masked
+from indexer.transcripts.model import AgentName
+from smart_fork.values import Value, rare, spread
+
+
+@dataclass(frozen=True, slots=True)
+class Message(Value):
+    """One message of a conversation."""
+
+    number: int
+    message_id: str
+    role: str
+    timestamp: str
+    text: Masked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation(Value):
+    """The answer of ``read_session``. `next_at` is where to read on, when the messages did not all fit."""
+
+    session_id: str
+    agent_type: AgentName
+    title: str
+    working_directory: str
+    project_inferred_from: str = rare("")
+    last_activity: str
+    notice: str = rare("")
+    messages: tuple[Message, ...]
+    read_on: Mapping[str, int | None] = spread(next_at=int | None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported(Value):
+    """What is left of a session whose log is gone."""
+
+    session_id: str
+    agent_type: AgentName
+    notice: str = rare("")
+    markdown: Masked

@@ -1,0 +1,54 @@
+"""The session that a transcript holds with one record a line, of agents that name a file after its session."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from smart_fork.cuts.lines import RawLine, head, opened, raw_lines, with_sources
+from smart_fork.cuts.model import Session, Tool, Turn
+from smart_fork.errors import NotFound
+
+_ID = re.compile(r"[A-Za-z0-9-]{8,}")
+
+
+class Seen(NamedTuple):
+    """What a line is, the session that it names, and what is `said` in it, or in another one that it `repeats`.
+
+    `said` is `None` where nothing can repeat it.
+    """
+
+    turn: Turn
+    session_id: str
+    said: str | None
+    repeats: str
+
+
+def load(tool: Tool, path: Path, see: Callable[[RawLine], Seen]) -> Session:
+    """The session in `path`; every line is kept, none is sorted.
+
+    Raises:
+        NotFound: it is not there.
+        OSError: it cannot be read.
+    """
+    turns: list[Turn] = []
+    heads: dict[str, str] = {}
+    copies: dict[str, str] = {}
+    first_id = ""
+    try:
+        file, stamp = opened(path)
+    except FileNotFoundError as error:
+        raise NotFound(f"No such transcript: {path}") from error
+    with file:
+        for line in raw_lines(file, path):
+            turn, session_id, said, repeats = see(line)
+            first_id = first_id or session_id
+            turns.append(turn)
+            if said is not None:
+                heads[turn.id] = head(said)
+            elif repeats:
+                copies[turn.id] = head(repeats)
+    session_id = path.stem if _ID.fullmatch(path.stem) else first_id or path.stem
+    return Session(tool, path, session_id, with_sources(turns, heads, copies), stamp=stamp)

@@ -1,0 +1,106 @@
+"""What is answered about branches and families: values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from indexer.masking import Masked
+from indexer.transcripts.model import AgentName
+from smart_fork.forking.started import Forked
+from smart_fork.values import Value, rare
+
+#: Of a session of a family, the keys that come first on the command line.
+_FIRST = (
+    "depth", "session_id", "agent_type", "parent", "left_parent_at", "log_gone", "title", "started", "last_activity",
+    "begun",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Named(Value):
+    """A session and what it is called."""
+
+    session_id: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branched(Value):
+    """The answer of ``branch_session``."""
+
+    session_id: str
+    agent_type: AgentName
+    title: str
+    path: str
+    copied: int
+    parent: Named
+    at: int
+    working_directory: str
+    warnings: tuple[str, ...]
+    resume_command: str
+    resume_original: str
+    started: Forked | None = rare()
+
+
+@dataclass(frozen=True, slots=True)
+class LeftAt(Value):
+    """The last message that a fork has from its parent."""
+
+    message: int
+    role: str
+    text: Masked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running(Value):
+    """A worker that has the session now."""
+
+    worker_id: str
+    kind: str
+    name: str
+    place: str
+    status: str
+    attach: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relative(Value):
+    """One session of a family. `depth` is 0 for the first of all."""
+
+    session_id: str
+    agent_type: AgentName
+    depth: int
+    parent: str | None
+    left_parent_at: LeftAt | None
+    log_gone: bool
+    title: str
+    begun: str
+    started: str
+    last_activity: str
+    turns: int
+    token_estimate: int
+    working_directory: str
+    project_inferred_from: str = rare("")
+    jsonl_path: str | None
+    copies: tuple[str, ...]
+    resume_command: str | None
+    started_by: str | None
+    running: Running | None
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values, as the command line has always ordered them; over MCP they come as the fields do."""
+        told = super(Relative, self).as_json()
+        return {key: told.pop(key) for key in _FIRST} | told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family(Value):
+    """The answer of ``session_lineage``."""
+
+    session_id: str
+    agent_type: AgentName
+    notice: str
+    count: int
+    return_command: str | None
+    sessions: tuple[Relative, ...]

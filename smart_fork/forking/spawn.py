@@ -1,0 +1,218 @@
+"""Up to four workers at once: all are checked before the first starts, and each has a result of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import apsw
+
+from indexer.project import project_of
+from indexer.transcripts.model import AgentName
+from smart_fork import sessions
+from smart_fork.advice import advice
+from smart_fork.agents.facets import starter_of
+from smart_fork.agents.options import KEYS, options_from
+from smart_fork.agents.selection import first, named
+from smart_fork.copies.copying import Point, point_at
+from smart_fork.errors import ForkRefused, SmartForkError, Usage
+from smart_fork.forking.confirmation import CONFIRM_SECONDS
+from smart_fork.forking.launch import check_forkable
+from smart_fork.forking.report import as_worker
+from smart_fork.forking.resuming import check_free, newest_session
+from smart_fork.forking.spec import ForkSource, WorkerSpec, source_of
+from smart_fork.forking.started import NotSpawned, Spawned, SpawnedWorker
+from smart_fork.forking.starting import Prepared, directory, launch, prepare
+from smart_fork.forking.world import Clock, SystemClock, World, world_of
+from smart_fork.places import choose_place
+from smart_fork.processes import Processes
+from smart_fork.registry import Kind
+from smart_fork.snippets import quoted, shown
+
+MAX_WORKERS = 4
+#: How long each is looked at, however long the ones before it took: one that dies at once is to be noticed.
+LEAST_SECONDS = 5.0
+#: These read on behind the number: "Worker 0 missing required 'project_path'".
+_READ_ON = ("missing required", "must be")
+_WORDS: Mapping[type, str] = {str: "a string", bool: "true or false", int: "a number"}
+_EXCLUSIVE = (
+    ("resume_session_id", "continue_session"),
+    ("fork_from", "resume_session_id"),
+    ("fork_from", "continue_session"),
+)
+
+
+def spawn(
+    workers: Sequence[Any],
+    *,
+    caller_session_id: str | None = None,
+    default_agent: AgentName | None = None,
+    processes: Processes | None = None,
+    env: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+) -> tuple[SpawnedWorker | NotSpawned, ...]:
+    """Start 1 to 4 workers, each described by the keys of `KEYS`.
+
+    Each has a result of its own, also one that could not be started.
+    All together are waited for hardly longer than one fork is.
+
+    Raises:
+        SmartForkError: one of them cannot be had; then none was started.
+    """
+    if not workers:
+        raise Usage("At least one worker is required", "Say of each its project_path and its prompt.")
+    if len(workers) > MAX_WORKERS:
+        raise Usage(f"Maximum {MAX_WORKERS} workers per spawn", "Call again for more.")
+    time = clock or SystemClock()
+    ready = []
+    for index, said in enumerate(workers):
+        try:
+            asked = Asked(said, default_agent or first(), caller_session_id)
+            world = world_of(asked.agent, processes, env, time)
+            ready.append((prepare(asked.spec(world), world), world, asked.notes))
+        except SmartForkError as error:
+            colon = "" if error.message.startswith(_READ_ON) else ":"
+            raise type(error)(f"Worker {index}{colon} {error.message}", error.hint) from error
+    deadline = time.now() + CONFIRM_SECONDS
+    return tuple(_result(index, *one, deadline) for index, one in enumerate(ready))
+
+
+def summary(results: Sequence[SpawnedWorker | NotSpawned]) -> Spawned:
+    """The results, and how many workers run now."""
+    failed = sum(isinstance(one, NotSpawned) for one in results)
+    return Spawned(len(results) - failed, failed, tuple(results))
+
+
+def _result(
+    index: int, prepared: Prepared, world: World, notes: Sequence[str], deadline: float
+) -> SpawnedWorker | NotSpawned:
+    """One that fails does not keep the others from starting."""
+    try:
+        launched = launch(prepared, world, patience=max(LEAST_SECONDS, deadline - world.clock.now()))
+    except SmartForkError as error:
+        return NotSpawned(index, error.code, error.message, error.hint)
+    except (OSError, apsw.Error) as error:
+        text = f"{type(error).__name__}: {error}"
+        hint = advice("`smart-fork doctor` checks every part.", tool="Start the others without it.")
+        return NotSpawned(index, "unexpected", text, hint)
+    return SpawnedWorker.numbered(index, as_worker(launched), notes)
+
+
+def checked(said: Any) -> dict[str, Any]:
+    """What is said of a worker, with nothing unknown, of another type or contradictory in it.
+
+    Raises:
+        Usage: something is.
+    """
+    if not isinstance(said, Mapping):
+        raise Usage(f"must be an object, not {shown(said)}", f"Its keys: {', '.join(KEYS)}.")
+    if unknown := [repr(quoted(str(key))) for key in said if key not in KEYS]:
+        raise Usage(f"unknown key {', '.join(unknown)}", f"Known: {', '.join(KEYS)}.")
+    given = {key: value for key, value in said.items() if value is not None}
+    for key, value in given.items():
+        if type(value) not in KEYS[key].types:  # exactly: true is a number to Python
+            raise Usage(f"'{key}' must be {' or '.join(_WORDS[kind] for kind in KEYS[key].types)}, not {shown(value)}")
+    if not given.get("project_path"):
+        raise Usage("missing required 'project_path'", "The directory that it is to work in.")
+    for one, other in _EXCLUSIVE:
+        if given.get(one) and given.get(other):
+            raise Usage(f"{one} and {other} are mutually exclusive")
+    return given
+
+
+class Asked:
+    """One worker that was asked for in JSON. `notes` are what whoever asked should know.
+
+    Raises:
+        SmartForkError: it cannot be had.
+    """
+
+    def __init__(self, said: Any, default_agent: AgentName, caller_session_id: str | None) -> None:
+        self.said = checked(said)
+        self.caller = caller_session_id
+        self.notes: list[str] = []
+        self.target = directory(self.said["project_path"])
+        told = named(self.said["agent_type"]) if "agent_type" in self.said else None
+        reference = self.said.get("fork_from") or self.said.get("resume_session_id")
+        self.session = sessions.read(sessions.locate(reference)) if reference else None
+        self.agent: AgentName = told or (self.session.agent if self.session else default_agent)
+        self.kind = self._kind()
+
+    def spec(self, world: World) -> WorkerSpec:
+        """What is to be started for it.
+
+        Raises:
+            SmartForkError: it cannot be had.
+        """
+        source = source_of(self.session) if self.session else self._newest(world)
+        goes_on = self.kind in ("resume", "continue")
+        if self.session and self.kind == "fork":
+            check_forkable(self.session, str(self.target))
+        if source and goes_on:
+            self._check_going_on(source, world)
+        options = options_from(self.said)
+        unsaid = options.worktree is None
+        if unsaid:  # what begins anew has one if that is possible
+            options = replace(options, worktree=project_of(self.target).git and not goes_on)
+        self._check_place(options.place)
+        return WorkerSpec(
+            self.kind,
+            source.agent if source else self.agent,
+            source,
+            options,
+            self._point(),
+            cwd=None if goes_on else self.target,
+            or_without=unsaid,
+            caller_session_id=self.caller,
+            with_agent=self.agent,
+        )
+
+    def _kind(self) -> Kind:
+        fork = self.said.get("fork_session", False)
+        if self.said.get("fork_from"):
+            return "fork"
+        if self.said.get("resume_session_id"):
+            return "fork" if fork else "resume"
+        if self.said.get("continue_session"):
+            return "fork" if fork else "continue"
+        if fork and not starter_of(self.agent).forks_nothing:
+            raise Usage("fork_session needs fork_from, resume_session_id or continue_session", "Say what to fork.")
+        if fork:
+            self.notes.append("fork_session says nothing where no session is named")
+        return "new"
+
+    def _check_place(self, place: str | None) -> None:
+        if place == "here":
+            raise Usage("run_in cannot be 'here'", "Places for workers are tmux and process.")
+
+    def _newest(self, world: World) -> ForkSource | None:
+        if not self.said.get("continue_session"):
+            return None
+        self._check_place(self.said.get("run_in"))
+        headless = choose_place(self.said.get("run_in"), world.processes, world.env).headless
+        return newest_session(self.target, self.agent, automated=headless, apart_from=self.caller)
+
+    def _point(self) -> Point | None:
+        """The last turn that the fork knows: the end of what the given message is part of."""
+        at = self.said.get("at")
+        if at is None:
+            return None
+        if self.session is None or self.kind != "fork":
+            raise Usage("'at' needs a session to fork", "Say which: fork_from.")
+        point = point_at(self.session, at)
+        if point.index != at:
+            self.notes.append(point.moved_from(at))
+        return point
+
+    def _check_going_on(self, source: ForkSource, world: World) -> None:
+        if source.agent != self.agent:
+            raise ForkRefused(f"A {source.agent} session cannot go on with {self.agent}", "Leave agent_type out.")
+        if source.session_id == self.caller:
+            raise ForkRefused("This is the calling session itself", "Fork it: fork_from.")
+        if source.cwd and project_of(source.cwd).key != project_of(self.target).key:
+            raise ForkRefused(
+                f"{source.session_id} worked in {source.cwd}, which is of another project",
+                "A session goes on where it worked; fork it to have it here: fork_from.",
+            )
+        check_free(source, world=world)

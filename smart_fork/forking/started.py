@@ -1,0 +1,116 @@
+"""What is answered about workers that were started, or were not: values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Self
+
+from indexer.transcripts.model import AgentName
+from smart_fork.values import Value, rare, spread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forked(Value):
+    """A fork that was started."""
+
+    # `session_name` is the worker's name, `resume_session_id` the session that was forked, `new_session_id` the fork's
+    # own (`None` where the agent had not told it in time), `command` one line for display, `attach` what shows the
+    # worker. `confirmed` says that it was seen to take its prompt, or to be ready for one.
+    session_name: str
+    worker_id: str
+    terminal_id: str | None
+    resume_session_id: str
+    new_session_id: str | None
+    command: str
+    cwd: str
+    place: str
+    log: str | None = None
+    attach: str = ""
+    warnings: tuple[str, ...] = ()
+    confirmed: bool = False
+    kind: str = "fork"
+    agent_type: AgentName
+    chosen: Mapping[str, int | None] = spread(forked_index=int | None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotForked(Value):
+    """A fork that could not be started, and why."""
+
+    resume_session_id: str
+    session_name: str | None
+    error: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class FannedOut(Value):
+    """The forks that one prompt was given to, and how many that were found fit too little."""
+
+    prompt: str
+    forks: tuple[Forked | NotForked, ...]
+    left_out: int = rare(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedWorker(Value):
+    """A worker that was started. `session_id` is its own, `source_session_id` that of what it forked or goes on with.
+
+    `worktree` and `branch` are those that were made for it. `confirmed` says that it was seen to take its prompt, or to
+    be ready for one.
+    """
+
+    worker_id: str
+    session_id: str | None
+    agent_type: AgentName
+    name: str
+    kind: str
+    source_session_id: str | None
+    cwd: str
+    worktree: str | None
+    branch: str | None
+    place: str
+    terminal_id: str | None
+    log: str | None
+    attach: str
+    command: str
+    warnings: tuple[str, ...]
+    confirmed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)  # without slots: it stands beside another base
+class Numbered(Value):
+    """One of several that were asked for."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpawnedWorker(StartedWorker, Numbered):
+    """One worker that was asked for: what was started, or `error`, `message` and `hint`."""
+
+    @classmethod
+    def numbered(cls, index: int, worker: StartedWorker, notes: Sequence[str]) -> Self:
+        """A worker that was started as one of several; `notes` come before its warnings."""
+        known = {one.name: getattr(worker, one.name) for one in fields(worker)}
+        return cls(**known | {"index": index, "warnings": (*notes, *worker.warnings)})
+
+
+@dataclass(frozen=True, slots=True)
+class NotSpawned(Value):
+    """One worker that was asked for and could not be started."""
+
+    index: int
+    error: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spawned(Value):
+    """The answer of ``spawn_workers``."""
+
+    started: int
+    failed: int
+    workers: tuple[SpawnedWorker | NotSpawned, ...]

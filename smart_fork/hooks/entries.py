@@ -1,0 +1,224 @@
+"""Our handlers in an agent's JSON settings: put in and taken out, with all that is others' left byte for byte.
+
+A file that is not understood is never written. Ours are the handlers whose command is ours. They stand behind those of
+others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from indexer.files import replace_file
+from indexer.paths import private_dir, state_home
+from smart_fork import foreign_files, json_text
+from smart_fork.errors import SmartForkError
+from smart_fork.hooks import MODULE
+
+#: What is to be run at each event.
+Handlers = Mapping[str, Mapping[str, Any]]
+
+
+def groups(handlers: Handlers) -> dict[str, Any]:
+    """All that we install, as the settings have it."""
+    return {event: [_group(handler)] for event, handler in handlers.items()}
+
+
+def install(path: Path, handlers: Handlers) -> tuple[bool, str]:
+    """Put them in; twice is once, and older ones of ours are replaced. Whether that changed anything, and the text now.
+
+    Raises:
+        SmartForkError: the settings are not understood, or cannot be written; they are as they were.
+    """
+    before = _read(path)
+    text = before if before is not None else "{}\n"
+    spaces = _Spaces(path)
+    if not any(list(_ours(text, event)) for event in _events(text)):
+        spaces.forget()
+    for event, handler in handlers.items():
+        text = _with_ours(text, event, handler, spaces)
+    for event in [one for one in _events(text) if one not in handlers]:
+        text = _without_ours(text, event, spaces)
+    if text != before:
+        spaces.save(created=before is None)
+        foreign_files.write(path, before, text)
+    return text != before, text
+
+
+def remove(path: Path) -> bool:
+    """Take out what is ours, and the objects and arrays that were made for it. Whether there was anything.
+
+    Raises:
+        SmartForkError: the settings are not understood, or cannot be written; they are as they were.
+    """
+    before = _read(path)
+    if before is None:
+        return False
+    text, spaces = before, _Spaces(path)
+    for event in _events(text):
+        text = _without_ours(text, event, spaces)
+    if text != before:
+        made_by_us = spaces.created and not json_text.items(text, json_text.root(text))
+        foreign_files.write(path, before, None if made_by_us else text)
+    spaces.forget()
+    return text != before
+
+
+def are_in(path: Path, handlers: Handlers) -> bool:
+    """Whether they are in the settings as we would install them.
+
+    Raises:
+        SmartForkError: the settings are not understood.
+    """
+    text = _read(path)
+    if text is None:
+        return False
+    return all(
+        [handler] == [_value(text, item) for *_, item in _ours(text, event)] for event, handler in handlers.items()
+    )
+
+
+def _group(handler: Mapping[str, Any]) -> dict[str, Any]:
+    return {"hooks": [handler]}
+
+
+def _with_ours(text: str, event: str, wanted: Mapping[str, Any], spaces: _Spaces) -> str:
+    found = list(_ours(text, event))
+    if found:
+        for *_, item in reversed(found[1:]):
+            text = _without(text, event, item.start, spaces)
+        handler = found[0][-1]
+        return text if _value(text, handler) == wanted else json_text.replace(text, handler, wanted)
+    top = json_text.root(text)
+    hooks = json_text.member(text, top, "hooks")
+    if hooks is None:
+        spaces.note((), text, top)
+        return json_text.append(text, top, {event: [_group(wanted)]}, "hooks")
+    groups = json_text.member(text, hooks.value, event)
+    if groups is None:
+        spaces.note(("hooks",), text, hooks.value)
+        return json_text.append(text, hooks.value, [_group(wanted)], event)
+    spaces.note(("hooks", event), text, groups.value)
+    return json_text.append(text, groups.value, _group(wanted))
+
+
+def _without_ours(text: str, event: str, spaces: _Spaces) -> str:
+    while found := list(_ours(text, event)):
+        text = _without(text, event, found[-1][-1].start, spaces)
+    return text
+
+
+def _without(text: str, event: str, start: int, spaces: _Spaces) -> str:
+    """`text` without the handler of ours that begins at `start`, and without what nothing is left in then."""
+    top = json_text.root(text)
+    hooks, groups, group, handlers, handler = next(way for way in _ours(text, event) if way[-1].start == start)
+    text = json_text.remove(text, handlers.value, handler)
+    if json_text.items(text, handlers.value):
+        return text
+    text = json_text.remove(text, groups.value, _group_now(text, groups, group), spaces.of(("hooks", event)) or "")
+    for at, name, way in ((hooks.value, event, ("hooks", event)), (top, "hooks", ("hooks",))):
+        inner = json_text.member(text, at, name)
+        if inner is None or json_text.items(text, inner.value) or spaces.of(way) is not None:
+            return text
+        text = json_text.remove(text, at, inner, spaces.of(way[:-1]) or "")
+    return text
+
+
+def _group_now(text: str, groups: json_text.Item, group: json_text.Item) -> json_text.Item:
+    """The same group, after something in it has become shorter."""
+    return next(item for item in json_text.items(text, groups.value) if item.start == group.start)
+
+
+_Way = tuple[json_text.Item, json_text.Item, json_text.Item, json_text.Item, json_text.Item]
+
+
+def _ours(text: str, event: str) -> Iterator[_Way]:
+    """The ways to our handlers of an event: hooks, its groups, the group, its handlers, the handler."""
+    hooks = json_text.member(text, json_text.root(text), "hooks")
+    groups = json_text.member(text, hooks.value, event) if hooks else None
+    if hooks is None or groups is None or text[groups.value] != "[":
+        return
+    for group in json_text.items(text, groups.value):
+        handlers = json_text.member(text, group.value, "hooks")
+        if handlers is None or text[handlers.value] != "[":
+            continue
+        for handler in json_text.items(text, handlers.value):
+            if _is_ours(_value(text, handler)):
+                yield hooks, groups, group, handlers, handler
+
+
+def _is_ours(handler: object) -> bool:
+    told = handler.get("command") if isinstance(handler, dict) else None
+    if not isinstance(told, str):
+        return False
+    try:
+        words = shlex.split(told)
+    except ValueError:
+        return False
+    if MODULE in words:
+        return words[words.index(MODULE) - 1] == "-m"
+    return len(words) >= 2 and Path(words[0]).name == "smart-fork" and words[1] == "hook"
+
+
+def _value(text: str, item: json_text.Item) -> Any:
+    return json.loads(text[item.value : item.end])
+
+
+def _events(text: str) -> list[str]:
+    hooks = json_text.member(text, json_text.root(text), "hooks")
+    return [item.key for item in json_text.items(text, hooks.value)] if hooks and text[hooks.value] == "{" else []
+
+
+class _Spaces:
+    """What the objects and arrays looked like that were empty before us: they stay, and look so again."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = state_home() / "hooks" / f"{sha256(os.fsencode(path)).hexdigest()[:16]}.json"
+        self._seen: dict[str, str] = {}
+        self.created = False
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            kept = json.loads(self._file.read_bytes())
+            self._seen, self.created = dict(kept["empty"]), bool(kept["created"])
+
+    def note(self, way: tuple[str, ...], text: str, at: int) -> None:
+        """Remember it, if it is empty."""
+        if not json_text.items(text, at):
+            self._seen["/".join(way)] = json_text.interior(text, at)
+
+    def of(self, way: tuple[str, ...]) -> str | None:
+        """What was in it; `None` where it was not there, or not empty."""
+        return self._seen.get("/".join(way))
+
+    def save(self, *, created: bool) -> None:
+        """Keep it until our hooks are taken out."""
+        self.created = self.created or created
+        private_dir(self._file.parent)
+        replace_file(self._file, [json.dumps({"created": self.created, "empty": self._seen}).encode()])
+
+    def forget(self) -> None:
+        """None of ours are in it: whatever is empty from now on was made so by others."""
+        self._seen, self.created = {}, False
+        self._file.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> str | None:
+    text = foreign_files.read(path, _by_hand(path))
+    if text is None:
+        return None
+    try:
+        hooks = json_text.read_object(text).get("hooks", {})
+    except (ValueError, RecursionError) as error:
+        raise SmartForkError(f"{path} is not plain JSON, and was left as it is: {error}", _by_hand(path)) from error
+    if not isinstance(hooks, dict) or not all(isinstance(groups, list) for groups in hooks.values()):
+        raise SmartForkError(f'"hooks" in {path} is not what it should be; it was left as it is', _by_hand(path))
+    return text
+
+
+def _by_hand(path: Path) -> str:
+    return f"Correct {path}, or add by hand what `smart-fork setup hooks --print` prints."

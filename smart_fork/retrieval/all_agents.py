@@ -1,0 +1,45 @@
+"""A question put to no agent by name: where the one asked first has nothing that fits, all of them are searched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from smart_fork.agents.facets import title_of
+from smart_fork.agents.selection import ALL, BOTH, titles
+from smart_fork.engines.configured import OWN
+from smart_fork.retrieval.answer import Answer, Found, Hit, RecentSession
+from smart_fork.retrieval.finding import SOON_SECONDS, Engine, Request, find
+from smart_fork.retrieval.ranking import FITS
+
+
+def find_in_all(request: Request, engine: Engine, look: Callable[[Request, Engine], Answer] = find) -> Answer:
+    """`find` for the one agent of the request; where nothing fits, for all of them, and ``agents_notice`` says so.
+
+    Raises:
+        Usage: see `find`.
+    """
+    own = look(request, engine)
+    if not isinstance(own, Found) or own.agent_type in (BOTH, ALL) or _fits(own):
+        return own
+    if not own.index.complete:  # there was waited for it already
+        engine = replace(engine, read_seconds=SOON_SECONDS, embed_seconds=min(engine.embed_seconds, SOON_SECONDS))
+    widened = look(replace(request, agent_type=ALL), engine)
+    asked = own.agent_type
+    others = {one.agent_type for one in _sessions(widened)} - {asked}
+    none = f"No session of {title_of(asked)} fits"
+    if not others or not isinstance(widened, Found):
+        return replace(own, agents_notice=f"{none}; the other agents' sessions were searched as well")
+    found = titles(sorted(others))
+    starts = f"a fork of one of these starts {found}, not {title_of(asked)}"
+    return replace(widened, agents_notice=f"{none}, so those of {found} were searched as well: {starts}")
+
+
+def _fits(answer: Found) -> bool:
+    """Whether the session that is meant may be among them. Another engine's scores are no chances."""
+    scores = [hit.score for hit in answer.results]
+    return bool(scores) and (answer.engine != OWN or max(scores) >= FITS)
+
+
+def _sessions(answer: Answer) -> list[Hit | RecentSession]:
+    return [*(answer.results if isinstance(answer, Found) else ()), *(answer.fallback_sessions or ())]

@@ -1,0 +1,259 @@
+"""What a question is answered with, as the command line, MCP and scripts get it: values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from indexer.transcripts.model import AgentName
+from smart_fork.values import Value, rare, spread
+
+Mode = Literal["hybrid", "vector", "lexical", "recent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Match(Value):
+    """Where in the session the answer stands, what a fork there loads, and why: the intent's words, the similarity."""
+
+    turn_index: int | None = None
+    message_id: str | None = None
+    exchange: int | None = None
+    ends_at_message: int | None = None
+    token_estimate: int | None = None
+    role: str | None = None
+    words: tuple[str, ...] = ()
+    similarity: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage(Value):
+    """The session's family: what it was forked from, its forks, and other members."""
+
+    parent: str | None = None
+    forks: tuple[str, ...] = ()
+    family_size: int = 1
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToldBy(Value):
+    """What one phrasing of the question found in a session: its share of the points, its words in the passage."""
+
+    text: str
+    points: Mapping[str, float]
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation(Value):
+    """How a score came about: ``1 / (1 + exp(against - sum of the points))``; `reranked` is the score after that.
+
+    `phrasings` says what each phrasing of the question has found, where there are several.
+    """
+
+    points: Mapping[str, float]
+    against: float
+    score: float
+    reranked: float | None = rare()
+    phrasings: tuple[ToldBy, ...] = rare(())
+
+
+@dataclass(frozen=True, slots=True)
+class Changed(Value):
+    """Of the files that the session edited in the repository, how many have changed in git since."""
+
+    files: int
+    changed: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Price(Value):
+    """What a fork loads."""
+
+    tokens: int
+    tokens_at_match: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit(Value):
+    """One session that was found."""
+
+    rank: int
+    score: float
+    session_id: str
+    agent_type: AgentName
+    title: str
+    working_directory: str
+    project_inferred_from: str = rare("")
+    repo_root: str | None = None
+    git_branch: str | None = None
+    date: str = ""
+    last_activity: str = ""
+    snippet: str | None = rare()
+    said_by: str | None = None
+    match: Match = Match()
+    explain: Explanation | None = rare()
+    turns: int = 0
+    token_estimate: int = 0
+    outcome: str = "unknown"
+    drift: Changed | None = None
+    price: Price = Price(0)
+    lineage: Lineage = Lineage()
+    source_path: str = ""
+    lines: tuple[int, int] | None = None
+    jsonl_path: str | None = None
+    can_fork: bool = True
+    warning: str = rare("")
+    fork_command: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values; the explanation last, and who said the snippet only where there is one."""
+        told = super(Hit, self).as_json()
+        if self.snippet is None:
+            del told["said_by"]
+        if self.explain is not None:
+            told["explain"] = told.pop("explain")
+        return told
+
+
+@dataclass(frozen=True, slots=True)
+class Covered(Value):
+    """The shares of the passages that exchanges begin with, and of all, that can be found by their meaning."""
+
+    first_passages: float
+    all_passages: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexState(Value):
+    """How complete the answer can be."""
+
+    sessions: int
+    chunks: int
+    embedded: int
+    covered: Covered
+    complete: bool
+    unread_logs: int | None = None
+    updated_at: str = ""
+    problem: str = rare("")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentSession(Value):
+    """A session as lists show it."""
+
+    session_id: str
+    agent_type: AgentName
+    title: str
+    project_path: str
+    project_inferred_from: str = rare("")
+    git_branch: str = ""
+    last_modified: str
+    source_path: str | None = None
+    jsonl_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recents(Value):
+    """The newest sessions, and how many that no person started were left out."""
+
+    count: int
+    notice: str
+    sessions: tuple[RecentSession, ...]
+    hidden_automated: int = rare(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found(Value):
+    """The answer of a search. `next` says how to find it, where it is not found yet.
+
+    `error` and `hint` say why the fork that was asked for was not started.
+    """
+
+    query: str
+    also: tuple[str, ...] = rare(())
+    agent_type: str
+    collections: tuple[str, ...]
+    project_path: str | None
+    notice: str
+    project_notice: str = rare("")
+    background_notice: str = rare("")
+    language_notice: str = rare("")
+    count: int
+    engine: str
+    search_mode: Mode
+    fallback_used: bool
+    search_error: str = rare("")
+    rerank_error: str = rare("")
+    said: Mapping[str, Any] = spread(qmd_command=str | None, qmd_error=str)
+    index: IndexState
+    skipped: int = rare(0)
+    order_notice: str = rare("")
+    results: tuple[Hit, ...]
+    fallback_sessions: tuple[RecentSession, ...] | None = rare()
+    index_notice: str = rare("")
+    agents_notice: str = rare("")
+    error: str = rare("")
+    hint: str = rare("")
+    forked_session: Mapping[str, Any] | None = rare()
+    next: str = rare("")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsearched(Value):
+    """The answer where nothing could be searched: why, what to do, and the most recent sessions."""
+
+    error: str
+    message: str
+    next_steps: tuple[str, ...]
+    fallback_sessions: tuple[RecentSession, ...] = ()
+    hint: str = rare("")
+    forked_session: Mapping[str, Any] | None = rare()
+    next: str = rare("")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenLog(Value):
+    """A log with lines that could not be decoded; `first` are some of them as ``[line, reason]``."""
+
+    path: str
+    lines: int
+    first: tuple[tuple[int | str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexStatus(Value):
+    """What the index holds, how fresh and complete it is. `last_run` is as `indexer.runs.Run` has it."""
+
+    index: str
+    exports: str
+    bytes: int
+    model: str | None
+    logs: int
+    unread_logs: int
+    sessions: int
+    chunks: int
+    embedded: int
+    covered: Covered
+    complete: bool
+    updated_at: str | None
+    last_run: Mapping[str, Any] | None
+    next_run: str | None
+    skipped: Mapping[str, int]
+    erased: bool
+    broken_lines: int
+    broken_logs: tuple[BrokenLog, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NoIndex(Value):
+    """The answer where the index cannot be used, and what to do."""
+
+    error: str
+    message: str
+    next_steps: tuple[str, ...]
+
+
+Answer = Found | Unsearched

@@ -1,0 +1,48 @@
+"""Values that are answered as JSON: a frozen dataclass is the shape, its fields in their order are the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field, fields
+from typing import Any
+
+#: What the fields of a value know of themselves.
+RARE, SPREAD = "rare", "spread"
+
+
+def rare(default: Any = None) -> Any:
+    """A field whose key is left out where it has nothing to say: where its value is the default."""
+    return field(default=default, metadata={RARE: True})
+
+
+def spread(**keys: Any) -> Any:
+    """A field of further keys, which stand in its place. `keys` are the types of those that are known."""
+    return field(default_factory=dict, metadata={SPREAD: keys})
+
+
+class Value:
+    """What all of them can: ``value.as_json()``."""
+
+    __slots__ = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values, for whoever is answered. Keys are added, never renamed."""
+        told: dict[str, Any] = {}
+        for one in fields(self):  # type: ignore[arg-type] # each is a dataclass
+            said = getattr(self, one.name)
+            if SPREAD in one.metadata:
+                told |= said
+            elif RARE not in one.metadata or said != one.default:
+                told[one.name] = json_of(said)
+        return told
+
+
+def json_of(value: Any) -> Any:
+    """`value` with all values in it as JSON."""
+    if isinstance(value, Value):
+        return value.as_json()
+    if isinstance(value, Mapping):
+        return {key: json_of(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_of(one) for one in value]
+    return value

@@ -1,0 +1,116 @@
+"""What is answered about workers that were started: values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from smart_fork.conversation import Message
+from smart_fork.values import Value, rare
+
+#: What is known of a window that is not ours.
+_OF_OTHERS = (
+    "worker_id", "session_id", "agent_type", "name", "cwd", "place", "terminal_id", "attach",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerState(Value):
+    """A worker and what it does. Of a window that is not ours, only where it is: its `agent_type` is ``?``."""
+
+    worker_id: str | None
+    session_id: str | None
+    agent_type: str
+    kind: str = ""
+    name: str
+    prompt: str = ""
+    state: str = ""
+    status: str | None = None
+    waiting_for: str | None = None
+    last_activity: str = ""
+    tokens: int = 0
+    started_at: str = ""
+    source_session_id: str | None = None
+    cwd: str
+    branch: str | None = None
+    place: str
+    terminal_id: str | None
+    attach: str
+    log: str | None = None
+
+    @classmethod
+    def more(cls, known: WorkerState, **also: Any) -> Self:
+        """What is known of it, and more."""
+        return cls(**{one.name: getattr(known, one.name) for one in fields(known)}, **also)
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values; of a window that is not ours, what is known of it."""
+        told = super(WorkerState, self).as_json()
+        return {key: told[key] for key in _OF_OTHERS} if self.worker_id is None else told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRead(WorkerState):
+    """The last messages of the worker's own, how many come before them, what to do."""
+
+    next: str = rare("")
+    notice: str = rare("")
+    messages: tuple[Message, ...]
+    earlier: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerMessaged(WorkerState):
+    """A worker that was told something: whether it was typed, queued, answered, or the worker resumed with it."""
+
+    how: str
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerWaited(WorkerState):
+    """One worker that was waited for. `settled` says whether it is idle, asks something or has ended."""
+
+    settled: bool
+    last_words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersWaited(Value):
+    """Workers that were waited for. `done` is false when the time was over first. `next` says what to do."""
+
+    done: bool
+    next: str = rare("")
+    notice: str = rare("")
+    workers: tuple[WorkerWaited, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Workers(Value):
+    """The workers that there are. `next` says what to do about one that asks or has failed."""
+
+    count: int
+    notice: str
+    workers: tuple[WorkerState, ...]
+    next: str = rare("")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerClosed(Value):
+    """One worker that was to be ended; `note` says why it was not, or why its worktree is still there."""
+
+    worker_id: str
+    session_id: str | None
+    agent_type: str
+    kind: str
+    name: str
+    closed: bool
+    worktree_removed: bool | None
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersClosed(Value):
+    """Workers that were to be ended."""
+
+    workers: tuple[WorkerClosed, ...]

@@ -1,0 +1,196 @@
+"""The real OpenCode: what its model is sent of sessions that are begun, gone on with and forked, message by message."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.agents import Machine, machine_in
+from tests.e2e.logs import Json
+from tests.e2e.model_server import Message
+from tests.e2e.programs import CHECKOUT, Unavailable, cache_folder, install_opencode
+from tests.e2e.scenario import ANSWER, BEGINNING, CONVERSATION, EXCHANGES, heard, settled, unlike_any_other
+from tests.e2e.terminals import wait_until
+from tests.missing import SKIPS, missing
+
+pytestmark = pytest.mark.e2e
+places = pytest.mark.parametrize("place", ["process", "tmux"])
+NEXT = "Now do the same for the downloader"
+
+
+def settings(url: str) -> Json:
+    model = {"name": "Mock", "limit": {"context": 128_000, "output": 8_000}}
+    provider = {"npm": "@ai-sdk/openai-compatible", "name": "Mock", "models": {"mock": model}}
+    provider["options"] = {"baseURL": f"{url}/v1", "apiKey": "loopback"}
+    chosen = {"model": "mock/mock", "small_model": "mock/mock", "provider": {"mock": provider}}
+    return {"autoupdate": False, "share": "disabled", **chosen}
+
+
+@pytest.fixture(scope="module")
+def opencode(machines: list[Machine]) -> Iterator[Machine]:
+    """A machine with OpenCode alone."""
+    if SKIPS:
+        pytest.skip("SMART_FORK_E2E is skip")
+    try:
+        programs = install_opencode(cache_folder())
+    except Unavailable as error:
+        missing(str(error))
+    with machine_in(cache_folder(), programs) as machine:
+        machines.append(machine)
+        machine.env |= {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
+        machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
+        folder = machine.home / ".config/opencode"
+        folder.mkdir(parents=True)
+        (folder / "opencode.json").write_text(json.dumps(settings(machine.model.url)))
+        for prompt, answer in EXCHANGES:
+            machine.model.when(lambda text, wanted=prompt: text == wanted, answer)
+        yield machine
+
+
+@pytest.fixture(autouse=True)
+def _closed(opencode: Machine) -> Iterator[None]:
+    """What a test has opened in terminals ends with it."""
+    yield
+    opencode.close_terminals()
+
+
+def asked(machine: Machine, prompt: str, *options: str, cwd: Path | None = None) -> str:
+    """Ask as a script does, on standard input; the session's id."""
+    words = 'printf %s "$1" | { shift; exec opencode run --format json "$@"; }'
+    folder = cwd or machine.project
+    done = machine.run("sh", "-c", words, "sh", prompt, *options, cwd=folder, env={"PWD": str(folder)})
+    session: str = json.loads(done.stdout.splitlines()[0])["sessionID"]
+    return session
+
+
+@pytest.fixture(scope="module")
+def parents(opencode: Machine) -> Any:
+    def make() -> str:
+        session = asked(opencode, EXCHANGES[0][0])
+        return asked(opencode, EXCHANGES[1][0], "-s", session)
+
+    return cache(make)
+
+
+def rows(machine: Machine, session: str) -> list[tuple[str, str]]:
+    """All that the database has of a session."""
+    path = machine.home / ".local/share/opencode/opencode.db"
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+        of = "SELECT id, data FROM {} WHERE session_id = ? ORDER BY id"
+        return [row for table in ("message", "part") for row in db.execute(of.format(table), (session,))]
+
+
+@pytest.fixture
+def parent(opencode: Machine, parents: Any) -> Iterator[str]:
+    """Whatever a test does with it, it stays as it is."""
+    session: str = parents()
+    before = rows(opencode, session)
+    yield session
+    assert before
+    assert before == rows(opencode, session)
+
+
+def ours(machine: Machine, *words: str, cwd: Path | None = None) -> Json:
+    told: Json = json.loads(machine.smart_fork(words[0], "--json", *words[1:], cwd=cwd).stdout)
+    return settled(machine, told)
+
+
+def shown(machine: Machine, session: str) -> list[tuple[str, str]]:
+    messages = json.loads(machine.smart_fork("show", session, "--json").stdout)["messages"]
+    return [(message["role"], message["text"]) for message in messages]
+
+
+def answered(machine: Machine, session: str, prompt: str) -> list[tuple[str, str]]:
+    """What is shown of a session when that prompt has its answer."""
+    whole = lambda: said if (said := shown(machine, session))[-1] == ("assistant", f"Noted: {prompt[:60]}") else None  # noqa: E731
+    return wait_until(whole, "the answer in the database")
+
+
+def noted(prompt: str) -> list[Message]:
+    return [Message("user", prompt), Message("assistant", f"Noted: {prompt[:60]}")]
+
+
+def number_of(machine: Machine, session: str, text: str) -> str:
+    messages = json.loads(machine.smart_fork("show", session, "--json").stdout)["messages"]
+    (number,) = [message["number"] for message in messages if message["text"] == text]
+    return str(number)
+
+
+def directory_of(machine: Machine, session: str) -> str:
+    path = machine.home / ".local/share/opencode/opencode.db"
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+        ((directory,),) = db.execute("SELECT directory FROM session WHERE id = ?", (session,))
+    return str(directory)
+
+
+def test_its_session_is_listed_and_shown_as_it_was_said(opencode: Machine, parent: str):
+    listed = json.loads(opencode.smart_fork("list", "--agent", "opencode", "--include-automated", "--json").stdout)
+
+    assert parent in [one["session_id"] for one in listed["sessions"]]
+    assert shown(opencode, parent) == [(one.role, one.text) for one in CONVERSATION]
+
+
+def test_a_session_begins_and_goes_on_without_a_terminal(opencode: Machine):
+    project = opencode.repository("depot")
+    first, second = unlike_any_other("The first step"), unlike_any_other("The second step")
+
+    new = ours(opencode, "new", "--agent", "opencode", "--in", "process", "--", first, cwd=project)
+    assert [Message("user", first)] == heard(opencode, first).said
+    answered(opencode, new["session_id"], first)
+    opencode.smart_fork("wait", new["worker_id"])
+    ours(opencode, "resume", new["worker_id"], "--in", "process", "--", second)
+
+    assert [*noted(first), Message("user", second)] == heard(opencode, second).said
+    answered(opencode, new["session_id"], second)
+    assert str(project) == directory_of(opencode, new["session_id"])
+
+
+@places
+def test_a_fork_knows_what_its_parent_knew(opencode: Machine, parent: str, place: str):
+    prompt = unlike_any_other(NEXT)
+
+    fork = ours(opencode, "fork", parent, "--in", place, "--", prompt)
+
+    assert [*CONVERSATION, Message("user", prompt)] == heard(opencode, prompt).said
+    answered(opencode, fork["new_session_id"], prompt)
+    assert [] == fork["warnings"]
+
+
+@places
+def test_a_fork_at_an_earlier_message_knows_nothing_of_what_came_later(opencode: Machine, parent: str, place: str):
+    prompt, number = unlike_any_other(NEXT), number_of(opencode, parent, ANSWER)
+
+    fork = ours(opencode, "fork", parent, "--at", number, "--in", place, "--", prompt)
+
+    assert [*BEGINNING, Message("user", prompt)] == heard(opencode, prompt).said
+    answered(opencode, fork["new_session_id"], prompt)
+
+
+@places
+def test_a_fork_into_a_worktree_works_there(opencode: Machine, parent: str, place: str):
+    prompt, name = unlike_any_other(NEXT), f"opencode-in-{place}"
+
+    fork = ours(opencode, "fork", parent, "--worktree-name", name, "--in", place, "--", prompt)
+
+    assert [*CONVERSATION, Message("user", prompt)] == heard(opencode, prompt).said
+    answered(opencode, fork["new_session_id"], prompt)
+    worktree = opencode.project / ".worktrees" / name
+    assert str(worktree) == fork["cwd"] == directory_of(opencode, fork["new_session_id"])
+    assert "" == opencode.run("git", "status", "--porcelain").stdout
+
+
+def test_opencodes_own_fork_is_one_of_the_family(opencode: Machine, parent: str):
+    prompt = unlike_any_other("Fork it by hand")
+    fork = asked(opencode, prompt, "-s", parent, "--fork")
+
+    told = json.loads(opencode.smart_fork("lineage", fork, "--json").stdout)
+
+    assert [*CONVERSATION, Message("user", prompt)] == heard(opencode, prompt).said
+    assert parent in json.dumps(told)

@@ -1,0 +1,322 @@
+"""The real Qwen Code: what its model is sent of sessions that are begun, gone on with, forked and cut, message by message."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smart_fork.registry import Registry
+from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in
+from tests.e2e.logs import Json, Log
+from tests.e2e.model_server import Call, Hold, Message, Say
+from tests.e2e.programs import CHECKOUT, Unavailable, cache_folder, install_qwen
+from tests.e2e.scenario import ANSWER, BEGINNING, CONVERSATION, EXCHANGES, heard, settled, unlike_any_other
+from tests.e2e.terminals import wait_until
+from tests.living import arguments
+from tests.missing import SKIPS, missing
+
+pytestmark = pytest.mark.e2e
+places = pytest.mark.parametrize("place", ["process", "tmux"])
+NEXT = "Now do the same for the downloader"
+SETTINGS = {
+    "security": {"auth": {"selectedType": "openai"}},
+    "general": {"enableAutoUpdate": False},
+    "privacy": {"usageStatisticsEnabled": False},
+    "tools": {"toolSearch": {"enabled": False}},
+}
+
+
+@pytest.fixture(scope="module")
+def qwen(machines: list[Machine]) -> Iterator[Machine]:
+    """A machine with Qwen Code alone, which has our MCP server."""
+    if SKIPS:
+        pytest.skip("SMART_FORK_E2E is skip")
+    try:
+        programs = install_qwen(cache_folder())
+    except Unavailable as error:
+        missing(str(error))
+    with machine_in(cache_folder(), programs) as machine:
+        machines.append(machine)
+        machine.env |= {"OPENAI_API_KEY": "loopback", "OPENAI_BASE_URL": f"{machine.model.url}/v1"}
+        machine.env |= {"OPENAI_MODEL": "mock", "QWEN_CODE_SUPPRESS_YOLO_WARNING": "1"}
+        machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
+        ours = {"command": SMART_FORK[0], "args": [*SMART_FORK[1:], "mcp"]}
+        folder = machine.home / ".qwen"
+        folder.mkdir()
+        (folder / "settings.json").write_text(json.dumps(SETTINGS | {"mcpServers": {SERVER: ours}}))
+        for prompt, answer in EXCHANGES:
+            machine.model.when(lambda text, wanted=prompt: text == wanted, answer)
+        yield machine
+
+
+@pytest.fixture(autouse=True)
+def _closed(qwen: Machine) -> Iterator[None]:
+    """What a test has opened in terminals ends with it."""
+    yield
+    qwen.close_terminals()
+
+
+def asked(machine: Machine, prompt: str, *options: str, cwd: Path | None = None) -> str:
+    """Ask as a script does; the session's id."""
+    done = machine.run(machine.programs / "qwen", *options, "-o", "json", f"--prompt={prompt}", cwd=cwd)
+    session: str = json.loads(done.stdout)[0]["session_id"]
+    return session
+
+
+@pytest.fixture(scope="module")
+def parents(qwen: Machine) -> Any:
+    def make() -> Log:
+        session = asked(qwen, EXCHANGES[0][0], "--session-id", str(uuid.uuid4()))
+        asked(qwen, EXCHANGES[1][0], "--resume", session)
+        return qwen.log("qwen", session)
+
+    return cache(make)
+
+
+@pytest.fixture
+def parent(parents: Any) -> Iterator[Log]:
+    """Whatever a test does with it, it stays as it is."""
+    log: Log = parents()
+    before = log.sha256
+    yield log
+    assert before == log.sha256
+
+
+def ours(machine: Machine, *words: str, cwd: Path | None = None) -> Json:
+    told: Json = json.loads(machine.smart_fork(words[0], "--json", *words[1:], cwd=cwd).stdout)
+    return settled(machine, told)
+
+
+def answered(machine: Machine, session: str, prompt: str) -> Log:
+    log = machine.log("qwen", session)
+    wait_until(lambda: log.answers(f"Noted: {prompt[:60]}"), "the answer in the log")
+    return log
+
+
+def ended(machine: Machine, prompt: str) -> None:
+    """A worker without a terminal ends with its answer."""
+    running = lambda: [one for one in machine.processes() if any(prompt in word for word in arguments(one))]  # noqa: E731
+    wait_until(lambda: not running(), "the worker to end")
+
+
+def noted(prompt: str) -> list[Message]:
+    return [Message("user", prompt), Message("assistant", f"Noted: {prompt[:60]}")]
+
+
+def number_of(machine: Machine, session: str, text: str) -> str:
+    messages = json.loads(machine.smart_fork("show", session, "--json").stdout)["messages"]
+    (number,) = [message["number"] for message in messages if message["text"] == text]
+    return str(number)
+
+
+def test_its_session_is_listed_and_shown_as_it_was_said(qwen: Machine, parent: Log):
+    listed = json.loads(qwen.smart_fork("list", "--agent", "qwen", "--json").stdout)["sessions"]
+    shown = json.loads(qwen.smart_fork("show", parent.session_id, "--json").stdout)
+
+    assert parent.session_id in [one["session_id"] for one in listed]
+    assert [(one["role"], one["text"]) for one in shown["messages"]] == [(one.role, one.text) for one in CONVERSATION]
+
+
+def test_a_session_begins_and_goes_on_without_a_terminal(qwen: Machine):
+    project = qwen.repository("depot")
+    first, second, third = (unlike_any_other(f"The {word} step") for word in ("first", "second", "third"))
+    how = ("--in", "process")
+
+    new = ours(qwen, "new", "--agent", "qwen", *how, "--", first, cwd=project)
+    assert [Message("user", first)] == heard(qwen, first).said
+    answered(qwen, new["session_id"], first)
+    ended(qwen, first)
+    ours(qwen, "resume", new["worker_id"], *how, "--", second)
+    assert [*noted(first), Message("user", second)] == heard(qwen, second).said
+    answered(qwen, new["session_id"], second)
+    ended(qwen, second)
+    newest = ours(qwen, "continue", "--agent", "qwen", *how, "--", third, cwd=project)
+
+    assert [*noted(first), *noted(second), Message("user", third)] == heard(qwen, third).said
+    assert (newest["session_id"], newest["warnings"]) == (new["session_id"], [])
+    answered(qwen, new["session_id"], third)
+
+
+@places
+def test_a_fork_knows_what_its_parent_knew(qwen: Machine, parent: Log, place: str):
+    prompt = unlike_any_other(NEXT)
+
+    fork = ours(qwen, "fork", parent.session_id, "--in", place, "--", prompt)
+
+    assert [*CONVERSATION, Message("user", prompt)] == heard(qwen, prompt).said
+    log = answered(qwen, fork["new_session_id"], prompt)
+    assert fork["warnings"] == []
+    assert log.records[0]["forkedFrom"]["sessionId"] == parent.session_id
+
+
+@places
+def test_a_fork_at_an_earlier_message_knows_nothing_of_what_came_later(qwen: Machine, parent: Log, place: str):
+    prompt, number = unlike_any_other(NEXT), number_of(qwen, parent.session_id, ANSWER)
+
+    fork = ours(qwen, "fork", parent.session_id, "--at", number, "--in", place, "--", prompt)
+
+    assert [*BEGINNING, Message("user", prompt)] == heard(qwen, prompt).said
+    answered(qwen, fork["new_session_id"], prompt)
+
+
+@places
+def test_a_fork_into_a_worktree_works_there(qwen: Machine, parent: Log, place: str):
+    prompt, name = unlike_any_other(NEXT), f"qwen-in-{place}"
+
+    fork = ours(qwen, "fork", parent.session_id, "--worktree-name", name, "--in", place, "--", prompt)
+
+    assert [*CONVERSATION, Message("user", prompt)] == heard(qwen, prompt).said
+    worktree = qwen.project / ".worktrees" / name
+    log = answered(qwen, fork["new_session_id"], prompt)
+    assert fork["cwd"] == str(worktree)
+    assert {record["cwd"] for record in log.records} == {str(worktree)}
+    assert log.chain[-1]["gitBranch"] == f"smart-fork/{name}"
+
+
+def test_qwen_codes_own_fork_is_one_of_the_family(qwen: Machine, parent: Log):
+    """Its forks have the ids of its parent's records, and name them."""
+    prompt = unlike_any_other("Fork it by hand")
+    fork = asked(qwen, prompt, "--resume", parent.session_id, "--fork-session")
+
+    told = json.loads(qwen.smart_fork("lineage", fork, "--json").stdout)
+
+    assert [*CONVERSATION, Message("user", prompt)] == heard(qwen, prompt).said
+    assert parent.session_id in json.dumps(told)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    ["--dangerously $(touch HACKED) ; 'x' \"y\" \\ # &", "/clear all that you know", "!touch HACKED", "doctor"],
+)
+def test_whatever_a_prompt_looks_like_it_is_a_prompt(qwen: Machine, parent: Log, prompt: str):
+    prompt = unlike_any_other(prompt)
+
+    ours(qwen, "fork", parent.session_id, "--in", "tmux", "--", prompt)
+
+    request = qwen.model.wait_for(lambda request: request.last_prompt.endswith(prompt))
+    assert request.said[:-1] == CONVERSATION
+    assert not list(qwen.root.rglob("HACKED"))
+
+
+def test_a_message_typed_to_a_worker_is_heard(qwen: Machine):
+    first, more = unlike_any_other("Begin here"), unlike_any_other("And say more")
+    new = ours(qwen, "new", "--agent", "qwen", "--in", "tmux", "--", first)
+    answered(qwen, new["session_id"], first)
+
+    qwen.smart_fork("message", new["worker_id"], "--", more)
+
+    assert [*noted(first), Message("user", more)] == heard(qwen, more).said
+
+
+def test_a_question_on_its_screen_is_told(qwen: Machine):
+    prompt = unlike_any_other("Make the file")
+    qwen.model.when(
+        prompt, Call("", "run_shell_command", {"command": "touch made", "is_background": False}, Say("Made."))
+    )
+    settings = qwen.home / ".qwen/settings.json"
+    before = settings.read_text()
+    settings.write_text(json.dumps(json.loads(before) | {"tools": {"approvalMode": "default"}}))
+    new = ours(qwen, "new", "--agent", "qwen", "--in", "tmux", "--", prompt)
+    settings.write_text(before)
+
+    def question() -> Json | None:
+        (worker,) = [
+            one
+            for one in json.loads(qwen.smart_fork("active", "--json").stdout)["workers"]
+            if one["worker_id"] == new["worker_id"]
+        ]
+        return worker if worker["status"] == "waiting" else None
+
+    worker = wait_until(question, "the question")
+
+    assert "Allow execution of: 'touch'?" in json.dumps(worker)
+
+
+def test_an_answer_that_the_person_breaks_off_is_seen_to_have_ended(qwen: Machine):
+    """Its log has no word of that."""
+    prompt, release = unlike_any_other("Think long"), threading.Event()
+    qwen.model.when(prompt, Hold(release, Say("At last.")))
+    new = ours(qwen, "new", "--agent", "qwen", "--in", "tmux", "--", prompt)
+    heard(qwen, prompt)
+    pane = new["terminal_id"]
+    wait_until(lambda: "esc to cancel" in qwen.tmux("capture-pane", "-p", "-t", pane), "the agent to say that it works")
+    assert status_of(qwen, new) == "working"
+
+    qwen.tmux("send-keys", "-t", pane, "Escape")
+
+    wait_until(lambda: status_of(qwen, new) == "idle", "the worker to be idle")
+    release.set()
+
+
+def status_of(machine: Machine, worker: Json) -> str:
+    told = json.loads(machine.smart_fork("active", "--json").stdout)["workers"]
+    return next(str(one["status"]) for one in told if one["worker_id"] == worker["worker_id"])
+
+
+def test_a_cut_session_is_gone_on_with_and_knows_only_what_stayed(qwen: Machine):
+    names = ("zebra", "walrus", "heron")
+    session = str(uuid.uuid4())
+    for name in names:
+        call = Call("", "run_shell_command", {"command": f"echo {name}", "is_background": False}, Say(f"done {name}"))
+        qwen.model.when(lambda text, wanted=f"step {name}": text == wanted, call)
+    for number, name in enumerate(names):
+        asked(qwen, f"step {name}", "--resume" if number else "--session-id", session, "--yolo")
+    log = qwen.log("qwen", session)
+    listed = json.loads(qwen.smart_fork("excise", "list", session, "--json").stdout)["turns"]
+    said = [turn["preview"] for turn in listed]
+    gone = listed[said.index("step walrus") : said.index("step heron")]
+    last = unlike_any_other("And now")
+
+    cuts = [word for turn in gone if turn["role"] != "system" for word in ("--id", turn["id"])]
+    qwen.smart_fork("excise", "cut", session, *cuts, "-y", "--json")
+    left = log.path.read_text()
+    asked(qwen, last, "--resume", session)
+
+    request = heard(qwen, last)
+    assert [message.text for message in request.said] == ["step zebra", "done zebra", "step heron", "done heron", last]
+    assert "walrus" not in json.dumps(request.body) + left
+    assert qwen.model.refused == []
+
+
+def test_an_agent_that_asks_is_known_and_not_found(qwen: Machine, parent: Log):
+    """Over MCP: the session that calls is told by the environment that Qwen Code gives its servers."""
+    question, done = unlike_any_other(f"{EXCHANGES[0][0]}. Who knows that?"), unlike_any_other("That one.")
+    arguments = {"intent": EXCHANGES[0][0], "auto_fork": False}
+    qwen.model.when(question, Call(SERVER, "smart_fork", arguments, Say(done)))
+
+    asking = asked(qwen, question, "--yolo")
+
+    request = qwen.model.wait_for(lambda request: request.last_prompt == question and bool(request.our_results))
+    (result,) = request.our_results
+    assert parent.session_id in result.text
+    assert asking not in result.text
+
+
+def test_its_hooks_tell_what_a_worker_does(qwen: Machine):
+    """Beside somebody else's, in its settings."""
+    settings = qwen.home / ".qwen/settings.json"
+    theirs = [{"hooks": [{"type": "command", "command": f"touch {qwen.home}/theirs"}]}]
+    before = json.dumps(json.loads(settings.read_text()) | {"hooks": {"Stop": theirs}})
+    settings.write_text(before)
+    prompt = unlike_any_other("With hooks")
+    qwen.smart_fork("setup", "hooks")
+
+    new = ours(qwen, "new", "--agent", "qwen", "--in", "tmux", "--", prompt)
+
+    with Registry(qwen.home / ".smart-fork" / "workers.db") as registry:
+        wait_until(lambda: registry.get(new["worker_id"]).status == "idle", "the hook to tell of the answer")
+        pane = new["terminal_id"]
+        qwen.tmux("send-keys", "-t", pane, "-l", "/quit")
+        wait_until(lambda: "> /quit" in qwen.tmux("capture-pane", "-p", "-t", pane), "what was typed")
+        qwen.tmux("send-keys", "-t", pane, "Enter")
+        wait_until(lambda: registry.get(new["worker_id"]).state == "ended", "the hook to tell of the end")
+    assert (qwen.home / "theirs").exists()
+    qwen.smart_fork("setup", "hooks", "--remove")
+    assert json.loads(settings.read_text())["hooks"] == {"Stop": theirs}

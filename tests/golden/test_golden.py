@@ -1,0 +1,63 @@
+"""What is printed and answered is what it was: ``make golden`` writes the files anew, after a change that is meant."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.golden import story
+from tests.golden.scene import Scene, scene
+
+HERE = Path(__file__).parent
+SAY = "If that is meant, `make golden` writes the files anew; look at what has changed before you commit it."
+
+
+@pytest.fixture
+def demo(home):
+    with scene(home) as one:
+        yield one
+
+
+def compare(folder: str, suffix: str, now: Iterable[tuple[str, str]]) -> None:
+    """What is said `now` beside the files, or into them."""
+    place = HERE / folder
+    said = {f"{name}{suffix}": text for name, text in now}
+    if os.environ.get("GOLDEN") == "write":
+        place.mkdir(exist_ok=True)
+        for path in place.glob(f"*{suffix}"):
+            path.unlink()
+        for name, text in said.items():
+            (place / name).write_text(text, encoding="utf-8")
+        return
+    kept = {path.name: path.read_text("utf-8") for path in place.glob(f"*{suffix}")}
+    lines: list[str] = []
+    for name in sorted(kept.keys() | said):
+        before, after = (texts.get(name, "").splitlines(keepends=True) for texts in (kept, said))
+        lines += difflib.unified_diff(before, after, f"{folder}/{name}, kept", f"{folder}/{name}, now")
+    if lines:
+        pytest.fail("".join(lines) + SAY, pytrace=False)
+
+
+def answers(demo: Scene, said: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, str]]:
+    return ((name, demo.normal.text(answer)) for name, answer in said)
+
+
+def test_the_answers_of_the_commands_are_what_they_were(demo):
+    compare("json", ".json", answers(demo, story.told(demo)))
+
+
+def test_the_answers_of_the_tools_are_what_they_were(demo):
+    compare("tools", ".json", answers(demo, story.asked(demo)))
+
+
+def test_the_list_of_the_tools_and_their_schemas_are_what_they_were(demo):
+    compare("lists", ".json", answers(demo, story.listed()))
+
+
+def test_the_help_pages_are_what_they_were(demo):
+    compare("help", ".txt", ((name, demo.normal.page(page)) for name, page in story.helped(demo)))

@@ -1,0 +1,64 @@
+"""An agent that there is not, beside those that there are: it writes as Claude Code does, below a home of its own.
+
+To be imported before all else of smart_fork, in a process of its own: `from tests.smart_fork import made_up`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+from smart_fork import agents
+from smart_fork.agents.agent import Command, Home, Known
+from smart_fork.agents.claude import Claude
+from smart_fork.agents.claude import log as claude_log
+from smart_fork.agents.claude.command import ClaudeStarter
+
+NAME, TITLE = "madeup", "Made Up"
+
+
+class MadeUpAdapter(claude_log.ClaudeAdapter):
+    """Claude Code's logs elsewhere."""
+
+    name = NAME
+    places = (".madeup/projects",)
+
+    def home(self) -> Path:
+        return Path.home() / ".madeup"
+
+    def read(self, path, checkpoint=None, *, keep_raw=False):
+        result = super().read(path, checkpoint, keep_raw=keep_raw)
+        return replace(result, session=result.session and replace(result.session, agent=NAME))
+
+    def glance(self, path):
+        session = super().glance(path)
+        return session and replace(session, agent=NAME)
+
+
+class MadeUpStarter(ClaudeStarter):
+    """Claude Code's commands, of another program."""
+
+    name = NAME
+
+
+class MadeUp(Claude):
+    """See `Agent`."""
+
+    name = NAME
+    title = TITLE
+    home = Home("MADEUP_HOME", ".madeup")
+    command = Command("madeup", "SMART_FORK_MADEUP", "Install Made Up.", ())
+    cutter = hooks = registration = caller = None
+    tells = marks = clients = ()
+
+    @cached_property
+    def reader(self):
+        return MadeUpAdapter()
+
+    @cached_property
+    def starter(self):
+        return MadeUpStarter()
+
+
+agents.AGENTS = Known(*agents.AGENTS, MadeUp())

@@ -1,0 +1,82 @@
+"""Two agents that nothing but their own words makes known: all in one file of settings, and a list and a file of ours."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from smart_fork.agents.agent import Agent, Command
+from smart_fork.agents.hooks import Hooks
+from smart_fork.agents.registration.base import NAME, Allowing
+from smart_fork.agents.registration.json_entry import JsonRegistration
+
+
+class OneFileHooks(Hooks):
+    agent = "onefile"
+    events = ("SessionStart", "Stop")
+
+    def path(self) -> Path:
+        return Path.home() / ".onefile" / "settings.json"
+
+
+class OneFileRegistration(JsonRegistration):
+    agent, title, client = "onefile", "One File", (f"onefile-{NAME}", "2025-11-25")
+
+    def path(self) -> Path:
+        return self.home() / "settings.json"
+
+    def home(self) -> Path:
+        return Path.home() / ".onefile"
+
+    def skills(self) -> Path:
+        return Path.home() / ".agents" / "skills"
+
+    def allowing(self, tools):
+        return Allowing(self.path(), tuple(f"mcp__{NAME}__{tool}" for tool in tools))
+
+
+class OneFile(Agent):
+    name, title = "onefile", "One File"
+    command = Command("onefile", "SMART_FORK_ONEFILE", "Install it.", ())
+    hooks, registration = OneFileHooks(), OneFileRegistration()
+
+
+class PluggedHooks(Hooks):
+    agent = "plugged"
+    recalls = False
+
+    def path(self) -> Path:
+        return Path.home() / ".config" / "plugged" / "plugins" / "smart-fork.js"
+
+    def content(self, command):
+        return f"// smart-fork\nconst command = {json.dumps(list(command))}\n"
+
+
+class PluggedRegistration(JsonRegistration):
+    agent, title, client = "plugged", "Plugged", ("plugged", "2025-11-25")
+    servers, variables = "mcp", "environment"
+
+    def path(self) -> Path:
+        return self.home() / "plugged.json"
+
+    def home(self) -> Path:
+        return Path.home() / ".config" / "plugged"
+
+    def skills(self) -> None:
+        return None
+
+    def argv(self, entry):
+        words = entry.get("command")
+        return tuple(words) if isinstance(words, list) else ()
+
+    def wanted(self, program, env, before):
+        return {"enabled": True, **(before or {}), "type": "local", "command": [program, "mcp"]}
+
+
+class Plugged(Agent):
+    name, title = "plugged", "Plugged"
+    command = Command("plugged", "SMART_FORK_PLUGGED", "Install it.", ())
+    hooks, registration = PluggedHooks(), PluggedRegistration()
+
+
+NEWCOMERS = (OneFile(), Plugged())

@@ -1,0 +1,163 @@
+"""One agent more, which nothing but its folder knows: whatever can be chosen among agents offers it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RETRY = "add retry with backoff to the uploader"
+DONE = "The uploader in upload.py retries five times with exponential backoff"
+BEFORE = "from tests.smart_fork import made_up\n"
+#: What is offered, as JSON.
+OFFERED = """
+import json
+import anyio
+from mcp import Client
+from smart_fork.agents.references import names_session
+from smart_fork.agents.selection import choices, selected, word_for
+from smart_fork.engines.base import collections
+from smart_fork.page.rendering import _environment
+from smart_fork.server import create_server
+from smart_fork.service.units.search_path import PROGRAMS
+
+async def asked():
+    async with Client(create_server(everything=True), mode="legacy") as client:
+        return client.instructions, {one.name: one.input_schema for one in (await client.list_tools()).tools}
+
+instructions, tools = anyio.run(asked)
+print(json.dumps({
+    "choices": choices(), "both": selected("both"), "all": selected("all"), "word": word_for(selected("all")),
+    "collections": collections(), "worker": names_session("madeup-1234"), "programs": PROGRAMS,
+    "readable": _environment.globals["readable"], "folders": _environment.globals["log_folders"],
+    "instructions": instructions, "tools": tools,
+}))
+"""
+
+
+def with_another(code: str, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """What this code does in a process that knows of one agent more, called with these words."""
+    return subprocess.run(
+        [sys.executable, "-c", BEFORE + code, *words],
+        cwd=ROOT, env=os.environ | {"COLUMNS": "200"} | env, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def command(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """`smart-fork`, called with these words, where there is one agent more."""
+    return with_another(
+        "import sys; sys.argv[0] = 'smart-fork'; from smart_fork.cli import main; main()", *words, **env
+    )
+
+
+@pytest.fixture(scope="module")
+def offered() -> dict:
+    done = with_another(OFFERED)
+    assert "" == done.stderr
+    return json.loads(done.stdout)
+
+
+def test_it_is_one_of_those_that_can_be_meant(offered):
+    assert "madeup" in offered["choices"]
+    assert ("madeup", "all") == (offered["all"][-1], offered["word"])
+    assert ["claude", "codex"] == offered["both"]
+    assert "madeup-sessions" == offered["collections"]["madeup"]
+    assert offered["worker"]
+    assert "madeup" in offered["programs"]
+
+
+def test_a_tool_takes_it(offered):
+    about = offered["tools"]["find_sessions"]["properties"]["agent_type"]["description"]
+
+    assert "'codex'," in about
+    assert "'madeup', 'both', or 'all'" in about
+
+
+@pytest.mark.parametrize("tool", ["smart_fork", "list_sessions", "list_workers"])
+def test_the_other_tools_do_not_say_it_again(offered, tool):
+    """What a model reads before it asks grows with each agent, so it is there once."""
+    assert "As for find_sessions." == offered["tools"][tool]["properties"]["agent_type"]["description"]
+
+
+def test_it_is_started(offered):
+    worker = offered["tools"]["spawn_workers"]["properties"]["workers"]["items"]["properties"]
+
+    assert "madeup" == worker["agent_type"]["enum"][-1]
+
+
+def test_a_model_is_told_of_it(offered):
+    assert re.search(r"^Past Claude Code, .*and Made Up sessions of this repository", offered["instructions"])
+
+
+def test_the_page_offers_it(offered):
+    assert "madeup" in offered["readable"]
+    assert "~/.madeup/projects" in offered["folders"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("find", "--help"), "madeup, both, or all."),
+        (("list", "--help"), "madeup, both, or all."),
+        (("active", "--help"), "madeup, both, or all."),
+        (("new", "--help"), "or madeup."),
+        (("continue", "--help"), "or madeup."),
+        (("resume", "--help"), "or madeup."),
+        (("spawn", "--help"), "or madeup."),
+    ],
+    ids=lambda one: one[0] if isinstance(one, tuple) else "",
+)
+def test_the_help_names_it(words, expected):
+    assert expected in " ".join(command(*words).stdout.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "expected"),
+    [
+        (("find", "x", "--agent", "gemini"), 2, "'gemini' is not 'claude', "),
+        (("active", "--adapter", "gemini"), 2, "'gemini' is not 'claude', "),
+        (("new", "x", "--agent", "gemini"), 1, "Unknown adapter: gemini"),
+    ],
+)
+def test_whoever_names_none_is_told_of_it(words, code, expected):
+    done = command(*words)
+
+    assert code == done.returncode
+    assert expected in done.stderr
+    assert "madeup" in done.stderr
+
+
+def test_a_shell_completes_its_name():
+    done = command(
+        _SMART_FORK_COMPLETE="complete_zsh",
+        _TYPER_COMPLETE_ARGS="smart-fork list --agent mad",
+    )
+
+    assert "madeup" in done.stdout
+
+
+def test_its_sessions_are_listed_found_and_read(world, shop, home):
+    session_id = world.claude(shop, RETRY, DONE)
+    (home / ".claude").rename(home / ".madeup")
+    code = f"""
+import json
+from smart_fork import sessions
+from smart_fork.retrieval.finding import Engine, Request, find
+from smart_fork.retrieval.listing import list_recent
+from tests.smart_fork.world import WordsModel
+
+found = find(Request({RETRY!r}, project_path={str(shop)!r}, agent_type="all"), Engine(WordsModel())).as_json()
+print(json.dumps([
+    [one.session_id for one in list_recent(which, {str(shop)!r}, 9).sessions] for which in ("all", "both", "madeup")
+] + [[(one["session_id"], one["agent_type"]) for one in found["results"]], sessions.locate({session_id!r}).agent]))
+"""
+    done = with_another(code)
+    assert 0 == done.returncode, done.stderr
+
+    assert [[session_id], [], [session_id], [[session_id, "madeup"]], "madeup"] == json.loads(done.stdout), done.stderr
