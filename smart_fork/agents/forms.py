@@ -1,0 +1,143 @@
+"""A record in the form that is the same on every machine, and back.
+
+Whose record it is, is no part of it: its session's id and its place in the log are taken away, and made anew where it
+is written. The project's root and the home of whoever wrote it become two characters of private use.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+from indexer.transcripts.model import Session
+from smart_fork.cuts.ties import is_tie
+
+Record = dict[str, Any]
+#: In the place of the project's root, and of the home; the third stands before one that somebody wrote.
+ROOT, HOME, LITERAL = "\ue0f0", "\ue0f1", "\ue0f2"
+_MARKS = f"[{ROOT}{HOME}{LITERAL}]"
+_MARKED = re.compile(f"{LITERAL}({_MARKS})|{ROOT}|{HOME}")
+#: A path begins after what no name has in it, also after an address's scheme, or a line's end as JSON writes it.
+_BEGINS = r"(?:(?<=://)|(?<=\\[bfnrt])|(?<![\w.~%+@/\\-]))"
+#: And ends before what would make another name of it. The dot of a sentence does not.
+_ENDS = r"(?![\w~%+@-]|\.+[\w~%+@-])"
+#: Deeper than any record is.
+_DEPTH = 64
+
+
+class Place(NamedTuple):
+    """Where a session works: the project's root, and the home of whose it is, without a slash at their ends."""
+
+    root: str
+    home: str
+
+
+class Identity(NamedTuple):
+    """Whose a record is on this machine: where it was written, and the fields that are no part of it."""
+
+    place: Place
+    fields: Mapping[str, Any]
+
+
+class Becomes(NamedTuple):
+    """The session that records are written as. `forked_from` is the id of another one that they are of."""
+
+    session_id: str
+    place: Place
+    forked_from: str = ""
+
+
+class Told(NamedTuple):
+    """What a record says beside what was said and which calls were made: what calls gave back, by their ids; how many
+    thoughts and images it has, and how many agents it sets to work.
+    """
+
+    outputs: tuple[tuple[str, str], ...] = ()
+    thoughts: int = 0
+    images: int = 0
+    agents: int = 0
+
+
+class Forms(ABC):
+    """One agent's records."""
+
+    #: The fields of a record that say whose it is.
+    taken: ClassVar[frozenset[str]]
+    #: The types of the objects in it that hold thoughts: some are signed as they are.
+    thoughts: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
+        """The records of the whole conversation in its order, up to turn `end`, as they are in the log.
+
+        Not among them are sub-agents, what was rewound, and records about the session itself.
+
+        Raises:
+            NotFound: a session that this one was forked from is gone.
+            ForkRefused: the log was rewritten meanwhile.
+        """
+
+    @abstractmethod
+    def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
+        """The log of a new session that has these records, which are in the form of `outgoing`."""
+
+    @abstractmethod
+    def told(self, record: Record) -> Told:
+        """What of it is neither text nor call."""
+
+    def identity_of(self, record: Record, place: Place) -> Identity:
+        """What `incoming` needs to give this very record again."""
+        return Identity(place, {name: record[name] for name in self.taken if name in record})
+
+    def outgoing(self, record: Record, place: Place) -> Record:
+        """A record as it is shared."""
+        change = _to_marks(place)
+        return {name: self._mapped(name, value, change) for name, value in record.items() if name not in self.taken}
+
+    def incoming(self, record: Record, identity: Identity) -> Record:
+        """A shared record as it is written here."""
+        change = _from_marks(identity.place)
+        kept = {name: self._mapped(name, value, change) for name, value in record.items() if name not in self.taken}
+        return kept | dict(identity.fields)
+
+    def _mapped(self, name: str, value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
+        """A field with its paths changed, which may be names of fields as well."""
+        if name == "cwd" and isinstance(value, str):
+            return change(value)
+        if is_tie(name, value) or depth >= _DEPTH:
+            return value
+        if isinstance(value, str):
+            return change(value)
+        if isinstance(value, list):
+            return [self._mapped("", part, change, depth + 1) for part in value]
+        if isinstance(value, dict) and not self._is_thought(value):
+            return {change(key): self._mapped(key, part, change, depth + 1) for key, part in value.items()}
+        return value
+
+    def _is_thought(self, value: Mapping[str, Any]) -> bool:
+        return value.get("type") in self.thoughts
+
+
+def _to_marks(place: Place) -> Callable[[str], str]:
+    marks = {path: mark for path, mark in ((place.home, HOME), (place.root, ROOT)) if path.rstrip("/")}
+    paths = "|".join(re.escape(path) for path in sorted(marks, key=len, reverse=True))
+    found = re.compile(f"{_MARKS}|{_BEGINS}(?:{paths}){_ENDS}" if paths else _MARKS)
+    signs = (*marks, ROOT, HOME, LITERAL)
+
+    def change(text: str) -> str:
+        if not any(sign in text for sign in signs):  # nearly all, and much faster than the pattern
+            return text
+        return found.sub(lambda match: marks.get(match[0]) or LITERAL + match[0], text)
+
+    return change
+
+
+def _from_marks(place: Place) -> Callable[[str], str]:
+    paths = {ROOT: place.root, HOME: place.home}
+
+    def change(text: str) -> str:
+        return _MARKED.sub(lambda match: match[1] or paths[match[0]], text)
+
+    return change

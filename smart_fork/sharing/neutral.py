@@ -1,0 +1,101 @@
+"""A session as any agent can be told of it: who said what, and a line for each action with how it went.
+
+It stands in no agent's own form, so much is lost of it; what, is counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from indexer.transcripts.model import Session, ToolCall, Turn
+from smart_fork.agents import AGENTS
+from smart_fork.agents.forms import Told
+
+#: Of what a call gave back, so much is told.
+OUTPUT_CHARACTERS = 2_000
+_CUT = "…"
+#: What can be lost, as a person is told of it.
+OUTPUT, THINKING, IMAGES, AGENTS_AT_WORK, SYSTEM = "tool output", "thinking", "images", "sub-agents", "system text"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something that the agent did, on one line, and how it went, as far as that is told."""
+
+    line: str
+    outcome: str = ""
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What somebody said, and what the agent did then. `turn` is its number, as ``show`` says it."""
+
+    role: Literal["user", "assistant"]
+    turn: int
+    text: str
+    actions: tuple[Action, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Neutral:
+    """A session in the words of nobody's form, and how much of what is missing. Secrets are as they were."""
+
+    messages: tuple[Message, ...]
+    lost: Mapping[str, int]
+
+
+def read(session: Session, end: int | None = None) -> Neutral:
+    """A session up to turn `end`. What calls gave back is told only of agents whose records are known.
+
+    Raises:
+        NotFound: a session that this one was forked from is gone.
+        ForkRefused: the log was rewritten meanwhile.
+    """
+    forms = AGENTS[session.agent].forms
+    told = [forms.told(record) for record in forms.records_of(session, end)] if forms else []
+    return neutral(session.turns[: None if end is None else end + 1], told)
+
+
+def neutral(turns: Iterable[Turn], told: Iterable[Told] = ()) -> Neutral:
+    """These turns, and what their records said beside them."""
+    turns, lost, outputs = list(turns), Counter[str](), dict[str, str]()
+    for record in told:
+        outputs |= dict(record.outputs)
+        lost += Counter({THINKING: record.thoughts, IMAGES: record.images, AGENTS_AT_WORK: record.agents})
+    lost[SYSTEM] = sum(turn.role == "system" for turn in turns)
+    outcomes = _Outcomes(turns, outputs)
+    messages: list[Message] = []
+    for number, turn in enumerate(turns):
+        actions = tuple(outcomes.action(call) for call in turn.tool_calls if not call.ours)
+        if turn.role in ("user", "assistant") and turn.text:
+            messages.append(Message("user" if turn.role == "user" else "assistant", number, turn.text, actions))
+        elif actions and messages and messages[-1].role == "assistant":
+            last = messages.pop()
+            messages.append(Message("assistant", last.turn, last.text, (*last.actions, *actions)))
+        elif actions:
+            messages.append(Message("assistant", number, "", actions))
+    lost[OUTPUT] = outcomes.cut
+    return Neutral(tuple(messages), {what: number for what, number in sorted(lost.items()) if number})
+
+
+class _Outcomes:
+    """How the calls went; `cut` counts those of which not all is told."""
+
+    def __init__(self, turns: Iterable[Turn], outputs: Mapping[str, str]) -> None:
+        self._results = {result.tool_use_id: result for turn in turns for result in turn.tool_results}
+        self._outputs = outputs
+        self.cut = 0
+
+    def action(self, call: ToolCall) -> Action:
+        line, result = call.action or call.name, self._results.get(call.id)
+        if result is None:
+            return Action(line)
+        output = self._outputs.get(call.id)
+        whole = output is not None and len(output.strip()) <= OUTPUT_CHARACTERS
+        self.cut += not whole
+        said = result.note if output is None else output.strip()
+        return Action(line, said if whole or output is None else said[:OUTPUT_CHARACTERS] + _CUT, result.is_error)

@@ -1,0 +1,152 @@
+"""Records packed into segments, which are what is stored and sent.
+
+Where one ends depends on nothing but the records from the session's start: all sessions of a family have the same
+segments up to where they part. A segment is known by the SHA-256 of its records, a line each, before compression:
+another version of the compressor gives other bytes, and the same segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from smart_fork.errors import TooLarge, Unshareable
+from smart_fork.sharing.canonical import decode
+from smart_fork.sharing.digest import START, state_after
+from smart_fork.sharing.limits import LIMITS, MIB, SEGMENT_BYTES, SEGMENT_RECORDS, Limits
+
+_LEVEL = 6
+#: Less than this needs no ratio: a screen full of spaces is honest.
+_FREE_BYTES = MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a segment stands in a session: the number of its first record, how many it has, the chain's state before.
+
+    `digest` is the hexadecimal SHA-256 by which it is known, `raw_bytes` are those of its records.
+    """
+
+    digest: str
+    first_record: int
+    records: int
+    raw_bytes: int
+    chain_start: bytes
+
+    @property
+    def end(self) -> int:
+        """The number of the record after its last."""
+        return self.first_record + self.records
+
+    @property
+    def full(self) -> bool:
+        """Whether what comes next begins another one."""
+        return self.raw_bytes >= SEGMENT_BYTES or self.records >= SEGMENT_RECORDS
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment and its compressed bytes."""
+
+    place: Place
+    body: bytes
+
+
+def pack(
+    records: Iterable[bytes], first_record: int = 0, chain_start: bytes = START, limits: Limits = LIMITS
+) -> Iterator[Segment]:
+    """Canonical records as segments, from a place on where one begins.
+
+    To go on with a session whose last segment is not full, give its records again, and where it begins.
+
+    Raises:
+        TooLarge: they can be compressed so well that they would not be taken.
+    """
+    waiting: list[bytes] = []
+    size = 0
+    for record in records:
+        waiting.append(record)
+        size += len(record) + 1
+        if size >= SEGMENT_BYTES or len(waiting) >= SEGMENT_RECORDS:
+            segment = _packed(waiting, first_record, chain_start, limits)
+            yield segment
+            first_record, chain_start = segment.place.end, state_after(waiting, chain_start)
+            waiting, size = [], 0
+    if waiting:
+        yield _packed(waiting, first_record, chain_start, limits)
+
+
+def unpack(body: bytes, digest: str, limits: Limits = LIMITS) -> list[bytes]:
+    """The canonical records of a segment; nothing of it is believed.
+
+    Raises:
+        TooLarge: it is larger than a segment can be.
+        Unshareable: it is damaged, another one than `digest` says, or its records are not canonical.
+    """
+    raw = _decompressed(body, limits)
+    if sha256(raw).hexdigest() != digest:
+        raise Unshareable("A segment is not the one that its digest names.")
+    if not raw.endswith(b"\n"):
+        raise Unshareable("The last record of a segment is cut off.")
+    records = raw[:-1].split(b"\n")
+    if len(records) > SEGMENT_RECORDS:
+        raise TooLarge(f"A segment has {len(records)} records; {SEGMENT_RECORDS} are the most.")
+    for record in records:
+        decode(record, limits)
+    if not _is_one(records):
+        raise Unshareable("A segment goes on where it should have ended.")
+    return records
+
+
+def cut(
+    places: Sequence[Place], count: int, body_of: Callable[[Place], bytes], limits: Limits = LIMITS
+) -> tuple[list[Place], Segment | None]:
+    """The first `count` records of a session: the segments that stay as they are, and one that is packed anew.
+
+    Raises:
+        Unshareable: there are fewer, or a segment is damaged.
+    """
+    if not 0 <= count <= (places[-1].end if places else 0):
+        raise Unshareable(f"A session has no {count} records.")
+    kept = [place for place in places if place.end <= count]
+    if len(kept) == len(places) or places[len(kept)].first_record == count:
+        return kept, None
+    last = places[len(kept)]
+    records = unpack(body_of(last), last.digest, limits)[: count - last.first_record]
+    return kept, _packed(records, last.first_record, last.chain_start, limits)
+
+
+def _is_one(records: Sequence[bytes]) -> bool:
+    """Whether these can stand in one segment: it would not have ended before the last of them."""
+    return sum(len(record) + 1 for record in records[:-1]) < SEGMENT_BYTES
+
+
+def _packed(records: Sequence[bytes], first_record: int, chain_start: bytes, limits: Limits) -> Segment:
+    import zstandard
+
+    raw = b"".join(record + b"\n" for record in records)
+    body = zstandard.ZstdCompressor(level=_LEVEL).compress(raw)
+    _check_size(len(raw), len(body), limits)
+    return Segment(Place(sha256(raw).hexdigest(), first_record, len(records), len(raw), chain_start), body)
+
+
+def _decompressed(body: bytes, limits: Limits) -> bytes:
+    """One frame, whose own word on its size is checked before anything is made of it, and kept to by the library."""
+    import zstandard
+
+    try:
+        size = zstandard.get_frame_parameters(body).content_size
+        if size == zstandard.CONTENTSIZE_UNKNOWN:
+            raise Unshareable("A segment does not say how large it is.")
+        _check_size(size, len(body), limits)
+        return zstandard.ZstdDecompressor().decompress(body, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise Unshareable(f"A segment is damaged: {error}") from error
+
+
+def _check_size(raw: int, compressed: int, limits: Limits) -> None:
+    if raw > limits.segment_bytes:
+        raise TooLarge(f"A segment has {raw} bytes; {limits.segment_bytes} are the most.")
+    if raw > _FREE_BYTES and raw > compressed * limits.ratio:
+        raise TooLarge(f"A segment is more than {limits.ratio} times as large as its compressed bytes.")

@@ -1,0 +1,336 @@
+"""What the server answers: its addresses, and for each who may ask what of it.
+
+All of one project is below its key; a session is asked for with the key of its project as `project`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel, ValidationError
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from smart_fork.errors import NotFound, Usage
+from smart_fork.release import own_version
+from smart_fork.sharing import wire
+from smart_fork.sharing.remote import check_key
+from smart_fork.snippets import printable
+from smart_fork.teamserver import auth, branch, guard, push, segments, sessions
+from smart_fork.teamserver.database import Database
+from smart_fork.teamserver.limits import Bounds
+
+M = TypeVar("M", bound=wire.Message)
+_SHOWN = 200
+
+
+@dataclass
+class Server:
+    """What all addresses share."""
+
+    database: Database
+    bounds: Bounds = field(default_factory=Bounds)
+    #: Whether whoever first pushes to a project makes it; else admins alone do.
+    open_projects: bool = True
+
+    def person(self, request: Request) -> auth.Person:
+        """Whose token came with a request.
+
+        Raises:
+            NotAuthenticated: Nobody's.
+        """
+        person: auth.Person = request.scope[guard.PERSON]
+        return person
+
+    def project(self, request: Request, person: auth.Person) -> auth.Project:
+        """The project of an address.
+
+        Raises:
+            NotFound: There is none, or others' alone.
+        """
+        with self.database.asked_by(person.id) as db:
+            return auth.project(db, person, _key(request))
+
+
+Handler = Callable[[Server, Request, auth.Person], wire.Message | Response]
+Posted = Callable[[Server, Request, auth.Person, bytes], wire.Message | Response]
+
+
+def hello(server: Server, _: Request) -> wire.Message:
+    """What this server is."""
+    limits = server.bounds.limits
+    return wire.Hello(
+        protocol=wire.PROTOCOL,
+        version=own_version(),
+        limits=wire.LimitsSaid(**{name: getattr(limits, name) for name in wire.LimitsSaid.model_fields}),
+    )
+
+
+def login(server: Server, _: Request, body: bytes) -> wire.Message:
+    """A token for whoever has an invitation."""
+    wanted = parsed(wire.Login, body)
+    with server.database.asked_by() as db:
+        name, token, scope = auth.login(db, wanted.invite, wanted.machine)
+    return wire.LoggedIn(user=name, token=token, scope=scope)
+
+
+def logout(server: Server, _: Request, person: auth.Person) -> Response:
+    """End the token with which this is asked."""
+    with server.database.asked_by(person.id) as db:
+        auth.revoke(db, person.token)
+    return Response(status_code=204)
+
+
+def read(server: Server, request: Request, person: auth.Person) -> wire.Message:
+    """A session and its segments. Who `pull`s gets his own alone, and is told later of what is withdrawn."""
+    verb = request.query_params.get("verb", "show")
+    if verb not in ("show", "pull", "fork"):
+        raise Usage("verb is one of show, pull and fork.")
+    with server.database.asked_by(person.id) as db:
+        row = sessions.readable(db, _asked_project(request), person, _session(request), own=verb == "pull")
+        places = sessions.places(db, row["project_id"], row["id"])
+        if verb != "show":
+            sessions.note_pull(db, row["project_id"], person, str(row["id"]), row["revision"])
+            sessions.note(db, person, verb, row["project_id"], str(row["id"]))
+    return wire.SessionRead(session=sessions.told(row), segments=sessions.travelling(places))
+
+
+def change(server: Server, request: Request, person: auth.Person, body: bytes) -> wire.Message:
+    """Change what is said of a session, or who may read it."""
+    person.needs("write")
+    wanted = parsed(wire.SessionChange, body)
+    with server.database.asked_by(person.id) as db:
+        row = sessions.change(db, _asked_project(request), person, _session(request), wanted)
+        sessions.note(db, person, wanted.visibility or "describe", row["project_id"], str(row["id"]))
+    return sessions.told(row)
+
+
+def delete(server: Server, request: Request, person: auth.Person) -> Response:
+    """Hide a session."""
+    person.needs("write")
+    with server.database.asked_by(person.id) as db:
+        row = sessions.delete(db, _asked_project(request), person, _session(request))
+        sessions.note(db, person, "delete", row["project_id"], str(row["id"]))
+    return Response(status_code=204)
+
+
+def page(server: Server, request: Request, person: auth.Person) -> wire.Message:
+    """Sessions of a project, newest first."""
+    limit = request.query_params.get("limit", str(wire.PAGE))
+    if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:4]) <= wire.PAGE):
+        raise Usage(f"limit is a number from 1 to {wire.PAGE}.")
+    before = _place(request.query_params.get("page"))
+    project = server.project(request, person)
+    with server.database.asked_by(person.id) as db:
+        rows = sessions.page(db, project, person, before, int(limit) + 1)
+    shown = rows[: int(limit)]
+    bookmark = _bookmark(shown[-1]["last_activity"], shown[-1]["id"]) if len(rows) > len(shown) else None
+    return wire.SessionPage(sessions=tuple(map(sessions.told, shown)), next_page=bookmark)
+
+
+def have(server: Server, request: Request, person: auth.Person, body: bytes) -> wire.Message:
+    """Which segments need not be sent. Of a project that is not there, or others', all have to be."""
+    wanted = parsed(wire.Have, body)
+    try:
+        project = server.project(request, person)
+    except NotFound:
+        return wire.HaveAnswer(present=())
+    with server.database.asked_by(person.id) as db:
+        return wire.HaveAnswer(present=tuple(segments.have(db, project, person, wanted.segments)))
+
+
+def put_segment(server: Server, request: Request, person: auth.Person, body: bytes) -> Response:
+    """Take a segment; to send it again changes nothing."""
+    person.needs("write")
+    digest = _digest(request)
+    lines = segments.checked(body, digest, server.bounds)
+    with server.database.asked_by(person.id) as db:
+        project = auth.project_to_push(db, person, _key(request), anybody=server.open_projects)
+        project.needs("writer")
+        raw = sum(map(len, lines)) + len(lines)
+        segments.take(db, project, person, digest, body=body, records=len(lines), raw=raw)
+    return Response(status_code=204)
+
+
+def get_segment(server: Server, request: Request, person: auth.Person) -> Response:
+    """The compressed records of a segment."""
+    digest = _digest(request)
+    project = server.project(request, person)
+    with server.database.asked_by(person.id) as db:
+        body = segments.content(db, project, person, digest)
+    return Response(body, media_type="application/zstd")
+
+
+def commit(server: Server, request: Request, person: auth.Person, body: bytes) -> wire.Message:
+    """Append to a session, or make it."""
+    person.needs("write")
+    wanted = push.check_bodies(parsed(wire.Push, body), server.bounds)
+    with server.database.asked_by(person.id) as db:
+        project = auth.project_to_push(db, person, _key(request), anybody=server.open_projects)
+    return _pushed(push.push(server.database, project, person, wanted, server.bounds))
+
+
+def branches(server: Server, request: Request, person: auth.Person, body: bytes) -> wire.Message:
+    """Make a session with the first records of another."""
+    person.needs("write")
+    wanted = parsed(wire.Branch, body)
+    project = server.project(request, person)
+    return _pushed(branch.branch(server.database, project, person, wanted, server.bounds))
+
+
+def health(server: Server, _: Request) -> Response:
+    """Whether the database answers."""
+    with server.database.asked_by() as db:
+        db.execute("SELECT 1 FROM migrations LIMIT 1").fetchone()
+    return Response("ok\n", media_type="text/plain")
+
+
+def application(server: Server) -> guard.Guard:
+    """The whole server, behind its guard."""
+    sizes = server.bounds
+    routes = [
+        Route("/healthz", _open(server, health)),
+        Route("/v1/hello", _open(server, hello)),
+        Route("/v1/login", _first(server, login), methods=["POST"]),
+        Route("/v1/logout", _known(server, logout), methods=["POST"]),
+        Route("/v1/sessions/{id}", _known(server, read), methods=["GET"]),
+        Route("/v1/sessions/{id}", _posted(server, change, sizes.question_bytes), methods=["PATCH"]),
+        Route("/v1/sessions/{id}", _known(server, delete), methods=["DELETE"]),
+        Route("/v1/projects/{project:path}/sessions", _known(server, page), methods=["GET"]),
+        Route("/v1/projects/{project:path}/have", _posted(server, have, sizes.question_bytes), methods=["POST"]),
+        Route(
+            "/v1/projects/{project:path}/segments/{digest}",
+            _posted(server, put_segment, sizes.limits.segment_body_bytes),
+            methods=["PUT"],
+        ),
+        Route("/v1/projects/{project:path}/segments/{digest}", _known(server, get_segment), methods=["GET"]),
+        Route("/v1/projects/{project:path}/push", _posted(server, commit, sizes.commit_bytes), methods=["POST"]),
+        Route(
+            "/v1/projects/{project:path}/branches", _posted(server, branches, sizes.question_bytes), methods=["POST"]
+        ),
+    ]
+    app = Starlette(routes=routes, exception_handlers=guard.HANDLERS)
+    app.router.redirect_slashes = False
+    return guard.Guard(app, server.database, server.bounds.limits)
+
+
+def parsed(model: type[M], body: bytes) -> M:
+    """What somebody has sent, if it is that; in a sentence of ours what is wrong with it otherwise.
+
+    Raises:
+        Usage: It is not.
+    """
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        raise Usage(_sentence(first["type"], ".".join(map(str, first["loc"])), first["msg"])) from None
+
+
+def _sentence(kind: str, where: str, said: str) -> str:
+    where = printable(where)[:100]
+    if kind == "extra_forbidden":
+        return f"{where} is not known in this version of the protocol."
+    if kind == "missing":
+        return f"{where} is missing."
+    if kind == "json_invalid":
+        return "The request is not JSON."
+    if kind == "value_error":
+        return f"{where or 'The request'}: {printable(said.removeprefix('Value error, '))[:_SHOWN]}"
+    return f"{where or 'The request'} is not what it has to be."
+
+
+def _pushed(outcome: push.Outcome) -> wire.Pushed:
+    return wire.Pushed(session=sessions.told(outcome.row), created=outcome.created, up_to_date=outcome.up_to_date)
+
+
+def _key(request: Request) -> str:
+    return check_key(request.path_params["project"])
+
+
+def _asked_project(request: Request) -> str:
+    key = request.query_params.get("project")
+    if key is None:
+        raise Usage("project is missing: the key of the session's project.")
+    return check_key(key)
+
+
+def _session(request: Request) -> str:
+    given = request.path_params["id"]
+    try:
+        if str(UUID(given)) == given:
+            return str(given)
+    except ValueError:
+        pass
+    raise sessions.missing(printable(given)[:_SHOWN])
+
+
+def _digest(request: Request) -> str:
+    given = request.path_params["digest"]
+    if len(given) != 64 or set(given) - set("0123456789abcdef"):
+        raise NotFound(f"Segment not found: {printable(given)[:_SHOWN]}")
+    return str(given)
+
+
+def _bookmark(at: datetime, session: UUID) -> str:
+    return base64.urlsafe_b64encode(f"{at.isoformat()} {session}".encode()).decode()
+
+
+def _place(bookmark: str | None) -> tuple[str, str] | None:
+    """Where a page begins. It is no secret and no right: each row is looked at by itself."""
+    if bookmark is None:
+        return None
+    try:
+        at, _, session = base64.b64decode(bookmark, altchars=b"-_", validate=True).decode("ascii").partition(" ")
+        return datetime.fromisoformat(at).isoformat(), str(UUID(session))
+    except (binascii.Error, ValueError):
+        raise Usage("page is none of this server's.") from None
+
+
+def _answer(said: wire.Message | Response) -> Response:
+    if isinstance(said, BaseModel):
+        status = 201 if isinstance(said, wire.Pushed) and said.created else 200
+        return Response(said.model_dump_json(), status, media_type="application/json")
+    return said
+
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def _open(server: Server, handler: Callable[[Server, Request], wire.Message | Response]) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        return _answer(await run_in_threadpool(handler, server, request))
+
+    return endpoint
+
+
+def _first(server: Server, handler: Callable[[Server, Request, bytes], wire.Message | Response]) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        body = await guard.body_of(request, guard.STRANGERS_BYTES, server.bounds.limits)
+        return _answer(await run_in_threadpool(handler, server, request, body))
+
+    return endpoint
+
+
+def _known(server: Server, handler: Handler) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        return _answer(await run_in_threadpool(handler, server, request, server.person(request)))
+
+    return endpoint
+
+
+def _posted(server: Server, handler: Posted, most: int) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        body = await guard.body_of(request, most, server.bounds.limits)
+        return _answer(await run_in_threadpool(handler, server, request, server.person(request), body))
+
+    return endpoint

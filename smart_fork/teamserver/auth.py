@@ -1,0 +1,246 @@
+"""Who may do what: users, invitations, tokens, projects and their members."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Literal
+
+from smart_fork.errors import NotAuthenticated, NotFound, Usage, WrongVerb
+from smart_fork.teamserver.database import Connection
+
+Scope = Literal["read", "write", "admin"]
+Role = Literal["reader", "writer", "maintainer"]
+INVITE, TOKEN = "sfi_", "sft_"
+INVITED_FOR = timedelta(days=7)
+SECRET_BYTES = 32
+_NAME = re.compile(r"[a-z0-9-]{1,32}")
+_SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
+_ROLES: tuple[Role, ...] = ("reader", "writer", "maintainer")
+_WHO = "Not authenticated. Please run smart-fork team login first."
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who asks, and with which token."""
+
+    id: int
+    name: str
+    admin: bool
+    token: int
+    scope: Scope
+
+    def needs(self, scope: Scope) -> None:
+        """Refuse what the token is not for.
+
+        Raises:
+            WrongVerb: It may do less.
+        """
+        if _SCOPES.index(self.scope) < _SCOPES.index(scope):
+            raise WrongVerb("This token may only read." if self.scope == "read" else "This token is not an admin's.")
+
+
+def add_user(db: Connection, name: str, *, admin: bool = False) -> int:
+    """Make a user, and answer with the number.
+
+    Raises:
+        Usage: The name cannot be one, or there is one of that name.
+    """
+    if not _NAME.fullmatch(name):
+        raise Usage("The name of a user has 1 to 32 of the letters a-z, digits and -.")
+    row = db.execute(
+        "INSERT INTO users(name, role) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING RETURNING id",
+        (name, "admin" if admin else "member"),
+    ).fetchone()
+    if row is None:
+        raise Usage(f"There is a user {name} already.")
+    return int(row["id"])
+
+
+def disable_user(db: Connection, name: str) -> None:
+    """Let nobody in any more by that name: all tokens and invitations end.
+
+    Raises:
+        NotFound: There is no such user.
+    """
+    user = _user(db, name)
+    db.execute("UPDATE users SET disabled_at = coalesce(disabled_at, now()) WHERE id = %s", (user,))
+    db.execute("UPDATE tokens SET revoked_at = now() WHERE user_id = %s AND revoked_at IS NULL", (user,))
+    db.execute("UPDATE invites SET revoked_at = now() WHERE user_id = %s AND revoked_at IS NULL", (user,))
+
+
+def invite(db: Connection, name: str, scope: Scope = "write") -> str:
+    """An invitation of a user, good once, for seven days.
+
+    Raises:
+        NotFound: There is no such user.
+    """
+    secret, digest = _made(INVITE)
+    db.execute(
+        "INSERT INTO invites(user_id, hash, machine, scope, expires_at) VALUES (%s, %s, '', %s, now() + %s)",
+        (_user(db, name), digest, scope, INVITED_FOR),
+    )
+    return secret
+
+
+def login(db: Connection, invitation: str, machine: str, expires_at: datetime | None = None) -> tuple[str, str, Scope]:
+    """The name, the token and its scope of whoever has an invitation, which is used up.
+
+    Raises:
+        NotAuthenticated: It was used, is too old, was taken back, or never was one.
+    """
+    row = db.execute(
+        "UPDATE invites i SET used_at = now(), machine = %s FROM users u"
+        " WHERE u.id = i.user_id AND u.disabled_at IS NULL"
+        " AND i.hash = %s AND i.used_at IS NULL AND i.revoked_at IS NULL AND i.expires_at > now()"
+        " RETURNING i.user_id, i.scope, u.name",
+        (machine, _hash(invitation, INVITE)),
+    ).fetchone()
+    if row is None:
+        raise NotAuthenticated(
+            "This invitation is not good: it was used, is older than 7 days, or never was one.", "Ask for another one"
+        )
+    secret, digest = _made(TOKEN)
+    db.execute(
+        "INSERT INTO tokens(user_id, hash, machine, scope, expires_at) VALUES (%s, %s, %s, %s, %s)",
+        (row["user_id"], digest, machine, row["scope"], expires_at),
+    )
+    return row["name"], secret, row["scope"]
+
+
+def known(db: Connection, token: str) -> Person:
+    """Whose token it is.
+
+    Raises:
+        NotAuthenticated: Nobody's, or not any more.
+    """
+    row = db.execute(
+        "SELECT t.id, t.scope, u.id AS user_id, u.name, u.role FROM tokens t JOIN users u ON u.id = t.user_id"
+        " WHERE t.hash = %s AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())"
+        " AND u.disabled_at IS NULL",
+        (_hash(token, TOKEN),),
+    ).fetchone()
+    if row is None:
+        raise NotAuthenticated(_WHO)
+    # When it was used last is good to know, and not worth a write with each request.
+    db.execute(
+        "UPDATE tokens SET used_at = now() WHERE id = %s AND (used_at IS NULL OR used_at < now() - interval '1 hour')",
+        (row["id"],),
+    )
+    admin = row["role"] == "admin" and row["scope"] == "admin"
+    return Person(row["user_id"], row["name"], admin, row["id"], row["scope"])
+
+
+def revoke(db: Connection, token: int) -> None:
+    """End a token by its number.
+
+    Raises:
+        NotFound: There is none of that number.
+    """
+    if not db.execute("UPDATE tokens SET revoked_at = coalesce(revoked_at, now()) WHERE id = %s", (token,)).rowcount:
+        raise NotFound(f"Token not found: {token}")
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project, as somebody who is a member of it sees it."""
+
+    id: int
+    key: str
+    role: Role
+    policy: dict[str, str]
+
+    def needs(self, role: Role) -> None:
+        """Refuse what the member may not do.
+
+        Raises:
+            WrongVerb: The role is a lesser one.
+        """
+        if _ROLES.index(self.role) < _ROLES.index(role):
+            raise WrongVerb(f"You are no {role} of {self.key}.", "Ask a maintainer of it, or an admin of the server")
+
+
+def no_project(key: str) -> NotFound:
+    """The same for a project that is not there, and for one that is others'."""
+    return NotFound(f"Project not found: {key}", "Who first pushes to it makes it; an admin adds its members")
+
+
+def project(db: Connection, person: Person, key: str) -> Project:
+    """A project of which that person is a member.
+
+    Raises:
+        NotFound: There is none, or only others are.
+    """
+    row = db.execute(
+        "SELECT p.id, p.policy, m.role FROM projects p JOIN members m ON m.project_id = p.id AND m.user_id = %s"
+        " WHERE p.key = %s",
+        (person.id, key),
+    ).fetchone()
+    if row is None:
+        raise no_project(key)
+    return Project(row["id"], key, row["role"], row["policy"])
+
+
+def project_to_push(db: Connection, person: Person, key: str, *, anybody: bool = True) -> Project:
+    """The same. Where there is none, its first pusher makes it and is its maintainer, if `anybody` may, or an admin.
+
+    Raises:
+        NotFound: It is others', or only admins make projects.
+    """
+    if anybody or person.admin:
+        row = db.execute(
+            "INSERT INTO projects(key) VALUES (%s) ON CONFLICT (key) DO NOTHING RETURNING id", (key,)
+        ).fetchone()
+        if row is not None:
+            db.execute(
+                "INSERT INTO members(project_id, user_id, role) VALUES (%s, %s, 'maintainer')", (row["id"], person.id)
+            )
+    return project(db, person, key)
+
+
+def set_member(db: Connection, key: str, name: str, role: Role | None) -> None:
+    """Make a user a member of a project, with that role, or none any more.
+
+    Raises:
+        NotFound: There is no such user, or no such project.
+    """
+    found = db.execute("SELECT id FROM projects WHERE key = %s", (key,)).fetchone()
+    if found is None:
+        raise no_project(key)
+    who = (found["id"], _user(db, name))
+    if role is None:
+        db.execute("DELETE FROM members WHERE project_id = %s AND user_id = %s", who)
+        return
+    db.execute(
+        "INSERT INTO members(project_id, user_id, role) VALUES (%s, %s, %s)"
+        " ON CONFLICT (project_id, user_id) DO UPDATE SET role = excluded.role",
+        (*who, role),
+    )
+
+
+def _user(db: Connection, name: str) -> int:
+    row = db.execute("SELECT id FROM users WHERE name = %s", (name,)).fetchone()
+    if row is None:
+        raise NotFound(f"User not found: {name}")
+    return int(row["id"])
+
+
+def _made(prefix: str) -> tuple[str, bytes]:
+    random = secrets.token_bytes(SECRET_BYTES)
+    return prefix + base64.urlsafe_b64encode(random).rstrip(b"=").decode(), sha256(random).digest()
+
+
+def _hash(secret: str, prefix: str) -> bytes:
+    """What is kept of a secret; of what is none, something that nothing kept is equal to."""
+    if not secret.startswith(prefix):
+        return b""
+    try:
+        random = base64.b64decode(secret.removeprefix(prefix) + "=", altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+    return sha256(random).digest() if len(random) == SECRET_BYTES else b""

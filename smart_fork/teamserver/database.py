@@ -1,0 +1,51 @@
+"""Connections to the server's database: each transaction is somebody's, and sees what he may see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+from psycopg import Connection as PsycopgConnection
+from psycopg.rows import DictRow, dict_row
+from psycopg_pool import ConnectionPool
+
+Connection: TypeAlias = PsycopgConnection[DictRow]
+#: Nobody has this number: who has not said who he is sees no session.
+NOBODY = 0
+CONNECTIONS = 16
+SECONDS_FOR_A_CONNECTION = 10.0
+
+
+class Database:
+    """A pool of connections as the server's role, which owns nothing."""
+
+    def __init__(self, conninfo: str, connections: int = CONNECTIONS) -> None:
+        # No prepared statements: a pooler between may give each transaction another connection.
+        options: dict[str, Any] = {"row_factory": dict_row, "prepare_threshold": None, "autocommit": True}
+        self._pool: ConnectionPool[Connection] = ConnectionPool(
+            conninfo,
+            min_size=1,
+            max_size=connections,
+            kwargs=options,
+            timeout=SECONDS_FOR_A_CONNECTION,
+            open=False,
+            check=ConnectionPool.check_connection,
+        )
+
+    def __enter__(self) -> Self:
+        self._pool.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.close()
+
+    @contextmanager
+    def asked_by(self, user: int = NOBODY) -> Iterator[Connection]:
+        """A transaction in which row-level security knows who asks."""
+        with self._pool.connection() as db, db.transaction():
+            db.execute("SELECT set_config('smartfork.user', %s, true)", (str(user),))
+            yield db

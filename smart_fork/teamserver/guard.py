@@ -1,0 +1,245 @@
+"""Who is let in, how often, and how much of it; and how what went wrong is said."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import psycopg
+from psycopg_pool import PoolTimeout
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from smart_fork.errors import (
+    Conflict,
+    NotAuthenticated,
+    NotFound,
+    SmartForkError,
+    TooLarge,
+    Unshareable,
+    Usage,
+    WrongVerb,
+)
+from smart_fork.http_limits import Bucket
+from smart_fork.sharing.limits import Limits
+from smart_fork.sharing.wire import PROTOCOL, PROTOCOL_HEADER, Failure
+from smart_fork.snippets import printable
+from smart_fork.teamserver import auth
+from smart_fork.teamserver.database import Database
+from smart_fork.teamserver.limits import OverQuota
+
+#: Where in the scope of a request it says who asks, and what is counted for the token.
+PERSON, COUNTED = "smart_fork.person", "smart_fork.counted"
+#: For these no token is needed.
+OPEN = ("/healthz", "/v1/hello", "/v1/login")
+STRANGERS_BYTES = 4096
+#: Requests without a good token: so many at once, and so many a second, of all strangers together.
+WRONG_BURST, WRONG_RATE = 200.0, 20.0
+#: Tokens that are counted at the same time.
+COUNTED_TOKENS = 10_000
+_TEXT = 200
+
+log = logging.getLogger(__name__)
+
+
+class TooOften(SmartForkError):
+    """More was asked than is answered in a minute, or sent than is taken in an hour."""
+
+    code = "too_often"
+    http_status = 429
+
+
+class TooSlow(SmartForkError):
+    """A request did not arrive in time."""
+
+    code = "too_slow"
+    http_status = 408
+
+
+class OtherProtocol(SmartForkError):
+    """The client speaks another version."""
+
+    code = "protocol"
+    http_status = 426
+
+
+#: What clients are told by its code; anything else has failed for them.
+TOLD = (Unshareable, Conflict, NotAuthenticated, WrongVerb, NotFound, Usage, TooOften, TooSlow, OtherProtocol)
+
+
+def failure(error: SmartForkError) -> Response:
+    """How something that went wrong is answered."""
+    code = error.code if isinstance(error, TOLD) else "failed"
+    count, digest = (error.count, error.digest) if isinstance(error, Conflict) else (None, None)
+    used, limit = (error.used, error.limit) if isinstance(error, OverQuota) else (None, None)
+    said = Failure(
+        error=code,
+        message=printable(error.message)[:_TEXT],
+        hint=printable(error.hint)[:_TEXT],
+        count=count,
+        digest=digest,
+        used=used,
+        limit=limit,
+    )
+    headers = {"WWW-Authenticate": "Bearer"} if error.http_status == 401 else {}
+    return Response(said.model_dump_json(exclude_none=True), error.http_status, headers, media_type="application/json")
+
+
+def _said(status: int, code: str, message: str) -> Response:
+    said = Failure(error=code, message=message).model_dump_json(exclude_none=True)
+    return Response(said, status, media_type="application/json")
+
+
+async def _ours(_: Request, error: Exception) -> Response:
+    assert isinstance(error, SmartForkError)  # noqa: S101 - it is registered for these
+    return failure(error)
+
+
+async def _starlettes(_: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    return _said(status, "no_such_address", "There is nothing at this address.")
+
+
+async def _away(_: Request, error: Exception) -> Response:
+    log.warning("the database does not answer", exc_info=error)
+    return _said(503, "unavailable", "The server's database does not answer now. Try again.")
+
+
+async def _data(_: Request, error: Exception) -> Response:
+    log.warning("the database refuses a value", exc_info=error)
+    return _said(400, "usage", "Something in the request cannot be stored.")
+
+
+async def _broken(_: Request, error: Exception) -> Response:
+    log.error("a request failed", exc_info=error)
+    return _said(500, "failed", "The server failed at this. Its log says why.")
+
+
+HANDLERS: Mapping[Any, Any] = {
+    SmartForkError: _ours,
+    HTTPException: _starlettes,
+    psycopg.OperationalError: _away,
+    PoolTimeout: _away,
+    psycopg.DataError: _data,
+    Exception: _broken,
+}
+
+
+@dataclass
+class Counted:
+    """What somebody with a token may still do."""
+
+    requests: Bucket
+    bytes: Bucket
+
+
+@dataclass
+class Guard:
+    """Lets in who has a token, as often as that is good for; all other addresses than the open ones are behind it."""
+
+    app: ASGIApp
+    database: Database
+    limits: Limits
+    wrong: Bucket = field(default_factory=lambda: Bucket(WRONG_BURST, WRONG_RATE))
+    _counted: OrderedDict[int, Counted] = field(default_factory=OrderedDict)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        try:
+            await self._let_in(scope)
+        except SmartForkError as error:
+            await failure(error)(scope, receive, _speaking(send))
+            return
+        except (psycopg.OperationalError, PoolTimeout) as error:
+            await (await _away(Request(scope), error))(scope, receive, _speaking(send))
+            return
+        await self.app(scope, receive, _speaking(send))
+
+    async def _let_in(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        spoken = headers.get(PROTOCOL_HEADER)
+        if spoken is not None and spoken != str(PROTOCOL):
+            raise OtherProtocol(
+                f"This server speaks version {PROTOCOL} of the protocol.", "Install the same version of smart-fork"
+            )
+        if scope["path"] in OPEN:
+            if not self.wrong.take():
+                raise TooOften("Too many requests without a token. Try again in a minute.")
+            return
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        try:
+            person = await run_in_threadpool(self._known, token.strip() if kind.lower() == "bearer" else "")
+        except NotAuthenticated:
+            if not self.wrong.take():
+                raise TooOften("Too many requests without a token. Try again in a minute.") from None
+            raise
+        counted = self._of(person.token)
+        if not counted.requests.take():
+            raise TooOften(f"More than {self.limits.requests_a_minute} requests a minute. Try again in a minute.")
+        scope[PERSON], scope[COUNTED] = person, counted
+
+    def _known(self, token: str) -> auth.Person:
+        with self.database.asked_by() as db:
+            return auth.known(db, token)
+
+    def _of(self, token: int) -> Counted:
+        found = self._counted.pop(token, None)
+        if found is None:
+            often, much = float(self.limits.requests_a_minute), float(self.limits.bytes_an_hour)
+            found = Counted(Bucket(often, often / 60), Bucket(much, much / 3600))
+        self._counted[token] = found
+        while len(self._counted) > COUNTED_TOKENS:
+            self._counted.popitem(last=False)
+        return found
+
+
+def _speaking(send: Send) -> Send:
+    """An answer that says which version of the protocol it is."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            said = (PROTOCOL_HEADER.lower().encode(), str(PROTOCOL).encode())
+            message["headers"] = [*message.get("headers", ()), said, (b"cache-control", b"no-store")]
+        await send(message)
+
+    return sent
+
+
+async def body_of(request: Request, most: int, limits: Limits) -> bytes:
+    """The body of a request, if it is neither too large nor too slow.
+
+    Raises:
+        TooLarge: It is larger.
+        TooSlow: It takes longer.
+        TooOften: Too much was sent with this token in an hour.
+    """
+    parts: list[bytes] = []
+    size = 0
+    try:
+        with anyio.fail_after(limits.body_seconds):
+            async for part in request.stream():
+                size += len(part)
+                if size > most:
+                    raise TooLarge(f"The request is larger than {most} bytes.")
+                parts.append(part)
+    except TimeoutError:
+        raise TooSlow(f"The request took longer than {limits.body_seconds:g} seconds.") from None
+    except ClientDisconnect:
+        raise Usage("The request ended early.") from None
+    counted = request.scope.get(COUNTED)
+    if counted is not None and not counted.bytes.take(size):
+        raise TooOften(f"More than {limits.bytes_an_hour} bytes were sent in an hour. Try again later.")
+    return b"".join(parts)

@@ -1,0 +1,221 @@
+"""Pushing: records are appended to a session, if it is as its pusher saw it.
+
+Everything that can be checked without the session is checked before the transaction. In it one `UPDATE` compares and
+sets: of two who push on the same base one finds it changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from psycopg.types.json import Jsonb
+
+from smart_fork.errors import Conflict, Unshareable
+from smart_fork.sharing.digest import START, state_of, states, written
+from smart_fork.sharing.segments import Place, unpack
+from smart_fork.sharing.wire import Push
+from smart_fork.teamserver import segments, sessions
+from smart_fork.teamserver.auth import Person, Project
+from smart_fork.teamserver.database import Connection, Database
+from smart_fork.teamserver.limits import Bounds
+from smart_fork.teamserver.sessions import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A push whose content is what it says: its segments, and the records of those that came with it."""
+
+    push: Push
+    places: list[Place]
+    sent: dict[str, tuple[bytes, list[bytes]]]
+
+    @property
+    def position(self) -> int:
+        """Where its segments begin among those of the session."""
+        return self.push.segments[0].position if self.push.segments else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The session after a push."""
+
+    row: Row
+    created: bool
+    up_to_date: bool
+
+
+def check_bodies(push: Push, bounds: Bounds) -> Checked:
+    """Look at all that came with a push; this asks no database.
+
+    Raises:
+        Unshareable: Something is damaged, not canonical, or not what it says.
+        TooLarge: Something is more than is taken.
+    """
+    sent = {one.digest: (one.body, segments.checked(one.body, one.digest, bounds)) for one in push.bodies}
+    if unnamed := [digest for digest in sent if all(digest != place.digest for place in push.segments)]:
+        raise Unshareable(f"The push brings a segment that it does not name: {unnamed[0]}")
+    bounds.session(push.count, 0)
+    return Checked(push, sessions.arrived(push.segments), sent)
+
+
+def push(database: Database, project: Project, person: Person, checked: Checked, bounds: Bounds) -> Outcome:
+    """Append to a session, or make it.
+
+    Raises:
+        NotFound: It is not this person's.
+        Conflict: It is not as the push says that it was.
+        Unshareable: The records do not lead from the base to the new digest.
+        TooLarge: It would be more than is taken.
+    """
+    wanted = checked.push
+    project.needs("writer")
+    sessions.may_publish(project, wanted.visibility)
+    if wanted.segments:
+        with database.asked_by(person.id) as db:
+            _verify(_records(db, project, person, checked, bounds), checked)
+    elif (wanted.count, wanted.digest) != (wanted.base_count, wanted.base_digest):
+        raise Unshareable("The push names no segments for its records.")
+    with database.asked_by(person.id) as db:
+        for digest, (body, records) in sorted(checked.sent.items()):  # in one order, so that nobody waits in a circle
+            raw = sum(map(len, records)) + len(records)
+            segments.take(db, project, person, digest, body=body, records=len(records), raw=raw)
+        outcome = _appended(db, project, person, checked, bounds) or _as_it_is(db, project, person, wanted)
+        if not outcome.up_to_date:
+            sessions.note(db, person, "push", project.id, wanted.id)
+        return outcome
+
+
+def _records(
+    db: Connection, project: Project, person: Person, checked: Checked, bounds: Bounds
+) -> dict[str, list[bytes]]:
+    """The records of every segment that is named: sent now, before, or of a session that its pusher may read."""
+    named = [place.digest for place in checked.places]
+    there = [digest for digest in dict.fromkeys(named) if digest not in checked.sent]
+    if lacking := set(there) - set(segments.have(db, project, person, there)):
+        raise Unshareable(f"A segment was not sent: {min(lacking)}", "Push again")
+    found = {digest: records for digest, (_, records) in checked.sent.items()}
+    for digest in there:
+        found[digest] = unpack(segments.bodies(db, project, [digest])[digest], digest, bounds.limits)
+    return found
+
+
+def _verify(records: dict[str, list[bytes]], checked: Checked) -> None:
+    """Whether the chain goes from where the segments begin through the base to the new digest."""
+    wanted, places = checked.push, checked.places
+    for place in places:
+        lines = records[place.digest]
+        if (len(lines), sum(map(len, lines)) + len(lines)) != (place.records, place.raw_bytes):
+            raise Unshareable("A segment has another number of records or bytes than the push says.")
+    if not all(place.full for place in places[:-1]):
+        raise Unshareable("A segment ends where it should have gone on.")
+    number, state = places[0].first_record, places[0].chain_start
+    known = {number: state}
+    for place in places:
+        if known.get(place.first_record) != place.chain_start:
+            raise Unshareable("A segment does not begin where the one before it ends.")
+        for state in states(records[place.digest], place.chain_start):
+            number += 1
+            if number in (wanted.base_count, place.end):
+                known[number] = state
+    if number != wanted.count or written(state) != wanted.digest:
+        raise Unshareable("The records do not have the digest that the push names.")
+    base = known.get(wanted.base_count)
+    if base is None or written(base) != wanted.base_digest:
+        raise Unshareable("The records of the push do not follow its base.")
+
+
+def _appended(db: Connection, project: Project, person: Person, checked: Checked, bounds: Bounds) -> Outcome | None:
+    """The session with what is new, or None if it is not as it should be for that."""
+    wanted = checked.push
+    if wanted.base_count == 0 and wanted.base_digest == written(START) and wanted.count:
+        row = _made(db, project, person, wanted)
+    elif wanted.count > wanted.base_count:
+        row = _moved(db, project, person, wanted)
+    else:
+        row = None
+    if row is None:
+        return None
+    _fits(db, project, checked)
+    sessions.put_places(db, project.id, wanted.id, checked.places, checked.position)
+    _count(db, project, person, checked, before=int(row["bytes"]), bounds=bounds)
+    now = sessions.readable(db, project.key, person, wanted.id)
+    return Outcome(now, created=wanted.base_count == 0, up_to_date=False)
+
+
+def _made(db: Connection, project: Project, person: Person, wanted: Push) -> Row | None:
+    visibility = sessions.VISIBILITY.index(wanted.visibility or "private")
+    return db.execute(
+        "INSERT INTO sessions(project_id, id, owner_id, agent, root_id, base_count, base_digest, head_digest,"
+        " record_count, visibility, title, tags, summary, meta, last_activity)"
+        " VALUES (%s, %s, %s, %s, %s, 0, %s, %s, %s, %s, %s, %s, %s, %s, least(coalesce(%s, now()), now()))"
+        " ON CONFLICT (project_id, id) DO NOTHING RETURNING bytes",
+        (
+            *(project.id, wanted.id, person.id, wanted.agent, wanted.id, START, state_of(wanted.digest), wanted.count),
+            *(visibility, wanted.title or "", list(wanted.tags or ()), wanted.summary or "", *_meta(wanted)),
+        ),
+    ).fetchone()
+
+
+def _moved(db: Connection, project: Project, person: Person, wanted: Push) -> Row | None:
+    """Compare and set."""
+    return db.execute(
+        "UPDATE sessions SET head_digest = %s, record_count = %s, revision = revision + 1, meta = %s,"
+        " last_activity = least(coalesce(%s, now()), now())"
+        " WHERE project_id = %s AND id = %s AND owner_id = %s AND head_digest = %s AND record_count = %s"
+        " AND deleted_at IS NULL RETURNING bytes",
+        (
+            *(state_of(wanted.digest), wanted.count, *_meta(wanted)),
+            *(project.id, wanted.id, person.id, state_of(wanted.base_digest), wanted.base_count),
+        ),
+    ).fetchone()
+
+
+def _meta(wanted: Push) -> tuple[Jsonb, datetime | None]:
+    return Jsonb(wanted.meta.model_dump(mode="json")), wanted.meta.last_activity
+
+
+def _fits(db: Connection, project: Project, checked: Checked) -> None:
+    """Whether the segments go on where those that stay end, and leave none of these open."""
+    first = checked.places[0]
+    before = db.execute(
+        "SELECT digest, first_record, records, raw_bytes, chain_start FROM session_segments"
+        " WHERE project_id = %s AND session_id = %s AND position = %s",
+        (project.id, checked.push.id, checked.position - 1),
+    ).fetchone()
+    end = 0
+    if before is not None:
+        stays = Place("", before["first_record"], before["records"], before["raw_bytes"], before["chain_start"])
+        end = stays.end if stays.full else -1
+    if first.first_record != end or (before is None and checked.position):
+        raise Unshareable("The segments of the push do not follow those of the session.", "Push again")
+
+
+def _count(db: Connection, project: Project, person: Person, checked: Checked, *, before: int, bounds: Bounds) -> None:
+    row = db.execute(
+        "UPDATE sessions s SET bytes = (SELECT coalesce(sum(g.raw_bytes), 0) FROM session_segments g"
+        " WHERE g.project_id = s.project_id AND g.session_id = s.id)"
+        " WHERE s.project_id = %s AND s.id = %s RETURNING bytes",
+        (project.id, checked.push.id),
+    ).fetchone()
+    size = int(row["bytes"]) if row else 0
+    bounds.session(0, size)
+    bounds.account(db, project, person, size - before)
+
+
+def _as_it_is(db: Connection, project: Project, person: Person, wanted: Push) -> Outcome:
+    """The session where nothing was appended: all of it was there (an answer was lost), or it has advanced.
+
+    Raises:
+        NotFound: It is not this person's.
+        Conflict: It has advanced.
+    """
+    row = sessions.readable(db, project.key, person, wanted.id, own=True)
+    if (row["record_count"], written(row["head_digest"])) == (wanted.count, wanted.digest):
+        return Outcome(row, created=False, up_to_date=True)
+    raise Conflict(
+        f"The remote session has advanced ({wanted.base_count} -> {row['record_count']} records).",
+        "`smart-fork team pull` takes over what is new; `smart-fork team branch` or `fork` goes on beside it.",
+        count=row["record_count"],
+        digest=written(row["head_digest"]),
+    )

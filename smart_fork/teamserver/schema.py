@@ -1,0 +1,320 @@
+"""The tables of a team's server, as numbered steps, each run and recorded in one transaction.
+
+A released step never changes.
+
+All that belongs to a project begins its key with `project_id` and is partitioned by it, so that several machines could
+share the projects one day: a statement on such a table that does not name `project_id` is refused by a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import psycopg
+
+from smart_fork.errors import SmartForkError
+
+Connection: TypeAlias = psycopg.Connection[Any]
+
+PARTITIONS = 16
+#: What is partitioned by project.
+PARTITIONED = (
+    "sessions",
+    "session_segments",
+    "segments",
+    "uploads",
+    "chunks",
+    "vectors",
+    "placements",
+    "session_words",
+    "lexemes",
+    "rewrites",
+    "pulls",
+)
+#: Whoever changes the schema holds this lock, of which there is one in a database.
+_LOCK = 0x5F0_4B5
+
+
+def m001_people(db: Connection) -> None:
+    """Users with their tokens and invitations, projects with their members."""
+    db.execute(
+        """
+        CREATE TABLE users(
+            id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+            name text NOT NULL UNIQUE CHECK (name ~ '^[a-z0-9-]{1,32}$'),
+            role text NOT NULL CHECK (role IN ('admin', 'member')),
+            bytes bigint NOT NULL DEFAULT 0,
+            created_at timestamptz NOT NULL DEFAULT now(),
+            disabled_at timestamptz
+        );
+        -- Of a token the hash alone is kept: who reads the database can be nobody.
+        CREATE TABLE tokens(
+            id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+            user_id bigint NOT NULL REFERENCES users(id),
+            hash bytea NOT NULL UNIQUE CHECK (length(hash) = 32),
+            machine text NOT NULL,
+            scope text NOT NULL CHECK (scope IN ('read', 'write', 'admin')),
+            created_at timestamptz NOT NULL DEFAULT now(),
+            expires_at timestamptz, used_at timestamptz, revoked_at timestamptz
+        );
+        CREATE INDEX tokens_user ON tokens(user_id);
+        CREATE TABLE invites(LIKE tokens INCLUDING ALL);
+        ALTER TABLE invites ADD FOREIGN KEY (user_id) REFERENCES users(id), ALTER expires_at SET NOT NULL;
+        CREATE TABLE projects(
+            id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+            key text NOT NULL UNIQUE CHECK (length(key) BETWEEN 1 AND 200),
+            policy jsonb NOT NULL DEFAULT '{}',
+            bytes bigint NOT NULL DEFAULT 0
+        );
+        CREATE TABLE members(
+            project_id bigint NOT NULL REFERENCES projects(id),
+            user_id bigint NOT NULL REFERENCES users(id),
+            role text NOT NULL CHECK (role IN ('reader', 'writer', 'maintainer')),
+            PRIMARY KEY (project_id, user_id)
+        );
+        CREATE INDEX members_user ON members(user_id);
+        CREATE TABLE spaces(
+            id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+            fingerprint text NOT NULL UNIQUE  -- of model, dimensions, chunker and masking
+        );
+        """
+    )
+
+
+def m002_sessions(db: Connection) -> None:
+    """Sessions, their segments, and who may see them."""
+    db.execute(
+        """
+        CREATE TABLE sessions(
+            project_id bigint NOT NULL REFERENCES projects(id), id uuid NOT NULL,
+            owner_id bigint NOT NULL REFERENCES users(id),
+            agent text NOT NULL,
+            root_id uuid NOT NULL, parent_id uuid,
+            base_count bigint NOT NULL, base_digest bytea NOT NULL,
+            head_digest bytea NOT NULL, record_count bigint NOT NULL,
+            revision bigint NOT NULL DEFAULT 1,
+            visibility smallint NOT NULL DEFAULT 0 CHECK (visibility IN (0, 1)),
+            title text NOT NULL DEFAULT '', tags text[] NOT NULL DEFAULT '{}', summary text NOT NULL DEFAULT '',
+            meta jsonb NOT NULL DEFAULT '{}',
+            bytes bigint NOT NULL DEFAULT 0,
+            created_at timestamptz NOT NULL DEFAULT now(),
+            last_activity timestamptz NOT NULL DEFAULT now(),
+            deleted_at timestamptz,
+            PRIMARY KEY (project_id, id)
+        ) PARTITION BY HASH (project_id);
+        CREATE INDEX ON sessions(project_id, root_id);
+        CREATE INDEX ON sessions(project_id, parent_id);
+        CREATE INDEX ON sessions(project_id, visibility, last_activity, id);
+        CREATE INDEX ON sessions(project_id, owner_id, last_activity, id);
+
+        CREATE TABLE session_segments(
+            project_id bigint NOT NULL, session_id uuid NOT NULL, position integer NOT NULL,
+            digest bytea NOT NULL, first_record bigint NOT NULL, records integer NOT NULL,
+            raw_bytes bigint NOT NULL, chain_start bytea NOT NULL,
+            PRIMARY KEY (project_id, session_id, position)
+        ) PARTITION BY HASH (project_id);
+        CREATE INDEX ON session_segments(project_id, digest);
+
+        CREATE TABLE segments(
+            project_id bigint NOT NULL, digest bytea NOT NULL,
+            records integer NOT NULL, raw_bytes bigint NOT NULL,
+            body bytea STORAGE EXTERNAL, object text,
+            created_at timestamptz NOT NULL DEFAULT now(),
+            PRIMARY KEY (project_id, digest),
+            CHECK ((body IS NULL) <> (object IS NULL))
+        ) PARTITION BY HASH (project_id);
+
+        -- Who has sent a segment: to know its digest is no right to it.
+        CREATE TABLE uploads(
+            project_id bigint NOT NULL, user_id bigint NOT NULL, digest bytea NOT NULL,
+            at timestamptz NOT NULL DEFAULT now(),
+            PRIMARY KEY (project_id, user_id, digest)
+        ) PARTITION BY HASH (project_id);
+        CREATE INDEX ON uploads(project_id, at);
+
+        CREATE TABLE rewrites(
+            project_id bigint NOT NULL, session_id uuid NOT NULL, seq bigint NOT NULL,
+            kind text NOT NULL, edits jsonb NOT NULL, revision bigint NOT NULL,
+            at timestamptz NOT NULL DEFAULT now(),
+            PRIMARY KEY (project_id, session_id, seq)
+        ) PARTITION BY HASH (project_id);
+        CREATE TABLE pulls(
+            project_id bigint NOT NULL, session_id uuid NOT NULL, seq bigint GENERATED ALWAYS AS IDENTITY,
+            user_id bigint NOT NULL, token_id bigint NOT NULL, revision bigint NOT NULL,
+            at timestamptz NOT NULL DEFAULT now(),
+            PRIMARY KEY (project_id, session_id, seq)
+        ) PARTITION BY HASH (project_id);
+        CREATE INDEX ON pulls(project_id, user_id);
+        """
+    )
+    for table in ("sessions", "session_segments", "segments", "uploads", "rewrites", "pulls"):
+        _hashed(db, table)
+    db.execute(
+        """
+        CREATE FUNCTION asking() RETURNS bigint LANGUAGE sql STABLE
+        RETURN nullif(current_setting('smartfork.user', true), '')::bigint;
+
+        CREATE FUNCTION may_read(session sessions, reader bigint) RETURNS boolean LANGUAGE sql STABLE
+        RETURN session.deleted_at IS NULL AND (
+            session.owner_id = reader OR session.visibility = 1 AND EXISTS (
+                SELECT FROM members m WHERE m.project_id = session.project_id AND m.user_id = reader));
+
+        ALTER TABLE sessions ENABLE ROW LEVEL SECURITY;
+        """
+    )
+
+
+def m003_search(db: Connection) -> None:
+    """Chunks of what was said, their vectors and their words."""
+    db.execute(
+        """
+        CREATE EXTENSION IF NOT EXISTS vector;
+
+        -- `reach` is 0 for what all members may read, and else the id of the only one who may.
+        CREATE TABLE chunks(
+            project_id bigint NOT NULL, id bigint GENERATED ALWAYS AS IDENTITY, reach bigint NOT NULL,
+            hash bytea NOT NULL, text text NOT NULL, length integer NOT NULL, words tsvector NOT NULL,
+            PRIMARY KEY (project_id, id), UNIQUE (project_id, reach, hash)
+        ) PARTITION BY HASH (project_id);
+        CREATE INDEX ON chunks USING gin(words);
+
+        CREATE TABLE vectors(
+            project_id bigint NOT NULL, space bigint NOT NULL, chunk_id bigint NOT NULL, reach bigint NOT NULL,
+            e halfvec NOT NULL,
+            PRIMARY KEY (project_id, space, chunk_id)
+        ) PARTITION BY LIST (project_id);
+        CREATE INDEX ON vectors(project_id, space, reach);
+        CREATE TABLE vectors_rest PARTITION OF vectors DEFAULT PARTITION BY HASH (project_id);
+
+        CREATE TABLE placements(
+            project_id bigint NOT NULL, session_id uuid NOT NULL, position integer NOT NULL,
+            chunk_id bigint NOT NULL, turn integer NOT NULL, message_id text NOT NULL, role text NOT NULL,
+            exchange integer NOT NULL, ends integer, tokens bigint NOT NULL,
+            PRIMARY KEY (project_id, session_id, position)
+        ) PARTITION BY HASH (project_id);
+        CREATE INDEX ON placements(project_id, chunk_id);
+
+        CREATE TABLE session_words(
+            project_id bigint NOT NULL, session_id uuid NOT NULL, reach bigint NOT NULL,
+            words tsvector NOT NULL, length integer NOT NULL,
+            PRIMARY KEY (project_id, session_id)
+        ) PARTITION BY HASH (project_id);
+        CREATE INDEX ON session_words USING gin(words);
+
+        CREATE TABLE lexemes(
+            project_id bigint NOT NULL, lexeme text NOT NULL, chunks bigint NOT NULL, sessions bigint NOT NULL,
+            PRIMARY KEY (project_id, lexeme)
+        ) PARTITION BY HASH (project_id);
+        """
+    )
+    for table in ("chunks", "vectors_rest", "placements", "session_words", "lexemes"):
+        _hashed(db, table)
+
+
+def m004_jobs_and_audit(db: Connection) -> None:
+    """What is still to be done, and what was done by whom."""
+    db.execute(
+        """
+        CREATE TABLE jobs(
+            id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+            project_id bigint NOT NULL, kind text NOT NULL, session_id uuid, revision bigint,
+            run_after timestamptz NOT NULL DEFAULT now(), attempts integer NOT NULL DEFAULT 0, error text
+        );
+        CREATE INDEX jobs_waiting ON jobs(run_after);
+        CREATE TABLE audit(
+            id bigint GENERATED ALWAYS AS IDENTITY, at timestamptz NOT NULL DEFAULT now(),
+            actor bigint, token bigint, verb text NOT NULL, project_id bigint, session_id uuid,
+            details jsonb NOT NULL DEFAULT '{}',
+            PRIMARY KEY (id, at)
+        ) PARTITION BY RANGE (at);
+        CREATE TABLE audit_rest PARTITION OF audit DEFAULT;
+        """
+    )
+
+
+def m005_rights(db: Connection) -> None:
+    """The role of the server, which owns no table: rows of sessions that its user may not read are none to it."""
+    db.execute(
+        """
+        DO $$ BEGIN
+            IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'smartfork_app') THEN
+                CREATE ROLE smartfork_app LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS;
+            END IF;
+        EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
+        END $$;
+        REVOKE ALL ON SCHEMA public FROM PUBLIC;
+        GRANT USAGE ON SCHEMA public TO smartfork_app;
+        GRANT SELECT, INSERT, UPDATE ON users, tokens, invites, projects, members, spaces, sessions TO smartfork_app;
+        GRANT DELETE ON members TO smartfork_app;
+        GRANT SELECT, INSERT, UPDATE, DELETE ON session_segments, segments, uploads, rewrites, pulls,
+            chunks, vectors, placements, session_words, lexemes, jobs TO smartfork_app;
+        GRANT INSERT ON audit TO smartfork_app;
+        GRANT SELECT ON migrations TO smartfork_app;
+
+        -- Its owner also sees what he has deleted: else he could not delete it.
+        CREATE POLICY seen ON sessions FOR SELECT TO smartfork_app
+            USING (owner_id = asking() OR may_read(sessions, asking()));
+        CREATE POLICY made ON sessions FOR INSERT TO smartfork_app WITH CHECK (owner_id = asking());
+        CREATE POLICY changed ON sessions FOR UPDATE TO smartfork_app
+            USING (owner_id = asking()) WITH CHECK (owner_id = asking());
+        """
+    )
+
+
+MIGRATIONS: Sequence[Callable[[Connection], None]] = (
+    m001_people,
+    m002_sessions,
+    m003_search,
+    m004_jobs_and_audit,
+    m005_rights,
+)
+
+
+def migrate(db: Connection, steps: Sequence[Callable[[Connection], None]] = MIGRATIONS) -> list[str]:
+    """Bring the schema up to date, and say which steps were run. Others who do the same wait.
+
+    Raises:
+        SmartForkError: A newer version has made it.
+    """
+    db.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
+    try:
+        with db.transaction():
+            db.execute(
+                "CREATE TABLE IF NOT EXISTS migrations("
+                "number integer PRIMARY KEY, name text NOT NULL, at timestamptz NOT NULL DEFAULT now())"
+            )
+        row = db.execute("SELECT coalesce(max(number), 0) FROM migrations").fetchone()
+        done = int(row[0]) if row else 0
+        if done > len(steps):
+            raise SmartForkError(
+                "A newer version of smart-fork has made this database "
+                f"(its schema is {done}, and this knows {len(steps)}).",
+                "Install that version",
+            )
+        for number, step in enumerate(steps[done:], done + 1):
+            with db.transaction():
+                step(db)
+                db.execute("INSERT INTO migrations(number, name) VALUES (%s, %s)", (number, step.__name__))
+        return [step.__name__ for step in steps[done:]]
+    finally:
+        db.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))
+
+
+def make_database(owner_conninfo: str, name: str) -> None:
+    """Make the database of the server in a PostgreSQL that is new."""
+    with psycopg.connect(owner_conninfo, autocommit=True) as db:
+        if db.execute("SELECT FROM pg_database WHERE datname = %s", (name,)).fetchone() is None:
+            db.execute(psycopg.sql.SQL("CREATE DATABASE {}").format(psycopg.sql.Identifier(name)))
+
+
+def _hashed(db: Connection, table: str) -> None:
+    for number in range(PARTITIONS):
+        db.execute(
+            psycopg.sql.SQL("CREATE TABLE {} PARTITION OF {} FOR VALUES WITH (MODULUS {}, REMAINDER {})").format(
+                psycopg.sql.Identifier(f"{table}_{number}"),
+                psycopg.sql.Identifier(table),
+                psycopg.sql.Literal(PARTITIONS),
+                psycopg.sql.Literal(number),
+            )
+        )

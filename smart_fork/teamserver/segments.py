@@ -1,0 +1,92 @@
+"""Segments as they are stored: who may use which, what is missing, taken in and handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from smart_fork.errors import NotFound, TooLarge
+from smart_fork.sharing.segments import Place, unpack
+from smart_fork.teamserver.auth import Person, Project
+from smart_fork.teamserver.database import Connection
+from smart_fork.teamserver.limits import Bounds
+
+#: Of these segments a person may have the content: they are in a session that he may read.
+_READ = (
+    "SELECT DISTINCT g.digest FROM session_segments g"
+    " JOIN sessions s ON s.project_id = g.project_id AND s.id = g.session_id"
+    " WHERE g.project_id = %s AND g.digest = ANY(%s) AND may_read(s, %s)"
+)
+_SENT = "SELECT u.digest FROM uploads u WHERE u.project_id = %s AND u.digest = ANY(%s) AND u.user_id = %s"
+
+
+def have(db: Connection, project: Project, person: Person, digests: Iterable[str]) -> list[str]:
+    """Those of these segments that need not be sent, in their order: a digest is no key to what others keep private."""
+    asked = list(dict.fromkeys(digests))
+    values = (project.id, [bytes.fromhex(digest) for digest in asked], person.id)
+    found = {row["digest"].hex() for statement in (_READ, _SENT) for row in db.execute(statement, values)}
+    return [digest for digest in asked if digest in found]
+
+
+def take(db: Connection, project: Project, person: Person, digest: str, *, body: bytes, records: int, raw: int) -> None:
+    """Store a segment that was checked, and that this person has it. Done again it changes nothing."""
+    values = (project.id, bytes.fromhex(digest), records, raw, body)
+    db.execute(
+        "INSERT INTO segments(project_id, digest, records, raw_bytes, body) VALUES (%s, %s, %s, %s, %s)"
+        " ON CONFLICT (project_id, digest) DO NOTHING",
+        values,
+    )
+    db.execute(
+        "INSERT INTO uploads(project_id, user_id, digest) VALUES (%s, %s, %s)"
+        " ON CONFLICT (project_id, user_id, digest) DO UPDATE SET at = now()",
+        (project.id, person.id, values[1]),
+    )
+
+
+def checked(body: bytes, digest: str, bounds: Bounds) -> list[bytes]:
+    """The records of a segment that somebody has sent.
+
+    Raises:
+        Unshareable: It is not what it says, or not canonical.
+        TooLarge: It is more than is taken.
+    """
+    if len(body) > bounds.limits.segment_body_bytes:
+        raise TooLarge(f"A segment has {len(body)} compressed bytes; {bounds.limits.segment_body_bytes} are the most.")
+    return unpack(body, digest, bounds.limits)
+
+
+def content(db: Connection, project: Project, person: Person, digest: str) -> bytes:
+    """The compressed bytes of a segment that a person may read.
+
+    Raises:
+        NotFound: There is none.
+    """
+    if digest not in have(db, project, person, [digest]):
+        raise NotFound(f"Segment not found: {digest}")
+    return bodies(db, project, [digest])[digest]
+
+
+def bodies(db: Connection, project: Project, digests: Iterable[str]) -> dict[str, bytes]:
+    """The compressed bytes of segments, whoever may read them."""
+    rows = db.execute(
+        "SELECT digest, body FROM segments WHERE project_id = %s AND digest = ANY(%s)",
+        (project.id, [bytes.fromhex(digest) for digest in digests]),
+    )
+    return {row["digest"].hex(): row["body"] for row in rows}
+
+
+def body_of(db: Connection, project: Project) -> Callable[[Place], bytes]:
+    """What finds the compressed bytes of one segment of a project."""
+    return lambda place: bodies(db, project, [place.digest])[place.digest]
+
+
+def sweep(db: Connection, project_id: int, hours: float = 24) -> int:
+    """Take away segments of no session that were sent so long ago that nobody will commit them; how many."""
+    db.execute(
+        "DELETE FROM uploads WHERE project_id = %s AND at < now() - make_interval(hours => %s)", (project_id, hours)
+    )
+    return db.execute(
+        "DELETE FROM segments g WHERE g.project_id = %s AND g.created_at < now() - make_interval(hours => %s)"
+        " AND NOT EXISTS (SELECT FROM session_segments s WHERE s.project_id = g.project_id AND s.digest = g.digest)"
+        " AND NOT EXISTS (SELECT FROM uploads u WHERE u.project_id = g.project_id AND u.digest = g.digest)",
+        (project_id, hours),
+    ).rowcount

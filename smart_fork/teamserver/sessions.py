@@ -1,0 +1,215 @@
+"""Sessions as they are stored: read, described, changed, deleted, and where their segments are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+from smart_fork.errors import NotFound, WrongVerb
+from smart_fork.sharing.digest import state_of, written
+from smart_fork.sharing.segments import Place
+from smart_fork.sharing.wire import Meta, SegmentPlace, SessionChange, SessionInfo
+from smart_fork.teamserver.auth import Person, Project, project
+from smart_fork.teamserver.database import Connection
+
+Row = dict[str, Any]
+VISIBILITY = ("private", "public")
+NOT_YOURS = "You don't own this session. Use smart-fork team fork."
+YOURS = "You own this session. Use smart-fork team branch to create a copy."
+
+
+def missing(session_id: str) -> NotFound:
+    """One answer for all that cannot be had: it is not there, private, deleted, or of another project."""
+    return NotFound(
+        f"Session not found: {session_id}",
+        "A teammate's session is taken with `smart-fork team fork`; a private one only its owner can share.",
+    )
+
+
+def readable(db: Connection, key: str, person: Person, session_id: str, *, own: bool = False) -> Row:
+    """A session that a person may read, or only if it is `own`.
+
+    Raises:
+        NotFound: There is none.
+    """
+    row = db.execute(
+        "SELECT s.*, u.name AS owner, p.key FROM projects p JOIN sessions s ON s.project_id = p.id"
+        " JOIN users u ON u.id = s.owner_id"
+        " WHERE p.key = %s AND s.id = %s AND may_read(s, %s) AND (s.owner_id = %s OR NOT %s)",
+        (key, session_id, person.id, person.id, own),
+    ).fetchone()
+    if row is None:
+        raise missing(session_id)
+    return row
+
+
+def told(row: Row) -> SessionInfo:
+    """A session without its records, as it travels."""
+    return SessionInfo(
+        id=str(row["id"]),
+        project=row["key"],
+        owner=row["owner"],
+        agent=row["agent"],
+        root_id=str(row["root_id"]),
+        parent_id=str(row["parent_id"]) if row["parent_id"] else None,
+        base_count=row["base_count"],
+        base_digest=written(row["base_digest"]),
+        head_digest=written(row["head_digest"]),
+        record_count=row["record_count"],
+        revision=row["revision"],
+        visibility="public" if row["visibility"] else "private",
+        title=row["title"],
+        tags=tuple(row["tags"]),
+        summary=row["summary"],
+        meta=Meta.model_validate(row["meta"], strict=False),
+        bytes=row["bytes"],
+    )
+
+
+def places(db: Connection, project_id: int, session_id: UUID | str) -> list[Place]:
+    """Where the segments of a session are."""
+    rows = db.execute(
+        "SELECT digest, first_record, records, raw_bytes, chain_start FROM session_segments"
+        " WHERE project_id = %s AND session_id = %s ORDER BY position",
+        (project_id, session_id),
+    )
+    return [
+        Place(row["digest"].hex(), row["first_record"], row["records"], row["raw_bytes"], row["chain_start"])
+        for row in rows
+    ]
+
+
+def put_places(
+    db: Connection, project_id: int, session_id: UUID | str, new: Sequence[Place], position: int = 0
+) -> None:
+    """Let a session have these segments from a position on, and none of those that it had there."""
+    db.execute(
+        "DELETE FROM session_segments WHERE project_id = %s AND session_id = %s AND position >= %s",
+        (project_id, session_id, position),
+    )
+    if not new:
+        return
+    columns = list(
+        zip(
+            *(
+                (number, bytes.fromhex(one.digest), one.first_record, one.records, one.raw_bytes, one.chain_start)
+                for number, one in enumerate(new, position)
+            ),
+            strict=True,
+        )
+    )
+    db.execute(
+        "INSERT INTO session_segments"
+        "(project_id, session_id, position, digest, first_record, records, raw_bytes, chain_start)"
+        " SELECT %s, %s, * FROM unnest(%s::int[], %s::bytea[], %s::bigint[], %s::int[], %s::bigint[], %s::bytea[])",
+        (project_id, session_id, *map(list, columns)),
+    )
+
+
+def travelling(these: Iterable[Place]) -> tuple[SegmentPlace, ...]:
+    """Segments' places as they travel."""
+    return tuple(
+        SegmentPlace(
+            position=position,
+            digest=one.digest,
+            first_record=one.first_record,
+            records=one.records,
+            raw_bytes=one.raw_bytes,
+            chain_start=written(one.chain_start),
+        )
+        for position, one in enumerate(these)
+    )
+
+
+def arrived(these: Iterable[SegmentPlace]) -> list[Place]:
+    """The same, back."""
+    return [Place(one.digest, one.first_record, one.records, one.raw_bytes, state_of(one.chain_start)) for one in these]
+
+
+def may_publish(where: Project, visibility: str | None) -> int:
+    """The number of a visibility that somebody asks for; private unless he does.
+
+    Raises:
+        WrongVerb: In this project maintainers alone make sessions public.
+    """
+    if visibility == "public" and where.policy.get("public") == "maintainers":
+        where.needs("maintainer")
+    return VISIBILITY.index(visibility or "private")
+
+
+def owned(db: Connection, key: str, person: Person, session_id: str) -> Row:
+    """A session that is a person's own.
+
+    Raises:
+        NotFound: It cannot be read.
+        WrongVerb: It is somebody else's.
+    """
+    row = readable(db, key, person, session_id)
+    if row["owner_id"] != person.id:
+        raise WrongVerb(NOT_YOURS)
+    return row
+
+
+def change(db: Connection, key: str, person: Person, session_id: str, wanted: SessionChange) -> Row:
+    """Change what is said of a session, or who may read it.
+
+    Raises:
+        NotFound: It cannot be read.
+        WrongVerb: It is somebody else's, or may not be made public.
+    """
+    row = owned(db, key, person, session_id)
+    visibility = None if wanted.visibility is None else VISIBILITY.index(wanted.visibility)
+    if visibility:  # who has left a project may take back what he has shared there, and no more
+        may_publish(project(db, person, key), wanted.visibility)
+    tags = None if wanted.tags is None else list(wanted.tags)
+    db.execute(
+        "UPDATE sessions SET visibility = coalesce(%s, visibility), title = coalesce(%s, title),"
+        " tags = coalesce(%s, tags), summary = coalesce(%s, summary), revision = revision + 1"
+        " WHERE project_id = %s AND id = %s AND owner_id = %s AND deleted_at IS NULL",
+        (visibility, wanted.title, tags, wanted.summary, row["project_id"], session_id, person.id),
+    )
+    return readable(db, key, person, session_id)
+
+
+def delete(db: Connection, key: str, person: Person, session_id: str) -> Row:
+    """Hide a session. What others forked of it stays theirs.
+
+    Raises:
+        NotFound: It cannot be read.
+        WrongVerb: It is somebody else's.
+    """
+    row = owned(db, key, person, session_id)
+    db.execute(
+        "UPDATE sessions SET deleted_at = now(), revision = revision + 1"
+        " WHERE project_id = %s AND id = %s AND owner_id = %s",
+        (row["project_id"], session_id, person.id),
+    )
+    return row
+
+
+def page(db: Connection, where: Project, person: Person, before: tuple[str, str] | None, limit: int) -> list[Row]:
+    """Sessions of a project that a person may read, newest first, from a place on."""
+    return db.execute(
+        "SELECT s.*, u.name AS owner, %s AS key FROM sessions s JOIN users u ON u.id = s.owner_id"
+        " WHERE s.project_id = %s AND may_read(s, %s)"
+        " AND (%s::timestamptz IS NULL OR (s.last_activity, s.id) < (%s::timestamptz, %s::uuid))"
+        " ORDER BY s.last_activity DESC, s.id DESC LIMIT %s",
+        (where.key, where.id, person.id, *((before[0], *before) if before else (None, None, None)), limit),
+    ).fetchall()
+
+
+def note_pull(db: Connection, project_id: int, person: Person, session_id: str, revision: int) -> None:
+    """Remember who has a copy of a session: he is told when something of it is withdrawn."""
+    db.execute(
+        "INSERT INTO pulls(project_id, session_id, user_id, token_id, revision) VALUES (%s, %s, %s, %s, %s)",
+        (project_id, session_id, person.id, person.token, revision),
+    )
+
+
+def note(db: Connection, person: Person, verb: str, project_id: int | None, session_id: str | None) -> None:
+    """Write into the audit what somebody did."""
+    db.execute(
+        "INSERT INTO audit(actor, token, verb, project_id, session_id) VALUES (%s, %s, %s, %s, %s)",
+        (person.id, person.token, verb, project_id, session_id),
+    )

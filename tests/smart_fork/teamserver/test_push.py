@@ -1,0 +1,326 @@
+"""Pushing, branching and forking, as the database sees it."""
+
+from __future__ import annotations
+
+import pytest
+
+from smart_fork.errors import Conflict, NotFound, TooLarge, Unshareable, Usage, WrongVerb
+from smart_fork.sharing.digest import digest_of, state_after
+from smart_fork.sharing.limits import Limits
+from smart_fork.sharing.segments import pack
+from smart_fork.teamserver import segments, sessions
+from smart_fork.teamserver.limits import Bounds, OverQuota
+from tests.smart_fork.teamserver.team import new_id, push_of, record
+
+SHORT = [record(number) for number in range(10)]
+LONG = [record(number, "word " * 40) for number in range(1_300)]
+
+
+@pytest.fixture
+def alice(team):
+    team.add("alice")
+    team.add("bob")
+    return team
+
+
+def head(team, session):
+    row = team.owned.execute(
+        "SELECT record_count, head_digest, revision, bytes FROM sessions WHERE id = %s", (session,)
+    ).fetchone()
+    return row[0], "sf1:" + row[1].hex(), row[2], row[3]
+
+
+@pytest.mark.parametrize("records", [SHORT, LONG], ids=["one segment", "several"])
+def test_what_is_pushed_is_what_is_stored(alice, records):
+    session = new_id()
+    outcome = alice.push("alice", push_of(session, [], records, title="Retry", tags=["a"]))
+
+    assert (True, False) == (outcome.created, outcome.up_to_date)
+    assert records == alice.stored(session)
+    told = sessions.told(outcome.row)
+    assert (session, None, 0, digest_of([]), digest_of(records)) == (
+        told.root_id, told.parent_id, told.base_count, told.base_digest, told.head_digest,
+    )  # fmt: skip
+    assert ("private", "Retry", ("a",), 1) == (told.visibility, told.title, told.tags, told.revision)
+    assert sum(len(one) + 1 for one in records) == told.bytes
+
+
+@pytest.mark.parametrize("cut", [1, 511, 512, 513, 1_024, 1_299])
+def test_a_session_grows_to_what_one_push_would_have_made(alice, cut):
+    session, other = new_id(), new_id()
+    alice.push("alice", push_of(session, [], LONG[:cut]))
+    alice.push("alice", push_of(session, LONG[:cut], LONG[cut:]))
+    alice.push("alice", push_of(other, [], LONG))
+
+    assert LONG == alice.stored(session)
+    rows = "SELECT position, digest, chain_start FROM session_segments WHERE session_id = %s ORDER BY 1"
+    assert alice.owned.execute(rows, (session,)).fetchall() == alice.owned.execute(rows, (other,)).fetchall()
+
+
+def test_the_same_push_once_more_appends_nothing(alice):
+    session = new_id()
+    first, more = push_of(session, [], SHORT), push_of(session, SHORT, LONG[:3])
+    for wanted in (first, more):
+        alice.push("alice", wanted)
+        before = head(alice, session)
+        again = alice.push("alice", wanted)
+
+        assert (False, True) == (again.created, again.up_to_date)
+        assert before == head(alice, session)
+
+
+def test_a_push_of_nothing_new_is_up_to_date(alice):
+    session = new_id()
+    alice.push("alice", push_of(session, [], SHORT))
+
+    assert alice.push("alice", push_of(session, SHORT, []).model_copy(update={"segments": (), "bodies": ()})).up_to_date
+
+
+def test_who_has_not_seen_the_newest_is_told_what_it_is_and_changes_nothing(alice):
+    session = new_id()
+    alice.push("alice", push_of(session, [], SHORT))
+    alice.push("alice", push_of(session, SHORT, LONG[:5]))
+    before = head(alice, session)
+
+    with pytest.raises(Conflict, match=r"The remote session has advanced \(10 -> 15 records\)\.") as conflict:
+        alice.push("alice", push_of(session, SHORT, LONG[7:9]))
+    assert (15, digest_of([*SHORT, *LONG[:5]])) == (conflict.value.count, conflict.value.digest)
+    assert before == head(alice, session)
+    assert [*SHORT, *LONG[:5]] == alice.stored(session)
+
+
+def test_creating_what_is_there_with_other_records_is_a_conflict(alice):
+    session = new_id()
+    alice.push("alice", push_of(session, [], SHORT))
+
+    with pytest.raises(Conflict):
+        alice.push("alice", push_of(session, [], LONG[:2]))
+
+
+@pytest.mark.parametrize("visibility", ["private", "public"])
+def test_nobody_pushes_to_somebody_elses_session(alice, visibility):
+    session = new_id()
+    alice.push("alice", push_of(session, [], SHORT, visibility=visibility))
+    before = head(alice, session)
+    missing = new_id()
+
+    texts = set()
+    for wanted in (push_of(session, SHORT, LONG[:2]), push_of(session, [], SHORT), push_of(missing, SHORT, LONG[:2])):
+        with pytest.raises(NotFound, match="Session not found: ") as refused:
+            alice.push("bob", wanted)
+        texts.add((refused.value.message.replace(session, "ID").replace(missing, "ID"), refused.value.hint))
+    assert 1 == len(texts)
+    assert before == head(alice, session)
+
+
+def test_a_reader_does_not_push(alice):
+    alice.add("rose", "reader")
+
+    with pytest.raises(WrongVerb, match="You are no writer of"):
+        alice.push("rose", push_of(new_id(), [], SHORT))
+
+
+def test_where_maintainers_alone_publish_a_writer_does_not(alice):
+    alice.owned.execute('UPDATE projects SET policy = \'{"public": "maintainers"}\' WHERE key = %s', (alice.key,))
+    alice.add("max", "maintainer")
+
+    with pytest.raises(WrongVerb, match="You are no maintainer of"):
+        alice.push("alice", push_of(new_id(), [], SHORT, visibility="public"))
+    assert 1 == alice.push("max", push_of(new_id(), [], SHORT, visibility="public")).row["visibility"]
+
+
+FORGED = {
+    "the digest": lambda push: {"digest": "sf1:" + "0" * 64},
+    "the count": lambda push: {"count": push.count + 1},
+    "the base": lambda push: {"base_digest": "sf1:" + "0" * 64},
+    "the base's count": lambda push: {"base_count": push.base_count - 1},
+    "a segment's records": lambda push: {"segments": (push.segments[0].model_copy(update={"records": 1}),)},
+    "a segment's bytes": lambda push: {"segments": (push.segments[0].model_copy(update={"raw_bytes": 1}),)},
+    "where it begins": lambda push: {"segments": (push.segments[0].model_copy(update={"chain_start": "sf1:" + "1" * 64}),)},
+    "its position": lambda push: {"segments": (push.segments[0].model_copy(update={"position": 1}),)},
+    "its first record": lambda push: {"segments": (push.segments[0].model_copy(update={"first_record": 10}),)},
+    "no segments": lambda push: {"segments": (), "bodies": ()},
+    "a segment that was not sent": lambda push: {"bodies": ()},
+    "a segment too many": lambda push: {"segments": ()},
+    "a body": lambda push: {"bodies": (push.bodies[0].model_copy(update={"body": b"nonsense"}),)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
+def test_a_push_that_is_not_what_it_says_changes_nothing(alice, forged):
+    session = new_id()
+    alice.push("alice", push_of(session, [], SHORT))
+    before = head(alice, session)
+    honest = push_of(session, SHORT, LONG[:3])
+
+    with pytest.raises((Unshareable, Conflict)):
+        alice.push("alice", honest.model_copy(update=forged(honest)))
+    assert before == head(alice, session)
+    assert SHORT == alice.stored(session)
+    assert not alice.push("alice", honest).up_to_date
+
+
+def test_segments_that_end_too_early_are_refused(alice):
+    first = next(pack(SHORT[:4]))
+    second = next(pack(SHORT[4:], 4, state_after(SHORT[:4])))
+    wanted = push_of(new_id(), [], SHORT).model_copy(
+        update={
+            "segments": sessions.travelling([first.place, second.place]),
+            "bodies": tuple(
+                push_of(new_id(), [], SHORT).bodies[0].model_copy(update={"digest": one.place.digest, "body": one.body})
+                for one in (first, second)
+            ),
+        }
+    )
+
+    with pytest.raises(Unshareable, match="ends where it should have gone on"):
+        alice.push("alice", wanted)
+
+
+def test_a_known_digest_is_no_key_to_what_others_keep_private(alice):
+    session = new_id()
+    alice.push("alice", push_of(session, [], SHORT))
+    wanted = push_of(new_id(), [], SHORT, bodies=False)
+    digest = wanted.segments[0].digest
+
+    with alice.pool.asked_by(alice.people["bob"].id) as db:
+        assert [] == segments.have(db, alice.project("bob"), alice.people["bob"], [digest])
+        with pytest.raises(NotFound):
+            segments.content(db, alice.project("bob"), alice.people["bob"], digest)
+    with pytest.raises(Unshareable, match="A segment was not sent"):
+        alice.push("bob", wanted)
+
+
+def test_what_is_there_to_be_read_need_not_be_sent(alice):
+    alice.push("alice", push_of(new_id(), [], LONG, visibility="public"))
+    mine = new_id()
+
+    alice.push("bob", push_of(mine, [], LONG, bodies=False))
+    assert LONG == alice.stored(mine)
+
+
+def test_limits_are_those_of_the_session_the_user_and_the_project(alice):
+    for limits, wrong in (
+        (Limits(session_records=9), TooLarge),
+        (Limits(session_bytes=100), TooLarge),
+        (Limits(user_bytes=100), OverQuota),
+        (Limits(project_bytes=100), OverQuota),
+        (Limits(record_bytes=10), TooLarge),
+    ):
+        alice.bounds = Bounds(limits)
+        session = new_id()
+        with pytest.raises(wrong):
+            alice.push("alice", push_of(session, [], SHORT))
+        assert [] == alice.stored(session)
+
+
+def test_bytes_are_counted_for_the_user_and_the_project(alice):
+    session = new_id()
+    alice.push("alice", push_of(session, [], LONG[:600]))
+    alice.push("alice", push_of(session, LONG[:600], LONG[600:]))
+    size = sum(len(one) + 1 for one in LONG)
+
+    person = alice.people["alice"].id
+    assert (size,) == alice.owned.execute("SELECT bytes FROM users WHERE id = %s", (person,)).fetchone()
+    assert (size,) == alice.owned.execute("SELECT bytes FROM projects WHERE key = %s", (alice.key,)).fetchone()
+
+
+@pytest.mark.parametrize("count", [1, 511, 512, 513, 1_299, 1_300, None])
+def test_a_branch_has_the_first_records_and_no_other_ones(alice, count):
+    source = new_id()
+    alice.push("alice", push_of(source, [], LONG))
+    taken = LONG[: count or len(LONG)]
+
+    child = sessions.told(alice.branch("alice", source, count=count).row)
+    assert taken == alice.stored(child.id)
+    assert (source, source) == (child.root_id, child.parent_id)
+    assert (len(taken), digest_of(taken), digest_of(taken)) == (child.base_count, child.base_digest, child.head_digest)
+    alice.push("alice", push_of(child.id, taken, SHORT))
+    assert [*taken, *SHORT] == alice.stored(child.id)
+    assert LONG == alice.stored(source)
+
+
+def test_a_branch_of_a_branch_has_the_same_root(alice):
+    source = new_id()
+    alice.push("alice", push_of(source, [], SHORT))
+    child = str(alice.branch("alice", source, count=5).row["id"])
+
+    grandchild = sessions.told(alice.branch("alice", child, count=3).row)
+    assert (source, child, 3) == (grandchild.root_id, grandchild.parent_id, grandchild.base_count)
+
+
+@pytest.mark.parametrize("count", [0, 11])
+def test_a_branch_at_a_record_that_is_not_there_is_refused(alice, count):
+    source = new_id()
+    alice.push("alice", push_of(source, [], SHORT))
+
+    with pytest.raises(Usage, match="--at takes 1 to 10"):
+        alice.branch("alice", source, count=count)
+
+
+def test_the_same_branch_once_more_makes_none(alice):
+    source, child = new_id(), new_id()
+    alice.push("alice", push_of(source, [], SHORT))
+    alice.branch("alice", source, id=child, count=4)
+
+    assert alice.branch("alice", source, id=child, count=4).up_to_date
+    with pytest.raises(Conflict, match="another session of that id"):
+        alice.branch("alice", source, id=child, count=5)
+
+
+def test_whose_a_session_is_decides_between_branch_and_fork(alice):
+    public, private = new_id(), new_id()
+    alice.push("alice", push_of(public, [], SHORT, visibility="public"))
+    alice.push("alice", push_of(private, [], SHORT))
+
+    with pytest.raises(WrongVerb, match=r"You don't own this session\. Use smart-fork team fork\."):
+        alice.branch("bob", public)
+    with pytest.raises(WrongVerb, match=r"You own this session\. Use smart-fork team branch to create a copy\."):
+        alice.branch("alice", public, verb="fork")
+    for verb in ("branch", "fork"):
+        with pytest.raises(NotFound, match=f"Session not found: {private}"):
+            alice.branch("bob", private, verb=verb)
+    forked = sessions.told(alice.branch("bob", public, verb="fork").row)
+    assert (alice.people["bob"].name, "private", public) == (forked.owner, forked.visibility, forked.parent_id)
+    assert "private" == sessions.told(alice.branch("alice", private).row).visibility
+    assert alice.branch("alice", public, verb="fork", force=True).created
+
+
+def test_lineage_stays_when_the_source_is_deleted_or_made_private(alice):
+    source = new_id()
+    alice.push("alice", push_of(source, [], SHORT, visibility="public"))
+    child = sessions.told(alice.branch("bob", source, verb="fork").row)
+    with alice.pool.asked_by(alice.people["alice"].id) as db:
+        sessions.delete(db, alice.key, alice.people["alice"], source)
+
+    with alice.pool.asked_by(alice.people["bob"].id) as db:
+        assert child == sessions.told(sessions.readable(db, alice.key, alice.people["bob"], child.id))
+    assert SHORT == alice.stored(child.id)
+    with pytest.raises(NotFound):
+        alice.push("alice", push_of(source, SHORT, LONG[:1]))
+
+
+def test_what_was_sent_and_never_committed_is_swept_and_what_is_used_stays(alice):
+    used, lost = push_of(new_id(), [], SHORT), push_of(new_id(), [], LONG[:3]).bodies[0]
+    alice.push("alice", used)
+    project, person = alice.project("alice"), alice.people["alice"]
+    with alice.pool.asked_by(person.id) as db:
+        segments.take(db, project, person, lost.digest, body=lost.body, records=3, raw=9)
+        assert 0 == segments.sweep(db, project.id)
+    alice.owned.execute("UPDATE uploads SET at = at - interval '2 days' WHERE project_id = %s", (project.id,))
+    alice.owned.execute(
+        "UPDATE segments SET created_at = created_at - interval '2 days' WHERE project_id = %s", (project.id,)
+    )
+
+    with alice.pool.asked_by(person.id) as db:
+        assert 1 == segments.sweep(db, project.id)
+        assert [used.segments[0].digest] == segments.have(db, project, person, [lost.digest, used.segments[0].digest])
+
+
+def test_sql_in_every_field_is_text(alice):
+    sql = "'); DROP TABLE sessions; --"
+    session = new_id()
+    alice.push("alice", push_of(session, [], [record(1, sql)], title=sql, tags=[sql, '{"a",b}'], summary=sql))
+
+    told = sessions.told(alice.push("alice", push_of(session, [record(1, sql)], SHORT)).row)
+    assert (sql, (sql, '{"a",b}'), sql) == (told.title, told.tags, told.summary)

@@ -1,0 +1,193 @@
+"""The tables, and the rules that the database itself holds."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import smart_fork.teamserver
+from smart_fork.errors import SmartForkError
+from smart_fork.teamserver.cluster import OWNER
+from smart_fork.teamserver.schema import MIGRATIONS, PARTITIONED, PARTITIONS, make_database, migrate
+
+ROOM = Path(smart_fork.teamserver.__file__).parent
+STATEMENT = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH|MERGE|COPY|LOCK|TRUNCATE)\b")
+NAMED = re.compile(rf"\b(?:FROM|JOIN|INTO|UPDATE|COPY|TABLE|USING)\s+({'|'.join(PARTITIONED)})\b", re.IGNORECASE)
+
+
+def statements(module: str):
+    """Texts of a module that are SQL, with what is put together of several as one."""
+    tree = ast.parse(module)
+    parts = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        text = node.value if isinstance(node, ast.Constant) and node not in parts else None
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(part.value if isinstance(part, ast.Constant) else " … " for part in node.values)
+        if isinstance(text, str) and STATEMENT.match(text):
+            yield text
+
+
+def without_a_project(module: str):
+    return [text for text in statements(module) if NAMED.search(text) and "project_id" not in text]
+
+
+def test_every_statement_on_a_partitioned_table_names_its_project():
+    modules = {path.name: path.read_text() for path in ROOM.glob("*.py")}
+
+    assert {} == {name: found for name, text in modules.items() if (found := without_a_project(text))}
+    assert any(NAMED.search(text) for module in modules.values() for text in statements(module))
+
+
+def test_a_statement_without_its_project_is_seen():
+    assert ["SELECT 1 FROM sessions WHERE id = 1"] == without_a_project('x = "SELECT 1 FROM sessions WHERE id = 1"')
+    assert 1 == len(without_a_project('x = f"DELETE FROM segments WHERE {y}"'))
+    assert 1 == len(without_a_project('x = "SELECT 1 FROM users u JOIN pulls p ON p.user_id = u.id"'))
+    assert [] == without_a_project('x = "SELECT 1 FROM users"\ny = "SELECT 1 FROM sessions WHERE project_id = 1"')
+
+
+def test_all_that_has_a_project_is_partitioned_by_it(owned):
+    kinds = owned.execute(
+        "SELECT c.relname, p.partstrat, pg_get_partkeydef(c.oid) FROM pg_class c JOIN pg_partitioned_table p ON p.partrelid = c.oid"
+    ).fetchall()
+    by = {name: (kind, key) for name, kind, key in kinds}
+
+    assert {name: "LIST" if name == "vectors" else "HASH" for name in PARTITIONED} == {
+        name: by[name][1].split()[0] for name in PARTITIONED
+    }
+    assert {"(project_id)"} == {by[name][1].split()[1] for name in PARTITIONED}
+    children = owned.execute("SELECT inhparent::regclass::text, count(*) FROM pg_inherits GROUP BY 1").fetchall()
+    assert {PARTITIONS} == {count for name, count in children if name in {*PARTITIONED, "vectors_rest"} - {"vectors"}}
+
+
+def test_keys_begin_with_the_project(owned):
+    keys = owned.execute(
+        "SELECT conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint WHERE contype = 'p'"
+    ).fetchall()
+
+    assert all(definition.startswith("PRIMARY KEY (project_id") for name, definition in keys if name in PARTITIONED)
+
+
+def test_the_servers_role_owns_nothing_and_goes_around_no_rule(owned):
+    owns = "SELECT count(*) FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner WHERE r.rolname = 'smartfork_app'"
+    role = "SELECT rolsuper, rolbypassrls, rolcreaterole, rolcreatedb FROM pg_roles WHERE rolname = 'smartfork_app'"
+
+    assert (0,) == owned.execute(owns).fetchone()
+    assert (False, False, False, False) == owned.execute(role).fetchone()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM audit",
+        "UPDATE audit SET verb = 'x'",
+        "DELETE FROM audit",
+        "TRUNCATE audit",
+        "DELETE FROM sessions",
+        "ALTER TABLE sessions DISABLE ROW LEVEL SECURITY",
+        "CREATE TABLE mine(x int)",
+        "DROP TABLE users",
+        "DELETE FROM users",
+        "UPDATE migrations SET number = 0",
+        "SELECT * FROM sessions_3",
+        "COPY users TO PROGRAM 'id'",
+        "SELECT pg_read_file('/etc/passwd')",
+        "SET ROLE smartfork",
+    ],
+)
+def test_the_servers_role_may_not(app, statement):
+    with pytest.raises((psycopg.errors.InsufficientPrivilege, psycopg.errors.InvalidParameterValue)):
+        app.execute(statement)
+
+
+def test_migrating_again_changes_nothing(owned):
+    assert [] == migrate(owned)
+    names = [name for (name,) in owned.execute("SELECT name FROM migrations ORDER BY number")]
+    assert [step.__name__ for step in MIGRATIONS] == names
+
+
+def test_a_step_that_fails_leaves_nothing_and_is_run_again(owned):
+    def m006_half(db):
+        db.execute("CREATE TABLE half(x int)")
+        db.execute("SELECT 1 / 0")
+
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        migrate(owned, [*MIGRATIONS, m006_half])
+
+    assert (None,) == owned.execute("SELECT to_regclass('half')").fetchone()
+    assert [] == migrate(owned)
+
+
+def test_a_database_of_a_newer_version_is_refused(owned):
+    with pytest.raises(SmartForkError, match="A newer version of smart-fork has made this database"):
+        migrate(owned, MIGRATIONS[:-1])
+
+
+def test_a_database_is_made_once(database, base):
+    make_database(database.conninfo(OWNER, "postgres"), base)
+
+
+@pytest.fixture
+def two(owned, app):
+    """A private and a public session, and a deleted one, of Alice; Bob is a member, Carol is not."""
+    names = ("alice", "bob", "carol")
+    with owned.transaction(force_rollback=True):
+        people = [
+            owned.execute(
+                "INSERT INTO users(name, role) VALUES (%s, 'member') RETURNING id", (f"s-{name}",)
+            ).fetchone()[0]
+            for name in names
+        ]
+        project = owned.execute("INSERT INTO projects(key) VALUES ('s.example/two') RETURNING id").fetchone()[0]
+        owned.execute("INSERT INTO members VALUES (%s, %s, 'reader')", (project, people[1]))
+        for number, (visibility, deleted) in enumerate([(0, False), (1, False), (1, True)]):
+            owned.execute(
+                "INSERT INTO sessions(project_id, id, owner_id, agent, root_id, base_count, base_digest, head_digest, record_count,"
+                " visibility, deleted_at) VALUES (%s, %s, %s, 'a', %s, 0, '', '', 1, %s, CASE WHEN %s THEN now() END)",
+                (
+                    project,
+                    number * "0" + f"{number}".rjust(32 - number, "0"),
+                    people[0],
+                    f"{number}".rjust(32, "0"),
+                    visibility,
+                    deleted,
+                ),
+            )
+        yield owned, people, project
+
+
+def seen_by(db, user, project):
+    db.execute("SET LOCAL ROLE smartfork_app")
+    db.execute("SELECT set_config('smartfork.user', %s, true)", (str(user),))
+    count = db.execute("SELECT count(*) FROM sessions WHERE project_id = %s", (project,)).fetchone()[0]
+    readable = db.execute(
+        "SELECT count(*) FROM sessions s WHERE project_id = %s AND may_read(s, %s)", (project, user)
+    ).fetchone()[0]
+    db.execute("RESET ROLE")
+    return count, readable
+
+
+def test_rows_of_sessions_that_somebody_may_not_read_are_none_to_him(two):
+    db, (alice, bob, carol), project = two
+
+    assert (3, 2) == seen_by(db, alice, project)  # her deleted one is hers, and not to be read
+    assert (1, 1) == seen_by(db, bob, project)
+    assert (0, 0) == seen_by(db, carol, project)
+    assert (0, 0) == seen_by(db, 0, project)
+
+
+def test_somebody_elses_session_is_not_changed_even_by_a_wrong_statement(two):
+    db, (_, bob, _), project = two
+    db.execute("SET LOCAL ROLE smartfork_app")
+    db.execute("SELECT set_config('smartfork.user', %s, true)", (str(bob),))
+
+    assert (
+        0 == db.execute("UPDATE sessions SET visibility = 1, title = 'mine' WHERE project_id = %s", (project,)).rowcount
+    )
+
+
+def test_who_has_not_said_who_he_is_sees_nothing(app):
+    assert (0,) == app.execute("SELECT count(*) FROM sessions").fetchone()
