@@ -37,7 +37,7 @@ def application(*names: str) -> typer.Typer:
         place, _, what = COMMANDS[name].place.partition(".")
         module = import_module(f"{__name__}.{place}")
         if what == "app":
-            app.add_typer(module.app, name=name)
+            app.add_typer(module.app, name=name, hidden=COMMANDS[name].hidden)
         else:
             kind = getattr(module, "COMMAND_CLASSES", {}).get(name)
             app.command(name, cls=kind, hidden=COMMANDS[name].hidden)(getattr(module, what))

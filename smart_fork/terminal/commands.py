@@ -103,6 +103,11 @@ COMMANDS = {
     "excise": Command("excise.app", "Cut turns out of a transcript that its agent can still resume."),
     "index": Command("index.app", "The search index: bring it up to date, look at it."),
     "setup": Command("setup.app", "Make smart-fork known to your agents; --remove undoes it."),
+    "team": Command(
+        "team.app",
+        "Share sessions with a team: push, pull, branch and fork them, and find those of others.",
+        hidden=True,
+    ),
     "service": Command("service.app", "The service that keeps the index fresh: install it once and forget it."),
 }
 

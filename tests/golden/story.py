@@ -182,6 +182,12 @@ def commands() -> Iterator[tuple[str, ...]]:
         yield (name,)
         place, _, what = command.place.partition(".")
         if what == "app":
-            app: typer.Typer = import_module(f"smart_fork.cli.{place}").app
-            for part in app.registered_commands:
-                yield name, str(part.name or part.callback.__name__)  # type: ignore[union-attr]
+            yield from _parts(import_module(f"smart_fork.cli.{place}").app, name)
+
+
+def _parts(app: typer.Typer, *above: str) -> Iterator[tuple[str, ...]]:
+    for part in app.registered_commands:
+        yield *above, str(part.name or part.callback.__name__)  # type: ignore[union-attr]
+    for group in app.registered_groups:
+        yield *above, str(group.name)
+        yield from _parts(group.typer_instance, *above, str(group.name))  # type: ignore[arg-type]

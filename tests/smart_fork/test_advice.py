@@ -21,8 +21,8 @@ from tests.smart_fork.client import call, refusal
 PACKAGE = Path(advising.__file__).parent
 #: Rooms that only a person at a terminal, or in front of the page, ever hears.
 OF_PEOPLE = ("cli/", "demo/", "doctor.py", "examination.py", "hooks/", "overview.py", "page/", "service/", "setup/")
-#: The server of a team answers its commands.
-OF_PEOPLE += ("teamserver/",)
+#: The server of a team answers its commands, and they are people's.
+OF_PEOPLE += ("team/", "teamserver/")
 #: The same of single modules: rolling back and suggesting are commands alone, and so is a comparison's page.
 OF_PEOPLE += ("cuts/snapshots.py", "excise/suggesting.py", "excise/undoing.py", "workers/comparison_page.py")
 #: What is listed on the command line, and completed in a shell.

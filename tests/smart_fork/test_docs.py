@@ -157,13 +157,17 @@ def test_what_can_be_said_of_a_worker_is_documented():
 
 
 def commands() -> dict[str, Any]:
-    group: Any = typer.main.get_command(application(*COMMANDS))
-    shown = {name: command for name, command in group.commands.items() if not command.hidden}
-    groups = {name: group for name, group in shown.items() if hasattr(group, "commands")}
-    return {
-        **{name: command for name, command in shown.items() if name not in groups},
-        **{f"{above} {name}": command for above in groups for name, command in groups[above].commands.items()},
-    }
+    return _within(typer.main.get_command(application(*COMMANDS)))
+
+
+def _within(group: Any, above: str = "") -> dict[str, Any]:
+    """The commands of a group, and those of the groups in it, by all their words."""
+    found: dict[str, Any] = {}
+    for name, command in group.commands.items():
+        if not command.hidden:
+            words = f"{above}{name}"
+            found |= _within(command, f"{words} ") if hasattr(command, "commands") else {words: command}
+    return found
 
 
 @pytest.mark.parametrize("name", sorted(commands()))

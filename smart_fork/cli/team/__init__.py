@@ -1,0 +1,8 @@
+"""``team``: sessions that people share. One module a group of verbs, each of which adds its own to `app`."""
+
+from __future__ import annotations
+
+from smart_fork.cli.team import server, session, withdraw
+from smart_fork.cli.team.group import app
+
+__all__ = ["app", "server", "session", "withdraw"]

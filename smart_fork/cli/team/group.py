@@ -1,0 +1,10 @@
+"""The group that the verbs are added to."""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer(
+    help="Share sessions with a team: push, pull, branch and fork them, and find those of others.",
+    no_args_is_help=True,
+)
