@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from smart_fork.retrieval.finding import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, Request, find
 
 
 class NoModel:

@@ -53,8 +53,8 @@ def main() -> None:
 
 def measure(home: Path, kills: int, seed: int = 7) -> dict[str, Any]:
     """Kill so many processes, half of them in a cut and half in forgetting a session."""
-    import smart_fork.excise.erasing
-    import smart_fork.forgetting  # noqa: F401 - here once, and not in every process
+    import smart_fork.excise.erasure
+    import smart_fork.session_removal  # noqa: F401 - here once, and not in every process
 
     chance = random.Random(seed)
     before = {name: os.environ.get(name) for name in ("HOME", "SMART_FORK_HOME", "SMART_FORK_KEEP_TRANSCRIPTS")}
@@ -175,7 +175,7 @@ def _forget() -> None:
 def _index() -> None:
     from indexer.freshness import complete
     from smart_fork.agents import READERS
-    from smart_fork.retrieval.opening import opened
+    from smart_fork.retrieval.index_access import opened
 
     with opened() as store:
         complete(store, READERS, None, patience=30)
@@ -184,7 +184,7 @@ def _index() -> None:
 
 def _index_again() -> None:
     """What `smart-fork index run` does."""
-    from smart_fork.excise.erasing import settle
+    from smart_fork.excise.erasure import settle
 
     _index()
     assert settle()

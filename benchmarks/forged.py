@@ -315,7 +315,7 @@ def _read(world: World, folder: Path, count: int, own: str, report: Report) -> l
     from indexer.project import project_of
     from smart_fork import permission
     from smart_fork.agents import READERS
-    from smart_fork.retrieval.finding import Engine, Request, find
+    from smart_fork.retrieval.finder import Engine, Request, find
     from smart_fork.retrieval.recent import recent_sessions
 
     wrong = []
@@ -350,7 +350,7 @@ def _run(world: World, folder: Path, made: Any, report: Report) -> None:
     from smart_fork.processes import SystemProcesses
     from smart_fork.registry import Registry
     from smart_fork.repository.worktree import create_worktree, remove_if_saved
-    from smart_fork.workers.comparing import compare
+    from smart_fork.workers.comparison import compare
     from smart_fork.workers.worktrees import worktrees
 
     processes = SystemProcesses()

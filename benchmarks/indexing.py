@@ -129,7 +129,7 @@ def _embed(store: Any, number: int) -> dict[str, Any]:
     import torch
 
     from indexer.changes import Report
-    from indexer.embedding import BATCH, SentenceTransformerEmbedder
+    from indexer.embedder import BATCH, SentenceTransformerEmbedder
     from indexer.pipeline import embed_waiting
 
     embedder = SentenceTransformerEmbedder()

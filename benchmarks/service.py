@@ -136,7 +136,7 @@ def _memory(environment: dict[str, str], question: dict[str, Any], number: int, 
 
 def _with_frameworks(environment: dict[str, str], folder: Path) -> dict[str, str]:
     """An environment in which the same model is loaded as any other: with sentence-transformers, over an own index."""
-    from indexer.embedding import packaged_model
+    from indexer.embedder import packaged_model
 
     own = folder / "frameworks"
     shutil.copytree(environment["SMART_FORK_HOME"], own)

@@ -14,7 +14,7 @@ from indexer import prerequisites
 from indexer.batch import Batch
 from indexer.changes import Report
 from indexer.damage import DamagedIndexError, open_sound
-from indexer.embedding import Embedder
+from indexer.embedder import Embedder
 from indexer.failures import next_step
 from indexer.freshness import read_named, read_rest, read_some
 from indexer.paths import index_db

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection
 
 from indexer.changes import Progress, Report, changed_logs, named_logs
-from indexer.embedding import Embedder
+from indexer.embedder import Embedder
 from indexer.project import Project
 from indexer.store.base import Scope, Store
 from indexer.transcripts.base import Agents, LogFile
@@ -55,8 +55,8 @@ def read_some(
     Raises:
         IndexBusyError: another process is indexing.
     """
+    from indexer.lost_logs import erase_owed, sweep
     from indexer.pipeline import read_logs
-    from indexer.remembering import erase_owed, sweep
 
     with only_writer(LOCK_SECONDS):
         sweep(store)
@@ -78,8 +78,8 @@ def read_named(
     Raises:
         IndexBusyError: another process is indexing.
     """
+    from indexer.lost_logs import erase_owed, sweep
     from indexer.pipeline import read_logs
-    from indexer.remembering import erase_owed, sweep
 
     with only_writer(LOCK_SECONDS):
         sweep(store)
@@ -96,7 +96,7 @@ def read_rest(
     Raises:
         IndexBusyError: another process is indexing.
     """
-    from indexer.remembering import erase_owed, remember
+    from indexer.lost_logs import erase_owed, remember
 
     with only_writer(LOCK_SECONDS):
         if not remember(store, adapters, report, done, progress=progress, deadline=time.monotonic() + seconds):
@@ -115,8 +115,8 @@ def complete(
         IndexBusyError: another process has been at it for `patience` seconds; if it embeds, everything has been read.
         ModelUnavailableError: the words are indexed, the vectors cannot be made.
     """
+    from indexer.lost_logs import erase_owed, remember, sweep
     from indexer.pipeline import embed_waiting, read_logs
-    from indexer.remembering import erase_owed, remember, sweep
     from indexer.runs import recorded
 
     report = Report()

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indexer.embedding import DEFAULT_MODEL, DEFAULT_WEIGHTS_SHA256, ModelUnavailableError, packaged_model
+from indexer.embedder import DEFAULT_MODEL, DEFAULT_WEIGHTS_SHA256, ModelUnavailableError, packaged_model
 
 if TYPE_CHECKING:
     import numpy as np

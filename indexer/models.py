@@ -7,13 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from indexer.embedding import (
-    DEFAULT_MODEL,
-    Embedder,
-    ModelUnavailableError,
-    SentenceTransformerEmbedder,
-    has_frameworks,
-)
+from indexer.embedder import DEFAULT_MODEL, Embedder, ModelUnavailableError, SentenceTransformerEmbedder, has_frameworks
 from indexer.light import DIMENSIONS, LightEmbedder
 from indexer.priority import processors
 

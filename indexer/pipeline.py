@@ -10,16 +10,16 @@ from functools import partial
 from pathlib import Path
 
 from indexer import chunks, masking, versions
-from indexer.asking import told
 from indexer.changes import Progress, Report
-from indexer.embedding import Embedder
+from indexer.embedder import Embedder
 from indexer.failures import is_full, is_of_the_store
 from indexer.forgotten import forgotten
-from indexer.keeping import keep_copy, make_room
-from indexer.loading import telling
+from indexer.log_keeper import keep_copy, make_room
 from indexer.markdown import Export, export_path, to_markdown, write_export
 from indexer.masks import Masks
+from indexer.model_notice import telling
 from indexer.outcome import edits_of, outcome_of
+from indexer.own_calls import told
 from indexer.pieces import pieces_of
 from indexer.project import Project, begun_at, project_of, resolve
 from indexer.readers import read_ahead

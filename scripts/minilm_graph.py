@@ -24,7 +24,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from indexer.embedding import packaged_model
+from indexer.embedder import packaged_model
 
 GRAPH = Path(__file__).resolve().parent.parent / "indexer" / "minilm.onnx"
 WEIGHTS = "model.safetensors"

@@ -9,7 +9,7 @@ import sys
 def main() -> None:
     """Run the command. What agents and shells wait for is decided on before anything large is imported."""
     if sys.argv[1:2] == ["mcp"]:
-        from smart_fork.front.greeting import serve
+        from smart_fork.front.first_answers import serve
 
         serve(sys.argv[2:])
     if "_SMART_FORK_COMPLETE" in os.environ or sys.argv[1:] in (["welcome"], ["statusline"]):

@@ -17,7 +17,7 @@ import apsw
 
 from indexer import absent_model
 from indexer.damage import kept
-from indexer.embedding import Embedder, has_frameworks
+from indexer.embedder import Embedder, has_frameworks
 from indexer.models import configured_embedder
 from indexer.paths import index_db, private_dir, state_home
 from indexer.project import project_of
@@ -32,7 +32,7 @@ from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.release import installed
 from smart_fork.retrieval.found import Query
-from smart_fork.retrieval.opening import opened, unavailable
+from smart_fork.retrieval.index_access import opened, unavailable
 from smart_fork.retrieval.rerank import configured_reranker
 from smart_fork.retrieval.search import embedded, search
 from smart_fork.snippets import printable

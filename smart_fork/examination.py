@@ -11,24 +11,24 @@ from typing import Any, cast
 import apsw
 import numpy as np
 
-from indexer import kept, models
+from indexer import kept_logs, models
 from indexer.changes import Progress, gone_of
-from indexer.embedding import Embedder
+from indexer.embedder import Embedder
 from indexer.forgotten import forgotten
-from indexer.loading import telling
 from indexer.markdown import export_names, export_path, is_export
+from indexer.model_notice import telling
 from indexer.paths import index_db, state_home
 from indexer.pipeline import document_of
 from indexer.store import soundness
 from indexer.store.base import Scope, SessionRow, Store
-from indexer.store.reading import StoreReading
+from indexer.store.queries import StoreReading
 from indexer.store.soundness import SHOWN, read_only
 from indexer.transcripts.base import LogFile
 from indexer.versions import VERSION
 from smart_fork.agents import READERS
 from smart_fork.doctor import Check, run_each
 from smart_fork.retrieval.found import Query
-from smart_fork.retrieval.opening import unavailable
+from smart_fork.retrieval.index_access import unavailable
 from smart_fork.retrieval.query import words_of
 from smart_fork.retrieval.search import embedded, search
 from smart_fork.service.address import announced
@@ -108,7 +108,7 @@ class _Examination:
         known = {path: (agent, session_id) for path, agent, session_id in rows}
         new = there.keys() - known
         gone = gone_of(known.keys() - there.keys(), READERS)
-        bare = [path for path in gone if known[path][1] and kept.find(*known[path]) is None]
+        bare = [path for path in gone if known[path][1] and kept_logs.find(*known[path]) is None]
         for paths, what in (
             (new, "are not in the index yet"),
             (gone, "that the index speaks of are gone"),

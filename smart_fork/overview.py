@@ -11,7 +11,7 @@ from smart_fork.errors import IndexUnavailable, RegistryUnavailable
 from smart_fork.hooks import switch
 from smart_fork.retrieval.status import index_status
 from smart_fork.service.client import Service, ServiceGoneError, find_service
-from smart_fork.workers.following import list_workers
+from smart_fork.workers.roster import list_workers
 
 #: What is shown of the index; where its logs are broken is `index status`'s to say.
 _SHOWN = (

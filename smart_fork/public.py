@@ -10,7 +10,7 @@ from smart_fork.errors import IndexUnavailable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from indexer.embedding import Embedder
+    from indexer.embedder import Embedder
 
 
 class Worker(dict[str, Any]):
@@ -29,7 +29,7 @@ class Worker(dict[str, Any]):
         Raises:
             SmartForkError: there is no such worker any more, or the time is negative.
         """
-        from smart_fork.workers.waiting import wait_workers
+        from smart_fork.workers.wait import wait_workers
 
         (seen,) = wait_workers([self.id], timeout=timeout).workers
         return seen.as_json()
@@ -40,7 +40,7 @@ class Worker(dict[str, Any]):
         Raises:
             SmartForkError: there is no such worker any more, or fewer than one exchange is asked for.
         """
-        from smart_fork.workers.following import read_worker
+        from smart_fork.workers.roster import read_worker
 
         return read_worker(self.id, exchanges=exchanges).as_json()
 
@@ -50,7 +50,7 @@ class Worker(dict[str, Any]):
         Raises:
             SmartForkError: it does not hear that now, and was not told.
         """
-        from smart_fork.workers.messaging import message_worker
+        from smart_fork.workers.messages import message_worker
 
         return message_worker(self.id, text, queue=queue).as_json()
 
@@ -60,7 +60,7 @@ class Worker(dict[str, Any]):
         Raises:
             SmartForkError: there is no such worker any more.
         """
-        from smart_fork.workers.closing import close_workers
+        from smart_fork.workers.termination import close_workers
 
         (closed,) = close_workers([self.id], remove_worktree=remove_worktree)
         return closed.as_json()
@@ -85,8 +85,8 @@ def find(
         IndexUnavailable: nothing can be searched.
     """
     from smart_fork.retrieval.answer import Unsearched
-    from smart_fork.retrieval.finding import Engine, Request
-    from smart_fork.retrieval.finding import find as answer
+    from smart_fork.retrieval.finder import Engine, Request
+    from smart_fork.retrieval.finder import find as answer
     from smart_fork.retrieval.rerank import configured_reranker
 
     request = Request(intent, agent_type=agent, limit=limit, project_path=project, min_score=min_score, also=also)
@@ -121,7 +121,7 @@ def branch(
     Raises:
         SmartForkError: nothing was made.
     """
-    from smart_fork.families.branching import branch as copy
+    from smart_fork.families.branch import branch as copy
 
     return copy(session_id, at=at, title=title, cwd=cwd).as_json()
 
@@ -132,9 +132,9 @@ def forget(session_id: str, *, undo: bool = False) -> dict[str, Any]:
     Raises:
         SmartForkError: there is no such session, or another process is indexing for too long.
     """
-    from smart_fork import forgetting
+    from smart_fork import session_removal
 
-    return forgetting.undo(session_id) if undo else forgetting.forget(session_id)
+    return session_removal.undo(session_id) if undo else session_removal.forget(session_id)
 
 
 @cache

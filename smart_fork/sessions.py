@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from indexer import kept
+from indexer import kept_logs
 from indexer.markdown import export_path, parse_front_matter
 from indexer.masking import Masked, beginning, mask
 from indexer.paths import index_db, state_home
@@ -21,7 +21,7 @@ from smart_fork.agents.references import names_worker
 from smart_fork.conversation import Conversation, Exported, Message
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.registry import Registry
-from smart_fork.retrieval.opening import opened
+from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.results import inferred, title
 from smart_fork.snippets import printable, quoted
 from smart_fork.whereabouts import permits, placed_here
@@ -42,7 +42,7 @@ class Located:
     @property
     def readable(self) -> bool:
         """Whether its log, or a kept copy, can be read; otherwise only its export may be left."""
-        return self.path is not None or kept.find(self.agent, self.session_id) is not None
+        return self.path is not None or kept_logs.find(self.agent, self.session_id) is not None
 
 
 def locate(reference: str) -> Located:
@@ -109,11 +109,11 @@ def look_into(located: Located) -> Session:
     Raises:
         NotFound: both are gone, cannot be read, or hold no conversation.
     """
-    copy = kept.find(located.agent, located.session_id) if located.path is None else None
+    copy = kept_logs.find(located.agent, located.session_id) if located.path is None else None
     if copy is None:
         return read(located)
     try:
-        with kept.opened(copy) as path:
+        with kept_logs.opened(copy) as path:
             result = READERS[located.agent].read(path)
     except OSError as error:
         hint = f"Its export may be left: {export_path(located.agent, located.session_id)}"
@@ -288,5 +288,5 @@ def _in_index(wanted: str) -> list[Located]:
 
 
 def _in_copies(wanted: str) -> list[Located]:
-    copies = (copy for copy in kept.copies() if copy.session_id.lower().startswith(wanted))
+    copies = (copy for copy in kept_logs.copies() if copy.session_id.lower().startswith(wanted))
     return [Located(copy.agent, copy.session_id, None) for copy in copies]

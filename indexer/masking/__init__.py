@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 
+from indexer.masking.excerpt import beginning, between, ending, joined, shorten
 from indexer.masking.masked import NOTHING, VERSION, Masked
-from indexer.masking.shortening import beginning, between, ending, joined, shorten
 
 __all__ = [
     "NOTHING",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from indexer.masking.reading import Reading
 from indexer.masking.secrets import hidden, redact, spans_of
 from indexer.masking.spans import Span
+from indexer.masking.view import Reading
 from indexer.patterns import late
 
 _MIXED, _HEX, _UPPER = "k7Q2m9X4" * 14, "4e7a1f09" * 16, "K7Q2M9X4" * 14

@@ -9,10 +9,10 @@ from indexer.masking.assignments import STEMS, assignments_in
 from indexer.masking.keys import private_keys
 from indexer.masking.masked import MARK
 from indexer.masking.phrases import PHRASES, commands_in, phrases_in
-from indexer.masking.reading import other_readings
 from indexer.masking.signs import Signs
 from indexer.masking.spans import HIDDEN, Span
 from indexer.masking.tokens import has_controls, has_long_runs, runs_of, tokens_in
+from indexer.masking.view import other_readings
 from indexer.patterns import late
 
 _MASK = late(r"\[REDACTED:[a-z0-9-]{1,40}\]")

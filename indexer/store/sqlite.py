@@ -12,10 +12,10 @@ from typing import Any
 
 from indexer.outcome import Edits, masked_again
 from indexer.project import Project
-from indexer.store import blocks, erasure, pending, vectors
+from indexer.store import backlog, blocks, erasure, vectors
 from indexer.store.base import FORGOTTEN, Document, Reading, SeenFile, Words
 from indexer.store.connection import connect, with_vectors
-from indexer.store.reading import StoreReading
+from indexer.store.queries import StoreReading
 from indexer.store.schema import immediate
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import AgentName, Session
@@ -346,7 +346,7 @@ class SqliteStore(StoreReading):
         return bool(before)
 
     def waiting(self, first_parts: Sequence[int], limit: int) -> list[tuple[int, str]]:
-        return pending.in_order(self.db, first_parts, limit)
+        return backlog.in_order(self.db, first_parts, limit)
 
     def add_vectors(self, given: Sequence[tuple[int, bytes]]) -> int:
         from indexer.store.nearest import coded

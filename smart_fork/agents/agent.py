@@ -14,18 +14,18 @@ from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
     from indexer.transcripts.base import AgentAdapter
+    from smart_fork.agents.ancestry import Heads
     from smart_fork.agents.birth import Births
     from smart_fork.agents.calls import Calls
     from smart_fork.agents.copier import Copier
-    from smart_fork.agents.filing import Filing
     from smart_fork.agents.forms import Forms
     from smart_fork.agents.hooks import Hooks
-    from smart_fork.agents.kin import Heads
     from smart_fork.agents.login import Login
     from smart_fork.agents.presence import Presence
     from smart_fork.agents.questions import Screen
     from smart_fork.agents.registration import Registration
     from smart_fork.agents.starter import Starter
+    from smart_fork.agents.storage import Storage
     from smart_fork.agents.tail import Tail
     from smart_fork.cuts.cutter import Cutter
 
@@ -112,7 +112,7 @@ class Agent:
         return None
 
     @cached_property
-    def filing(self) -> Filing | None:
+    def storage(self) -> Storage | None:
         """Where it files its sessions, and finds them."""
         return None
 

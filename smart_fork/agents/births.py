@@ -14,7 +14,7 @@ from indexer.masking import mask
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.birth import moment
-from smart_fork.agents.facets import filing_of
+from smart_fork.agents.facets import storage_of
 from smart_fork.agents.logs import original_of
 from smart_fork.agents.own_part import own_part
 from smart_fork.agents.plan import plain_prompt
@@ -70,7 +70,7 @@ def _candidates(worker: Worker) -> Iterator[str]:
     if began is None or worker.agent not in READERS.names:  # another version may know agents that this one does not
         return
     reader = READERS[worker.agent]
-    folder = filing_of(worker.agent).folder(Path(worker.cwd))
+    folder = storage_of(worker.agent).folder(Path(worker.cwd))
     for file in reader.discover():
         recent = began - _FILE_SECONDS <= file.mtime_ns / 1e9
         if recent and folder in (None, file.path.parent) and _fits(file.path, worker, ""):

@@ -11,16 +11,16 @@ from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
     from smart_fork.agents.agent import Command, Home
+    from smart_fork.agents.ancestry import Heads
     from smart_fork.agents.copier import Copier
-    from smart_fork.agents.filing import Filing
     from smart_fork.agents.forms import Forms
     from smart_fork.agents.hooks import Hooks
-    from smart_fork.agents.kin import Heads
     from smart_fork.agents.login import Login
     from smart_fork.agents.presence import Presence
     from smart_fork.agents.questions import Screen
     from smart_fork.agents.registration import Registration
     from smart_fork.agents.starter import Starter
+    from smart_fork.agents.storage import Storage
     from smart_fork.agents.tail import Tail
     from smart_fork.cuts.cutter import Cutter
 
@@ -69,9 +69,9 @@ def screen_of(agent: str) -> Screen:
     return _needed(AGENTS[agent].screen, f"It is not known what {title_of(agent)} shows on its screen")
 
 
-def filing_of(agent: str) -> Filing:
+def storage_of(agent: str) -> Storage:
     """Where that agent files its sessions. Raises `Usage` where that is not known."""
-    return _needed(AGENTS[agent].filing, f"It is not known where {title_of(agent)} keeps its sessions")
+    return _needed(AGENTS[agent].storage, f"It is not known where {title_of(agent)} keeps its sessions")
 
 
 def copier(agent: str) -> Copier:

@@ -15,7 +15,7 @@ from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.state import utc
 from indexer.transcripts.tree import parent_of
-from smart_fork.agents.kin import Copied, Heads, Kin, connected
+from smart_fork.agents.ancestry import Copied, Heads, Kin, connected
 
 #: The first message of a log is among so many records.
 _HEAD_RECORDS = 500

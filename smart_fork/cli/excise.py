@@ -50,9 +50,9 @@ def list_turns(  # noqa: PLR0917 - typer's way
     as_json: JsonOption = False,
 ) -> None:
     """Number the turns of a transcript. Nothing is changed."""
-    from smart_fork.excise.listing import listed
-    from smart_fork.excise.loading import auto, load_with_tool, located
-    from smart_fork.excise.numbering import numbered
+    from smart_fork.excise.loader import auto, load_with_tool, located
+    from smart_fork.excise.message_numbers import numbered
+    from smart_fork.excise.turns import listed
 
     path = located(reference or session, tool)
     if composers:
@@ -98,8 +98,8 @@ def cut(  # noqa: PLR0917 - typer's way
     as_json: JsonOption = False,
 ) -> None:
     """Cut turns, and what cannot stand without them. A snapshot of before is kept."""
-    from smart_fork.excise.cutting import Request
-    from smart_fork.excise.cutting import cut as cut_out
+    from smart_fork.excise.request import Request
+    from smart_fork.excise.request import cut as cut_out
 
     if (ids or secrets) and turns is not None and session is None and reference is None and not _means_turns(turns):
         turns, session = None, turns  # with --id or --secrets the only word is the session
@@ -140,8 +140,8 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Look whether a transcript is whole and nothing of what was cut is found any more. Exit 1 where not."""
-    from smart_fork.excise.checking import check
-    from smart_fork.excise.erasing import erase_again
+    from smart_fork.excise.erasure import erase_again
+    from smart_fork.excise.soundness import check
 
     if erase:
         with working("erasing", quiet=as_json):
@@ -182,7 +182,7 @@ def rollback(
 ) -> None:
     """Undo a cut, byte for byte. What is there now is kept as a snapshot."""
     from smart_fork.cuts import snapshots
-    from smart_fork.excise.undoing import rollback as roll_back
+    from smart_fork.excise.undo import rollback as roll_back
 
     if not listing and snapshot is None:
         raise Usage("Which snapshot?", "`smart-fork excise rollback --list` lists them.")
@@ -244,7 +244,7 @@ def suggest(
     as_json: JsonOption = False,
 ) -> None:
     """Propose what could be cut, why, and what it saves. Nothing is changed."""
-    from smart_fork.excise.suggesting import suggest as propose
+    from smart_fork.excise.suggestions import suggest as propose
 
     found = propose(reference or session, tool)
     if as_json:
@@ -262,7 +262,7 @@ def branch_without(
     cwd: Path | None = None, as_json: bool,
 ) -> None:  # fmt: skip
     """Write a copy of a session without these turns, and say where it is."""
-    from smart_fork.excise.branching import branch
+    from smart_fork.excise.trimmed_copy import branch
 
     if not reference:
         raise Usage("Of which session?", "A branch is only made of a session that is named.")
@@ -299,7 +299,7 @@ def _agreed(planned: Any, *, as_json: bool) -> bool:
     if as_json or not sys.stdin:
         say("not asked: -y commits")
         return False
-    from smart_fork.excise.cutting import report
+    from smart_fork.excise.request import report
 
     _summarise(report(planned, dry_run=False))
     sys.stderr.write("Commit? [y/N] ")

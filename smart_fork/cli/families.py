@@ -11,7 +11,7 @@ import typer
 
 from smart_fork.agents.options import Options
 from smart_fork.caller import caller_session
-from smart_fork.cli.forking import message_number
+from smart_fork.cli.fork import message_number
 from smart_fork.cli.options import PlaceChoice
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.progress import progress_bar, starting
@@ -56,7 +56,7 @@ def branch(  # noqa: PLR0917 - typer's way
     as_json: JsonOption = False,
 ) -> None:
     """Copy a session under a title of its own, to go on with later; the original stays untouched."""
-    from smart_fork.families.branching import branch as branch_session
+    from smart_fork.families.branch import branch as branch_session
 
     if not start and (prompt or place):
         raise Usage("A prompt and --in are only for --start", "Give --start to resume the branch at once.")
@@ -92,7 +92,7 @@ def branch(  # noqa: PLR0917 - typer's way
 
 def _answering(session: str, intent: str, also: Sequence[str], *, as_json: bool) -> str:
     from smart_fork import sessions
-    from smart_fork.forking.matching import message_for
+    from smart_fork.forking.match import message_for
     from smart_fork.retrieval.background import engine
 
     with progress_bar(quiet=as_json) as progress:

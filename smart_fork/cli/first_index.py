@@ -22,7 +22,7 @@ def first_index(plan: Plan, *, quiet: bool) -> tuple[bool, str]:
     Raises:
         SmartForkError: the index or the model is not available.
     """
-    from indexer.embedding import ModelUnavailableError
+    from indexer.embedder import ModelUnavailableError
     from indexer.store.extension import VectorsUnavailableError
     from indexer.writer import IndexBusyError
 
@@ -43,7 +43,7 @@ def _indexed(*, quiet: bool) -> str:
     from indexer.freshness import complete
     from indexer.models import configured_embedder
     from smart_fork.agents import READERS
-    from smart_fork.retrieval.opening import opened
+    from smart_fork.retrieval.index_access import opened
     from smart_fork.retrieval.renewal import renewed
 
     with opened() as store, progress_bar(quiet=quiet) as progress:

@@ -43,7 +43,7 @@ def run(
 ) -> None:
     """Read what is new or has changed, and index it. Logs are only read."""
     from indexer import absent_model
-    from indexer.embedding import ModelUnavailableError
+    from indexer.embedder import ModelUnavailableError
     from indexer.freshness import complete
     from indexer.models import configured_embedder
     from indexer.priority import step_back
@@ -51,7 +51,7 @@ def run(
     from smart_fork.agents import READERS
     from smart_fork.engines.configured import OWN, configured_engine
     from smart_fork.retrieval.covered import covered
-    from smart_fork.retrieval.opening import opened
+    from smart_fork.retrieval.index_access import opened
     from smart_fork.retrieval.renewal import renewed
     from smart_fork.retrieval.status import broken_logs
 
@@ -160,7 +160,7 @@ def _settle() -> None:
     from indexer.paths import state_home
 
     if (state_home() / "owed").is_dir():
-        from smart_fork.excise.erasing import settle
+        from smart_fork.excise.erasure import settle
 
         settle()
 

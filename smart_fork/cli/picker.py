@@ -50,7 +50,7 @@ def pick() -> int:
 
 
 def _recent() -> list[Row]:
-    from smart_fork.retrieval.listing import list_recent
+    from smart_fork.retrieval.session_list import list_recent
     from smart_fork.snippets import printable
 
     found = list_recent("all", None, OFFERED).sessions

@@ -53,7 +53,7 @@ def find(  # noqa: PLR0917 - typer's way
 
     Words starting with a dash go after "--":  smart-fork find -- "-Werror breaks the build"
     """
-    from smart_fork.cli.embedding import embedder
+    from smart_fork.cli.question_model import embedder
     from smart_fork.retrieval.background import ask
 
     with progress_bar(quiet=as_json) as progress:
@@ -88,8 +88,8 @@ def list_sessions(  # noqa: PLR0917 - typer's way
     as_json: JsonOption = False,
 ) -> None:
     """Recent sessions, straight from the logs: no index needed."""
-    from smart_fork.retrieval.listing import list_recent
     from smart_fork.retrieval.results import inferred
+    from smart_fork.retrieval.session_list import list_recent
     from smart_fork.terminal.words import short
 
     found = list_recent(agent, str(project) if project else None, limit, everywhere=everywhere, automated=automated)

@@ -39,14 +39,14 @@ def install(
     as_json: JsonOption = False,
 ) -> None:
     """Have the service started now and at every login. What was set before is kept."""
-    from smart_fork.service.units import installing
+    from smart_fork.service.units import installation
 
     if only_print:
         print_unit(port, every, kind, as_json)
         return
-    keeper = installing.supervisor(kind.value if kind else None)
-    notes = installing.install(keeper, installing.settings_for(keeper, port=port, every=every))
-    state = installing.look(keeper)
+    keeper = installation.supervisor(kind.value if kind else None)
+    notes = installation.install(keeper, installation.settings_for(keeper, port=port, every=every))
+    state = installation.look(keeper)
     if as_json:
         print_json({"service": state, "notes": notes})
         return
@@ -60,12 +60,12 @@ def install(
 @app.command("uninstall")
 def uninstall(as_json: JsonOption = False) -> None:
     """Stop the service and remove it. The index and the logs stay."""
-    from smart_fork.service.units import installing
+    from smart_fork.service.units import installation
 
-    if installing.native_kind() is None:
+    if installation.native_kind() is None:
         there = False
     else:
-        keeper = installing.supervisor()
+        keeper = installation.supervisor()
         there = keeper.path.exists()
         keeper.uninstall()
     if as_json:
@@ -77,7 +77,7 @@ def uninstall(as_json: JsonOption = False) -> None:
 @app.command("stop")
 def stop(as_json: JsonOption = False) -> None:
     """End the service that runs, however it was started. One that is installed starts again at the next login."""
-    from smart_fork.service.stopping import stop as end
+    from smart_fork.service.shutdown import stop as end
 
     stopped = end()
     if as_json:
@@ -90,7 +90,7 @@ def stop(as_json: JsonOption = False) -> None:
 def rotate(as_json: JsonOption = False) -> None:
     """Change the token: browsers that were let in, and whoever has the old one, are so no more. The service goes on."""
     from indexer.failures import next_step
-    from smart_fork.service.rotating import rotate as change
+    from smart_fork.service.token_change import rotate as change
 
     try:
         done = change()
@@ -108,9 +108,9 @@ def rotate(as_json: JsonOption = False) -> None:
 @app.command("status")
 def status(as_json: JsonOption = False) -> None:
     """Whether the service is installed and runs. Exits with 3 without one, with 1 where it does not run."""
-    from smart_fork.service.units import installing
+    from smart_fork.service.units import installation
 
-    state = installing.look(installing.supervisor())
+    state = installation.look(installation.supervisor())
     if as_json:
         print_json(state)
     elif not state["installed"]:
@@ -128,10 +128,10 @@ def print_unit(
     port: PortOption = None, every: EveryOption = None, kind: KindOption = None, as_json: JsonOption = False
 ) -> None:
     """Print what `install` would write, and change nothing."""
-    from smart_fork.service.units import installing
+    from smart_fork.service.units import installation
 
-    keeper = installing.supervisor(kind.value if kind else None)
-    content = keeper.written(installing.settings_for(keeper, port=port, every=every))
+    keeper = installation.supervisor(kind.value if kind else None)
+    content = keeper.written(installation.settings_for(keeper, port=port, every=every))
     if as_json:
         print_json({"kind": keeper.name, "unit": str(keeper.path), "content": content.decode()})
     else:

@@ -34,13 +34,13 @@ def doctor(
     as_json: JsonOption = False,
 ) -> None:
     """Check every part by using it, and say the next step for each failure."""
-    from smart_fork.cli.doctoring import print_checks
+    from smart_fork.cli.doctor import print_checks
     from smart_fork.doctor import healthy, run_checks, run_each
-    from smart_fork.setup import standing
+    from smart_fork.setup import drift
 
     about = {}
     with working("checking each part", quiet=as_json):
-        checks = run_checks() + run_each({"set-up": standing.checks})
+        checks = run_checks() + run_each({"set-up": drift.checks})
     if deep:
         from smart_fork.examination import examine
 

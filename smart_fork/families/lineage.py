@@ -18,17 +18,17 @@ from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import permission, sessions
 from smart_fork.agents import READERS
+from smart_fork.agents.ancestry import Kin
 from smart_fork.agents.facets import heads_of
-from smart_fork.agents.kin import Kin
 from smart_fork.agents.logs import originals_first
 from smart_fork.errors import IndexUnavailable
-from smart_fork.families.branching import command_to_resume
-from smart_fork.families.kin import parents
+from smart_fork.families.branch import command_to_resume
 from smart_fork.families.told import Family, LeftAt, Relative, Running
+from smart_fork.families.tree import parents
 from smart_fork.places.liveness import note_ends
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry, Worker
-from smart_fork.retrieval.opening import opened
+from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.results import UNTRUSTED
 from smart_fork.retrieval.results import title as shown_title
 from smart_fork.whereabouts import permits, placed_here

@@ -11,10 +11,10 @@ from typing import Self
 import apsw
 
 from indexer.transcripts.model import Session
-from smart_fork.agents.facets import filing_of
+from smart_fork.agents.facets import storage_of
+from smart_fork.agents.files import stage_transcript
 from smart_fork.agents.plan import ForkPlan
-from smart_fork.agents.staging import stage_transcript
-from smart_fork.copies.copying import write_branch
+from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import ForkRefused, SmartForkError
 from smart_fork.forking.spec import ForkSource
 from smart_fork.forking.world import World
@@ -85,7 +85,7 @@ class Attempt:
         return []
 
     def _transcript(self, plan: ForkPlan, log: Path) -> None:
-        folder = filing_of(plan.agent).folder(plan.cwd) or log.parent
+        folder = storage_of(plan.agent).folder(plan.cwd) or log.parent
         session_id, now = plan.source_session_id, self.world.clock.now()
         staged = stage_transcript(log, session_id, folder)
         self.otherwise(staged.undo)

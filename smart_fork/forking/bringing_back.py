@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from indexer import kept
+from indexer import kept_logs
 from indexer.compressed import Compressed, pieces
 from indexer.files import remove, write_new
 from indexer.paths import private_dir
 from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.depth import MAX_FORK_DEPTH
-from smart_fork.agents.facets import filing_of, heads_of, title_of
+from smart_fork.agents.facets import heads_of, storage_of, title_of
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.sessions import Located
 
@@ -30,13 +30,13 @@ def brought_back(located: Located, *, dry_run: bool = False) -> Iterator[Located
         NotFound: there is no copy, or it, or what it was forked from, cannot be read.
         ForkRefused: another file of that name is there.
     """
-    copy = kept.find(located.agent, located.session_id) if located.path is None else None
+    copy = kept_logs.find(located.agent, located.session_id) if located.path is None else None
     if copy is None:
         yield located
     elif dry_run:
         with ExitStack() as stack:
             with _reading(copy):
-                path = stack.enter_context(kept.opened(copy))
+                path = stack.enter_context(kept_logs.opened(copy))
             yield dataclasses.replace(located, path=path)
     else:
         created: list[Path] = []
@@ -50,9 +50,9 @@ def brought_back(located: Located, *, dry_run: bool = False) -> Iterator[Located
             raise
 
 
-def _put_back(copy: kept.Copy, created: list[Path]) -> Path:
+def _put_back(copy: kept_logs.Copy, created: list[Path]) -> Path:
     """The log and what lay beside it, where the agent looks for them; the log last, so that it is never alone."""
-    target = READERS[copy.agent].home() / filing_of(copy.agent).restored(copy.place)
+    target = READERS[copy.agent].home() / storage_of(copy.agent).restored(copy.place)
     if target.parent.is_file():
         raise ForkRefused(
             f"{title_of(copy.agent)} keeps all sessions in one file, to which nothing is written",
@@ -65,7 +65,7 @@ def _put_back(copy: kept.Copy, created: list[Path]) -> Path:
     return target
 
 
-def _write(copy: kept.Copy, part: Compressed, target: Path, created: list[Path]) -> None:
+def _write(copy: kept_logs.Copy, part: Compressed, target: Path, created: list[Path]) -> None:
     private_dir(target.parent)
     try:
         write_new(target, pieces(copy.folder, part))
@@ -78,7 +78,7 @@ def _write(copy: kept.Copy, part: Compressed, target: Path, created: list[Path])
         created.append(target)
 
 
-def _with_parents(copy: kept.Copy) -> list[kept.Copy]:
+def _with_parents(copy: kept_logs.Copy) -> list[kept_logs.Copy]:
     """A copy, and before it those of the sessions whose records it shares, as far as their logs are gone as well.
 
     Forks of some agents hold only their own records.
@@ -87,24 +87,24 @@ def _with_parents(copy: kept.Copy) -> list[kept.Copy]:
     while base := _base(chain[-1]):
         if READERS[copy.agent].locate(base):
             break
-        above = kept.find(copy.agent, base)
+        above = kept_logs.find(copy.agent, base)
         if above is None or above in chain or len(chain) > MAX_FORK_DEPTH:
             raise NotFound(f"The session that {copy.session_id} was forked from is gone: {base}")
         chain.append(above)
     return chain
 
 
-def _base(copy: kept.Copy) -> str:
+def _base(copy: kept_logs.Copy) -> str:
     """The id of the session whose records a fork goes on from; empty where it holds them itself."""
     heads = heads_of(copy.agent)
     if not heads.goes_on:
         return ""
-    with _reading(copy), kept.opened(copy) as path:
+    with _reading(copy), kept_logs.opened(copy) as path:
         return heads.base(path)
 
 
 @contextmanager
-def _reading(copy: kept.Copy) -> Iterator[None]:
+def _reading(copy: kept_logs.Copy) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -10,14 +10,14 @@ from indexer.transcripts.model import Session
 from smart_fork import sessions
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan
-from smart_fork.copies.copying import Branch, Point, point_at
+from smart_fork.copies.session_copy import Branch, Point, point_at
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.attempt import undone
 from smart_fork.forking.bringing_back import brought_back
 from smart_fork.forking.report import Launched, as_fork
 from smart_fork.forking.spec import WorkerSpec, source_of
+from smart_fork.forking.start import Prepared, another_agent, launch, planned_worktree, prepare
 from smart_fork.forking.started import Forked
-from smart_fork.forking.starting import Prepared, another_agent, launch, planned_worktree, prepare
 from smart_fork.forking.world import World, world_of
 from smart_fork.processes import Processes
 from smart_fork.retrieval.obstacles import Forkable, obstacles

@@ -15,15 +15,15 @@ from smart_fork.advice import advice
 from smart_fork.agents.facets import starter_of
 from smart_fork.agents.options import KEYS, options_from
 from smart_fork.agents.selection import first, named
-from smart_fork.copies.copying import Point, point_at
+from smart_fork.copies.session_copy import Point, point_at
 from smart_fork.errors import ForkRefused, SmartForkError, Usage
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
 from smart_fork.forking.launch import check_forkable
 from smart_fork.forking.report import as_worker
-from smart_fork.forking.resuming import check_free, newest_session
+from smart_fork.forking.resume import check_free, newest_session
 from smart_fork.forking.spec import ForkSource, WorkerSpec, source_of
+from smart_fork.forking.start import Prepared, directory, launch, prepare
 from smart_fork.forking.started import NotSpawned, Spawned, SpawnedWorker
-from smart_fork.forking.starting import Prepared, directory, launch, prepare
 from smart_fork.forking.world import Clock, SystemClock, World, world_of
 from smart_fork.places import choose_place
 from smart_fork.processes import Processes

@@ -8,7 +8,7 @@ from pathlib import Path
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents.options import Options
 from smart_fork.agents.starter import Form
-from smart_fork.copies.copying import Branch, Point
+from smart_fork.copies.session_copy import Branch, Point
 from smart_fork.registry import Kind
 
 

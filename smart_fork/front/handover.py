@@ -9,12 +9,12 @@ from functools import partial
 from itertools import chain
 from typing import Any, NoReturn
 
-from smart_fork.front.greeting import listed
+from smart_fork.front.first_answers import listed
 from smart_fork.front.local import Local
 from smart_fork.front.messages import read
 from smart_fork.front.relay import Relay
 from smart_fork.front.remote import Remote
-from smart_fork.front.routing import reading_tools
+from smart_fork.front.routes import reading_tools
 from smart_fork.service.client import Service, ServiceGoneError, find_service
 
 log = logging.getLogger(__name__)

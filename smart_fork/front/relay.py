@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Literal, Protocol
 from smart_fork.errors import SmartForkError
 from smart_fork.front.messages import Id, Message, made, read
 from smart_fork.front.remote import INITIALIZED
-from smart_fork.front.routing import acts
+from smart_fork.front.routes import acts
 from smart_fork.service.client import ServiceGoneError
 
 #: Questions to the service at once.

@@ -11,7 +11,7 @@ from indexer.transcripts.model import Session, Turn
 from smart_fork import sessions
 from smart_fork.errors import NotFound
 from smart_fork.page.blocks import Block, blocks
-from smart_fork.page.showing import inside
+from smart_fork.page.phrases import inside
 from smart_fork.retrieval.results import title
 
 #: A page has so much text and so many messages, unless one message alone is longer.

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from indexer.files import replace_file
 from indexer.paths import private_dir
-from smart_fork.page.rendering import way_in
+from smart_fork.page.renderer import way_in
 
 CODE_SECONDS = 60.0
 MAX_CODES = 16

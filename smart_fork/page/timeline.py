@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from smart_fork.families.told import Relative
-from smart_fork.page.showing import time_of
+from smart_fork.page.phrases import time_of
 
 #: All is in hundredths of the width. So that a session of a minute can be seen in a family of months.
 WIDTH, MIN_LENGTH = 100.0, 1.5

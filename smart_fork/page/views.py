@@ -17,15 +17,15 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from smart_fork.errors import NotFound, SmartForkError, Usage
-from smart_fork.page import asking
+from smart_fork.page import answers
 from smart_fork.page.entry import CODE_SECONDS, Entries
 from smart_fork.page.forms import Forms
-from smart_fork.page.rendering import HEADERS, problem, rendered, stranger
+from smart_fork.page.renderer import HEADERS, problem, rendered, stranger
 from smart_fork.page.visits import Visits
 from smart_fork.retrieval.phrasings import MOST
 
 if TYPE_CHECKING:
-    from smart_fork.retrieval.finding import Engine
+    from smart_fork.retrieval.finder import Engine
 
 #: Addresses that need no token: where a browser sends its code, and what the page looks like.
 WAY_IN = "/open"
@@ -69,36 +69,37 @@ class Page:
 
     async def _search(self, request: Request) -> Response:
         given = request.query_params.getlist("also")
-        also = asking.lines(given)
+        also = answers.lines(given)
         if given != also and len(also) <= MOST:  # from the form: what is kept has a phrasing in each `also`
             query = [(name, value) for name, value in request.query_params.multi_items() if name != "also"]
             return RedirectResponse(f"/?{urlencode([*query, *(('also', line) for line in also)])}", 303, HEADERS)
         return await _searched(
-            "search.html", lambda: self._found(request) | {"projects": asking.projects(), "indexing": asking.indexing()}
+            "search.html",
+            lambda: self._found(request) | {"projects": answers.projects(), "indexing": answers.indexing()},
         )
 
     async def _results(self, request: Request) -> Response:
         return await _searched("results.html", lambda: self._found(request))
 
     def _found(self, request: Request) -> dict[str, Any]:
-        also = asking.lines(request.query_params.getlist("also"))
-        return asking.found(request.query_params, also, self.engine())
+        also = answers.lines(request.query_params.getlist("also"))
+        return answers.found(request.query_params, also, self.engine())
 
     async def _session(self, request: Request) -> Response:
-        work = partial(asking.conversation, request.path_params, request.query_params)
+        work = partial(answers.conversation, request.path_params, request.query_params)
         return await _shown("session.html", lambda: {"form": self.forms.new(), "undo": self.forms.new(), **work()})
 
     async def _family(self, request: Request) -> Response:
-        return await _shown("family.html", partial(asking.related, request.path_params["session_id"]))
+        return await _shown("family.html", partial(answers.related, request.path_params["session_id"]))
 
     async def _fork(self, request: Request) -> Response:
-        return await self._sent(request, asking.forked, "/forked")
+        return await self._sent(request, answers.forked, "/forked")
 
     async def _forked(self, request: Request) -> Response:
-        return await _shown("forked.html", lambda: asking.outcome(self._answered(request, "worker_id")))
+        return await _shown("forked.html", lambda: answers.outcome(self._answered(request, "worker_id")))
 
     async def _undo(self, request: Request) -> Response:
-        return await self._sent(request, asking.undone, "/undone")
+        return await self._sent(request, answers.undone, "/undone")
 
     async def _undone(self, request: Request) -> Response:
         return await _shown("undone.html", lambda: {"undone": self._answered(request, "restored")})

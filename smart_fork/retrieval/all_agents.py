@@ -9,7 +9,7 @@ from smart_fork.agents.facets import title_of
 from smart_fork.agents.selection import ALL, BOTH, titles
 from smart_fork.engines.configured import OWN
 from smart_fork.retrieval.answer import Answer, Found, Hit, RecentSession
-from smart_fork.retrieval.finding import SOON_SECONDS, Engine, Request, find
+from smart_fork.retrieval.finder import SOON_SECONDS, Engine, Request, find
 from smart_fork.retrieval.ranking import FITS
 
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from indexer.changes import Progress
-from indexer.embedding import Embedder
+from indexer.embedder import Embedder
 from indexer.freshness import complete
 from indexer.models import configured_embedder
 from indexer.paths import private_dir, state_home
@@ -20,8 +20,8 @@ from smart_fork.caller import caller_session
 from smart_fork.errors import SmartForkError
 from smart_fork.processes import SystemProcesses
 from smart_fork.retrieval.answer import Answer
-from smart_fork.retrieval.finding import Engine, Request, find
-from smart_fork.retrieval.opening import opened
+from smart_fork.retrieval.finder import Engine, Request, find
+from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.renewal import renew_quietly
 from smart_fork.retrieval.rerank import configured_reranker
 

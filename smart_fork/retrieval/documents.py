@@ -17,7 +17,7 @@ from smart_fork.retrieval.evidence import admitted
 from smart_fork.retrieval.found import Candidate, Candidates, Query
 from smart_fork.retrieval.lines import lines_of
 from smart_fork.retrieval.query import words_of
-from smart_fork.retrieval.standing import without_askers
+from smart_fork.retrieval.stand_ins import without_askers
 from smart_fork.snippets import matched_words
 
 log = logging.getLogger(__name__)

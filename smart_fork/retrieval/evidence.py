@@ -12,7 +12,7 @@ from indexer.store.base import Placement, SessionRow, Similarities, Store
 from smart_fork.retrieval.fork_point import edited, fork_point
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.ranking import Coverage, Evidence, Phrased
-from smart_fork.retrieval.standing import without_askers
+from smart_fork.retrieval.stand_ins import without_askers
 from smart_fork.retrieval.words import Matches, Words
 from smart_fork.whereabouts import belongs, is_in_doubt, placed, placed_here
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from indexer.embedding import Embedder, ModelUnavailableError
-from indexer.loading import loading
+from indexer.embedder import Embedder, ModelUnavailableError
+from indexer.model_notice import loading
 from indexer.models import DefaultEmbedder
 
 if TYPE_CHECKING:

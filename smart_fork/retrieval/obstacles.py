@@ -38,9 +38,9 @@ def _of_its_log(one: Forkable) -> str:
     file = file_of(one.path) if one.path else ""
     size = _size(file)
     if size is None:
-        from indexer import kept  # nearly all sessions have their logs
+        from indexer import kept_logs  # nearly all sessions have their logs
 
-        return "" if kept.find(one.agent, one.session_id) is not None else _deleted()
+        return "" if kept_logs.find(one.agent, one.session_id) is not None else _deleted()
     if size == 0 or not one.asked:
         return "nobody has asked anything in it yet"
     return "" if os.access(file, os.R_OK) else "its log cannot be read"

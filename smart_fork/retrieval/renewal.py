@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from indexer.changes import Progress
-from indexer.embedding import ModelUnavailableError
+from indexer.embedder import ModelUnavailableError
 from indexer.store.base import Store
 from indexer.store.extension import VectorsUnavailableError
 from indexer.writer import IndexBusyError
 from smart_fork.engines.configured import configured_engine
 from smart_fork.errors import SmartForkError
-from smart_fork.retrieval.opening import opened
+from smart_fork.retrieval.index_access import opened
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from indexer.embedding import ModelUnavailableError, has_frameworks, hush, load, without_frameworks
-from indexer.loading import loading
+from indexer.embedder import ModelUnavailableError, has_frameworks, hush, load, without_frameworks
+from indexer.model_notice import loading
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder

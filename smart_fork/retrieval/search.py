@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from indexer.embedding import Embedder
+from indexer.embedder import Embedder
 from indexer.failures import is_damage
 from indexer.store.base import SessionRow, Store
 from smart_fork.retrieval.answer import Mode

@@ -15,7 +15,7 @@ from indexer.versions import VERSION
 from smart_fork.agents import READERS
 from smart_fork.retrieval.answer import BrokenLog, IndexStatus
 from smart_fork.retrieval.covered import covered
-from smart_fork.retrieval.opening import opened
+from smart_fork.retrieval.index_access import opened
 from smart_fork.snippets import printable
 
 

@@ -18,19 +18,19 @@ from smart_fork.families.told import Branched, Family
 from smart_fork.forking.started import Spawned
 from smart_fork.release import own_version
 from smart_fork.retrieval.answer import Found, IndexStatus, NoIndex, Recents, Unsearched
-from smart_fork.server import excising, following
+from smart_fork.server import excise, workers
 from smart_fork.server.abilities import only_what_there_is
 from smart_fork.server.arguments import in_own_words
 from smart_fork.server.calls import strict
-from smart_fork.server.comparing import compare_workers
+from smart_fork.server.comparison import compare_workers
 from smart_fork.server.families import branch_session, session_lineage
 from smart_fork.server.prompts import prompts
-from smart_fork.server.searching import Searching
-from smart_fork.server.starting import Starting
+from smart_fork.server.search import Searching
+from smart_fork.server.start import Starting
 from smart_fork.snippets import shown
 
 if TYPE_CHECKING:
-    from indexer.embedding import Embedder
+    from indexer.embedder import Embedder
     from smart_fork.retrieval.together import Together
 
 INSTRUCTIONS = (
@@ -101,9 +101,9 @@ def create_server(
             strict(Starting().spawn_workers, "Start workers", Spawned, reads=False),
             strict(branch_session, "Branch a session", Branched, reads=False),
             strict(session_lineage, "A session's family", Family),
-            *following.tools(),
+            *workers.tools(),
             strict(compare_workers, "Compare workers"),
-            excising.tool(),
+            excise.tool(),
         ],
     )
     for prompt in prompts():

@@ -63,7 +63,7 @@ async def session_lineage(ctx: Context[Any, Any], session_id: SessionId) -> Fami
 
 
 def _branched(session_id: str, how: Mapping[str, Any]) -> Branched:
-    from smart_fork.families.branching import branch
+    from smart_fork.families.branch import branch
 
     return branch(session_id, **how)
 

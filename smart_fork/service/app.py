@@ -33,7 +33,7 @@ from smart_fork.service.guard import MAX_BODY, WITH, Doors, Key
 from smart_fork.service.token import here
 
 if TYPE_CHECKING:
-    from indexer.embedding import Embedder
+    from indexer.embedder import Embedder
 
 #: Texts that one request may have embedded.
 MAX_TEXTS = 64

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from indexer.embedding import Embedder
+    from indexer.embedder import Embedder
 
 #: A service on this machine answers at once, unless many ask; the system tries to connect again after a second.
 HELLO_SECONDS = 1.5

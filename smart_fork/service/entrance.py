@@ -8,7 +8,7 @@ from pathlib import Path
 from starlette.types import ASGIApp
 
 from smart_fork.page.entry import Entries
-from smart_fork.page.rendering import stranger
+from smart_fork.page.renderer import stranger
 from smart_fork.page.visits import Visits
 from smart_fork.service.guard import Doors, Guard
 from smart_fork.service.token import Token

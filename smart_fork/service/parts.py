@@ -18,19 +18,19 @@ from indexer.schedule import VARIABLE, trigger_of
 from indexer.switches import is_on
 from smart_fork.agents import READERS
 from smart_fork.cuts import snapshots
-from smart_fork.excise import erasing
+from smart_fork.excise import erasure
 from smart_fork.hooks import switch
 from smart_fork.page import views
 from smart_fork.page.forms import Forms
 from smart_fork.retrieval.answer import Unsearched
-from smart_fork.retrieval.finding import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, Request, find
+from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.model import BackgroundModel
-from smart_fork.retrieval.opening import opened
 from smart_fork.retrieval.renewal import Renewal
 from smart_fork.retrieval.rerank import configured_reranker
 from smart_fork.retrieval.together import Together
 from smart_fork.server import create_server, wants_everything
-from smart_fork.server.searching import EMBED_SECONDS, MODEL_SECONDS, READ_SECONDS
+from smart_fork.server.search import EMBED_SECONDS, MODEL_SECONDS, READ_SECONDS
 from smart_fork.service import app
 from smart_fork.service.entrance import Entrance
 from smart_fork.service.guard import Doors
@@ -76,7 +76,7 @@ class Parts:
             snapshots.prune(datetime.now(UTC))
         switch.forget()
         # It waits for whoever is indexing, and nobody waits for it.
-        threading.Thread(target=erasing.settle, name="erasing", daemon=True).start()
+        threading.Thread(target=erasure.settle, name="erasing", daemon=True).start()
         if is_on("SMART_FORK_INDEXING"):
             trigger = trigger_of(os.environ.get(VARIABLE))
             self._freshener = Freshener(READERS, self.model, trigger, opened=opened, after=Renewal().soon)

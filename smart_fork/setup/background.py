@@ -7,7 +7,7 @@ from functools import partial
 
 from smart_fork.errors import SmartForkError
 from smart_fork.processes import Processes
-from smart_fork.service.units import installing
+from smart_fork.service.units import installation
 from smart_fork.service.units.base import Supervisor
 from smart_fork.setup.ledger import Ledger, Line
 from smart_fork.setup.step import Step, missing_folders, take_away
@@ -19,12 +19,12 @@ _OTHERWISE = "the index is brought up to date when you ask"
 
 def planned(program: str, processes: Processes) -> Step:
     """The step that has the system run the service; left out where the system cannot."""
-    kind = installing.native_kind()
+    kind = installation.native_kind()
     step = partial(Step, "service", _NAME)
     if kind is None:
         return step("this system", "left", why=f"neither launchd nor systemd is here; {_OTHERWISE}")
-    keeper = installing.supervisor(kind, processes)
-    there = installing.installed(keeper)
+    keeper = installation.supervisor(kind, processes)
+    there = installation.installed(keeper)
     if there is not None and there.program == program:
         return step(str(keeper.path), "there")
     try:
@@ -39,7 +39,7 @@ def planned(program: str, processes: Processes) -> Step:
 def _written(keeper: Supervisor, ledger: Ledger) -> list[str]:
     if not keeper.path.exists() and ledger.of("service", "", keeper.path) is None:
         ledger.write(Line(what="service", path=keeper.path, folders=missing_folders(keeper.path)))
-    return installing.install(keeper, installing.settings_for(keeper))
+    return installation.install(keeper, installation.settings_for(keeper))
 
 
 def undo(line: Line, processes: Processes) -> list[str]:
@@ -48,7 +48,7 @@ def undo(line: Line, processes: Processes) -> list[str]:
     Raises:
         SmartForkError: the system does not let it be removed.
     """
-    keeper = installing.supervisor(processes=processes)
+    keeper = installation.supervisor(processes=processes)
     if keeper.path == line.path:
         keeper.uninstall()
     take_away(line.path, line.folders)

@@ -16,7 +16,8 @@ from smart_fork.agents.registration import Registration
 from smart_fork.agents.selection import titles
 from smart_fork.errors import ProgramMissing, SmartForkError
 from smart_fork.processes import Processes
-from smart_fork.setup import background, entry, hook_entries, reading, reminding, skill_file
+from smart_fork.setup import background, entry, hook_entries, skill_file, tool_permission
+from smart_fork.setup import recall as reminding
 from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.program import lasting_program
 from smart_fork.setup.step import Step
@@ -103,7 +104,7 @@ def _steps(
         if options.recall:
             yield reminding.planned(way)
         if options.reading:
-            yield reading.planned(way)
+            yield tool_permission.planned(way)
     if options.index:
         yield _index()
     if options.service:
@@ -123,7 +124,7 @@ def _index() -> Step:
 
 def _is_whole(database: Path) -> bool:
     from smart_fork.errors import IndexUnavailable
-    from smart_fork.retrieval.opening import opened
+    from smart_fork.retrieval.index_access import opened
 
     if not database.is_file():
         return False

@@ -12,7 +12,7 @@ from smart_fork.agents.registration.base import is_ours
 from smart_fork.errors import SmartForkError
 from smart_fork.hooks import settings
 from smart_fork.processes import Processes
-from smart_fork.setup import background, entry, hook_entries, reading, reminding, skill_file
+from smart_fork.setup import background, entry, hook_entries, recall, skill_file, tool_permission
 from smart_fork.setup.ledger import Ledger, Line, What
 
 #: For people.
@@ -20,16 +20,16 @@ NAMES: Mapping[What, str] = {
     "server": "MCP server",
     "skill": f"skill {skill_file.SKILL}",
     "hooks": "hooks",
-    "recall": reminding.NAME,
-    "reading": reading.NAME,
+    "recall": recall.NAME,
+    "reading": tool_permission.NAME,
     "service": "service",
 }
 _UNDO: Mapping[str, Callable[[Line], list[str]]] = {
     "server": entry.undo,
     "skill": skill_file.undo,
     "hooks": hook_entries.undo,
-    "recall": reminding.undo,
-    "reading": reading.undo,
+    "recall": recall.undo,
+    "reading": tool_permission.undo,
 }
 
 

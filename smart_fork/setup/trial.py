@@ -20,7 +20,7 @@ from smart_fork.errors import SmartForkError
 from smart_fork.processes import SystemProcesses
 from smart_fork.release import own_version
 from smart_fork.retrieval.answer import RecentSession
-from smart_fork.retrieval.listing import list_recent
+from smart_fork.retrieval.session_list import list_recent
 
 #: How long a server may take for all of it. The agents wait for 30 s, and for an answer far longer.
 SECONDS = 120.0

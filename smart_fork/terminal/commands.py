@@ -24,19 +24,19 @@ COMMANDS = {
     "list": Command("search.list_sessions", "Recent sessions, straight from the logs: no index needed."),
     "show": Command("search.show", "The conversation as Markdown, its messages numbered as `fork --at` takes them."),
     "fork": Command(
-        "forking.fork",
+        "fork.fork",
         "Run a fork of a session; the original stays untouched. Of several sessions, each in its own git worktree.",
     ),
-    "new": Command("starting.new", "Start an agent in a session of its own."),
+    "new": Command("start.new", "Start an agent in a session of its own."),
     "resume": Command(
-        "starting.resume", "Go on in a session, in its own directory. Where a worker is in it already, go there."
+        "start.resume", "Go on in a session, in its own directory. Where a worker is in it already, go there."
     ),
     "continue": Command(
-        "starting.continue_newest",
+        "start.continue_newest",
         "Go on in the newest session of the directory. Where a worker is in it already, go there.",
     ),
     "spawn": Command(
-        "starting.spawn", "Start 1 to 4 workers, each with a prompt; all are checked before the first is started."
+        "start.spawn", "Start 1 to 4 workers, each with a prompt; all are checked before the first is started."
     ),
     "branch": Command(
         "families.branch",
@@ -46,20 +46,20 @@ COMMANDS = {
         "families.lineage",
         "Show a session's family as a tree: who was forked from whom and where, what runs, and how to get back.",
     ),
-    "active": Command("following.active", "The workers that run, newest first, and what each is doing."),
+    "active": Command("workers.active", "The workers that run, newest first, and what each is doing."),
     "read": Command(
-        "following.read",
+        "workers.read",
         "What a worker was asked last and what it said itself, its messages numbered as in its session.",
     ),
-    "message": Command("following.message", "Say something to a worker, in the same session."),
+    "message": Command("workers.message", "Say something to a worker, in the same session."),
     "wait": Command(
-        "following.wait",
+        "workers.wait",
         "Wait until workers are idle, ask something or have ended; then their last words. Exits with 1 if in vain.",
     ),
-    "close": Command("following.close", "End workers. What they wrote stays."),
-    "stop": Command("following.stop", "End all workers of the current project that run. What they wrote stays."),
+    "close": Command("workers.close", "End workers. What they wrote stays."),
+    "stop": Command("workers.stop", "End all workers of the current project that run. What they wrote stays."),
     "compare": Command(
-        "comparing.compare",
+        "comparison.compare",
         "What workers have made of the same prompt, side by side: answers, changes, tokens and time.",
     ),
     "worktrees": Command(
@@ -67,7 +67,7 @@ COMMANDS = {
         "The git worktrees that were made for workers: what is in each, and whether it can be removed.",
     ),
     "forget": Command(
-        "forgetting.forget",
+        "forget.forget",
         "Remove all that smart-fork holds of a session, for good. The agent's own log is not touched.",
     ),
     "hook": Command(
@@ -77,7 +77,7 @@ COMMANDS = {
     ),
     "mcp": Command("system.mcp", "Serve the tools over MCP on stdin and stdout; your agents start this."),
     "serve": Command(
-        "serving.serve",
+        "serve.serve",
         "Run the service: MCP over HTTP, one model for all, a fresh index, a page to look at. Ends with Ctrl-C.",
     ),
     "status": Command(
@@ -85,10 +85,10 @@ COMMANDS = {
         "One screen: what is indexed and how fresh it is, the service and its next run, the workers, what went wrong.",
     ),
     "open": Command(
-        "serving.open_page",
+        "serve.open_page",
         "Open the service's page in the browser: a private file lets it in, once, within a minute.",
     ),
-    "logs": Command("serving.logs", "What the service has logged."),
+    "logs": Command("serve.logs", "What the service has logged."),
     "doctor": Command("system.doctor", "Check every part by using it, and say the next step for each failure."),
     "demo": Command("system.demo", "Show the main job on a few made-up sessions in a temporary home."),
     "statusline": Command(

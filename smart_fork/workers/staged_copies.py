@@ -10,8 +10,8 @@ from indexer.files import remove
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents.files import is_part_of
 from smart_fork.agents.logs import logs_of, staged_paths
-from smart_fork.agents.staging import is_part_of
 from smart_fork.registry import Registry
 
 
@@ -20,8 +20,8 @@ def remove_copies(worktrees: Iterable[Path], registry: Registry) -> tuple[list[P
 
     An original is none of them, and a copy that has turns of its own, or is all that is left of its session, stays.
     """
-    filings = [(agent.name, agent.filing) for agent in AGENTS if agent.filing]
-    agents = {folder: name for one in worktrees for name, filing in filings if (folder := filing.folder(one))}
+    storages = [(agent.name, agent.storage) for agent in AGENTS if agent.storage]
+    agents = {folder: name for one in worktrees for name, storage in storages if (folder := storage.folder(one))}
     removed: list[Path] = []
     kept: list[str] = []
     for copy in registry.staged_copies():

@@ -20,7 +20,7 @@ import apsw
 import pytest
 
 import indexer
-from indexer.embedding import Embedder
+from indexer.embedder import Embedder
 from indexer.freshness import complete
 from indexer.light import DIMENSIONS, LightEmbedder
 from indexer.paths import index_db, state_home

@@ -20,7 +20,7 @@ from smart_fork.agents import READERS
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.overview import overview
 from smart_fork.registry import Registry
-from smart_fork.retrieval.finding import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, Request, find
 from tests.drills.drill import (
     Quick,
     differs,

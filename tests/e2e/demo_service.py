@@ -22,7 +22,7 @@ SECONDS = 60.0
 #: Reads and embeds everything, without waiting for the frameworks that are faster from hundreds of texts on.
 INDEX = """
 from indexer.light import LightEmbedder
-from smart_fork.retrieval.finding import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, Request, find
 answer = find(Request("anything", agent_type="both", all_projects=True), Engine(LightEmbedder(), 60, 60))
 assert answer.index.complete, answer
 """

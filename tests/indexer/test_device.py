@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from indexer import embedding
+from indexer import embedder as embedding
 from indexer.device import best_device
-from indexer.embedding import SentenceTransformerEmbedder
+from indexer.embedder import SentenceTransformerEmbedder
 
 pytestmark = pytest.mark.full
 torch = pytest.importorskip("torch")

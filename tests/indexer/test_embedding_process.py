@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
-from indexer.embedding import ModelUnavailableError
+from indexer.embedder import ModelUnavailableError
 from indexer.embedding_process import ProcessEmbedder, answer
 from indexer.light import LightEmbedder
 from indexer.models import FEW_TEXTS, DefaultEmbedder

@@ -10,12 +10,12 @@ from pathlib import Path
 import apsw
 import pytest
 
-from indexer import kept, pipeline, versions
+from indexer import kept_logs, pipeline, versions
 from indexer.freshness import complete, read_changes
+from indexer.lost_logs import erase_owed
 from indexer.markdown import export_path
 from indexer.masking import Masked
 from indexer.paths import index_db, state_home
-from indexer.remembering import erase_owed
 from indexer.store import erasure, schema, soundness
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents import READERS
@@ -304,10 +304,10 @@ def test_a_copy_that_a_killed_process_had_opened_goes_and_that_of_a_living_one_s
     store = SqliteStore(index_db())
     run(store)
     left = state_home() / "kept/.reading/killed"
-    with kept.opened(kept.find("claude", ONE)) as path:
+    with kept_logs.opened(kept_logs.find("claude", ONE)) as path:
         left.mkdir()
         (left / "log.jsonl").write_text(SECRET)
-        kept.sweep_reading()
+        kept_logs.sweep_reading()
         assert (True, False) == (path.exists(), left.exists())
         descriptor = os.open(path.parent, os.O_RDONLY)
         with pytest.raises(OSError, match="unavailable"):

@@ -16,7 +16,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 import indexer
 from indexer import freshener, prerequisites
 from indexer.batch import Batch
-from indexer.embedding import ModelUnavailableError
+from indexer.embedder import ModelUnavailableError
 from indexer.freshener import Freshener
 from indexer.freshness import complete
 from indexer.paths import index_db, index_root, state_home

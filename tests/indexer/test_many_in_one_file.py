@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from indexer import forgotten, kept
+from indexer import forgotten, kept_logs
 from indexer.changes import Report, named_logs
 from indexer.freshness import complete, read_named
 from indexer.markdown import export_path
@@ -206,9 +206,9 @@ def test_a_copy_is_kept_of_each_and_made_again_only_of_what_changed(store, shelf
     index(store, shelf)
 
     assert ["two", "one", "one"] == made
-    copy = kept.find("shelf", "one")
+    copy = kept_logs.find("shelf", "one")
     assert "shelf.db/one" == copy.place
-    with kept.opened(copy) as path:
+    with kept_logs.opened(copy) as path:
         assert ("one", ["add a retry", "twice"]) == (path.name, orjson.loads(path.read_bytes()))
 
 
@@ -231,12 +231,12 @@ def test_a_session_is_found_again_from_its_copy_when_file_and_index_are_gone(sto
 def test_a_copy_that_was_let_go_of_is_not_made_again_before_its_session_changes(store, shelf, monkeypatch):
     monkeypatch.setenv("SMART_FORK_KEEP_MEGABYTES", "0")
     index(store, shelf)
-    kept.make_room(())
+    kept_logs.make_room(())
     as_file = []
     monkeypatch.setattr(shelf, "as_file", as_file.append)
     index(store, shelf)
 
-    assert ([], None) == (as_file, kept.find("shelf", "one"))
+    assert ([], None) == (as_file, kept_logs.find("shelf", "one"))
 
 
 def test_the_watcher_tells_of_the_file_and_of_what_is_written_beside_it(shelf):

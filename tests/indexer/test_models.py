@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer import embedding, light, models
-from indexer.embedding import DEFAULT_MODEL, ModelUnavailableError, SentenceTransformerEmbedder, packaged_model
+from indexer import embedder as embedding
+from indexer import light, models
+from indexer.embedder import DEFAULT_MODEL, ModelUnavailableError, SentenceTransformerEmbedder, packaged_model
 from indexer.light import GRAPH, LightEmbedder
 from indexer.models import FEW_TEXTS, DefaultEmbedder, configured_embedder
 from indexer.priority import NICE
@@ -129,7 +130,7 @@ def test_weights_behind_links_are_found(tmp_path, monkeypatch):
 
 def test_tampered_weights_are_refused(monkeypatch):
     """D15: the packaged weights are checked before they are used."""
-    monkeypatch.setattr("indexer.embedding.DEFAULT_WEIGHTS_SHA256", "0" * 64)
+    monkeypatch.setattr("indexer.embedder.DEFAULT_WEIGHTS_SHA256", "0" * 64)
 
     with pytest.raises(ModelUnavailableError, match="not those of"):
         LightEmbedder().embed(["a question"])

@@ -18,7 +18,7 @@ from indexer.freshness import complete
 from indexer.paths import index_db
 from indexer.store import blocks, extension, schema, soundness, vectors
 from indexer.store.base import Scope
-from indexer.store.reading import StoreReading
+from indexer.store.queries import StoreReading
 from indexer.store.schema import immediate
 from indexer.store.soundness import read_only
 from indexer.store.sqlite import SqliteStore

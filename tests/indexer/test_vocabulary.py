@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from indexer.embedding import packaged_model
+from indexer.embedder import packaged_model
 from indexer.vocabulary import Vocabulary
 
 LIMIT = 32

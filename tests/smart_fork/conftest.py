@@ -10,7 +10,7 @@ from shutil import which
 
 import pytest
 
-from smart_fork.agents.claude.filing import folder_of
+from smart_fork.agents.claude.storage import folder_of
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import WORKER_ID
 from smart_fork.forking.started import Forked
@@ -141,4 +141,4 @@ def marked():
 @pytest.fixture(autouse=True)
 def _at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The home of a test is also the one where it has logged in."""
-    monkeypatch.setattr("smart_fork.service.units.naming.login_home", lambda: home)
+    monkeypatch.setattr("smart_fork.service.units.names.login_home", lambda: home)

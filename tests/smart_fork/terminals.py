@@ -9,7 +9,7 @@ from pathlib import Path
 from smart_fork.agents.plan import WORKER_ID
 from smart_fork.processes import Completed
 from smart_fork.registry import Registry, Worker
-from smart_fork.workers.watching import Around
+from smart_fork.workers.observation import Around
 from tests.smart_fork.forks import FakeClock, FakeProcesses
 from tests.smart_fork.world import World
 

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from indexer import absent_model
-from indexer.embedding import ModelUnavailableError, SentenceTransformerEmbedder
+from indexer.embedder import ModelUnavailableError, SentenceTransformerEmbedder
 from indexer.models import configured_embedder
 from indexer.paths import state_home
 from smart_fork.doctor import run_checks
-from smart_fork.retrieval.finding import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, Request, find
 from smart_fork.retrieval.model import BackgroundModel
 from tests.smart_fork.world import World
 

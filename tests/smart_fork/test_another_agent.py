@@ -23,7 +23,7 @@ from mcp import Client
 from smart_fork.agents.references import names_session
 from smart_fork.agents.selection import choices, selected, word_for
 from smart_fork.engines.base import collections
-from smart_fork.page.rendering import _environment
+from smart_fork.page.renderer import _environment
 from smart_fork.server import create_server
 from smart_fork.service.units.search_path import PROGRAMS
 
@@ -148,8 +148,8 @@ def test_its_sessions_are_listed_found_and_read(world, shop, home):
     code = f"""
 import json
 from smart_fork import sessions
-from smart_fork.retrieval.finding import Engine, Request, find
-from smart_fork.retrieval.listing import list_recent
+from smart_fork.retrieval.finder import Engine, Request, find
+from smart_fork.retrieval.session_list import list_recent
 from tests.smart_fork.world import WordsModel
 
 found = find(Request({RETRY!r}, project_path={str(shop)!r}, agent_type="all"), Engine(WordsModel())).as_json()

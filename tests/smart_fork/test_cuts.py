@@ -26,8 +26,8 @@ from smart_fork.processes import Completed
 from smart_fork.registry import Registry
 from smart_fork.service.records import JsonLines
 from smart_fork.snippets import quoted, snippet
-from smart_fork.workers.following import described
-from smart_fork.workers.watching import Seen
+from smart_fork.workers.observation import Seen
+from smart_fork.workers.roster import described
 from tests.indexer.masking.invented import BASE64_LINES, KEY_BEGIN, made_up
 
 SECRETS = {
@@ -175,6 +175,6 @@ def test_only_the_masking_functions_make_a_masked_text():
     assert {
         "indexer/masking/__init__.py",
         "indexer/masking/masked.py",
-        "indexer/masking/shortening.py",
+        "indexer/masking/excerpt.py",
         "indexer/transcripts/state.py",
     } == makers

@@ -16,11 +16,11 @@ from smart_fork.agents.options import KEYS
 from smart_fork.cli import application
 from smart_fork.forking.started import Forked, Spawned, StartedWorker
 from smart_fork.retrieval import answer, fork_point
-from smart_fork.retrieval.finding import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, Request, find
 from smart_fork.retrieval.ranking import KNOWN, KNOWN_AGAIN
-from smart_fork.server import comparing
+from smart_fork.server import comparison
 from smart_fork.server.shape import shape
-from smart_fork.server.starting import _worker_schema
+from smart_fork.server.start import _worker_schema
 from smart_fork.terminal.commands import COMMANDS
 from smart_fork.workers import state
 from smart_fork.workers.worktrees import WorkersTree
@@ -121,8 +121,8 @@ def test_json_of_the_commands(run, world, shop):  # noqa: F811
         (["workers", "waited"], shape(state.WorkerWaited)),
         (["close, stop and close_workers"], shape(state.WorkersClosed)),
         (["closed"], shape(state.WorkerClosed)),
-        (["compare and compare_workers"], comparing.Comparison),
-        (["compared"], comparing.ComparedWorker),
+        (["compare and compare_workers"], comparison.Comparison),
+        (["compared"], comparison.ComparedWorker),
     ],
 )
 def test_the_output_schemas_are_what_is_documented(headings, told):

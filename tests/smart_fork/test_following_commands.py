@@ -9,7 +9,7 @@ import pytest
 
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry
-from smart_fork.server import following
+from smart_fork.server import workers
 from tests.smart_fork import screens
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -148,7 +148,7 @@ class TestTools:
         assert "answered" == answer(world, "message_worker", worker=stage.id, message="1", answer=True)["how"]
 
     def test_waiting_tells_how_far_it_is(self, world, stage, monkeypatch):
-        monkeypatch.setattr(following, "BEAT_SECONDS", 0.0)
+        monkeypatch.setattr(workers, "BEAT_SECONDS", 0.0)
         told = []
 
         async def progress(done: float, of: float, words: str) -> None:
@@ -166,7 +166,7 @@ class TestTools:
 
     def test_a_call_that_is_given_up_waits_no_longer(self):
         given_up = threading.Event()
-        patience = following._Patience(given_up)
+        patience = workers._Patience(given_up)
         patience.sleep(0)
         given_up.set()
 

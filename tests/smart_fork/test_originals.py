@@ -12,17 +12,17 @@ import pytest
 
 from smart_fork import sessions
 from smart_fork.agents import READERS
-from smart_fork.agents.claude.filing import folder_of
-from smart_fork.agents.staging import stage_transcript
-from smart_fork.copies.copying import write_branch
+from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.files import stage_transcript
+from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import NotFound
 from smart_fork.excise import Request, check, cut, rollback
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry
 from smart_fork.repository.worktree import create_worktree
-from smart_fork.retrieval.listing import list_recent
+from smart_fork.retrieval.session_list import list_recent
 from smart_fork.values import json_of
-from smart_fork.workers.closing import close_workers
+from smart_fork.workers.termination import close_workers
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.relatives import branch, lineage
 

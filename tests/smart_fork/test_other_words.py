@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 
 from smart_fork.forking.floor import in_words
-from smart_fork.front.routing import FORKING
+from smart_fork.front.routes import FORKING
 from smart_fork.server import create_server
 from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.world import World

@@ -19,7 +19,7 @@ from indexer.store.connection import connect
 from smart_fork.agents.selection import choices, one_of
 from smart_fork.retrieval.answer import Found
 from smart_fork.server import create_server
-from smart_fork.server.searching import MAX_BROKEN
+from smart_fork.server.search import MAX_BROKEN
 from smart_fork.server.shape import shape
 from tests.smart_fork.client import answer, call, refusal
 from tests.smart_fork.world import BrokenModel, WordsModel, World
@@ -80,7 +80,7 @@ class TestDamage:
         def fail(*_: object) -> None:
             raise ValueError("a block of vectors has a strange size")
 
-        monkeypatch.setattr("indexer.store.reading.StoreReading.similarities", fail)
+        monkeypatch.setattr("indexer.store.queries.StoreReading.similarities", fail)
         told = answer(world, intent=RETRY)
 
         assert ("lexical", True) == (told["search_mode"], told["fallback_used"])
@@ -407,7 +407,7 @@ def test_other_requests_are_answered_while_a_search_runs(world, shop):
 
 
 def test_while_the_model_is_loading_words_answer(world, shop, monkeypatch):
-    monkeypatch.setattr("smart_fork.server.searching.MODEL_SECONDS", 0.0)
+    monkeypatch.setattr("smart_fork.server.search.MODEL_SECONDS", 0.0)
     knows = world.claude(shop, RETRY, DONE)
     gate = Gate()
     try:

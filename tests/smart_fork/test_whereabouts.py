@@ -18,8 +18,8 @@ from smart_fork import permission, sessions
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.cli.search import print_found
 from smart_fork.errors import NotFound
-from smart_fork.retrieval.finding import Engine, Request, find
-from smart_fork.retrieval.listing import list_recent
+from smart_fork.retrieval.finder import Engine, Request, find
+from smart_fork.retrieval.session_list import list_recent
 from tests.smart_fork.relatives import lineage
 from tests.smart_fork.world import World, git
 

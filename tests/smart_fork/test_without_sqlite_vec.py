@@ -11,7 +11,7 @@ import pytest
 from indexer.paths import index_db
 from indexer.store import extension
 from smart_fork.doctor import run_checks
-from smart_fork.retrieval.finding import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, Request, find
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
 RETRY = "add retry with backoff to the uploader"

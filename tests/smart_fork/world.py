@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from indexer.embedding import ModelUnavailableError
+from indexer.embedder import ModelUnavailableError
 from smart_fork.agents.claude.slugs import slug
-from smart_fork.retrieval.finding import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, Request, find
 
 DIMENSIONS = 32
 

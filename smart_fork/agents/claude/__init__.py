@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from smart_fork.agents.claude.command import ClaudeStarter
     from smart_fork.agents.claude.copy import ClaudeCopier
     from smart_fork.agents.claude.cut import ClaudeCutter
-    from smart_fork.agents.claude.filing import ClaudeFiling
     from smart_fork.agents.claude.forms import ClaudeForms
     from smart_fork.agents.claude.head import ClaudeHeads
     from smart_fork.agents.claude.hooks import ClaudeHooks
     from smart_fork.agents.claude.log import ClaudeAdapter
     from smart_fork.agents.claude.login import ClaudeLogin
     from smart_fork.agents.claude.registration import ClaudeRegistration
+    from smart_fork.agents.claude.storage import ClaudeStorage
     from smart_fork.agents.presence import Presence
     from smart_fork.agents.questions import Screen
     from smart_fork.agents.tail import Tail
@@ -79,11 +79,11 @@ class Claude(Agent):
         return ClaudeStarter()
 
     @cached_property
-    def filing(self) -> ClaudeFiling:
-        """See `Agent.filing`."""
-        from smart_fork.agents.claude.filing import ClaudeFiling
+    def storage(self) -> ClaudeStorage:
+        """See `Agent.storage`."""
+        from smart_fork.agents.claude.storage import ClaudeStorage
 
-        return ClaudeFiling()
+        return ClaudeStorage()
 
     @cached_property
     def screen(self) -> Screen:

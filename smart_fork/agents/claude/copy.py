@@ -9,11 +9,11 @@ import orjson
 
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
-from smart_fork.agents.claude.filing import folder_of
 from smart_fork.agents.claude.records import ordered
 from smart_fork.agents.claude.side_files import copy_backups, copy_beside
+from smart_fork.agents.claude.storage import folder_of
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, compacted_at
-from smart_fork.spelling import respelled
+from smart_fork.json_edits import respelled
 
 
 class ClaudeCopier(Copier):

@@ -15,8 +15,8 @@ from smart_fork.agents.claude.loader import LINKS, ClaudeLoader
 from smart_fork.agents.claude.newest import discover_newest_claude
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.edits import Edits
+from smart_fork.cuts.links import relinked
 from smart_fork.cuts.model import Session, Turn
-from smart_fork.cuts.relinking import relinked
 from smart_fork.processes import SystemProcesses
 
 #: A name from a log that cannot lead out of a folder.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from indexer.paths import private_dir
 from smart_fork.agents.claude.home import claude_home
-from smart_fork.agents.staging import copy_file, copy_tree
+from smart_fork.agents.files import copy_file, copy_tree
 
 
 def copy_beside(source: Path, target: Path, created: list[Path]) -> None:

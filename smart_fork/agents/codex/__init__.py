@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from smart_fork.agents.codex.command import CodexStarter
     from smart_fork.agents.codex.copy import CodexCopier
     from smart_fork.agents.codex.cut import CodexCutter
-    from smart_fork.agents.codex.filing import CodexFiling
     from smart_fork.agents.codex.forms import CodexForms
     from smart_fork.agents.codex.head import CodexHeads
     from smart_fork.agents.codex.hooks import CodexHooks
     from smart_fork.agents.codex.log import CodexAdapter
     from smart_fork.agents.codex.login import CodexLogin
     from smart_fork.agents.codex.registration import CodexRegistration
+    from smart_fork.agents.codex.storage import CodexStorage
     from smart_fork.agents.presence import Presence
     from smart_fork.agents.questions import Screen
     from smart_fork.agents.tail import Tail
@@ -83,11 +83,11 @@ class Codex(Agent):
         return CodexBirths()
 
     @cached_property
-    def filing(self) -> CodexFiling:
-        """See `Agent.filing`."""
-        from smart_fork.agents.codex.filing import CodexFiling
+    def storage(self) -> CodexStorage:
+        """See `Agent.storage`."""
+        from smart_fork.agents.codex.storage import CodexStorage
 
-        return CodexFiling()
+        return CodexStorage()
 
     @cached_property
     def screen(self) -> Screen:

@@ -18,7 +18,7 @@ from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.errors import NotFound
-from smart_fork.spelling import respelled
+from smart_fork.json_edits import respelled
 
 #: What a header says of how its own file is kept and where it is from.
 OF_ITS_FILE = ("history_mode", "history_base", "forked_from_ordinal_exclusive", "parent_thread_id", "context_window")

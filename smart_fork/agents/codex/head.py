@@ -11,9 +11,9 @@ from indexer.transcripts.base import LogFile
 from indexer.transcripts.lines import LineReader, first_lines
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
+from smart_fork.agents.ancestry import Heads, Kin, connected
 from smart_fork.agents.codex.base import base_of
 from smart_fork.agents.codex.log import CodexAdapter
-from smart_fork.agents.kin import Heads, Kin, connected
 
 
 class CodexHeads(Heads):

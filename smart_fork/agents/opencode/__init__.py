@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from smart_fork.agents.opencode.caller import OpenCodeCalls
     from smart_fork.agents.opencode.command import OpenCodeStarter
     from smart_fork.agents.opencode.copy import OpenCodeCopier
-    from smart_fork.agents.opencode.filing import OpenCodeFiling
     from smart_fork.agents.opencode.head import OpenCodeHeads
     from smart_fork.agents.opencode.hooks import OpenCodeHooks
     from smart_fork.agents.opencode.log import OpenCodeAdapter
     from smart_fork.agents.opencode.login import OpenCodeLogin
     from smart_fork.agents.opencode.registration import OpenCodeRegistration
     from smart_fork.agents.opencode.screen import OpenCodeScreen
+    from smart_fork.agents.opencode.storage import OpenCodeStorage
     from smart_fork.agents.presence import Presence
     from smart_fork.agents.tail import Tail
 
@@ -98,11 +98,11 @@ class OpenCode(Agent):
         return OpenCodeBirths()
 
     @cached_property
-    def filing(self) -> OpenCodeFiling:
-        """See `Agent.filing`."""
-        from smart_fork.agents.opencode.filing import OpenCodeFiling
+    def storage(self) -> OpenCodeStorage:
+        """See `Agent.storage`."""
+        from smart_fork.agents.opencode.storage import OpenCodeStorage
 
-        return OpenCodeFiling()
+        return OpenCodeStorage()
 
     @cached_property
     def caller(self) -> OpenCodeCalls:

@@ -12,7 +12,7 @@ from typing import Any
 from indexer.transcripts.base import LogFile
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
-from smart_fork.agents.kin import Copied, Heads, Kin, connected
+from smart_fork.agents.ancestry import Copied, Heads, Kin, connected
 from smart_fork.agents.opencode.fold import said_in, written
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 

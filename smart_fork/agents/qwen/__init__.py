@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from smart_fork.agents.qwen.command import QwenStarter
     from smart_fork.agents.qwen.copy import QwenCopier
     from smart_fork.agents.qwen.cut import QwenCutter
-    from smart_fork.agents.qwen.filing import QwenFiling
     from smart_fork.agents.qwen.head import QwenHeads
     from smart_fork.agents.qwen.hooks import QwenHooks
     from smart_fork.agents.qwen.log import QwenAdapter
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.qwen.presence import QwenPresence
     from smart_fork.agents.qwen.registration import QwenRegistration
     from smart_fork.agents.qwen.screen import QwenScreen
+    from smart_fork.agents.qwen.storage import QwenStorage
     from smart_fork.agents.tail import Tail
 
 
@@ -71,11 +71,11 @@ class Qwen(Agent):
         return QwenStarter()
 
     @cached_property
-    def filing(self) -> QwenFiling:
-        """See `Agent.filing`."""
-        from smart_fork.agents.qwen.filing import QwenFiling
+    def storage(self) -> QwenStorage:
+        """See `Agent.storage`."""
+        from smart_fork.agents.qwen.storage import QwenStorage
 
-        return QwenFiling()
+        return QwenStorage()
 
     @cached_property
     def copier(self) -> QwenCopier:

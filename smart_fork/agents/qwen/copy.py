@@ -13,9 +13,9 @@ from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, compacted_at, in_order
-from smart_fork.agents.qwen.filing import folder_of
-from smart_fork.agents.staging import copy_tree
-from smart_fork.spelling import respelled
+from smart_fork.agents.files import copy_tree
+from smart_fork.agents.qwen.storage import folder_of
+from smart_fork.json_edits import respelled
 
 #: The kinds of records that the model is sent, and the one that stands for all before it.
 _SAID = ("user", "assistant", "tool_result")

@@ -12,8 +12,8 @@ from smart_fork.agents.qwen.loader import LINKS, QwenLoader
 from smart_fork.agents.qwen.presence import process_of
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.edits import Edits
+from smart_fork.cuts.links import relinked
 from smart_fork.cuts.model import Session, Turn
-from smart_fork.cuts.relinking import relinked
 from smart_fork.processes import SystemProcesses
 
 #: A name from a log that cannot lead out of a folder.

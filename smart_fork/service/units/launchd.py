@@ -13,7 +13,7 @@ from indexer.paths import state_home
 from smart_fork.errors import ProgramFailed
 from smart_fork.processes import Completed, Processes
 from smart_fork.service.units.base import State
-from smart_fork.service.units.naming import mark
+from smart_fork.service.units.names import mark
 from smart_fork.service.units.plist import LABEL, STOP_SECONDS, launchd_plist, other_label, read_plist
 from smart_fork.service.units.settings import Settings, state_of
 

@@ -14,7 +14,7 @@ from smart_fork.agents.facets import home_variables, overrides
 from smart_fork.errors import Usage
 from smart_fork.service.address import PORT, wanted_port
 from smart_fork.service.units.interval import checked_interval
-from smart_fork.service.units.naming import is_usual
+from smart_fork.service.units.names import is_usual
 from smart_fork.service.units.search_path import own_program, search_path
 
 INTERVAL = VARIABLE

@@ -11,7 +11,7 @@ from indexer.paths import config_home
 from smart_fork.errors import ProgramFailed, SmartForkError
 from smart_fork.processes import Completed, Processes
 from smart_fork.service.units.base import State
-from smart_fork.service.units.naming import mark
+from smart_fork.service.units.names import mark
 from smart_fork.service.units.settings import Settings, state_of
 from smart_fork.service.units.unit_file import UNIT, read_unit, systemd_unit
 

@@ -95,7 +95,7 @@ def test_a_command_is_started_without_the_others():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert "smart_fork.cli.search" in done.stdout.split()
-    assert not {"smart_fork.cli.excise", "smart_fork.cli.following", "rich"} & set(done.stdout.split())
+    assert not {"smart_fork.cli.excise", "smart_fork.cli.workers", "rich"} & set(done.stdout.split())
 
 
 @pytest.mark.parametrize("words", [["--version"], ["--help"], []])

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from smart_fork.service.units import installing
+from smart_fork.service.units import installation
 from smart_fork.service.units.plist import LABEL
 from tests.smart_fork.service.units import FakeLaunchd, FakeSystemd, read_as_systemd
 from tests.smart_fork.test_docs import assert_documented
@@ -18,7 +18,7 @@ from tests.smart_fork.test_docs import assert_documented
 def systemd(monkeypatch):
     monkeypatch.setattr(sys, "platform", "linux")
     fake = FakeSystemd()
-    monkeypatch.setattr(installing, "SystemProcesses", lambda: fake)
+    monkeypatch.setattr(installation, "SystemProcesses", lambda: fake)
     return fake
 
 
@@ -26,7 +26,7 @@ def systemd(monkeypatch):
 def launchd(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     fake = FakeLaunchd()
-    monkeypatch.setattr(installing, "SystemProcesses", lambda: fake)
+    monkeypatch.setattr(installation, "SystemProcesses", lambda: fake)
     return fake
 
 

@@ -12,7 +12,7 @@ from indexer.markdown import export_path
 from indexer.writer import only_writer
 from smart_fork.engines.base import collections
 from smart_fork.errors import Usage
-from smart_fork.retrieval.finding import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, Request, find
 from tests.smart_fork.engines.scripted_qmd import DONE, RETRY, UNAVAILABLE
 
 pytestmark = pytest.mark.usefixtures("qmd")

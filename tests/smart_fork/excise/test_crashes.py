@@ -12,7 +12,7 @@ import pytest
 from indexer.disk import Disk
 from smart_fork.excise import Request, cut, load_auto, rollback
 from smart_fork.excise.plan import plan
-from smart_fork.excise.writing import write_lines
+from smart_fork.excise.replacement import write_lines
 
 #: More calls than a write makes.
 MANY = 100

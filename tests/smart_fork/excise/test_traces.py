@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 import smart_fork
-from indexer import kept
+from indexer import kept_logs
 from indexer.freshness import complete
 from indexer.markdown import export_path
 from indexer.paths import index_db, state_home
@@ -20,9 +20,10 @@ from indexer.store import erasure
 from smart_fork.agents import READERS
 from smart_fork.cuts import snapshots
 from smart_fork.errors import NotFound
-from smart_fork.excise import Request, check, cut, erasing, following
+from smart_fork.excise import Request, check, cut, propagation
+from smart_fork.excise import erasure as erasing
 from smart_fork.registry import Registry
-from smart_fork.retrieval.opening import opened
+from smart_fork.retrieval.index_access import opened
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.world import WordsModel, World
 
@@ -46,10 +47,10 @@ def everything(*, snapshots_too: bool = False) -> bytes:
             data = path.read_bytes()
             found += gzip.decompress(data) if path.suffix == ".gz" else data
     for agent in ("claude", "codex"):
-        for copy in kept.copies():
+        for copy in kept_logs.copies():
             if copy.agent == agent:
                 for part in (copy.log, *copy.beside.values()):
-                    found += b"".join(kept.pieces(copy.folder, part))
+                    found += b"".join(kept_logs.pieces(copy.folder, part))
     return found.lower()
 
 
@@ -138,18 +139,18 @@ def test_a_long_output_that_lay_beside_the_log_is_kept_without_what_was_cut(worl
     (beside / "call1.txt").write_text(f"password: {SECRET}")
     (beside / "call2.txt").write_text("nothing")
     indexed()
-    assert {"tool-results/call1.txt", "tool-results/call2.txt"} == set(kept.find("claude", session_id).beside)
+    assert {"tool-results/call1.txt", "tool-results/call2.txt"} == set(kept_logs.find("claude", session_id).beside)
     cut_secret(world, session_id)
     indexed()
 
-    assert {"tool-results/call2.txt"} == set(kept.find("claude", session_id).beside)
+    assert {"tool-results/call2.txt"} == set(kept_logs.find("claude", session_id).beside)
     assert END not in everything()
 
 
 def test_what_killed_processes_left_goes_with_the_cut(world, session_id, monkeypatch):
     monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", "1")
     indexed()
-    unused = kept.find("claude", session_id).folder / "0123456789abcdef.zst"
+    unused = kept_logs.find("claude", session_id).folder / "0123456789abcdef.zst"
     half = state_home() / f"snapshots/{session_id}/.20260101T000000.000000Z.jsonl.gz.0123456789abcdef.tmp"
     opened_copy = state_home() / "kept/.reading/killed" / f"{session_id}.jsonl"
     for path in (half, opened_copy, unused):
@@ -194,7 +195,7 @@ def test_verify_names_the_file_that_has_something_of_it_and_not_what(world, sess
 
 def test_verify_finds_what_is_in_free_pages_and_unmerged_words_of_the_index(world, session_id, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(following, "erase_owed", lambda store: True)
+        patch.setattr(propagation, "erase_owed", lambda store: True)
         cut_secret(world, session_id)
     assert END in everything()
     assert "index" in set(places(check(session_id)).values())
@@ -252,7 +253,7 @@ def test_a_cut_that_was_ended_before_all_was_erased_is_made_up_for(world, sessio
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(following, "refresh", killed)
+        patch.setattr(propagation, "refresh", killed)
         with pytest.raises(KeyboardInterrupt):
             cut_secret(world, session_id)
     assert END in everything()

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smart_fork.agents.claude.filing import folder_of
-from smart_fork.agents.kin import Copied, Kin
-from smart_fork.agents.staging import stage_transcript
+from smart_fork.agents.ancestry import Copied, Kin
+from smart_fork.agents.claude.storage import folder_of
+from smart_fork.agents.files import stage_transcript
 from smart_fork.errors import NotFound
-from smart_fork.families.kin import parents
+from smart_fork.families.tree import parents
 from smart_fork.registry import Registry
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

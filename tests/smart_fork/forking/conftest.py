@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents.claude.filing import folder_of
+from smart_fork.agents.claude.storage import folder_of
 from smart_fork.agents.options import Options
-from smart_fork.copies.copying import Point
+from smart_fork.copies.session_copy import Point
 from smart_fork.forking.launch import fork
 from smart_fork.forking.spec import ForkSource, WorkerSpec
 from smart_fork.forking.world import world_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer import kept
+from indexer import kept_logs
 from smart_fork import sessions
 from smart_fork.agents.options import Options
 from smart_fork.errors import ForkRefused, NotFound
@@ -52,7 +52,7 @@ def test_it_is_shown(deleted, run, world, shop):  # noqa: F811
     shown = json.loads(run("show", session_id, "--json").out)
 
     assert [RETRY, DONE] == [message["text"] for message in shown["messages"]]
-    shutil.rmtree(kept.folder_of(shown["agent_type"], session_id))
+    shutil.rmtree(kept_logs.folder_of(shown["agent_type"], session_id))
     assert "markdown" in json.loads(run("show", session_id, "--json").out)
     assert not log.exists()
 
@@ -117,7 +117,7 @@ def test_nothing_that_is_there_is_written_over(deleted):
 def test_a_damaged_copy_is_not_put_back(deleted, home):
     session_id, log, _ = deleted
     located = sessions.locate(session_id)
-    (copy,) = kept.copies()
+    (copy,) = kept_logs.copies()
     path = copy.folder / copy.log.name
     path.write_bytes(path.read_bytes()[:-20])
 
@@ -145,7 +145,7 @@ def test_a_codex_fork_is_put_back_together_with_what_it_was_forked_from(world, s
         assert [RETRY, DONE, MORE, DONE] == [turn.text for _, turn in sessions.read(located).messages]
     for log in logs:
         log.unlink()
-    shutil.rmtree(kept.folder_of("codex", parent))
+    shutil.rmtree(kept_logs.folder_of("codex", parent))
     with pytest.raises(NotFound, match="was forked from is gone"), brought_back(sessions.locate(fork)):
         pass
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from smart_fork.agents.claude.filing import folder_of
+from smart_fork.agents.claude.storage import folder_of
 from smart_fork.errors import ProgramFailed
 from smart_fork.forking.world import SystemClock
 from smart_fork.processes import SystemProcesses

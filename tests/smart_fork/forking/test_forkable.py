@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork import forgetting
+from smart_fork import session_removal
 from smart_fork.agents.options import Options
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.forking.launch import fork_session
@@ -118,7 +118,7 @@ def test_an_automated_session_can_be_forked(world, shop):
 def test_one_that_was_forgotten_is_no_result(world, shop):
     session_id = world.claude(shop, INTENT, "Done")
     world.find(INTENT, shop)
-    forgetting.forget(session_id)
+    session_removal.forget(session_id)
 
     assert [] == world.ids(INTENT, shop)
 

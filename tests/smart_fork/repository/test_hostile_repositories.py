@@ -21,7 +21,7 @@ from smart_fork.repository.drift import drifts
 from smart_fork.repository.git import opened_to_look_back
 from smart_fork.repository.unsaved import what_would_be_lost
 from smart_fork.repository.worktree import Worktree, create_worktree, remove_if_saved, remove_worktree
-from smart_fork.workers.comparing import compare
+from smart_fork.workers.comparison import compare
 from smart_fork.workers.worktrees import prune, worktrees
 
 PROCESSES = SystemProcesses()

@@ -11,7 +11,7 @@ from indexer.paths import index_db
 from indexer.runs import Run, record
 from indexer.store.sqlite import SqliteStore
 from smart_fork.retrieval.behind import background_notice
-from smart_fork.retrieval.finding import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, Request, find
 from tests.smart_fork.world import World
 
 RETRY = "add retry with backoff to the uploader"

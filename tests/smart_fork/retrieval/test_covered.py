@@ -7,9 +7,9 @@ import pytest
 from smart_fork.retrieval.answer import Covered
 from smart_fork.retrieval.covered import covered, in_words
 from smart_fork.retrieval.evidence import gather
-from smart_fork.retrieval.finding import MANY_LOGS, Engine, Request, find
+from smart_fork.retrieval.finder import MANY_LOGS, Engine, Request, find
 from smart_fork.retrieval.found import Query
-from smart_fork.retrieval.opening import opened
+from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.ranking import parts
 from smart_fork.retrieval.status import index_status
 from tests.smart_fork.world import WordsModel

@@ -15,9 +15,9 @@ from indexer.paths import index_db
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents import READERS
 from smart_fork.excise import Request, cut
-from smart_fork.retrieval.listing import list_recent
-from smart_fork.retrieval.opening import opened
+from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.results import passage_place
+from smart_fork.retrieval.session_list import list_recent
 from tests.smart_fork.found import a_hit
 from tests.smart_fork.world import Did, World
 

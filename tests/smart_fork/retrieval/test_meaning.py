@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from indexer.models import configured_embedder
-from smart_fork.forking.choose import find_and_fork
 from smart_fork.forking.floor import FLOOR
-from smart_fork.retrieval.finding import Engine, Request
+from smart_fork.forking.search_and_fork import find_and_fork
+from smart_fork.retrieval.finder import Engine, Request
 from smart_fork.retrieval.query import words_of
 from tests.smart_fork.world import World
 

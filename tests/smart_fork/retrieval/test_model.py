@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from indexer.embedding import ModelUnavailableError
+from indexer.embedder import ModelUnavailableError
 from indexer.models import DefaultEmbedder
 from smart_fork.retrieval.model import TURN, BackgroundModel
 from tests.smart_fork.world import DIMENSIONS, BrokenModel, WordsModel

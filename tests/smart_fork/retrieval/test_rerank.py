@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import smart_fork
-from indexer.embedding import ModelUnavailableError
+from indexer.embedder import ModelUnavailableError
 from smart_fork.doctor import run_checks
 from smart_fork.retrieval import rerank as module
 from smart_fork.retrieval.background import engine
-from smart_fork.retrieval.finding import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, Request, find
 from smart_fork.retrieval.rerank import RERANKED, SHARE, CrossEncoderReranker, SecondLook, configured_reranker
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from smart_fork.retrieval.found import Query
-from smart_fork.retrieval.opening import opened
+from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.search import embedded, search
 from tests.smart_fork.world import WordsModel
 

@@ -6,7 +6,7 @@ import pytest
 
 from indexer.paths import index_db
 from indexer.store.connection import connect
-from smart_fork.retrieval.finding import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, Request, find
 from tests.smart_fork.retrieval.test_query import HOSTILE
 from tests.smart_fork.world import BrokenModel
 

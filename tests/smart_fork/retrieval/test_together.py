@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from indexer.writer import IndexBusyError
-from smart_fork.retrieval import finding, together
-from smart_fork.retrieval.finding import Engine, Request, find
+from smart_fork.retrieval import finder, together
+from smart_fork.retrieval.finder import Engine, Request, find
 from smart_fork.retrieval.together import HOLDS_SECONDS, Together
 
 
@@ -75,7 +75,7 @@ def test_a_question_does_nothing_that_the_indexer_is_doing(world, shop):
 
 
 def test_a_question_reads_no_longer_than_a_moment_where_an_indexer_does_the_rest(world, shop, monkeypatch):
-    monkeypatch.setattr(finding, "SOON_SECONDS", 0.0)
+    monkeypatch.setattr(finder, "SOON_SECONDS", 0.0)
     asked = []
     for number in range(3):
         world.claude(shop, f"uploader {number}", "done")

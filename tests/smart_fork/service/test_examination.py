@@ -21,7 +21,7 @@ from smart_fork.doctor import Check, healthy
 from smart_fork.examination import examine
 from smart_fork.registry import Registry
 from smart_fork.retrieval.found import Candidates
-from smart_fork.retrieval.opening import opened
+from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.search import search
 from smart_fork.service.address import Address, publish
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures

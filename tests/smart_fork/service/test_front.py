@@ -195,7 +195,7 @@ def test_the_service_does_not_go_on_for_a_front_that_is_gone(announced, world, s
             given_up.set()
         return {"done": False, "workers": [], "notice": ""}
 
-    monkeypatch.setattr("smart_fork.server.following._wait", waits)
+    monkeypatch.setattr("smart_fork.server.workers._wait", waits)
     with front(shop) as agent:
         agent._say(
             {"id": 9, "method": "tools/call", "params": {"name": "wait_workers", "arguments": {"workers": ["x"]}}}

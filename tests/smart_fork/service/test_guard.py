@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from smart_fork import handshake
 from smart_fork.http_limits import Bucket
-from smart_fork.service import connections, guard, running
+from smart_fork.service import connections, guard, lifetime
 from smart_fork.service.connections import Connection
 from smart_fork.service.guard import Doors, Guard
 
@@ -190,7 +190,7 @@ def test_others_are_served_while_one_is_slow(port):
 
 
 def test_the_service_itself_is_guarded_so():
-    assert Connection is running._config(Starlette()).http
+    assert Connection is lifetime._config(Starlette()).http
 
 
 def test_guessing_the_token_is_slowed_down_and_does_not_shut_out_who_has_it(port, monkeypatch):

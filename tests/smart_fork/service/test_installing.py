@@ -16,8 +16,8 @@ import pytest
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.service import crashes
 from smart_fork.service.address import Address, publish, wanted_port
-from smart_fork.service.units import installing
-from smart_fork.service.units.installing import install, installed, look, settings_for, supervisor
+from smart_fork.service.units import installation
+from smart_fork.service.units.installation import install, installed, look, settings_for, supervisor
 from smart_fork.service.units.launchd import Launchd
 from smart_fork.service.units.plist import LABEL
 from smart_fork.service.units.systemd import Systemd
@@ -361,7 +361,7 @@ class TestBoth:
         assert "nothing of it is kept" in caplog.text
 
     def test_root_for_somebody_else_is_refused(self, keeper, home, monkeypatch):
-        monkeypatch.setattr(installing.os, "geteuid", lambda: 0)
+        monkeypatch.setattr(installation.os, "geteuid", lambda: 0)
         monkeypatch.setenv("SUDO_USER", "me")
 
         with pytest.raises(SmartForkError, match="not to root"):
@@ -451,7 +451,7 @@ class TestTwoHomes:
         assert UNIT != Systemd(FakeSystemd()).path.name
 
     def test_where_home_is_another_than_the_one_of_the_login_the_unit_says_so(self, home, linux, monkeypatch):
-        monkeypatch.setattr("smart_fork.service.units.naming.login_home", lambda: home / "login")
+        monkeypatch.setattr("smart_fork.service.units.names.login_home", lambda: home / "login")
         keeper = Systemd(FakeSystemd())
 
         assert UNIT != keeper.path.name

@@ -11,11 +11,11 @@ import pytest
 
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from smart_fork.errors import NotFound, Usage
-from smart_fork.page import conversation, rendering
+from smart_fork.page import conversation, renderer
 from smart_fork.page.blocks import Block, blocks, marked, runs
 from smart_fork.page.conversation import reading
 from smart_fork.page.forms import MAX_KEPT, Forms
-from smart_fork.page.showing import ago, chance, clock, day, exact, homely, inside, percent, place, session_link, tokens
+from smart_fork.page.phrases import ago, chance, clock, day, exact, homely, inside, percent, place, session_link, tokens
 from smart_fork.page.timeline import timeline
 from tests.smart_fork.relatives import a_relative
 
@@ -46,13 +46,13 @@ def test_nothing_is_lost_where_stretches_are_shown_in_their_own_way():
 
 
 def test_a_page_is_of_the_version_that_runs_whatever_is_installed_meanwhile(monkeypatch):
-    environment = rendering._environment
+    environment = renderer._environment
     for name in environment.list_templates():
         monkeypatch.setattr(environment.get_template(name), "_uptodate", lambda: False)
     monkeypatch.setattr(environment.loader, "get_source", lambda *_: ("{{ of_the_newer_version }}", None, None))
 
-    assert b"opens for you alone" in rendering.stranger().body
-    assert b"what is wrong" in rendering.problem(Usage("what is wrong")).body
+    assert b"opens for you alone" in renderer.stranger().body
+    assert b"what is wrong" in renderer.problem(Usage("what is wrong")).body
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 
 from indexer.paths import index_db
 from smart_fork.cuts import snapshots
-from smart_fork.retrieval.finding import Request, find
-from smart_fork.retrieval.opening import opened
+from smart_fork.retrieval.finder import Request, find
+from smart_fork.retrieval.index_access import opened
 from smart_fork.service import parts
 from tests.smart_fork.forks import eventually
 

@@ -224,7 +224,7 @@ def counted():
 upgrade.Upgrade.__init__.__defaults__ = (counted, *upgrade.Upgrade.__init__.__defaults__[1:])
 guard.BODY_SECONDS = 100.0
 upgrade.LOOK_SECONDS = upgrade.SOON_SECONDS = traffic.QUIET_SECONDS = 0.1
-from smart_fork.service.running import serve
+from smart_fork.service.lifetime import serve
 serve()
 """
 
@@ -306,7 +306,7 @@ import sys
 from smart_fork.service import upgrade
 upgrade.load_all()
 loaded = set(sys.modules)
-import smart_fork.families.lineage, smart_fork.forking.launch, smart_fork.page.asking, smart_fork.workers.messaging
+import smart_fork.families.lineage, smart_fork.forking.launch, smart_fork.page.answers, smart_fork.workers.messages
 print([name for name in sys.modules if name not in loaded], "smart_fork.cli" in sys.modules)
 """
 

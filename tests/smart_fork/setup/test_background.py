@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from smart_fork.processes import SystemProcesses
-from smart_fork.service.units import installing
+from smart_fork.service.units import installation
 from smart_fork.setup import background
 from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.program import lasting_program
@@ -38,9 +38,9 @@ def test_it_is_installed_and_undone_with_the_folders_that_were_made_for_it(home,
 
 def test_one_that_was_there_before_stays(home, program):
     systemd, ledger = FakeSystemd(), Ledger()
-    keeper = installing.supervisor(processes=systemd)
+    keeper = installation.supervisor(processes=systemd)
     keeper.path.parent.mkdir(parents=True)
-    settings = installing.settings_for(keeper)
+    settings = installation.settings_for(keeper)
     keeper.path.write_bytes(keeper.written(settings))
 
     step = background.planned("/elsewhere/smart-fork", systemd)

@@ -11,11 +11,11 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from smart_fork.agents.facets import registration_of
-from smart_fork.agents.registration.allowing import missing, put, restore
 from smart_fork.agents.registration.base import UnsuitableError
+from smart_fork.agents.registration.permissions import missing, put, restore
 from smart_fork.doctor import run_each
 from smart_fork.hooks import switch
-from smart_fork.setup import bytecode, reading, standing
+from smart_fork.setup import bytecode, drift, tool_permission
 from smart_fork.setup.ledger import Ledger
 from tests.smart_fork.setup.homes import everything, full
 from tests.smart_fork.test_docs import assert_documented
@@ -102,7 +102,7 @@ def test_an_agent_that_never_asks_needs_no_rule(setup, world):
     shown = setup("--dry-run", "--agent", "codex", "--allow-reading")
 
     assert "Codex asks for no tool that only reads" in shown.out
-    assert None is registration_of("codex").allowing(reading.tools())
+    assert None is registration_of("codex").allowing(tool_permission.tools())
 
 
 def test_out_of_settings_that_have_changed_since_only_our_rules_are_taken(setup, world):
@@ -133,7 +133,7 @@ def test_the_doctor_says_how_it_goes(setup, world):
     full(world.home)
     setup("--yes", "--recall")
 
-    _, recall = run_each({"set-up": standing.checks})
+    _, recall = run_each({"set-up": drift.checks})
 
     assert ("recall", True) == (recall.name, recall.optional)
     assert "spoke in 0 of 0 new sessions; no service runs" in recall.detail

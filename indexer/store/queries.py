@@ -1,0 +1,297 @@
+"""What searching, listing and the status ask of the index."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from indexer.chunks import Voices
+from indexer.objects import known
+from indexer.outcome import Edits, Outcome
+from indexer.project import Project, head_of, is_within, places_of
+from indexer.store import backlog, vectors
+from indexer.store.base import Counts, HavingTable, Lines, Placement, Scope, Scored, SessionRow, Similarities, WordTable
+from indexer.store.connection import with_vectors
+from indexer.transcripts.model import AgentName
+
+_SESSION = (
+    "id, agent, session_id, part, path, cwd, resolved_cwd, repo_root, git_branch, title, also_called, version, "
+    "started, last_activity, origin, parent_id, root_id, turns, prompts, tokens, compactions, until, acted, "
+    "inferred_from, head, outcome"
+)
+_PLACEMENT = "session, position, chunk, turn, message_id, role, exchange, ends, tokens"
+#: Sessions at or below a resolved directory; `0` is the character after `/`.
+_BELOW = (
+    "resolved_cwd <> '' AND (resolved_cwd = :below OR (resolved_cwd > :below || '/' AND resolved_cwd < :below || '0'))"
+)
+_SESSIONS_BELOW = f"SELECT id FROM sessions WHERE {_BELOW}"  # noqa: S608 - constant
+#: BM25 weights by column; the first is the part, which only restricts.
+_TABLES = {
+    "chunks": ("chunk_words", "0.0, 1.0"),
+    "sessions": ("session_words", "0.0, 2.0, 1.5, 1.0, 0.8, 0.3"),
+}
+_NO_PART = "-part: "
+#: Where a term is looked for, and the column filter that says so.
+_COLUMNS = {"chunks": ("chunk_words", ""), "sessions": ("session_words", ""), "titles": ("session_words", "title: ")}
+
+
+class StoreReading:
+    """Reads of one connection. No method writes. Only integers and constants are ever put into the text of a query."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self.db = db
+
+    def _all(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[Any]:
+        return self.db.execute(sql, values).fetchall()
+
+    def meta(self, key: str) -> str:
+        rows = self._all("SELECT value FROM meta WHERE key = ?", (key,))
+        return str(rows[0][0]) if rows else ""
+
+    def scope(self, project: Project | None, agents: Sequence[AgentName], *, automated: bool) -> Scope:
+        rows = self._all(
+            "SELECT parts.id, agent, automated, project, key, root FROM parts JOIN projects ON projects.id = project"
+        )
+        rows = [row for row in rows if row[1] in agents and (automated or not row[2])]
+        if project is None:
+            return Scope(tuple(row[0] for row in rows))
+        if project.git:
+            places = places_of(project)
+            heads = {row[4]: head for row in rows if (head := head_of(row[4]))}
+            there = known(Path(project.key), heads.values())
+            inside = {
+                row[3]
+                for row in rows
+                if row[4] == project.key or heads.get(row[4]) in there or any(is_within(row[5], one) for one in places)
+            }
+            return Scope(tuple(row[0] for row in rows if row[3] in inside), project=project)
+        below = self._all(
+            f"SELECT DISTINCT project FROM sessions JOIN parts ON parts.id = part WHERE {_BELOW}",  # noqa: S608
+            {"below": project.root.rstrip("/")},
+        )
+        inside = {row[0] for row in below}
+        return Scope(tuple(row[0] for row in rows if row[3] in inside), within=project.root, project=project)
+
+    def match_words(self, table: WordTable, query: str, scope: Scope, limit: int) -> list[Scored]:
+        if not scope.parts or not query:
+            return []
+        name, weights = _TABLES[table]
+        rows = self._all(
+            f"SELECT rowid, -bm25({name}, {weights}) AS score FROM {name} "  # noqa: S608
+            f"WHERE {name} MATCH :words {_only(table, scope)} ORDER BY score DESC, rowid LIMIT :limit",
+            {"words": self._restricted(query, scope.parts), "limit": limit, **_named(scope)},
+        )
+        if any(score is None for _, score in rows):
+            return self._match_rare_words(table, query, scope, limit)
+        return [Scored(row, score) for row, score in rows]
+
+    def word_scores(
+        self, table: WordTable, terms: Sequence[str], scope: Scope, rows: Collection[int]
+    ) -> dict[str, dict[int, float]]:
+        name, weights = _TABLES[table]
+        scores: dict[str, dict[int, float]] = {term: {} for term in terms}
+        # As in `_only`: one walk through the rows of each term. The rows are listed once for all of them, and in scope.
+        found = self._all(
+            f"SELECT terms.key, {name}.rowid, -bm25({name}, {weights}) FROM json_each(?) AS terms CROSS JOIN {name} "  # noqa: S608
+            f"WHERE {name} MATCH terms.value AND +{name}.rowid IN (SELECT value FROM json_each(?))",
+            (json.dumps([f"{_NO_PART}{term}" for term in terms]), json.dumps(list(rows))),
+        )
+        for number, row, score in found:
+            scores[terms[number]][row] = score
+        for term, of_term in scores.items():
+            if None in of_term.values():
+                rare = self._match_rare_words(table, term, scope, -1)
+                scores[term] = {row: score for row, score in rare if row in rows}
+        return scores
+
+    def _match_rare_words(self, table: WordTable, query: str, scope: Scope, limit: int) -> list[Scored]:
+        """By how rare the words are that a row has: where BM25 is no number.
+
+        Without the rows' lengths FTS5 takes each column for -1 words long. Where rows have six words on average, which
+        happens in small indexes, it then divides nothing by nothing.
+        """
+        name, _ = _TABLES[table]
+        rows = int(self._all(f"SELECT count(*) FROM {'sessions' if table == 'sessions' else 'chunks'}")[0][0])  # noqa: S608
+        sql = f"SELECT rowid FROM {name} WHERE {name} MATCH :words {_only(table, scope)}"  # noqa: S608
+        scores: defaultdict[int, float] = defaultdict(float)
+        for term in query.split(" OR "):
+            having = self._all(sql, {"words": self._restricted(term, scope.parts), **_named(scope)})
+            for (row,) in having:
+                scores[row] += math.log1p((rows + 0.5) / (len(having) + 0.5))
+        best = sorted(scores, key=lambda row: (-scores[row], row))[: limit if limit >= 0 else None]
+        return [Scored(row, scores[row]) for row in best]
+
+    def _restricted(self, query: str, parts: Sequence[int]) -> str:
+        before, behind = self._restriction(parts)
+        return f"{before}{query}{behind}"
+
+    def _restriction(self, parts: Sequence[int]) -> tuple[str, str]:
+        """What stands before and behind a query to keep it within its parts, or without the others where those are
+        fewer: a word of every row is slow.
+        """
+        others = {part for (part,) in self._all("SELECT id FROM parts")}.difference(parts)
+        if len(others) >= len(parts):
+            return f"part: ({_tokens(parts)}) AND -part: (", ")"
+        return "(-part: (", "))" + (f" NOT part: ({_tokens(others)})" if others else "")
+
+    def similarities(self, questions: Sequence[bytes], scope: Scope) -> Similarities:
+        from indexer.store import nearest
+
+        if not (questions and self.meta("model")):
+            return nearest.NOTHING
+        size = vectors.length(self.db)
+        if wrong := next((len(one) for one in questions if len(one) != 4 * size), None):
+            raise ValueError(f"the index has vectors of {size} dimensions, not of {wrong // 4}")
+        with_vectors(self.db)
+        among = None
+        if within := _only("chunks", scope):
+            rows = self._all(f"SELECT rowid FROM chunks WHERE 1 {within}", _named(scope))  # noqa: S608
+            among = [chunk for (chunk,) in rows]
+        return nearest.similarities(self.db, questions, scope.parts, among)
+
+    def sessions_with(self, terms: Sequence[str]) -> dict[str, int]:
+        number = "SELECT count(*) FROM session_words WHERE session_words MATCH value"
+        return dict(self._all(f"SELECT value, ({number}) FROM json_each(?)", (json.dumps(terms),)))  # noqa: S608
+
+    def having(self, table: HavingTable, terms: Sequence[str], rows: Iterable[int]) -> dict[str, set[int]]:
+        name, column = _COLUMNS[table]
+        # As in `word_scores`.
+        found = self._all(
+            f"SELECT terms.key, {name}.rowid FROM json_each(?) AS terms CROSS JOIN {name} "  # noqa: S608
+            f"WHERE {name} MATCH terms.value AND +{name}.rowid IN (SELECT value FROM json_each(?))",
+            (json.dumps([column + term for term in terms]), json.dumps(list(rows))),
+        )
+        having: dict[str, set[int]] = {term: set() for term in terms}
+        for number, row in found:
+            having[terms[number]].add(row)
+        return having
+
+    def vector_counts(self, sessions: Iterable[int]) -> dict[int, int]:
+        rows = _numbers(sessions)
+        last = "SELECT max(position) FROM placements WHERE session = id"  # positions are counted from 0 without gaps
+        counts = dict(self._all(f"SELECT id, 1 + ifnull(({last}), -1) FROM sessions WHERE id IN ({rows})"))  # noqa: S608
+        if self._all("SELECT 1 FROM chunks INDEXED BY chunks_waiting WHERE block = 0 LIMIT 1"):
+            waiting = "SELECT session, count(*) FROM placements JOIN chunks ON chunks.id = chunk"
+            for session, number in self._all(f"{waiting} WHERE session IN ({rows}) AND block = 0 GROUP BY session"):
+                counts[session] -= number
+        return {session: number for session, number in counts.items() if number}
+
+    def placements(self, chunks: Iterable[int]) -> list[Placement]:
+        sql = f"SELECT {_PLACEMENT} FROM placements WHERE chunk IN ({_numbers(chunks)}) ORDER BY session, position"  # noqa: S608
+        return [Placement._make(row) for row in self._all(sql)]
+
+    def placements_of(self, session: int) -> list[Placement]:
+        sql = f"SELECT {_PLACEMENT} FROM placements WHERE session = ? ORDER BY position"  # noqa: S608
+        return [Placement._make(row) for row in self._all(sql, (session,))]
+
+    def positions(self, sessions: Iterable[int]) -> list[tuple[int, int, int]]:
+        return self._all(f"SELECT session, position, chunk FROM placements WHERE session IN ({_numbers(sessions)})")  # noqa: S608
+
+    def own_passages(self, session: int, other: int) -> list[Placement]:
+        hashes = "SELECT hash FROM placements JOIN chunks ON chunks.id = chunk WHERE session = ?"
+        own = f"SELECT {_PLACEMENT} FROM placements JOIN chunks ON chunks.id = chunk WHERE session = ?"  # noqa: S608
+        rows = self._all(f"{own} AND hash NOT IN ({hashes}) ORDER BY position", (session, other))
+        return [Placement._make(row) for row in rows]
+
+    def lines(self, place: Placement) -> Lines | None:
+        # One statement: the lines and the export in which they count are of the same moment.
+        rows = self._all(
+            "SELECT first_line, last_line, export FROM placements JOIN sessions ON sessions.id = session "
+            "WHERE session = ? AND position = ? AND chunk = ? AND first_line > 0",
+            (place.session, place.position, place.chunk),
+        )
+        return Lines._make(rows[0]) if rows else None
+
+    def voices(self, place: Placement) -> Voices | None:
+        rows = self._all(
+            "SELECT voices FROM placements WHERE session = ? AND position = ? AND chunk = ? AND voices NOT NULL",
+            (place.session, place.position, place.chunk),
+        )
+        return tuple((start, role) for start, role in json.loads(rows[0][0])) if rows else None
+
+    def texts(self, chunks: Iterable[int]) -> dict[int, str]:
+        return dict(self._all(f"SELECT id, text FROM chunks WHERE id IN ({_numbers(chunks)})"))  # noqa: S608
+
+    def sessions(self, rows: Iterable[int]) -> dict[int, SessionRow]:
+        return {row.row: row for row in self._sessions(f"id IN ({_numbers(rows)})", ())}
+
+    def session(self, agent: AgentName, session_id: str) -> SessionRow | None:
+        return next(iter(self._sessions("agent = ? AND session_id = ?", (agent, session_id))), None)
+
+    def without_log(self) -> list[SessionRow]:
+        return self._sessions("path = ''", ())
+
+    def find_sessions(self, prefix: str) -> list[SessionRow]:
+        condition = "substr(lower(session_id), 1, length(?1)) = ?1 ORDER BY last_activity DESC, id"
+        return self._sessions(condition, (prefix.lower(),))
+
+    def forked(self) -> set[tuple[AgentName, str]]:
+        return set(
+            self._all(
+                "SELECT agent, session_id FROM sessions WHERE session_id IN (SELECT parent_id FROM sessions) "
+                "OR root_id IN (SELECT root_id FROM sessions GROUP BY root_id HAVING count(*) > 1)"
+            )
+        )
+
+    def family(self, root_id: str) -> list[SessionRow]:
+        return self._sessions("root_id = ? ORDER BY started, session_id", (root_id,))
+
+    def projects(self) -> list[str]:
+        sql = """SELECT coalesce(nullif(repo_root, ''), resolved_cwd) AS root FROM sessions
+            WHERE origin = 'person' AND root <> '' GROUP BY root ORDER BY max(last_activity) DESC, root"""
+        return [root for (root,) in self._all(sql)]
+
+    def _sessions(self, condition: str, values: Sequence[Any]) -> list[SessionRow]:
+        rows = self._all(f"SELECT {_SESSION} FROM sessions WHERE {condition}", values)  # noqa: S608
+        return [SessionRow._make((*row[:-1], Outcome(row[-1]))) for row in rows]
+
+    def edits(self, sessions: Iterable[int]) -> dict[int, Edits]:
+        rows = self._all(f"SELECT session, files, until FROM edits WHERE session IN ({_numbers(sessions)})")  # noqa: S608
+        return {session: Edits(tuple(json.loads(files)), until) for session, files, until in rows}
+
+    def session_count(self) -> int:
+        return int(self._all("SELECT count(*) FROM sessions")[0][0])
+
+    def counts(self, scope: Scope | None = None) -> Counts:
+        where = f" WHERE part IN ({_numbers(scope.parts)})" if scope is not None else ""
+        sessions = self._all(f"SELECT count(*) FROM sessions{where}")[0][0]  # noqa: S608
+        of_part = f"SELECT count(*) FROM chunks {where or ' WHERE 1'} AND block"  # noqa: S608 - both are indexed
+        embedded, waiting = (int(self._all(f"{of_part} {which} 0")[0][0]) for which in ("<>", "="))
+        files, broken = self._all("SELECT count(*), coalesce(sum(broken), 0) FROM files")[0]
+        skipped = self._all("SELECT skipped, count(*) FROM files WHERE skipped <> '' GROUP BY skipped ORDER BY 2 DESC")
+        return Counts(sessions, embedded + waiting, embedded, files, dict(skipped), broken, self.meta("updated_at"))
+
+    def first_passages(self, scope: Scope | None = None) -> tuple[int, int]:
+        return backlog.first_passages(self.db, scope.parts if scope is not None else None)
+
+    def broken_logs(self) -> list[tuple[str, int, str]]:
+        """Logs with lines that could not be decoded: path, how many, the first of them as JSON [[line, reason], …]."""
+        return self._all("SELECT path, broken, broken_lines FROM files WHERE broken > 0 ORDER BY broken DESC, path")
+
+
+def _only(table: WordTable, scope: Scope) -> str:
+    """The condition that keeps rows of a table to the scope's directory or session."""
+    if scope.session is None and not scope.within:
+        return ""
+    sessions = _SESSIONS_BELOW if scope.session is None else "SELECT :session"
+    rows = sessions if table == "sessions" else f"SELECT chunk FROM placements WHERE session IN ({sessions})"  # noqa: S608
+    # With its sign the number is no key: the words are matched and weighed once, and not once for each row.
+    return f"AND +rowid IN ({rows})"
+
+
+def _named(scope: Scope) -> dict[str, Any]:
+    return {"below": scope.within.rstrip("/"), "session": scope.session}
+
+
+def _numbers(ids: Iterable[int]) -> str:
+    return ", ".join(str(int(id_)) for id_ in ids)
+
+
+def _tokens(parts: Iterable[int]) -> str:
+    return " OR ".join(f"p{int(part)}" for part in sorted(parts))

@@ -1,0 +1,22 @@
+"""Where Qwen Code looks for sessions: only in the folder of the directory that it is started in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from smart_fork.agents.qwen.home import qwen_home
+from smart_fork.agents.qwen.slugs import slug
+from smart_fork.agents.storage import Storage
+
+
+class QwenStorage(Storage):
+    """The files of Qwen Code."""
+
+    def folder(self, directory: Path) -> Path:
+        """See `Storage.folder`."""
+        return folder_of(directory)
+
+
+def folder_of(directory: Path) -> Path:
+    """The folder in which Qwen Code, started in `directory`, looks for sessions."""
+    return qwen_home() / "projects" / slug(str(directory)) / "chats"

@@ -1,0 +1,78 @@
+"""``compare``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.search import JsonOption
+
+if TYPE_CHECKING:
+    from smart_fork.workers.comparison import Compared
+
+#: What a column of the table shows; all of it is in the page and in the JSON.
+ANSWER_CHARACTERS, MOST_FILES = 1_500, 15
+
+
+def compare(
+    workers: Annotated[
+        list[str] | None, typer.Argument(help="Workers, by id, name or session; those of the last fan-out by default.")
+    ] = None,
+    diff: Annotated[bool, typer.Option("--diff", help="Also print what each has changed.")] = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write a page with all answers and diffs to this file.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What workers have made of the same prompt, side by side: answers, changes, tokens and time."""
+    from smart_fork.processes import SystemProcesses
+    from smart_fork.workers.comparison import compare as compared
+
+    found = compared(list(workers or ()), SystemProcesses(), patch=diff or html is not None)
+    if html is not None:
+        from smart_fork.workers.comparison_page import write_page
+
+        write_page(found, html)
+        say(f"Written: {html}")
+    if as_json:
+        keys = set() if diff else {"diff"}
+        print_json({"workers": [{k: v for k, v in one.as_json().items() if k not in keys} for one in found]})
+    elif html is None:
+        _print(found, diff=diff)
+
+
+def _print(found: list[Compared], *, diff: bool) -> None:
+    from rich.table import Table
+
+    from smart_fork.workers.comparison import facts
+
+    table = Table(show_lines=True, expand=False)
+    table.add_column("")
+    for one in found:
+        table.add_column(plain(one.name), overflow="fold", ratio=1)
+    table.add_row("worker", *(plain(f"{one.worker_id} ({one.agent_type})") for one in found))
+    for rows in zip(*map(facts, found), strict=True):
+        table.add_row(rows[0][0], *(plain(value) for _, value in rows))
+    table.add_row("files", *(plain(_files(one)) for one in found))
+    table.add_row("answer", *(plain(_answer(one)) for one in found))
+    out.print(table, soft_wrap=False)
+    for one in found if diff else ():
+        out.print(plain(f"\n{one.name}: {one.worktree or 'no worktree of its own'}", "bold"))
+        out.print(plain(one.diff or ("Not known." if one.files is None else "No changes.")))
+
+
+def _files(one: Compared) -> str:
+    from smart_fork.workers.comparison import counted
+
+    lines = [f"{file.path} {counted(file)}" for file in one.files or ()]
+    return "\n".join(lines[:MOST_FILES] + ([f"… {len(lines) - MOST_FILES} more"] if len(lines) > MOST_FILES else []))
+
+
+def _answer(one: Compared) -> str:
+    from indexer.masking import beginning
+
+    text = beginning(one.answer, ANSWER_CHARACTERS)
+    return "\n".join([*([text] if text else []), *(f"({note}.)" for note in one.notes)])

@@ -1,0 +1,146 @@
+"""``fork`` of several sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import typer
+
+from smart_fork import sessions
+from smart_fork.agents.options import Options
+from smart_fork.cli.forked import print_forked
+from smart_fork.cli.output import as_values, complain, out, plain, print_json, say
+from smart_fork.cli.progress import progress_bar, starting
+from smart_fork.cli.search import print_hit
+from smart_fork.errors import NotFound, SmartForkError, Usage
+from smart_fork.forking.fan_out import MOST, Source, best_of, fan_out
+from smart_fork.forking.floor import FLOOR
+from smart_fork.forking.started import Forked, NotForked
+from smart_fork.retrieval.answer import Answer, Found
+from smart_fork.values import json_of
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which sessions, and what of them: `ids`, or the `top` ones of a search; `at` what answers `intent`.
+
+    `also` says the intent in other words.
+    """
+
+    ids: tuple[str, ...]
+    prompt: str | None
+    at: str | None
+    intent: str | None
+    top: int | None
+    min_score: float | None = None
+    also: tuple[str, ...] = ()
+
+    @property
+    def looked_for(self) -> str:
+        """What is searched."""
+        return (self.prompt if self.intent is None else self.intent) or ""
+
+
+def fork_several(wanted: Wanted, options: Options, how: dict[str, Any], *, as_json: bool) -> None:
+    """Fork them, and say of each what became of it. Exits with 1 if one was not started, with 3 if none fits.
+
+    Raises:
+        SmartForkError: none was started.
+    """
+    _check(wanted)
+    with progress_bar(quiet=as_json) as progress:
+        if wanted.top is None:
+            sources, left_out = _named(wanted, progress), 0
+        else:
+            found = _found(wanted, how["cwd"], progress)
+            sources, left_out = _best(found, wanted, wanted.top, as_json=as_json)
+    with starting(options.place, quiet=as_json or how["dry_run"]):
+        answer = fan_out(sources, replace(options, prompt=wanted.prompt), **how)
+        answer = replace(answer, left_out=left_out)
+    if as_json:
+        print_json(answer.as_json())
+    else:
+        _print(answer.forks, dry_run=how["dry_run"])
+        if left_out:
+            least = FLOOR if wanted.min_score is None else wanted.min_score
+            say(f"note: {left_out} more were left out: their chances are below {least:.2f}. --min-score 0 takes all.")
+    if any(isinstance(one, NotForked) for one in answer.forks):
+        raise typer.Exit(1)
+
+
+def _check(wanted: Wanted) -> None:
+    if wanted.at not in (None, "match"):
+        raise Usage("--at takes a message's number only for one session", "Say --at match, or fork them one by one.")
+    searching = wanted.at == "match" or wanted.top is not None
+    if searching and not wanted.looked_for.strip():
+        raise Usage("--top and --at match need an intent", 'Say what to look for: --intent "…", or a prompt.')
+    if wanted.top is not None:
+        from smart_fork.retrieval.finder import check_score
+
+        check_score(wanted.min_score)
+    if (wanted.intent is not None or wanted.also) and not searching:
+        given = "--also" if wanted.intent is None else "--intent"
+        raise Usage(f"{given} is only for --at match and --top", "Say what the forks are to do as their prompt.")
+
+
+def _best(found: Answer, wanted: Wanted, most: int, *, as_json: bool) -> tuple[list[Source], int]:
+    """The best of what was found; where none fits, that is said beside what was found."""
+    try:
+        return best_of(found, most, min_score=wanted.min_score, at_match=wanted.at == "match")
+    except NotFound as error:
+        shown = found.results[:most] if isinstance(found, Found) else ()
+        if not shown:
+            raise
+        if as_json:
+            print_json({"prompt": wanted.prompt or "", "forks": [], "results": json_of(shown), **as_values(error)})
+        else:
+            for hit in shown:
+                print_hit(hit)
+        complain(error, as_json=False)
+        raise typer.Exit(error.exit_code) from error
+
+
+def _named(wanted: Wanted, progress: Any) -> list[Source]:
+    located = [sessions.locate(one) for one in wanted.ids]
+    if wanted.at != "match":
+        return [Source(one.session_id) for one in located]
+    from smart_fork.forking.match import message_for
+    from smart_fork.retrieval.background import engine
+
+    asked = engine(progress)
+    return [
+        Source(one.session_id, message_for(sessions.look_into(one), wanted.looked_for, asked, wanted.also))
+        for one in located
+    ]
+
+
+def _found(wanted: Wanted, project: str | None, progress: Any) -> Answer:
+    """More than are wanted, since some cannot be forked."""
+    from smart_fork.retrieval.background import ask
+
+    more: dict[str, Any] = {"everywhere": False, "min_score": None, "automated": False, "explain": False}
+    return ask(
+        wanted.looked_for,
+        also=wanted.also,
+        agent="all",
+        project=project,
+        limit=3 * MOST,
+        snippets=False,
+        progress=progress,
+        works_in=project,
+        **more,
+    )
+
+
+def _print(forks: Sequence[Forked | NotForked], *, dry_run: bool) -> None:
+    for one in forks:
+        if isinstance(one, NotForked):
+            message = f"{one.session_name}, a fork of {one.resume_session_id}: {one.error}"
+            complain(SmartForkError(message, one.hint), as_json=False)
+        else:
+            print_forked(one, dry_run=dry_run)
+    started = [one.worker_id for one in forks if isinstance(one, Forked) and one.worker_id]
+    if started:
+        out.print(plain(f"Compare them: smart-fork compare {' '.join(started)}"))

@@ -1,0 +1,61 @@
+"""``forget``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from smart_fork.cli.output import NOT_ERASED, err, out, plain, print_json
+from smart_fork.cli.progress import working
+from smart_fork.cli.search import JsonOption
+from smart_fork.errors import NotFound, Usage
+
+
+def forget(
+    session: Annotated[str, typer.Argument(help="A session id, or at least 8 characters of it.")],
+    undo: Annotated[bool, typer.Option("--undo", help="Let it be indexed again, if its log is there.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove all that smart-fork holds of a session, for good. The agent's own log is not touched."""
+    from smart_fork import session_removal
+
+    if not (undo or yes):
+        _ask(session, as_json=as_json)
+    with working("indexing it again" if undo else "erasing", quiet=as_json):
+        done = session_removal.undo(session) if undo else session_removal.forget(session)
+    if as_json:
+        print_json(done)
+        return
+    what = f"{done['agent_type']} {done['session_id']}"
+    if undo:
+        there = "it is indexed again" if done["jsonl_path"] else "but nothing of it is left to be indexed"
+        out.print(plain(f"{what} is no longer forgotten; {there}."))
+        return
+    out.print(plain(f"{what} is forgotten."))
+    if not done["erased"]:
+        err.print(plain(NOT_ERASED))
+    if done["jsonl_path"]:
+        err.print(plain(f"The agent still has its log: {done['jsonl_path']}"))
+
+
+def _ask(reference: str, *, as_json: bool) -> None:
+    """Have the person confirm it, who sees what it is about.
+
+    Raises:
+        Usage: there is nobody to ask.
+    """
+    from smart_fork import sessions
+    from smart_fork.retrieval.results import title
+
+    located = sessions.locate(reference)
+    if as_json or not sys.stdin.isatty():
+        raise Usage("What is forgotten is gone for good", "Add --yes to do it without being asked.")
+    try:
+        about = f": {title(sessions.look_into(located).title)}"
+    except NotFound:
+        about = ""
+    err.print(plain(f"{located.agent} {located.session_id}{about}"))
+    typer.confirm("Forget it for good?", abort=True, err=True)

@@ -1,0 +1,170 @@
+"""``fork``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from smart_fork.agents.options import Options
+from smart_fork.caller import caller_session
+from smart_fork.cli.forked import print_forked
+from smart_fork.cli.options import NOTHING_SAID, takes_options
+from smart_fork.cli.output import print_json
+from smart_fork.cli.progress import progress_bar, starting
+from smart_fork.cli.search import AlsoOption, JsonOption
+from smart_fork.errors import Usage
+
+if TYPE_CHECKING:
+    from smart_fork.forking.started import Forked
+
+_PROTECTED = "smart_fork.protected"
+
+
+class ForkCommand(TyperCommand):
+    """Remembers whether a word stands behind ``--``: then the last one is the prompt, whatever it looks like."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """See click."""
+        ctx.meta[_PROTECTED] = "--" in args[:-1]
+        return super().parse_args(ctx, args)
+
+
+#: Commands that are of a class of their own.
+COMMAND_CLASSES = {"fork": ForkCommand}
+
+
+_Worktree = Annotated[
+    bool | None,
+    typer.Option(
+        "--worktree/--no-worktree", "-w", help="Run it in a new git worktree; the default for several sessions."
+    ),
+]
+
+
+@takes_options(
+    without=("skip_permissions",), worktree=_Worktree, order="worktree worktree_name with_changes place cwd name"
+)
+def fork(  # noqa: PLR0917 - typer's way
+    ctx: typer.Context,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ID... [PROMPT]", help="Session ids, or at least 8 characters of each; what the forks are to do."
+        ),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", help="Fork at the message of this number (see `show`), or at the `match` for --intent."),
+    ] = None,
+    intent: Annotated[
+        str | None,
+        typer.Option("--intent", help="What --at match and --top look for; the prompt by default."),
+    ] = None,
+    also: AlsoOption = None,
+    top: Annotated[
+        int | None, typer.Option("--top", help="Fork the so many best sessions of this project for --intent.")
+    ] = None,
+    min_score: Annotated[
+        float | None,
+        typer.Option("--min-score", help="What --top forks has at least this score; 0.3 by default, 0 takes all."),
+    ] = None,
+    options: Options = NOTHING_SAID,
+    cwd: Annotated[
+        Path | None, typer.Option("--cwd", help="The directory it works in; the session's own by default.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the exact command, start nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a fork of a session; the original stays untouched. Of several sessions, each in its own git worktree.
+
+    A prompt that starts with a dash goes after "--":  smart-fork fork 60309e1e -- "-Werror breaks the build, fix it"
+    """
+    if options.worktree is False and options.with_changes:
+        raise Usage("--no-worktree goes with neither --worktree-name nor --with-changes")
+    if min_score is not None and top is None:
+        raise Usage("--min-score is only for --top", "A session that is named is forked, whatever its score.")
+    how: dict[str, Any] = {
+        "cwd": str(cwd) if cwd else None,
+        "dry_run": dry_run,
+        "caller_session_id": caller_session(os.environ),
+    }
+    said = list(words or ())
+    ids, prompt = _ids_and_prompt(said, protected=ctx.meta[_PROTECTED]) if top is None else ([], _prompt_alone(said))
+    if top is not None or len(ids) > 1:
+        from smart_fork.cli.fan_out import Wanted, fork_several
+
+        how["in_worktrees"] = options.worktree if options.worktree is not None else True
+        asked = Wanted(tuple(ids), prompt, at, intent, top, min_score, tuple(also or ()))
+        fork_several(asked, options, how, as_json=as_json)
+        return
+    _fork_one(ids[0], replace(options, prompt=prompt), at, intent, also or (), how, as_json=as_json)
+
+
+def _fork_one(  # noqa: PLR0917 - what the command was given
+    session: str, options: Options, at: str | None, intent: str | None, also: Sequence[str], how: dict[str, Any],
+    *, as_json: bool,
+) -> None:  # fmt: skip
+    from smart_fork.forking.launch import fork_session
+
+    if at == "match":
+        forked = _fork_at_match(session, options, intent, also, as_json=as_json, how=how)
+    elif intent is not None or also:
+        given = "--also" if intent is None else "--intent"
+        raise Usage(f"{given} is only for --at match and --top", "Say what the fork is to do as its prompt.")
+    else:
+        number = message_number(at)
+        with starting(options.place, quiet=as_json or how["dry_run"]):
+            forked = fork_session(session, options, at=number, **how)
+    if as_json:
+        print_json(forked.as_json())
+    else:
+        print_forked(forked, dry_run=how["dry_run"])
+
+
+def _ids_and_prompt(words: list[str], *, protected: bool) -> tuple[list[str], str | None]:
+    """The last of several words is the prompt, unless it means a session and does not stand behind ``--``."""
+    from smart_fork.forking.fan_out import is_session
+
+    if not words:
+        raise Usage("Which session is to be forked?", "`smart-fork find` and `smart-fork list` show their ids.")
+    if len(words) == 1 or (not protected and is_session(words[-1])):
+        return words, None
+    return words[:-1], words[-1]
+
+
+def _prompt_alone(words: list[str]) -> str | None:
+    if len(words) > 1:
+        raise Usage("With --top, sessions are searched and not named", "Say only the prompt, in quotation marks.")
+    return words[0] if words else None
+
+
+def _fork_at_match(
+    session: str, options: Options, intent: str | None, also: Sequence[str], *, as_json: bool, how: dict[str, Any]
+) -> Forked:
+    from smart_fork.forking.match import fork_at_match
+    from smart_fork.retrieval.background import engine
+
+    wanted = options.prompt if intent is None else intent
+    if not (wanted and wanted.strip()):
+        raise Usage("--at match needs an intent", 'Say what to look for in the session: --intent "…", or a prompt.')
+    with progress_bar(quiet=as_json) as progress:
+        return fork_at_match(session, wanted, engine(progress), options, also=also, **how)
+
+
+def message_number(at: str | None) -> int | None:
+    """The number that `--at` was given, if any.
+
+    Raises:
+        Usage: it is none.
+    """
+    if at is None:
+        return None
+    if not (at.isascii() and at.isdigit()):
+        raise Usage(f"--at {at} is not a message number", "`smart-fork show ID` prints the numbers; or say `match`.")
+    return int(at)

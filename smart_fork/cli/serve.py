@@ -1,0 +1,101 @@
+"""``serve`` and ``open``."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from indexer.paths import state_home
+from smart_fork.agents.facets import registrations
+from smart_fork.cli.output import err, out, plain, print_json, say
+from smart_fork.cli.search import JsonOption
+from smart_fork.errors import NotFound, ProgramFailed
+
+if TYPE_CHECKING:
+    from smart_fork.service.address import Address
+
+
+def serve(
+    port: Annotated[
+        int | None, typer.Option("--port", min=1, max=65535, help="The port; chosen once, then kept.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="The address to listen at, or a name of this machine.")
+    ] = "localhost",
+    allow_remote: Annotated[
+        bool, typer.Option("--allow-remote", help="Listen at an address that other machines reach.")
+    ] = False,
+) -> None:
+    """Run the service: MCP over HTTP, one model for all, a fresh index, a page to look at. Ends with Ctrl-C."""
+    from smart_fork.service.lifetime import running
+    from smart_fork.service.lifetime import serve as run
+
+    if (there := running()) is not None:
+        say(f"It runs already: {there.address.url} (process {there.address.pid})")
+        return
+    run(host, port, allow_remote=allow_remote, told=_print_address if err.console.is_terminal else None)
+    # A thread may still be in the model, whose libraries abort the process when Python is taken down around them.
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _print_address(address: Address) -> None:
+    """Where it is, how to end it, and how agents and people come to it."""
+    token = shlex.quote(str(state_home() / "service-token"))
+    say(f"Serving at {address.url}. Ctrl-C ends it; from elsewhere: smart-fork service stop")
+    say("Its page: smart-fork open. What the agents start as `smart-fork mcp` uses it by itself. Over HTTP:")
+    for way in registrations():
+        if command := way.over_http(f"{address.url}/mcp", token):
+            say(f"  {command}")
+
+
+def logs(
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is logged from now on.")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, max=10_000, help="How many of the last ones.")] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """What the service has logged."""
+    from smart_fork.service.records import follow as following
+    from smart_fork.service.records import last_lines
+
+    def show(record: dict[str, Any]) -> None:
+        if as_json:
+            print_json(record)
+        else:
+            out.print(plain(f"{record.get('time', '')} {record.get('level', '')} {record.get('message', '')}"))
+
+    for record in last_lines(lines):
+        show(record)
+    for record in following() if follow else ():
+        show(record)
+
+
+def open_page(
+    print_only: Annotated[bool, typer.Option("--print", help="Print the address, open nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Open the service's page in the browser: a private file lets it in, once, within a minute."""
+    import webbrowser
+    from pathlib import Path
+
+    from smart_fork.service.client import ServiceGoneError
+    from smart_fork.service.lifetime import running
+
+    service = running()
+    if service is None:
+        raise NotFound("The service does not run", "Start it: smart-fork serve")
+    try:
+        way_in = service.way_in()
+    except ServiceGoneError as error:
+        raise ProgramFailed(f"The service does not answer: {error}", "`smart-fork logs` says more.") from error
+    # The code itself would be in the browser's command line, where every user of this machine can read it.
+    address = Path(way_in["file"]).as_uri()
+    if as_json:
+        print_json({"url": address} | way_in)
+    elif print_only or not webbrowser.open(address):
+        out.print(plain(address))
+        say(f"It works once, within a minute. A browser that cannot read the file takes a code: {way_in['page']}open")

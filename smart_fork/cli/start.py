@@ -1,0 +1,239 @@
+"""``new``, ``resume``, ``continue`` and ``spawn``."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smart_fork.agents.options import Options, as_said
+from smart_fork.caller import caller_session
+from smart_fork.cli.agents import FIRST, AnyStartedOption, GivenOption, StartedOption
+from smart_fork.cli.options import NOTHING_SAID, takes_options
+from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.progress import starting
+from smart_fork.cli.search import JsonOption
+from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
+
+if TYPE_CHECKING:
+    from smart_fork.forking.limit import AlreadyRuns
+    from smart_fork.forking.spec import WorkerSpec
+    from smart_fork.forking.started import NotSpawned, SpawnedWorker, StartedWorker
+
+PromptArgument = Annotated[str | None, typer.Argument(help="What it is to do.")]
+ProjectOption = Annotated[
+    Path | None, typer.Option("--project", "-p", help="The directory; the current one by default.")
+]
+#: What a session that goes on has no use for.
+_MADE = ("worktree", "with_changes")
+ForceOption = Annotated[bool, typer.Option("--force", help="Also where the session seems to be open elsewhere.")]
+
+
+@takes_options(
+    without=("with_changes",),
+    prompt=PromptArgument,
+    order="prompt agent project place worktree worktree_name",
+)
+def new(
+    agent: StartedOption = FIRST,
+    project: ProjectOption = None,
+    options: Options = NOTHING_SAID,
+    as_json: JsonOption = False,
+) -> None:
+    """Start an agent in a session of its own."""
+    from smart_fork.forking.spec import WorkerSpec
+
+    spec = WorkerSpec("new", agent, options=options, cwd=project or Path.cwd(), caller_session_id=_caller())
+    _start(spec, as_json=as_json)
+
+
+@takes_options(without=_MADE, prompt=PromptArgument, order="session prompt agent")
+def resume(
+    session: Annotated[str, typer.Argument(help="A session id or a worker's, or at least 8 characters of it.")],
+    agent: GivenOption = None,
+    options: Options = NOTHING_SAID,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Go on in a session, in its own directory. Where a worker is in it already, go there."""
+    from smart_fork.forking.limit import AlreadyRuns
+    from smart_fork.forking.resume import session_to_resume
+    from smart_fork.forking.spec import WorkerSpec
+
+    try:
+        source = session_to_resume(session, agent=agent, force=force)
+        _start(WorkerSpec("resume", source.agent, source, options, caller_session_id=_caller()), as_json=as_json)
+    except AlreadyRuns as there:
+        _attach(there, options.prompt, as_json=as_json)
+
+
+@takes_options(without=_MADE, prompt=PromptArgument, order="prompt agent project")
+def continue_newest(
+    agent: StartedOption = FIRST,
+    project: ProjectOption = None,
+    options: Options = NOTHING_SAID,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Go on in the newest session of the directory. Where a worker is in it already, go there."""
+    from smart_fork.forking.limit import AlreadyRuns
+    from smart_fork.forking.resume import check_free, newest_session
+    from smart_fork.forking.spec import WorkerSpec
+    from smart_fork.forking.start import directory
+    from smart_fork.places import choose_place
+    from smart_fork.processes import SystemProcesses
+
+    headless = choose_place(options.place, SystemProcesses(), os.environ).headless
+    target, caller = directory(project or Path.cwd()), _caller()
+    try:
+        source = newest_session(target, agent, automated=headless, apart_from=caller)
+        check_free(source, force=force)
+        _start(WorkerSpec("continue", source.agent, source, options, caller_session_id=caller), as_json=as_json)
+    except AlreadyRuns as there:
+        _attach(there, options.prompt, as_json=as_json)
+
+
+@takes_options(
+    without=("with_changes",),
+    prompt=Annotated[str | None, typer.Option("--prompt", help="One worker by options: what it is to do.")],
+    worktree=Annotated[
+        bool | None, typer.Option("--worktree/--no-worktree", help="A git worktree of its own; if possible by default.")
+    ],
+    worktree_name=Annotated[str | None, typer.Option("--worktree-name", help="That worktree's name.")],
+    order="prompt agent project name fork_from at resume_id newest forks worktree worktree_name place skip_permissions",
+)
+def spawn(  # noqa: PLR0917 - typer's way
+    workers: Annotated[
+        str | None, typer.Argument(help="A file with a JSON list of workers; - reads it from stdin.")
+    ] = None,
+    agent: AnyStartedOption = None,
+    project: ProjectOption = None,
+    fork_from: Annotated[str | None, typer.Option("--fork-from", help="The session that it forks.")] = None,
+    at: Annotated[int | None, typer.Option("--at", help="With --fork-from: at the message of this number.")] = None,
+    resume_id: Annotated[str | None, typer.Option("--resume", help="The session that it goes on with.")] = None,
+    newest: Annotated[bool, typer.Option("--continue", help="It goes on with the directory's newest session.")] = False,
+    forks: Annotated[bool, typer.Option("--fork", help="It forks what --resume or --continue means.")] = False,
+    options: Options = NOTHING_SAID,
+    as_json: JsonOption = False,
+) -> None:
+    """Start 1 to 4 workers, each with a prompt; all are checked before the first is started."""
+    from smart_fork.forking.spawn import spawn as start_all
+    from smart_fork.forking.spawn import summary
+
+    which = {
+        "agent_type": agent, "fork_from": fork_from, "at": at, "resume_session_id": resume_id,
+        "continue_session": newest or None, "fork_session": forks or None,
+    }  # fmt: skip
+    given = {key: value for key, value in which.items() if value is not None} | as_said(options)
+    if workers is not None and (given or project):
+        raise Usage("Workers from a file cannot have options too", "Say everything in the file.")
+    one = [{"project_path": str(project or Path.cwd()), **given}] if given or project else []
+    asked = one if workers is None else _read(workers)
+    with starting(None, quiet=as_json):
+        answer = summary(start_all(asked, caller_session_id=_caller()))
+    if as_json:
+        print_json(answer.as_json())
+    else:
+        for result in answer.workers:
+            _print_result(result)
+    if answer.failed:
+        raise typer.Exit(1)
+
+
+def _read(source: str) -> list[Any]:
+    """The workers in a file, as a list or as ``{"workers": […]}``."""
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
+        found = json.loads(text)
+    except FileNotFoundError as error:
+        raise NotFound(f"No such file: {source}", "Give a file with a JSON list of workers, or - for stdin.") from error
+    except (OSError, ValueError) as error:
+        raise Usage(
+            f"The workers cannot be read: {error}", "They are a JSON list; docs/workers.md shows one."
+        ) from error
+    if isinstance(found, dict):
+        found = found.get("workers")
+    if not isinstance(found, list):
+        raise Usage("The workers are not a JSON list", "docs/workers.md shows one.")
+    return found
+
+
+def _caller() -> str | None:
+    return caller_session(os.environ)
+
+
+def _start(spec: WorkerSpec, *, as_json: bool) -> None:
+    from smart_fork.forking.start import start
+
+    with starting(spec.options.place, quiet=as_json):
+        worker = start(spec)
+    if as_json:
+        print_json(worker.as_json() | {"already_running": False})
+    else:
+        _print_worker(worker)
+
+
+def _attach(there: AlreadyRuns, prompt: str | None, *, as_json: bool) -> None:
+    """Say the prompt there, and go to where the session is open; where nobody sits at a terminal, say how."""
+    from smart_fork.forking.report import describe
+
+    worker = there.worker
+    told = _deliver(there, prompt) if prompt and prompt.strip() else {}
+    if as_json:
+        known = describe(worker, shlex.join(worker.command), told.get("warnings", []), confirmed=True).as_json()
+        print_json(known | {"already_running": True, "how": told.get("how")})
+        return
+    say(f"{there.message}.")
+    for warning in told.get("warnings", ()):
+        say(f"note: {warning}")
+    if told:
+        say(f"It was told the prompt: {told['how']}.")
+    inside = "TMUX" in os.environ  # tmux refuses to be opened in itself
+    if worker.place == "tmux" and worker.attach and not inside and sys.stdin.isatty() and sys.stdout.isatty():
+        from smart_fork.processes import SystemProcesses
+
+        SystemProcesses().replace(shlex.split(worker.attach), cwd=Path.cwd(), env=os.environ)
+    out.print(plain(worker.attach or worker.id))
+
+
+def _deliver(there: AlreadyRuns, prompt: str) -> dict[str, Any]:
+    """Say it to the worker that is in the session already.
+
+    Raises:
+        SmartForkError: it cannot be told now, and was not.
+    """
+    from smart_fork.workers.messages import message_worker
+
+    try:
+        return message_worker(there.worker.id, prompt).as_json()
+    except SmartForkError as error:
+        raise ForkRefused(f"{there.message}, and was not told the prompt: {error.message}", error.hint) from error
+
+
+def _print_result(result: SpawnedWorker | NotSpawned) -> None:
+    from smart_fork.forking.started import NotSpawned
+
+    if isinstance(result, NotSpawned):
+        say(f"error: worker {result.index}: {result.message}")
+        say(f"  {result.hint}")
+    else:
+        _print_worker(result)
+
+
+def _print_worker(worker: StartedWorker) -> None:
+    for warning in worker.warnings:
+        say(f"note: {warning}")
+    session = worker.session_id or "(id not known yet)"
+    out.print(plain(f"Started {worker.worker_id}, session {session}"))
+    out.print(plain(f"  {worker.agent_type} in {worker.terminal_id or 'a process'}, directory {worker.cwd}"))
+    if worker.branch:
+        out.print(plain(f"  on branch {worker.branch}"))
+    if worker.attach:
+        out.print(plain(f"  watch it: {worker.attach}"))
+    if worker.log:
+        out.print(plain(f"  its output: {worker.log}"))

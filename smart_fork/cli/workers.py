@@ -1,0 +1,178 @@
+"""``active``, ``read``, ``message``, ``wait``, ``close`` and ``stop``: the workers that run already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from smart_fork.cli.agents import EVERYBODY, WorkersOption
+from smart_fork.cli.output import err, out, plain, print_json, say
+from smart_fork.cli.search import JsonOption, ProjectOption
+from smart_fork.values import json_of
+
+if TYPE_CHECKING:
+    from smart_fork.workers.state import WorkerClosed, WorkerState
+
+WorkerArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="A worker's id, its session's, its name or terminal, or a beginning.")
+]
+WorkersArgument = Annotated[list[str], typer.Argument(metavar="ID…", help="The same; several at once.")]
+WorktreeOption = Annotated[
+    bool, typer.Option("--remove-worktree", help="Also remove its worktree, if everything in it is saved elsewhere.")
+]
+
+
+def active(  # noqa: PLR0917 - typer's way
+    here: Annotated[bool, typer.Option("--here", "-a", help="Those of the current project: the default.")] = False,  # noqa: ARG001
+    everywhere: Annotated[bool, typer.Option("--all-projects", "-A", help="Those of all projects.")] = False,
+    agent: WorkersOption = EVERYBODY,
+    project: ProjectOption = None,
+    closed: Annotated[bool, typer.Option("--include-closed", help="Also those that have ended.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """The workers that run, newest first, and what each is doing."""
+    from smart_fork.retrieval.finder import current_project
+    from smart_fork.workers.roster import list_workers
+
+    within = None if everywhere else current_project(str(project) if project else None)
+    found = list_workers(within, agent=agent, include_closed=closed)
+    if as_json:
+        print_json({"count": len(found), "workers": json_of(found)})
+        return
+    if not found:
+        where = f" for project '{Path(within.root).name}'" if within else ""
+        out.print(plain(f"No active sessions{where}."))
+    for number, one in enumerate(found, start=1):
+        _print_worker(number, one, with_directory=everywhere)
+
+
+def read(
+    worker: WorkerArgument,
+    exchanges: Annotated[int, typer.Option("--exchanges", "-n", min=1, help="How many of its last exchanges.")] = 3,
+    as_json: JsonOption = False,
+) -> None:
+    """What a worker was asked last and what it said itself, its messages numbered as in its session."""
+    from smart_fork.workers.roster import read_worker
+
+    told = read_worker(worker, exchanges=exchanges)
+    if as_json:
+        print_json(told.as_json())
+        return
+    say(_in_words(told))
+    if told.earlier:
+        say(f"{told.earlier} of its messages come before these; --exchanges shows more.")
+    for one in told.messages:
+        out.print(plain(f"## {one.number} · {one.role} · {one.timestamp}\n\n{one.text}\n"))
+
+
+def message(
+    worker: WorkerArgument,
+    text: Annotated[str, typer.Argument(help="What to say; with --answer, the number of an option.")],
+    queue: Annotated[bool, typer.Option("--queue", help="Also while it works: taken up when it is done.")] = False,
+    answer: Annotated[bool, typer.Option("--answer", help="Choose this option of what it asks.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Say something to a worker, in the same session.
+
+    Words starting with a dash go after "--":  smart-fork message ID -- "-Werror again, look at it"
+    """
+    from smart_fork.workers.messages import message_worker
+
+    told = message_worker(worker, text, queue=queue, answer=answer)
+    if as_json:
+        print_json(told.as_json())
+        return
+    for warning in told.warnings:
+        say(f"note: {warning}")
+    out.print(plain(f"{told.how.capitalize()}: {_in_words(told)}"))
+
+
+def wait(
+    workers: WorkersArgument,
+    any_of: Annotated[bool, typer.Option("--any", help="Wait only for the first one.")] = False,
+    timeout: Annotated[float | None, typer.Option("--timeout", min=0, help="Seconds to wait at most.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Wait until workers are idle, ask something or have ended; then their last words. Exits with 1 if in vain."""
+    from smart_fork.workers.wait import wait_workers
+
+    known = -1
+
+    def told(done: int, of: int, _seconds: float) -> None:
+        nonlocal known
+        if done != known and err.console.is_terminal and not as_json:
+            say(f"{done} of {of} done")
+        known = done
+
+    answer = wait_workers(workers, any_of=any_of, timeout=timeout, told=told)
+    if as_json:
+        print_json(answer.as_json())
+    else:
+        for one in answer.workers:
+            out.print(plain(_in_words(one), "bold"))
+            out.print(plain(f"{one.last_words}\n" if one.last_words else ""))
+    if not answer.done:
+        raise typer.Exit(1)
+
+
+def close(workers: WorkersArgument, remove_worktree: WorktreeOption = False, as_json: JsonOption = False) -> None:
+    """End workers. What they wrote stays."""
+    from smart_fork.workers.termination import close_workers
+
+    _print_closed(close_workers(workers, remove_worktree=remove_worktree), as_json=as_json)
+
+
+def stop(
+    everywhere: Annotated[bool, typer.Option("--all", help="The workers of all projects.")] = False,
+    project: ProjectOption = None,
+    remove_worktree: WorktreeOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """End all workers of the current project that run. What they wrote stays."""
+    from smart_fork.retrieval.finder import current_project
+    from smart_fork.workers.termination import stop_workers
+
+    within = None if everywhere else current_project(str(project) if project else None)
+    closed = stop_workers(within, remove_worktree=remove_worktree)
+    if not closed and not as_json:
+        say("Nothing runs here." + ("" if everywhere else " --all looks everywhere."))
+    _print_closed(closed, as_json=as_json)
+
+
+def _print_closed(closed: Sequence[WorkerClosed], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"workers": json_of(closed)})
+        return
+    for one in closed:
+        note = f": {one.note}" if one.note else ""
+        out.print(plain(f"{one.worker_id} {'ended' if one.closed else 'was left as it is'}{note}"))
+
+
+def _print_worker(number: int, one: WorkerState, *, with_directory: bool) -> None:
+    if one.worker_id is None:
+        out.row(plain(f"{number:>2}. ?  {one.name}", "dim"))
+    else:
+        out.print(plain(f"{number:>2}. {one.worker_id}", "bold cyan"), plain(f"{_state(one)} · {one.kind}"))
+        out.print(plain(f"    UUID: {one.session_id or '(not known yet)'}"))
+        if one.prompt:
+            out.row(plain(f"    {one.prompt}"))
+    if one.waiting_for:
+        for line in one.waiting_for.splitlines():
+            out.row(plain(f"    │ {line}", "yellow"))
+    if with_directory:
+        out.print(plain(f"    {one.cwd}", "dim"))
+    if one.attach:
+        out.print(plain(f"    {one.attach}", "dim"))
+
+
+def _state(one: WorkerState) -> str:
+    doing = one.status if one.state == "running" else one.state
+    return f"{doing} · {one.tokens:,} tokens" if one.tokens else str(doing)
+
+
+def _in_words(one: WorkerState) -> str:
+    asks = f": {one.waiting_for}" if one.waiting_for else ""
+    return f"{one.worker_id} ({one.session_id or 'session not known yet'}) {_state(one)}{asks}"

@@ -1,0 +1,234 @@
+"""What was cut is taken out of what is ours beside the index: the register of workers, their output, logs, copies.
+
+A person's transcripts are not touched here, and snapshots neither: they are what a cut is undone with.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import secrets
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from indexer import kept_logs
+from indexer.compressed import Compressed, pieces
+from indexer.damage import remove_older
+from indexer.files import replace_file, sweep
+from indexer.forgotten import forgotten
+from indexer.kept_logs import sweep_reading
+from indexer.lost_logs import sweep_staged
+from indexer.paths import index_db, private_dir, state_home
+from indexer.project import is_within, resolve
+from indexer.transcripts.model import AgentName
+from indexer.writer import IndexBusyError, only_writer
+from smart_fork.cuts import snapshots
+from smart_fork.cuts.model import Session
+from smart_fork.engines.configured import erased_by_engines
+from smart_fork.errors import NotFound, SmartForkError, Usage
+from smart_fork.excise import propagation
+from smart_fork.excise.loader import load_with_tool, located
+from smart_fork.excise.soundness import cut_words
+from smart_fork.excise.traces import agent_of, own_words, related, said_by, searched, words_in
+from smart_fork.processes import SystemProcesses
+from smart_fork.registry import Registry, Worker
+
+log = logging.getLogger(__name__)
+
+#: Stands in the register in place of what a worker was told.
+CUT = "[cut]"
+PATIENCE = 30.0
+_TOKEN = re.compile(rb"[0-9A-Za-z\x80-\xff]{5,}")
+
+
+def owe(session: Session, session_ids: Collection[str]) -> Path:
+    """Note, before anything is cut, that what is cut of these sessions is to be erased: a kill is made up for by
+    `settle`. The note has none of their words.
+
+    Raises:
+        OSError: it cannot be kept.
+    """
+    return _note({"path": str(session.source_path), "tool": session.tool, "session_ids": sorted(session_ids)})
+
+
+def owe_forgetting(agent: AgentName, session_id: str) -> Path:
+    """The same for a session that is about to be put on the list of those that are forgotten."""
+    return _note({"forget": [agent, session_id]})
+
+
+def _note(facts: dict[str, object]) -> Path:
+    note = private_dir(_owed()) / f"{secrets.token_hex(8)}.json"
+    replace_file(note, [orjson.dumps(facts | {"pid": os.getpid()})])
+    return note
+
+
+def erase_again(reference: str | None, tool: str = "auto") -> bool:
+    """Erase again whatever of the cuts of a session is found anywhere. Whether nothing is known to be left.
+
+    Raises:
+        NotFound, Usage: there is no such transcript.
+    """
+    session = load_with_tool(tool, located(reference, tool))
+    owe(session, {session.session_id})
+    index = propagation.refresh(session.tool, [session.source_path])
+    return settle() and bool(index.get("erased", not index_db().exists()))
+
+
+def settle() -> bool:
+    """Erase whatever is owed, but by another process that is at it. Whether nothing is any more."""
+    notes = sorted(_owed().glob("*.json"))
+    left = [note for note in notes if not _settled(note)]
+    return not notes or (erased_by_engines() and not left)
+
+
+def _settled(note: Path) -> bool:
+    try:
+        facts = orjson.loads(note.read_bytes())
+        if facts["pid"] != os.getpid() and SystemProcesses().alive(facts["pid"]):
+            return True
+        done = _forgotten(*facts["forget"]) if "forget" in facts else _cut_erased(facts)
+    except (ValueError, KeyError, TypeError, NotFound, Usage) as error:  # nobody knows any more what it was
+        log.warning("what is to be erased is not known any more: %s: %s", note, error)
+        done = True
+    except (SmartForkError, IndexBusyError, OSError) as error:
+        log.warning("what is to be erased is so at the next occasion: %s", error)
+        done = False
+    if done:
+        note.unlink(missing_ok=True)
+    return done
+
+
+def _cut_erased(facts: Mapping[str, Any]) -> bool:
+    session = load_with_tool(str(facts["tool"]), Path(facts["path"]))
+    return erase(agent_of(session.tool), [str(one) for one in facts["session_ids"]], cut_words(session))
+
+
+def _forgotten(agent: AgentName, session_id: str) -> bool:
+    if (agent, session_id) not in forgotten():
+        return True  # it did not come to that
+    snapshots.forget(session_id)
+    with only_writer(PATIENCE):
+        _remove_older_indexes()
+    return forget_workers(session_id)
+
+
+def erase(agent: AgentName | None, session_ids: Collection[str], words: Collection[str]) -> bool:
+    """Take these words of these sessions out of all of ours but index, exports and snapshots. Whether that is done."""
+    wanted = searched(words)
+    if not wanted or not state_home().is_dir():
+        return True
+    try:
+        _blot_logs(wanted, _take_back(session_ids, wanted))
+        with only_writer(PATIENCE):
+            sweep_staged()
+            sweep_reading()
+            _remove_older_indexes()
+            for copy in (kept_logs.find(agent, one) for one in session_ids) if agent else ():
+                _leave_out(copy, wanted)
+            kept_logs.sweep_unused()
+        for one in session_ids:
+            sweep(snapshots.folder_of(one), 0)
+        return _erase_register()
+    except (SmartForkError, IndexBusyError, OSError) as error:
+        log.warning("what was cut may still be in %s: %s", state_home(), error)
+        return False
+
+
+def _remove_older_indexes() -> None:
+    """One that is damaged may be set aside only now, with what was taken out before."""
+    remove_older(index_db(), datetime.now(UTC).isoformat())
+
+
+def forget_workers(session_id: str) -> bool:
+    """Of workers whose session that is, keep that there were such workers and nothing that they were told or said."""
+    if not _has_register():
+        return True
+    with Registry() as registry:
+        own = registry.of_session(session_id)
+        for worker in registry.workers():
+            went_on = worker.source_session_id == session_id and worker.kind in ("resume", "continue")
+            if worker == own or went_on:
+                registry.take_back(worker.id, name=worker.id, prompt=CUT, command=[*worker.command[:1], CUT])
+                _remove_output(worker)
+        return registry.erase()
+
+
+def _leave_out(copy: kept_logs.Copy | None, wanted: frozenset[str]) -> None:
+    """What lay beside a log, such as long outputs, is kept without what has the words."""
+    if copy is None:
+        return
+    names = [name for name, part in copy.beside.items() if wanted & words_in(_text(copy, part))]
+    if names:
+        kept_logs.leave_out(copy, names)
+
+
+def _text(copy: kept_logs.Copy, part: Compressed) -> str:
+    return b"".join(pieces(copy.folder, part)).decode("utf-8", "ignore")
+
+
+def _take_back(session_ids: Collection[str], wanted: frozenset[str]) -> list[Worker]:
+    """Take the words out of the register; the workers that are none of these sessions'."""
+    if not _has_register():
+        return []
+    with Registry() as registry:
+        workers = registry.workers()
+        for worker in workers:
+            if related(worker, session_ids) and wanted & words_in(said_by(worker)):
+                registry.take_back(
+                    worker.id,
+                    name=worker.id if wanted & words_in(worker.name) else worker.name,
+                    prompt=_without(worker.prompt, wanted),
+                    command=[_without(word, wanted) for word in worker.command],
+                )
+    return [worker for worker in workers if not related(worker, session_ids)]
+
+
+def _erase_register() -> bool:
+    if not _has_register():
+        return True
+    with Registry() as registry:
+        return registry.erase()
+
+
+def _without(text: str, wanted: frozenset[str]) -> str:
+    return CUT if wanted & words_in(text) else text
+
+
+def _blot_logs(wanted: frozenset[str], others: Iterable[Worker]) -> None:
+    """Write over the words where they stand: whoever has a log open goes on with it."""
+    told = wanted - own_words()
+    spared = tuple(f"{worker.id}." for worker in others)
+    if not told:
+        return
+    for path in (state_home() / "logs").rglob("*"):
+        if path.is_file() and not path.is_symlink() and not path.name.startswith(spared or "\0"):
+            with suppress(FileNotFoundError):
+                _blot(path, told)
+
+
+def _blot(path: Path, words: frozenset[str]) -> None:
+    with path.open("r+b") as file:
+        for found in _TOKEN.finditer(file.read()):
+            if found[0].decode("utf-8", "ignore").lower() in words:
+                os.pwrite(file.fileno(), b"*" * len(found[0]), found.start())
+
+
+def _remove_output(worker: Worker) -> None:
+    for path in (state_home() / "logs" / "workers").glob(f"{worker.id}.*"):
+        path.unlink(missing_ok=True)
+    if worker.log_path and is_within(resolve(Path(worker.log_path)), resolve(state_home())):
+        Path(worker.log_path).unlink(missing_ok=True)
+
+
+def _has_register() -> bool:
+    return (state_home() / "workers.db").is_file()
+
+
+def _owed() -> Path:
+    return state_home() / "owed"

@@ -1,0 +1,230 @@
+"""What else holds what is cut: copies and branches of the session, and the index (exports, words, vectors)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from indexer import kept_logs
+from indexer.changes import Report
+from indexer.embedder import ModelUnavailableError
+from indexer.lost_logs import erase_owed
+from indexer.markdown import export_path
+from indexer.paths import index_db, state_home
+from indexer.pipeline import embed_waiting, read_logs
+from indexer.project import Project, project_of
+from indexer.store.base import Document, Reading, SessionRow, Words
+from indexer.store.extension import VectorsUnavailableError
+from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.base import Checkpoint, LogFile
+from indexer.transcripts.model import AgentName
+from indexer.transcripts.model import Session as Conversation
+from indexer.versions import VERSION
+from indexer.writer import IndexBusyError, only_writer
+from smart_fork import permission
+from smart_fork.advice import advice
+from smart_fork.agents import READERS
+from smart_fork.agents.facets import cutter, find_cutter
+from smart_fork.agents.logs import logs_of
+from smart_fork.cuts.lines import first_record
+from smart_fork.cuts.model import UNKNOWN, Session, Tool
+from smart_fork.errors import IndexUnavailable, SmartForkError
+from smart_fork.excise.loader import load_with_tool
+from smart_fork.registry import Registry
+from smart_fork.retrieval.index_access import opened
+from smart_fork.whereabouts import permits
+
+log = logging.getLogger(__name__)
+
+#: How long the index is waited for, and vectors are made; what is left over is made by the next run.
+PATIENCE, EMBED_SECONDS = 30.0, 60.0
+
+
+def copies(session: Session) -> list[Path]:
+    """Other files with the same session in them, and those of the branches that we made of it."""
+    if session.tool not in READERS.names:
+        return []
+    agent = session.tool
+    found = logs_of(READERS[agent], session.session_id)
+    if (state_home() / "workers.db").exists():
+        with Registry() as registry:
+            found += [Path(copy.path) for copy in registry.staged_copies(session.session_id)]
+            ids = {one.session_id for one in registry.workers() if one.source_session_id == session.session_id}
+        found += [path for one in ids if one for path in READERS[agent].locate(one)]
+    found += [path for path in _branches(session) if path not in found]
+    own = session.source_path.resolve()
+    others = dict.fromkeys(path for path in found if path.is_file() and path.resolve() != own)
+    return [path for path in others if not permission.limited() or _is_permitted(agent, path)]
+
+
+def ids_of(session: Session, paths: Iterable[Path]) -> set[str]:
+    """The ids of the sessions in these logs of the same agent."""
+    return {READERS[session.tool].id_of(path) for path in paths}
+
+
+def _is_permitted(agent: AgentName, path: Path) -> bool:
+    """Whether the client may ask about the project that it is a copy in: then it may be cut as well."""
+    try:
+        copy = READERS[agent].read(path).session
+    except OSError:
+        return False
+    return copy is not None and permits(copy)
+
+
+def matching(session: Session, keys: set[str]) -> set[str]:
+    """The turns of a copy that are those records."""
+    return {turn.id for turn in session.own if turn.key and turn.key in keys}
+
+
+def heirs(session: Session, first: int = 0) -> list[Path]:
+    """The forks that read from the session's file, record `first` or later ones, and theirs."""
+    agent = find_cutter(session.tool)
+    return agent.heirs(session, first) if agent else []
+
+
+def load_copy(session: Session, path: Path) -> Session | None:
+    """The copy in `path`; nothing where it cannot be read."""
+    try:
+        return load_with_tool(session.tool, path)
+    except (SmartForkError, OSError) as error:
+        log.info("not followed: %s: %s", path, error)
+        return None
+
+
+def refresh(tool: Tool, paths: Iterable[Path]) -> dict[str, Any]:
+    """Have the index read these logs of one agent again from their first byte: then no export, chunk or vector has what
+    was cut.
+    """
+    wanted = list(paths)
+    for path in wanted:
+        _keep_again(tool, path)
+        _export_again(tool, path)
+    if not index_db().exists():
+        return {"updated": False, "note": "there is no index"}
+    try:
+        with only_writer(PATIENCE), opened() as store:
+            store.owe_erasing()
+            read = _read_again(store, tool, wanted)
+            erased = erase_owed(store)
+        return {"updated": True, "read": read, "erased": erased, "note": _embed()}
+    except (IndexBusyError, IndexUnavailable, OSError) as error:
+        return {
+            "updated": False,
+            "note": f"{error}: "
+            + advice("run `smart-fork index run`, it reads them again", tool="the next smart_fork reads them again"),
+        }
+
+
+def _export_again(tool: Tool, path: Path) -> None:
+    """What was exported goes in any case: where the index does not know the log, nobody writes it anew just now."""
+    if (file := _log_file(tool, str(path))) is not None:
+        export_path(file.agent, READERS[file.agent].id_of(path)).unlink(missing_ok=True)
+
+
+def _keep_again(tool: Tool, path: Path) -> None:
+    """The compressed copy that was kept of this log, if one was, is what the log is now, or is no more."""
+    file = _log_file(tool, str(path))
+    if file is None:
+        return
+    session_id = READERS[file.agent].id_of(path)
+    if kept_logs.find(file.agent, session_id) is None:
+        return
+    try:
+        kept_logs.keep(file, session_id, READERS[file.agent])
+    except OSError as error:
+        log.warning("the copy that was kept of %s is removed: %s", path, error)
+        kept_logs.remove(file.agent, session_id)
+
+
+def _read_again(store: SqliteStore, tool: Tool, paths: list[Path]) -> int:
+    there = {path.resolve() for path in paths}
+    seen = [location for location in store.seen() if Path(location).resolve() in there]
+    rows = {location: row for location in seen if (row := _row_of(store, tool, location)) is not None}
+    store.forget_files(seen)
+    files = [file for location in seen if (file := _log_file(tool, location)) is not None]
+    report = Report()
+    read_logs(store, READERS, files, report)
+    for file in files:
+        row = rows.get(file.location)
+        if row is not None and _unread(store, row):
+            _empty(store, row, file)
+    return len(files)
+
+
+def _row_of(store: SqliteStore, tool: Tool, location: str) -> SessionRow | None:
+    agent = _agent_of(tool, location)
+    return store.session(agent, READERS[agent].id_of(Path(location))) if agent else None
+
+
+def _unread(store: SqliteStore, row: SessionRow) -> bool:
+    """Whether nothing of the session is read from any log any more."""
+    now = store.session(row.agent, row.session_id)
+    return now is not None and not now.path
+
+
+def _empty(store: SqliteStore, row: SessionRow, file: LogFile) -> None:
+    """Nobody asks anything in it any more: nothing of it may be found."""
+    rest = Conversation(row.agent, row.session_id, file.path, (), cwd=row.cwd, root_id=row.root_id)
+    project = project_of(row.repo_root) if row.repo_root else Project("", "", git=False)
+    document = Document(rest, project, row.resolved_cwd, (), Words("", "", "", "", ""))
+    nothing = Checkpoint(0, 0, "", b"")
+    store.save(Reading(file, VERSION, nothing), document)
+    store.save(Reading(file, VERSION, nothing, skipped="nobody asked anything"), None)
+    export_path(row.agent, row.session_id).unlink(missing_ok=True)
+
+
+def _agent_of(tool: Tool, location: str) -> AgentName | None:
+    """Whose log it is; where the cut does not say so, that of the agent among whose logs it is. `None` for no log."""
+    if tool != UNKNOWN:
+        return tool if tool in READERS.names else None
+    return next((agent.name for agent in READERS if agent.log_at(location)), None)
+
+
+def _log_file(tool: Tool, location: str) -> LogFile | None:
+    agent = _agent_of(tool, location)
+    if agent is None or (known := READERS[agent].log_at(location)) is not None:
+        return None if agent is None else known
+    try:
+        info = os.stat(location)  # noqa: PTH116 - as the listing gives it
+    except OSError:
+        return None
+    return LogFile(agent, location, info.st_size, info.st_mtime_ns, info.st_ino)
+
+
+def _embed() -> str:
+    """Vectors for what has moved together, where there were vectors."""
+    from indexer.models import configured_embedder
+
+    try:
+        with only_writer(PATIENCE, "embedding"), opened() as store:
+            if store.meta("model"):
+                embed_waiting(store, configured_embedder(), Report(), deadline=time.monotonic() + EMBED_SECONDS)
+    except (ModelUnavailableError, VectorsUnavailableError, IndexBusyError) as error:
+        return f"vectors of what stays are made later: {error}"
+    return ""
+
+
+def _branches(session: Session) -> Iterator[Path]:
+    """The logs of its family that say, in our words, that they were copied from it."""
+    if not index_db().exists():
+        return
+    try:
+        with opened() as store:
+            row = store.session(session.tool, session.session_id)
+            family = store.family(row.root_id) if row else []
+    except IndexUnavailable as error:
+        log.info("branches are not looked for: %s", error)
+        return
+    is_ours = cutter(session.tool).is_our_branch
+    for one in family:
+        if one.path and one.parent_id == session.session_id and is_ours(first_record(Path(one.path))):
+            yield Path(one.path)
+
+
+def home_of(tool: Tool) -> Path | None:
+    """The folder of an agent whose logs are found."""
+    return READERS[tool].home() if tool in READERS.names else None

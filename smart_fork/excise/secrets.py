@@ -1,0 +1,116 @@
+"""Secrets out of lines that stay: what makes pairs and chains is not touched (``cut --secrets``)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from indexer.masking import mask
+from indexer.transcripts.lines import decode_line
+from smart_fork.cuts.model import Session
+from smart_fork.excise.plan import Plan, plan
+from smart_fork.excise.strings import mapped
+from smart_fork.json_edits import respelled
+
+_MASK = re.compile(r"\[REDACTED:([a-z0-9-]{1,40})\]")
+_THINKING = ("thinking", "redacted_thinking")
+
+
+@dataclass(frozen=True, slots=True)
+class _Masks:
+    """Lines to be rewritten by position, how many secrets of each kind, and turns to be cut: signed thinking."""
+
+    edits: Mapping[int, bytes]
+    kinds: Mapping[str, int]
+    to_cut: frozenset[str]
+
+
+def masked(session: Session, ids: Collection[str], among: Collection[str] | None, *, relink: bool = True) -> Plan:
+    """A plan in which secrets become what kind they were: in a session's own lines, those of `among` where given.
+
+    What is in `ids` is cut as well.
+    """
+    found = _mask(session, among, {})
+    planned = plan(session, {*ids, *found.to_cut}, relink=relink)
+    if planned.edits:  # what is linked anew is masked as well
+        found = _mask(session, among, planned.edits)
+    edits = {position: raw for position, raw in found.edits.items() if session.turns[position].id not in planned.gone}
+    return replace(planned, edits={**planned.edits, **edits}, masked=found.kinds)
+
+
+def _mask(session: Session, among: Collection[str] | None, before: Mapping[int, bytes]) -> _Masks:
+    edits: dict[int, bytes] = {}
+    kinds: Counter[str] = Counter()
+    to_cut: set[str] = set()
+    for position, turn in enumerate(session.turns):
+        if turn.inherited or (among is not None and turn.id not in among):
+            continue
+        raw = before.get(position, turn.raw)
+        new, found, unsigned = _masked(raw, padded=session.padded)
+        kinds.update(found)
+        if unsigned:
+            to_cut.add(turn.id)
+        elif new != raw:
+            edits[position] = new
+    return _Masks(edits, kinds, frozenset(to_cut))
+
+
+def secrets_in(raw: bytes) -> list[str]:
+    """The kinds of the secrets in a line."""
+    found: list[str] = []
+    for _, record in decode_line(raw)[0]:
+        mapped(record, _collecting(found))
+    return found
+
+
+def _masked(raw: bytes, *, padded: bool) -> tuple[bytes, list[str], bool]:
+    found: list[str] = []
+    pieces = []
+    objects, broken = decode_line(raw)
+    if broken or not objects:
+        text = raw.decode("utf-8", "surrogateescape")
+        return _collecting(found)(text).encode("utf-8", "surrogateescape"), found, False
+    for source, record in objects:
+        before = len(found)
+        new = mapped(record, _collecting(found))
+        if len(found) == before:
+            pieces.append(source.rstrip(b"\r\n"))
+            continue
+        if not _without_signed(record, new):
+            return raw, found, True
+        pieces.append(respelled(source, new))
+    line = b" ".join(pieces) if found else raw
+    if padded and len(line) > len(raw):
+        line = _MASK.sub("***", line.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    return line, found, False
+
+
+def _without_signed(record: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Take thinking that had to be changed out of a message: it is signed. False where nothing is left."""
+    message, old = new.get("message"), record.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    before = old.get("content") if isinstance(old, dict) else None
+    if not isinstance(content, list) or not isinstance(before, list):
+        return True
+    kept = [block for block, was in zip(content, before, strict=True) if not _signed(was) or block == was]
+    if isinstance(message, dict):
+        message["content"] = kept
+    return bool(kept)
+
+
+def _signed(block: object) -> bool:
+    return isinstance(block, dict) and block.get("type") in _THINKING
+
+
+def _collecting(found: list[str]) -> Callable[[str], str]:
+    def change(text: str) -> str:
+        new = mask(text)
+        if new != text:
+            already = len(_MASK.findall(text))
+            found.extend(_MASK.findall(new)[already:] or ["secret"])
+        return new
+
+    return change

@@ -1,0 +1,173 @@
+"""Whether a transcript is whole, and whether anything of what was cut can still be found (``excise verify``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from indexer import kept_logs
+from indexer.markdown import export_path
+from indexer.paths import index_db
+from indexer.store.base import SessionRow
+from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.lines import decode_line
+from indexer.transcripts.model import AgentName
+from smart_fork.agents import READERS
+from smart_fork.agents.facets import cutter
+from smart_fork.cuts import snapshots
+from smart_fork.cuts.model import CutWarning, Session
+from smart_fork.excise import propagation
+from smart_fork.excise.closure import dangling, unanswered
+from smart_fork.excise.loader import load_with_tool, located
+from smart_fork.excise.replacement import written_path
+from smart_fork.excise.strings import texts
+from smart_fork.excise.traces import agent_of, traces
+from smart_fork.retrieval.index_access import opened
+
+#: Words that a search could be made for.
+_WORD = re.compile(r"\w{3,64}")
+
+
+def check(reference: str | None, tool: str = "auto") -> dict[str, Any]:
+    """What is broken in a transcript, and where anything of its cuts is still found: in the index, in its copies, or in
+    any byte of ours (`remains`).
+
+    What was cut is known from the snapshots that are there: `unknown` is how many cuts have none any more.
+
+    Raises:
+        NotFound, Usage: there is no such transcript.
+    """
+    session = load_with_tool(tool, located(reference, tool))
+    loose = [*dangling(session.turns), *orphaned(session), *cutter(session.tool).without_header(session)]
+    gaps = broken_links(session)
+    gone = cut_words(session)
+    words = words_found(session, gone)
+    behind = copies_behind(session, gone)
+    remains = traces(agent_of(session.tool), {session.session_id}, gone)
+    held, unknown = still_kept(session)
+    return {
+        "session_id": session.session_id,
+        "tool": session.tool,
+        "path": str(session.source_path),
+        "ok": not loose and not gaps and not words and not behind and not remains,
+        "dangling": [{"turn_id": one.turn_id, "reason": one.reason} for one in loose],
+        "broken_links": [{"turn_id": one.turn_id, "reason": one.reason} for one in gaps],
+        "unanswered": sorted(unanswered(session.turns)),
+        "words_found": words,
+        "copies": behind,
+        "remains": [{"path": str(one.path), "kind": one.kind} for one in remains],
+        "snapshots": held,
+        "unknown": unknown,
+    }
+
+
+def still_kept(session: Session) -> tuple[list[str], int]:
+    """The snapshots that have what was cut, and of how many cuts there is none any more."""
+    cuts = [str(one["snapshot"]) for one in snapshots.cuts(written_path(session)) if one.get("snapshot")]
+    there = [one.id for one in snapshots.snapshots(session.session_id)]
+    return there if cuts else [], len(set(cuts) - set(there))
+
+
+def orphaned(session: Session) -> list[CutWarning]:
+    """The calls that have no result since a cut has taken it. Agents themselves leave calls without one as well."""
+    cut = {call for entry in snapshots.cuts(written_path(session)) for call in entry.get("orphaned", ())}
+    left = cut & unanswered(session.turns)
+    return sorted(
+        CutWarning(turn.id, f"calls {call.id}, whose result was cut")
+        for turn in session.turns
+        for call in turn.tool_calls
+        if call.id in left
+    )
+
+
+def copies_behind(session: Session, gone: set[str]) -> list[dict[str, Any]]:
+    """The other logs of the session that still have words which were cut, or are broken by the cut."""
+    found = []
+    for path in propagation.copies(session) if gone else ():
+        copy = propagation.load_copy(session, path)
+        if copy is None or copy.session_id != session.session_id:
+            continue
+        said = (text for turn in copy.own for _, record in decode_line(turn.raw)[0] for text in texts(record))
+        if words := sorted(gone & _words(said)):
+            found.append({"path": str(path), "words_found": words})
+    return found
+
+
+def broken_links(session: Session) -> list[CutWarning]:
+    """The turns whose parent is not in the file."""
+    known = {name for turn in session.turns for name in (turn.id, *turn.aliases)}
+    return [
+        CutWarning(turn.id, f"its parent {turn.parent_id} is not in the file")
+        for turn in session.turns
+        if turn.parent_id and turn.parent_id not in known and not turn.id.startswith("line-")
+    ]
+
+
+def words_found(session: Session, gone: set[str]) -> list[str]:
+    """Those of the words that were cut which are still in the session's index, export or kept copy.
+
+    Raises:
+        IndexUnavailable: the index cannot be looked into.
+    """
+    if not gone or session.tool not in READERS.names:
+        return []
+    agent = session.tool
+    found = gone & _words([_text_of(export_path(agent, session.session_id)), *_kept(agent, session.session_id)])
+    if index_db().exists():
+        with opened() as store:
+            row = store.session(agent, READERS[agent].id_of(session.source_path))
+            if row is not None:
+                found |= _indexed(store, row, gone)
+    return sorted(found)
+
+
+def cut_words(session: Session) -> set[str]:
+    """The words of all cuts so far, as the snapshots have them, that no line which stays has."""
+    lines: set[bytes] = set()
+    cuts = snapshots.cuts(written_path(session))
+    if not cuts:
+        return set()
+    staying = {turn.raw for turn in session.turns}
+    known = {one.id: one for one in snapshots.snapshots(session.session_id)}
+    for entry in cuts:
+        snapshot = known.get(str(entry.get("snapshot")))
+        if snapshot is not None:
+            whole = b"".join(snapshots.content(snapshot))
+            lines.update(line for line in whole.split(b"\n") if line.strip() and line not in staying)
+    return _words_of(lines) - _words_of(staying) - _words(line.decode("utf-8", "replace") for line in staying)
+
+
+def _indexed(store: SqliteStore, row: SessionRow, words: set[str]) -> set[str]:
+    chunks = {placement.chunk for placement in store.placements_of(row.row)}
+    found = words & _words([row.title, *store.texts(chunks).values()])
+    terms = {f'"{word}"': word for word in words - found}
+    return found | {terms[term] for term, rows in store.having("sessions", list(terms), [row.row]).items() if rows}
+
+
+def _kept(agent: AgentName, session_id: str) -> list[str]:
+    copy = kept_logs.find(agent, session_id)
+    if copy is None:
+        return []
+    with kept_logs.opened(copy) as path:
+        return [_text_of(path)]
+
+
+def _words_of(lines: Iterable[bytes]) -> set[str]:
+    found: set[str] = set()
+    for line in lines:
+        for _, record in decode_line(line)[0]:
+            found |= _words(texts(record))
+    return found
+
+
+def _words(texts: Iterable[str]) -> set[str]:
+    return {word.lower() for text in texts for word in _WORD.findall(text)}
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,166 @@
+"""What could be cut, and why. Nothing is cut without being named (``excise suggest``)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from shlex import quote
+from typing import Any
+
+from indexer.transcripts.lines import decode_line
+from smart_fork.cuts.model import Session, Turn
+from smart_fork.excise.closure import closure
+from smart_fork.excise.loader import load_with_tool, located
+from smart_fork.excise.message_numbers import numbered
+from smart_fork.excise.secrets import secrets_in
+from smart_fork.excise.strings import texts
+
+#: Outputs shorter than this are not worth a cut.
+LONG_TOKENS, REPEATED_TOKENS = 2000, 100
+#: Of an output that is looked for later, how many of its names.
+_NAMES = 400
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9]*(?:[_./-][A-Za-z0-9]+)+|[a-z]+[A-Z][A-Za-z0-9]+|\b[A-Za-z]{9,}\b")
+_EDITS = re.compile(r"Edit|Write|apply_patch|NotebookEdit", re.IGNORECASE)
+#: What takes edits back, as a command line says it.
+_REVERT = re.compile(
+    r"\bgit\s+(?:checkout\s+(?:--\s|\.|HEAD)|restore\s|reset\s+--hard|revert\s|stash(?:\s+(?:push|-u))?\b(?!\s+pop))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """Turns that could go. `range` is what ``cut`` takes; `tokens` what it saves; for secrets the cure is masking."""
+
+    kind: str
+    range: str
+    ids: tuple[str, ...]
+    reason: str
+    tokens: int
+    command: str
+
+
+def suggest(reference: str | None, tool: str = "auto") -> dict[str, Any]:
+    """Ranges that could be cut from a transcript, with reasons, the largest saving first; secrets before all.
+
+    Raises:
+        NotFound, Usage: there is no such transcript.
+    """
+    session = numbered(load_with_tool(tool, located(reference, tool)))
+    found = suggestions(session)
+    return {
+        "session_id": session.session_id,
+        "tool": session.tool,
+        "path": str(session.source_path),
+        "tokens": session.tokens,
+        "suggestions": [asdict(one) | {"ids": list(one.ids)} for one in found],
+    }
+
+
+def suggestions(session: Session) -> list[Suggestion]:
+    """See `suggest`. Turns of a parent's file are none of this session's."""
+    found = [
+        *_reverted(session), *_repeated_outputs(session), *_unused_outputs(session), *_secrets(session),
+    ]  # fmt: skip
+    return sorted(found, key=lambda one: (one.kind != "secret", -one.tokens))
+
+
+def _reverted(session: Session) -> Iterator[Suggestion]:
+    """From the first edit after a prompt to what took it back."""
+    began: int | None = None
+    for position, turn in enumerate(session.turns):
+        if turn.inherited:
+            continue
+        if turn.prompt:
+            began = None
+        if began is None and any(_EDITS.search(call.name) for call in turn.tool_calls):
+            began = position
+        if began is None or not turn.tool_calls or not _takes_back(turn):
+            continue
+        attempt = [one.id for one in session.turns[began : position + 1] if not one.prompt]
+        yield _suggestion(session, "reverted", attempt, "an attempt that was taken back afterwards")
+        began = None
+
+
+def _takes_back(turn: Turn) -> bool:
+    return any(_REVERT.search(text) for text in _texts(turn))
+
+
+def _repeated_outputs(session: Session) -> Iterator[Suggestion]:
+    """All but the last of the same long output."""
+    last: dict[bytes, Turn] = {}
+    for turn in session.turns:
+        if turn.inherited or not turn.tool_results or turn.token_est < REPEATED_TOKENS:
+            continue
+        digest = hashlib.blake2b("\0".join(_outputs(turn)).encode("utf-8", "replace"), digest_size=16).digest()
+        if (before := last.get(digest)) is not None:
+            yield _suggestion(session, "repeated", _with_calls(session, before), "the same output comes again later")
+        last[digest] = turn
+
+
+def _unused_outputs(session: Session) -> Iterator[Suggestion]:
+    """Long outputs none of whose names anybody mentions afterwards."""
+    mentioned: set[str] = set()
+    for turn in reversed(session.turns):
+        if turn.inherited:
+            break
+        if turn.tool_results:
+            names = set(_NAME.findall("\n".join(_outputs(turn)))[: _NAMES * 8])
+            if turn.token_est >= LONG_TOKENS and mentioned and names.isdisjoint(mentioned):
+                yield _suggestion(
+                    session, "unused", _with_calls(session, turn), "a long output that nobody refers to afterwards"
+                )
+        elif turn.role in ("user", "assistant"):
+            mentioned.update(name for text in _texts(turn) for name in _NAME.findall(text)[:_NAMES])
+
+
+def _secrets(session: Session) -> Iterator[Suggestion]:
+    for turn in session.own:
+        if kinds := sorted(set(secrets_in(turn.raw))):
+            command = f"smart-fork excise cut --secrets --id {quote(turn.id)} {quote(session.session_id)}"
+            yield Suggestion(
+                "secret", _range(session, {turn.id}), (turn.id,), f"holds a secret ({', '.join(kinds)})", 0, command
+            )
+
+
+def _suggestion(session: Session, kind: str, ids: Collection[str], reason: str) -> Suggestion:
+    gone = closure(session.turns, ids)
+    turns = [turn for turn in session.turns if turn.id in gone]
+    numbers = _range(session, gone)
+    saved = sum(turn.token_est for turn in turns)
+    known = {turn.id for turn, number in zip(session.turns, session.numbers, strict=True) if number is not None}
+    others = [word for turn in turns if turn.id not in known for word in ("--id", quote(turn.id))]
+    command = " ".join(filter(None, ("smart-fork excise cut", numbers, *others, quote(session.session_id))))
+    return Suggestion(kind, numbers, tuple(turn.id for turn in turns), reason, saved, command)
+
+
+def _with_calls(session: Session, turn: Turn) -> list[str]:
+    """The calls of a turn's results, where they are a turn's only ones, and so their results."""
+    wanted = {result.tool_use_id for result in turn.tool_results}
+    calls = [one for one in session.turns if one.tool_calls and {call.id for call in one.tool_calls} <= wanted]
+    return [one.id for one in calls] or [turn.id]
+
+
+def _range(session: Session, ids: Collection[str]) -> str:
+    named = {number for number, turn in zip(session.numbers, session.turns, strict=True) if turn.id in ids}
+    parts: list[list[int]] = []
+    for number in sorted(number for number in named if number is not None):
+        if parts and parts[-1][-1] == number - 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
+
+
+def _texts(turn: Turn) -> list[str]:
+    return [text for _, record in decode_line(turn.raw)[0] for text in texts(record)]
+
+
+def _outputs(turn: Turn) -> Sequence[str]:
+    """What its results say, without what is told twice beside them."""
+    found = []
+    for _, record in decode_line(turn.raw)[0]:
+        message = record.get("message") or record.get("payload") or record.get("bubble")
+        found += list(texts(message if isinstance(message, dict) else record))
+    return found

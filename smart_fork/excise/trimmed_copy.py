@@ -1,0 +1,146 @@
+"""A copy of a session without some of its turns; the original stays as it is.
+
+It is the only way to be without turns that stand in another session's file: those that a fork of Codex inherited.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from indexer.files import remove
+from indexer.transcripts.lines import decode_line
+from indexer.transcripts.model import AgentName
+from indexer.transcripts.model import Session as Conversation
+from smart_fork.advice import advice
+from smart_fork.agents import READERS
+from smart_fork.agents.copier import NewSession
+from smart_fork.agents.facets import copier, starter_of
+from smart_fork.agents.plan import check_id
+from smart_fork.cuts import snapshots
+from smart_fork.cuts.model import Session
+from smart_fork.errors import ForkRefused, Usage
+from smart_fork.excise.loader import load_with_tool, located
+from smart_fork.excise.message_numbers import numbered
+from smart_fork.excise.plan import Plan, plan, refuse
+from smart_fork.excise.ranges import chosen
+from smart_fork.excise.request import beside, report
+from smart_fork.excise.secrets import masked
+from smart_fork.families.branch import command_to_resume, new_title
+from smart_fork.families.work import refuse_while_tasks_run, refuse_while_working
+from smart_fork.processes import Machine, SystemProcesses
+from smart_fork.retrieval.results import title as shown_title
+
+
+@dataclass(frozen=True, slots=True)
+class Branched:
+    """A session file that we wrote. `cwd` is where it works."""
+
+    agent: AgentName
+    session_id: str
+    source_session_id: str
+    path: Path
+    plan: Plan
+    title: str
+    cwd: str
+    parent: Conversation
+    notes: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """What was left out, in words and figures, and the new session: its id and path, not its parent's."""
+        told = report(self.plan, dry_run=False)
+        return told | {
+            "session_id": self.session_id,
+            "path": str(self.path),
+            "agent_type": self.agent,
+            "title": shown_title(self.title),
+            "parent": {"session_id": self.source_session_id, "title": shown_title(self.parent.title)},
+            "working_directory": self.cwd,
+            "warnings": [*told["warnings"], *({"turn_id": "", "reason": note} for note in self.notes)],
+            "resume_command": command_to_resume(self.agent, self.session_id, self.cwd),
+            "resume_original": command_to_resume(self.agent, self.source_session_id, self.parent.cwd),
+            "new_session_id": self.session_id,
+            "new_path": str(self.path),
+        }
+
+
+def branch(
+    reference: str, turns: str = "", ids: Sequence[str] = (), *, secrets: bool = False, new_session_id: str = "",
+    target_cwd: Path | None = None, force: bool = False, now: datetime | None = None,
+) -> Branched:  # fmt: skip
+    """Write a copy of a session without these turns, under an id of its own, where its agent finds it.
+
+    With `secrets` they are masked there, in all turns or in those that are named.
+
+    Raises:
+        Usage, NotFound: something in the request is not acceptable.
+        Refused: a warning or a problem, and it was not insisted on.
+        ForkRefused: the agent is answering, nobody has asked anything, or a session of that id exists.
+    """
+    session = numbered(load_with_tool("auto", located(reference)))
+    if session.tool not in READERS.names:
+        raise Usage(f"There are no branches of {session.tool} sessions")
+    planned = _planned(session, turns, ids, secrets=secrets)
+    if not force:
+        refuse(planned)
+    agent = session.tool
+    moment = now or datetime.now()  # noqa: DTZ005 - Codex names its files by local time
+    parent = _conversation(agent, session, moment)
+    new = check_id(agent, new_session_id or starter_of(agent).new_id(), "new")
+    target = copier(agent).place(session.source_path, NewSession(new, target_cwd, moment))
+    cwd = str(target_cwd) if target_cwd else parent.cwd
+    with new_title(parent.title, Path(cwd or target.parent), moment.timestamp()) as title:
+        notes = _write(planned, parent, target, NewSession(new, target_cwd, moment, title))
+    made = Session(session.tool, target, new, ())
+    snapshots.note(
+        made, "branch", None, target, moment.astimezone(), size_after=target.stat().st_size,
+        removed_ids=[turn.id for turn in planned.removed], seed_ids=sorted(planned.seeds),
+        orphaned=sorted(planned.orphaned),
+    )  # fmt: skip
+    return Branched(agent, new, session.session_id, target, planned, title, cwd, parent, tuple(notes))
+
+
+def _planned(session: Session, turns: str, ids: Sequence[str], *, secrets: bool) -> Plan:
+    named = chosen(session, turns, ids) if turns or ids else set[str]()
+    planned = masked(session, (), named or None) if secrets else plan(session, named)
+    if not planned.changes:
+        raise Usage(
+            "there are no secrets to be masked" if secrets else "nothing to cut was named",
+            advice("Give a range such as 5-7,9, or --id.", tool="Give turns, such as 5-7,9, or ids."),
+        )
+    return planned
+
+
+def _conversation(agent: AgentName, session: Session, now: datetime) -> Conversation:
+    """What is copied, unless it is just being written."""
+    conversation = READERS[agent].read(session.source_path).session
+    if conversation is None:
+        raise ForkRefused("No conversation to branch.", "Nobody has asked anything in it.")
+    refuse_while_working(conversation, now.timestamp(), "Try again when the agent has answered.")
+    refuse_while_tasks_run(conversation, "Try again when they have ended.")
+    return conversation
+
+
+def _write(planned: Plan, parent: Conversation, target: Path, new: NewSession) -> list[str]:
+    """The file and what belongs beside it; what is missing there, in words. After an error nothing is left."""
+    source = planned.session.source_path
+    original = replace(parent, session_id=planned.session.session_id, source_path=source)
+    copy = copier(parent.agent).of_records(original, _records(planned), new)
+
+    def without_what_is_gone() -> None:
+        for path in beside(planned):
+            remove(target.with_suffix("") / path.relative_to(source.with_suffix("")))
+
+    machine = Machine(SystemProcesses(), os.environ)
+    return list(copier(parent.agent).write(copy, target, new, machine, without_what_is_gone).warnings)
+
+
+def _records(planned: Plan) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """What stays, as it would be written, and how it is spelled."""
+    for position, turn in enumerate(planned.session.turns):
+        if turn.id not in planned.gone:
+            yield from decode_line(planned.edits.get(position, turn.raw))[0]

@@ -1,0 +1,202 @@
+"""A branch of a session: a copy under a title of its own, which an agent can go on with while the original stays."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from filelock import FileLock
+
+from indexer.paths import private_dir, state_home
+from indexer.project import project_of
+from indexer.transcripts.model import AgentName, Session
+from smart_fork import sessions
+from smart_fork.advice import advice
+from smart_fork.agents import READERS
+from smart_fork.agents.facets import starter_of
+from smart_fork.agents.options import Options
+from smart_fork.agents.plan import check_id
+from smart_fork.agents.references import names_session
+from smart_fork.copies.session_copy import Branch, branch_point, last_branch_point, message_at, write_copy
+from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
+from smart_fork.families.branch_titles import branch_title, titles_like_ours
+from smart_fork.families.told import Branched, Named
+from smart_fork.families.work import (
+    IN_PROGRESS,
+    earlier_message,
+    is_unfinished,
+    refuse_while_tasks_run,
+    refuse_while_working,
+)
+from smart_fork.forking.started import Forked
+from smart_fork.forking.world import Clock, SystemClock
+from smart_fork.retrieval.results import title as shown_title
+from smart_fork.snippets import quoted
+from smart_fork.whereabouts import belongs
+
+#: How long a caller's own session is waited for that is not there yet.
+WRITTEN_SECONDS, LOOK_SECONDS = 3.0, 0.2
+
+
+def branch(
+    reference: str,
+    *,
+    at: int | None = None,
+    through: str | None = None,
+    title: str | None = None,
+    project: str | None = None,
+    cwd: str | None = None,
+    start: Options | None = None,
+    caller_session_id: str | None = None,
+    now: float | None = None,
+    clock: Clock | None = None,
+) -> Branched:
+    """Copy a session, up to the end of what message number `at` is part of, or up to its last finished turn.
+
+    With the id of a message in `through`, up to the end of what that is part of.
+
+    `cwd` is where the copy is to work (the session's own directory by default); a session that does not belong to
+    `project` is refused where one is given. With `start` the copy is resumed at once, as that says; its name is
+    its title.
+
+    The caller's own session is waited for where it is so new that its agent has not written it down yet.
+
+    Raises:
+        SmartForkError: nothing was made.
+    """
+    clock = clock or SystemClock()
+    session = _source(reference.strip(), caller_session_id or "", clock)
+    moment = clock.now() if now is None else now
+    target = _target(session, cwd)
+    if project is not None and not _belongs(session, project):
+        raise ForkRefused(
+            f"Source session does not belong to current project: {session.session_id}", f"It worked in {session.cwd}."
+        )
+    end, warnings = _end(session, at, through, moment, caller_session_id)
+    with new_title(session.title, target, moment, name=title) as final:
+        written = _write(session, end, target, title=final, now=moment)
+    warnings += written.warnings
+    report = _report(session, written, end=end, title=final, target=target, warnings=warnings)
+    if not start:
+        return report
+    return replace(report, started=_start(session, written, target, replace(start, name=final), caller_session_id))
+
+
+def _source(reference: str, own: str, clock: Clock) -> Session:
+    """The session that is meant. What its agent is asked first it writes down a moment later: `own` is waited for."""
+    if not names_session(reference):
+        raise Usage(
+            f"Invalid source sessionId: {quoted(reference)}",
+            advice("`smart-fork list` shows ids.", tool="list_sessions shows ids."),
+        )
+    deadline = clock.now() + WRITTEN_SECONDS
+    while True:
+        try:
+            located = sessions.locate(reference)
+            check_id(located.agent, located.session_id)
+            return sessions.read(located)
+        except NotFound:
+            if not own.lower().startswith(reference.lower()):
+                raise
+            if clock.now() >= deadline:
+                hint = "This session has just begun and is not written down yet. Try again after its first answer."
+                raise ForkRefused(IN_PROGRESS, hint) from None
+        clock.sleep(LOOK_SECONDS)
+
+
+def _belongs(session: Session, project: str) -> bool:
+    try:
+        return belongs(session, project_of(project))
+    except ValueError:  # a NUL
+        return False
+
+
+@contextmanager
+def new_title(parent_title: str, target: Path, moment: float, *, name: str | None = None) -> Iterator[str]:
+    """What a branch is called that is written meanwhile: no other that is made at once gets the same title.
+
+    Raises:
+        SmartForkError: in place of an `OSError`, also one that is met meanwhile.
+    """
+    try:
+        with FileLock(private_dir(state_home()) / "branch.lock", mode=0o600):
+            taken = titles_like_ours(READERS, project_of(target))
+            yield branch_title(name, parent_title, taken, int(moment * 1000))
+    except OSError as error:
+        hint = "Nothing of it was left behind; try again."
+        raise SmartForkError(f"Failed to branch conversation: {error}", hint) from error
+
+
+def _write(session: Session, end: int, target: Path, *, title: str, now: float) -> Branch:
+    return write_copy(
+        READERS[session.agent],
+        session,
+        end,
+        new_session_id=starter_of(session.agent).new_id(),
+        target_cwd=target,
+        now=datetime.fromtimestamp(now),  # noqa: DTZ006 - Codex names its files by local time
+        title=title,
+    )
+
+
+def _end(
+    session: Session, at: int | None, through: str | None, now: float, caller: str | None
+) -> tuple[int, list[str]]:
+    """The last turn of the copy, and what is to be said about it."""
+    if through is not None:
+        end = branch_point(session, through)
+        return end, [f"Branched after message {end}, where the exchange that answers best ends"]
+    if at is not None:
+        end = branch_point(session, message_at(session, at))
+        moved = f"Branched after message {end}, where the agent had finished what message {at} is part of"
+        return end, [moved] if end != at else []
+    refuse_while_working(session, now, earlier_message())
+    refuse_while_tasks_run(session, earlier_message(), caller=caller)
+    left_out = ["What the agent had not finished is not in the branch"] if is_unfinished(session) else []
+    return last_branch_point(session), left_out
+
+
+def _target(session: Session, cwd: str | None) -> Path:
+    if cwd is None and not session.cwd:
+        raise ForkRefused(
+            "It is not known where this session worked",
+            advice("Say where the branch is to work: --cwd DIR.", tool="Say where the branch is to work: cwd."),
+        )
+    from smart_fork.forking.start import directory
+
+    return directory(cwd if cwd is not None else session.cwd)
+
+
+def _start(session: Session, written: Branch, target: Path, options: Options, caller: str | None) -> Forked:
+    from smart_fork.forking.launch import resume_written
+    from smart_fork.forking.spec import WorkerSpec, source_of
+
+    source = replace(source_of(session), cwd=str(target))
+    spec = WorkerSpec("branch", session.agent, source, options, caller_session_id=caller)
+    return resume_written(spec, written)
+
+
+def _report(session: Session, written: Branch, *, end: int, title: str, target: Path, warnings: list[str]) -> Branched:
+    return Branched(
+        session_id=written.session_id,
+        agent_type=written.agent,
+        title=shown_title(title),
+        path=str(written.path),
+        copied=written.copied,
+        parent=Named(session.session_id, shown_title(session.title)),
+        at=end,
+        working_directory=str(target),
+        warnings=tuple(warnings),
+        resume_command=command_to_resume(written.agent, written.session_id, str(target)),
+        resume_original=command_to_resume(session.agent, session.session_id, session.cwd),
+    )
+
+
+def command_to_resume(agent: AgentName, session_id: str, cwd: str) -> str:
+    """What a person types to go on in a session, from anywhere."""
+    words = shlex.join(READERS[agent].resume_command(session_id))
+    return f"cd {shlex.quote(cwd)} && {words}" if cwd else words

@@ -1,0 +1,70 @@
+"""``--at match``: which exchange of one session answers an intent, and a fork at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from indexer.transcripts.model import Session
+from smart_fork import sessions
+from smart_fork.advice import advice
+from smart_fork.agents.options import Options
+from smart_fork.errors import IndexUnavailable, NotFound
+from smart_fork.forking.started import Forked
+from smart_fork.retrieval.answer import Unsearched
+from smart_fork.retrieval.finder import Engine, Request, find
+
+#: Stands for a message's number: the end of the exchange that answers the intent.
+MATCH = "match"
+
+
+def fork_at_match(
+    reference: str, intent: str, engine: Engine, options: Options, *, also: Sequence[str] = (), **how: Any
+) -> Forked:
+    """Fork the session that `reference` means at the end of the exchange that answers `intent`; see `fork_session`.
+
+    `also` says the intent in other words.
+
+    Raises:
+        SmartForkError: nothing was started, and nothing is left of the attempt.
+    """
+    from smart_fork.forking.launch import fork_session
+
+    session = sessions.look_into(sessions.locate(reference))
+    return fork_session(session.session_id, options, through=message_for(session, intent, engine, also), **how)
+
+
+def message_for(session: Session, intent: str, engine: Engine, also: Sequence[str] | None = None) -> str:
+    """The id of the message of `session` that answers `intent` best, as all its phrasings together say it.
+
+    Raises:
+        Usage: the intent is blank, or `also` is not what it may be.
+        IndexUnavailable: nothing can be searched.
+        NotFound: nothing in the session has to do with it, or the session has not been indexed.
+    """
+    there = bool(session.cwd) and Path(session.cwd).is_dir()
+    request = Request(
+        intent,
+        agent_type=session.agent,
+        session_id=session.session_id,
+        project_path=session.cwd if there else None,
+        all_projects=not there,
+        include_automated=True,
+        include_snippets=False,
+        also=also,
+    )
+    answer = find(request, engine)
+    if isinstance(answer, Unsearched):
+        raise IndexUnavailable(answer.message, answer.next_steps[0])
+    messages = [hit.match.message_id for hit in answer.results if hit.match.message_id]
+    if not messages:
+        why = answer.search_error or answer.index.problem
+        raise NotFound(
+            f"No passage of {session.session_id} answers that" + (f": {why}" if why else ""),
+            advice(
+                "Say it in other words (--also), run `smart-fork index run`, or take a number from `smart-fork show`.",
+                tool="Say it in other words as well (also), or give at a number of read_session.",
+            ),
+        )
+    return messages[0]

@@ -1,0 +1,121 @@
+"""Which session is gone on with: one by its id, or the newest of a directory; and never one that is open elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from indexer.paths import state_home
+from indexer.project import project_of, resolve
+from indexer.transcripts.model import AgentName
+from smart_fork import sessions
+from smart_fork.advice import advice
+from smart_fork.agents import READERS
+from smart_fork.agents.plan import check_id
+from smart_fork.errors import ForkRefused, NotFound, SmartForkError
+from smart_fork.forking.limit import AlreadyRuns, occupant
+from smart_fork.forking.occupation import looks_occupied
+from smart_fork.forking.spec import ForkSource, source_of
+from smart_fork.forking.start import directory
+from smart_fork.forking.world import World, world_of
+from smart_fork.places.liveness import lives
+from smart_fork.registry import Registry, Worker
+from smart_fork.retrieval.recent import recent_sessions
+
+#: Sessions of the project among which the directory's newest is looked for.
+LOOKED_AT = 100
+RUNNING = ("starting", "running")
+
+
+def session_to_resume(
+    reference: str,
+    *,
+    agent: AgentName | None = None,
+    cwd: Path | None = None,
+    force: bool = False,
+    world: World | None = None,
+) -> ForkSource:
+    """The session that `reference` means (see `sessions.locate`), to go on with in its own directory.
+
+    With an `agent` it is not looked for: that agent is given the id as it is, in `cwd`. `force` takes it even
+    if it seems to be open somewhere.
+
+    Raises:
+        AlreadyRuns: one of our workers is in it.
+        ForkRefused: it seems to be open somewhere else.
+        SmartForkError: there is no such session.
+    """
+    if agent is not None:
+        return ForkSource(agent, check_id(agent, reference), None, str(directory(cwd or Path.cwd())))
+    if worker := _running_worker(reference, world):
+        raise AlreadyRuns(worker, reference)
+    source = source_of(sessions.read(sessions.locate(reference)))
+    check_free(source, force=force, world=world)
+    return source
+
+
+def newest_session(
+    target: Path,
+    agent: AgentName,
+    *,
+    automated: bool = False,
+    apart_from: str | None = None,
+) -> ForkSource:
+    """The newest session that an agent had in a directory, not that of the caller, `apart_from`.
+
+    The agents' own ways to say so know other directories' sessions in some versions, and do not tell the id
+    beforehand. Like theirs, this knows those that scripts began only with `automated`: for a worker without a terminal.
+
+    Raises:
+        NotFound: there is none.
+    """
+    found = recent_sessions([READERS[agent]], project_of(target), LOOKED_AT, automated=automated).sessions
+    here = (one for one in found if one.session_id != apart_from and one.cwd and resolve(one.cwd) == target)
+    session = next(here, None)
+    if session is None:
+        raise NotFound(
+            f"No {agent} session to continue in {target}",
+            advice(
+                "`smart-fork list` shows those of the whole project.",
+                tool="list_sessions shows those of the whole project.",
+            ),
+        )
+    return source_of(session)
+
+
+def check_free(source: ForkSource, *, force: bool = False, world: World | None = None) -> None:
+    """Whether nobody is in that session.
+
+    Raises:
+        AlreadyRuns: one of our workers is.
+        ForkRefused: somebody else seems to be, and `force` does not say that it does not matter.
+    """
+    world = world or world_of(source.agent)
+    with Registry() as registry:
+        workers = registry.workers()
+    running = [worker for worker in workers if worker.state in RUNNING]
+    if worker := occupant(source.session_id, running, world):
+        raise AlreadyRuns(worker, source.session_id)
+    if force or source.source_path is None:
+        return
+    ours = any(worker.session_id == source.session_id for worker in workers)
+    if reason := looks_occupied(source.session_id, source.source_path, world, just_ended=ours):
+        raise ForkRefused(
+            f"{source.session_id} seems to be open elsewhere: {reason}",
+            advice(
+                "Leave it there first, or fork it instead; --force insists.",
+                tool="Leave it there first, or fork it instead: fork_session.",
+            ),
+        )
+
+
+def _running_worker(reference: str, world: World | None) -> Worker | None:
+    """The living worker that is meant; its session need not be known yet."""
+    if not (state_home() / "workers.db").exists():
+        return None
+    try:
+        with Registry() as registry:
+            worker = registry.get(reference.strip())
+    except SmartForkError:
+        return None
+    world = world or world_of(worker.agent)
+    return worker if lives(worker, world.processes, world.env, world.clock.now()) else None

@@ -1,0 +1,151 @@
+"""The main job in one call: find, choose, fork."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from indexer.changes import Progress
+from smart_fork.advice import advice
+from smart_fork.agents.options import PLACES, Options
+from smart_fork.engines.configured import OWN
+from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
+from smart_fork.forking.floor import FLOOR, fitting, none_can_be_forked
+from smart_fork.forking.match import MATCH, message_for
+from smart_fork.forking.which import Ask, Later, about_as_likely
+from smart_fork.retrieval.all_agents import find_in_all
+from smart_fork.retrieval.answer import Answer, Found, Hit
+from smart_fork.retrieval.finder import Engine, Request, check, find
+from smart_fork.snippets import shown
+
+log = logging.getLogger(__name__)
+
+
+def find_and_fork(
+    request: Request,
+    engine: Engine,
+    *,
+    caller_session_id: str | None = None,
+    auto_fork: bool = False,
+    fork_index: int | None = None,
+    fork_session_id: str | None = None,
+    options: Options | None = None,
+    at: int | str | None = None,
+    ask: Ask | None = None,
+    or_all: bool = False,
+) -> Answer:
+    """`find`, and the fork that was asked for as ``forked_session``; with `at` ``"match"`` where its passage ends.
+
+    With `auto_fork` alone the best result is forked if it fits: it scores the request's `min_score`, else `FLOOR`;
+    where several fit about as well, the one that is chosen by whom `ask` asks. A fork that fails leaves the results in
+    the answer, with ``error`` and ``hint`` beside them; so does one that is not tried because nothing fits or
+    nobody has chosen, and the results then are all that were found. With `or_all` all agents' sessions are searched
+    where those of the request's one do not fit, but not for `auto_fork`.
+
+    Raises:
+        Usage: something in the request is not acceptable; nothing was read or started.
+        Later: `ask` has raised it.
+    """
+    check(request)
+    if fork_index is not None and fork_index < 0:
+        raise Usage(f"fork_index must be non-negative, not {fork_index}", "It counts from 0 into results.")
+    if isinstance(at, str) and at != MATCH:
+        raise Usage(
+            f"at must be a number or 'match', not {shown(at)}",
+            "It is the number of a message, as match.turn_index says it.",
+        )
+    if isinstance(at, int) and at < 0:
+        raise Usage(f"at must be non-negative, not {at}", "It is the number of a message, as match.turn_index says it.")
+    options = options or Options()
+    if options.place is not None and options.place not in PLACES:
+        raise Usage(f"run_in must be 'tmux', 'process', or 'iterm2', not {shown(options.place)}")
+    unchosen = auto_fork and fork_index is None and not fork_session_id
+    least = None if unchosen else request.min_score
+    look = find_in_all if or_all and not unchosen else find
+    answer = look(replace(request, min_score=least, works_in=request.project_path), engine)
+    if not fork_session_id and (not isinstance(answer, Found) or not (auto_fork or fork_index is not None)):
+        return answer
+    try:
+        from smart_fork.forking.launch import fork_session
+
+        told = engine.progress or (lambda *_: None)
+        if unchosen:
+            fork_session_id = _meant(answer, request.min_score, ask, told)
+            answer = _at_least(request.min_score, answer)
+        results = answer.results if isinstance(answer, Found) else ()
+        index, session_id = _chosen(results, fork_index, fork_session_id)
+        hit = None if index is None else results[index]
+        point = {"at": at} if at != MATCH else {"through": _through(hit, session_id, request, engine)}
+        told("starting the fork", 0, 1)
+        forked = fork_session(
+            session_id,
+            replace(options, prompt=options.prompt or request.intent),
+            **point,
+            cwd=request.project_path,  # it works in the project that was asked about
+            caller_session_id=caller_session_id,
+        )
+    except Later:
+        raise
+    except SmartForkError as error:
+        return replace(answer, error=error.message, hint=error.hint)
+    except Exception as error:  # the results must not be lost with the fork
+        log.exception("the fork failed")
+        return replace(
+            answer,
+            error=f"The fork failed: {error}",
+            hint=advice(
+                "`smart-fork doctor` checks what forks need.", tool="Fork it yourself with the result's fork_command."
+            ),
+        )
+    return replace(answer, forked_session=replace(forked, chosen={"forked_index": index}).as_json())
+
+
+def _through(hit: Hit | None, session_id: str, request: Request, engine: Engine) -> str:
+    """The message by which all is known; where that cannot be told, the one of the result's passage."""
+    from smart_fork import sessions
+
+    found = hit.match.message_id if hit is not None else None
+    try:
+        return message_for(sessions.look_into(sessions.locate(session_id)), request.intent, engine, request.also)
+    except (NotFound, IndexUnavailable):
+        if found is None:
+            raise
+        return found
+
+
+def _meant(answer: Answer, min_score: float | None, ask: Ask | None, told: Progress) -> str:
+    """The session that is forked: the best one that fits, or the one that is chosen where several are about as likely.
+
+    These share the chance that one of them is meant, so each alone may be below the floor. What another engine has
+    scored is no chance: there nobody is asked.
+    """
+    if ask is not None and isinstance(answer, Found) and answer.engine == OWN:
+        least = 0.0 if min_score is None else min_score
+        near = about_as_likely([hit for hit in answer.results if hit.can_fork and hit.score >= least])
+        if len(near) > 1 and sum(hit.score for hit in near) >= FLOOR:
+            told("waiting for a choice", 0, 1)
+            return ask(near)
+    return fitting(answer, 1, min_score).hits[0][1].session_id
+
+
+def _at_least(min_score: float | None, answer: Answer) -> Answer:
+    """`answer` as it would be had the search left out what is below `min_score`."""
+    if not isinstance(answer, Found):
+        return answer
+    kept = tuple(hit for hit in answer.results if min_score is None or hit.score >= min_score)
+    return replace(answer, results=kept, count=len(kept))
+
+
+def _chosen(results: Sequence[Hit], fork_index: int | None, session_id: str | None) -> tuple[int | None, str]:
+    """Which session was chosen. An id wins over an index, that over the best; indexes count from 0."""
+    if session_id:
+        return next((i for i, hit in enumerate(results) if hit.session_id == session_id), None), session_id
+    if fork_index is None or not results:
+        raise none_can_be_forked(results)
+    if fork_index >= len(results):
+        raise Usage("fork_index is out of range", f"There are {len(results)} results, counted from 0.")
+    hit = results[fork_index]
+    if not hit.can_fork:
+        raise ForkRefused(f"Result {fork_index} cannot be forked: {hit.warning}", "Choose one with can_fork.")
+    return fork_index, hit.session_id

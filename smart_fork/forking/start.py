@@ -1,0 +1,333 @@
+"""From what is wanted to a running worker: checked first, then program, worktree, transcript, place and registry."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import apsw
+
+from indexer.project import resolve
+from indexer.transcripts.base import AgentAdapter
+from indexer.transcripts.files import is_there
+from smart_fork import permission
+from smart_fork.advice import advice
+from smart_fork.agents.facets import starter_of, storage_of, title_of
+from smart_fork.agents.logs import original_of
+from smart_fork.agents.options import Options
+from smart_fork.agents.plan import DEPTH, ForkPlan, environment, passable, plain_name, plan_fork
+from smart_fork.agents.programs import find_program, require_fork
+from smart_fork.agents.starter import ForkRequest
+from smart_fork.caller import calling_agent
+from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
+from smart_fork.forking.attempt import Attempt
+from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation, confirm, one_at_a_time
+from smart_fork.forking.limit import admission
+from smart_fork.forking.provisions import Provisions, provisions
+from smart_fork.forking.report import Launched, as_worker, ended_at_once, remark
+from smart_fork.forking.spec import ForkSource, WorkerSpec
+from smart_fork.forking.started import StartedWorker
+from smart_fork.forking.world import World, world_of
+from smart_fork.places import choose_place
+from smart_fork.places.base import Place, Started, note_started
+from smart_fork.registry import UNASKED, Registry, Worker
+from smart_fork.repository.worktree import Worktree, left_unfiltered, plan_worktree
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A worker that could be started; nothing has been made for it yet."""
+
+    spec: WorkerSpec
+    request: ForkRequest
+    place: Place
+    provisions: Provisions = field(default_factory=Provisions)
+
+    def plan(self, cwd: Path | None = None, worker_id: str = "") -> ForkPlan:
+        """The command of that worker, which works in `cwd` where it has a directory of its own.
+
+        Raises:
+            Usage: an id, the prompt or the depth is not acceptable.
+            ForkRefused: another agent's session, or workers of workers of workers.
+        """
+        request = replace(self.request, worker_id=worker_id, target_cwd=cwd or self.request.target_cwd)
+        return plan_fork(request)
+
+
+def prepare(spec: WorkerSpec, world: World, *, dry_run: bool = False) -> Prepared:
+    """Check all that can be checked before anything is made; for a `dry_run` not whether its agent is logged in.
+
+    Raises:
+        SmartForkError: it could not be started.
+    """
+    place = choose_place(spec.options.place, world.processes, world.env)
+    source, written = spec.source, spec.written
+    request = ForkRequest(
+        agent=spec.agent,
+        session_id=source.session_id if source else "",
+        source_path=_source_path(source, world.adapter) if source else None,
+        source_cwd=source.cwd if source else "",
+        target_cwd=_target(spec),
+        program=_program(spec, place, world),
+        new_session_id=written.session_id if written else starter_of(spec.agent).new_id(),
+        prompt=spec.options.prompt,
+        headless=place.headless,
+        name=plain_name(spec.options.name) or None,
+        at=written.at if written else spec.point.message_id if spec.point else None,
+        with_agent=spec.with_agent,
+        depth=_depth(world.env, spec.caller_session_id),
+        form=spec.form,
+        options=spec.options,
+    )
+    prepared = Prepared(spec, request, place)
+    _check_delivery(prepared.plan(), place)
+    admission(request, world, counts=not place.replaces)  # whether the limit is a number; it is asked at the start
+    if spec.form == "resume":
+        _check_resumable(spec, request)
+    if spec.options.in_worktree and not spec.or_without:
+        planned_worktree(spec.options, request, world)
+    given = Provisions() if dry_run else provisions(spec.agent, request.program, place, world.processes, world.env)
+    return replace(prepared, provisions=given)
+
+
+def planned_worktree(options: Options, request: ForkRequest, world: World) -> Path:
+    """Where the worker's worktree would be.
+
+    Raises:
+        SmartForkError: it could not be made.
+    """
+    how = {"with_changes": options.with_changes}
+    return plan_worktree(request.target_cwd, options.worktree_name, world.processes, **how).path
+
+
+def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECONDS) -> Launched:
+    """Start it, and wait up to `patience` seconds until it is seen to take its prompt.
+
+    Raises:
+        SmartForkError: it was not started, or ended before it had taken its prompt; nothing is left of the attempt but
+            a note in the registry and what it said.
+    """
+    spec, place = prepared.spec, prepared.place
+    with Registry() as registry, Attempt(world, registry) as attempt:
+        if spec.written:
+            attempt.otherwise(spec.written.undo)
+        worker = _registered(prepared, world, attempt)
+        made, warnings = _worktree(prepared, attempt)
+        warnings += [*another_agent(spec), *prepared.provisions.notes]
+        plan = prepared.plan(made.path if made else None, worker.id)
+        if not spec.written:
+            warnings += attempt.stage(plan, prepared.request.source_path, spec.source)
+        with one_at_a_time(plan):
+            began = world.clock.now()
+            worker = registry.set_ready(
+                worker.id,
+                cwd=plan.cwd,
+                worktree=made.path if made else None,
+                branch=made.branch if made else None,
+                base_commit=made.base if made else None,
+                now=began,
+            )
+            if plan.new_session_id and spec.form != "resume":
+                registry.set_session_id(worker.id, plan.new_session_id)
+            _give_back(attempt, plan, worker)
+            if place.replaces:  # nothing of ours is left to say so afterwards
+                _note_running(registry, worker, plan, Started(pid=os.getpid()))
+            started = place.start(plan, worker, world.processes, environment(plan, _given(prepared, world)))
+            attempt.succeeded()  # the first step that cannot be taken back
+            launched = Launched(plan, place.name, worker, started, plan.new_session_id, warnings)
+            look = partial(confirm, plan, place, started, world, began, patience=patience)
+            launched, ended = _noted(registry, worker, launched, look)
+            if ended:
+                attempt.failed()
+                raise ended_at_once(plan, started, ended)
+            return launched
+
+
+def start(spec: WorkerSpec, world: World | None = None) -> StartedWorker:
+    """Check what is wanted and start it.
+
+    Raises:
+        SmartForkError: it was not started.
+    """
+    world = world or world_of(spec.agent)
+    return as_worker(launch(prepare(spec, world), world))
+
+
+def another_agent(spec: WorkerSpec) -> list[str]:
+    """What to say where another agent than the one that asks takes up a session of its own."""
+    asks = calling_agent()
+    if asks in (None, spec.agent) or spec.source is None:
+        return []
+    theirs, own = title_of(spec.agent), title_of(str(asks))
+    return [f"This starts {theirs}, not {own}: the session is one of {theirs}"]
+
+
+def _given(prepared: Prepared, world: World) -> dict[str, str]:
+    return {**world.env, **prepared.provisions.variables}
+
+
+def _registered(prepared: Prepared, world: World, attempt: Attempt) -> Worker:
+    """Its row, which takes its place among those that may run before anything is made."""
+    spec, request = prepared.spec, prepared.request
+    worker = attempt.registry.add(
+        request.agent,
+        name=request.name or "",
+        source_session_id=request.session_id,
+        caller_session_id=spec.caller_session_id,
+        place=prepared.place.name,
+        cwd=request.target_cwd,
+        prompt=passable(request.prompt or ""),
+        kind=spec.kind,
+        depth=request.depth + 1,
+        permission_mode=UNASKED if request.skip_permissions else "",
+        now=world.clock.now(),
+        admit=admission(request, world, counts=not prepared.place.replaces),
+    )
+    attempt.otherwise(lambda: attempt.registry.set_state(worker.id, "failed"))
+    return worker
+
+
+def _worktree(prepared: Prepared, attempt: Attempt) -> tuple[Worktree | None, list[str]]:
+    options, target = prepared.spec.options, prepared.request.target_cwd
+    if not options.in_worktree:
+        return None, []
+    try:
+        made = attempt.worktree(target, options.worktree_name, with_changes=options.with_changes)
+    except SmartForkError as error:
+        if not prepared.spec.or_without:
+            raise
+        return None, [f"It works in the directory itself: {error.message}"]
+    note = left_unfiltered(made, attempt.world.processes)
+    return made, [note] if note else []
+
+
+def _note_running(registry: Registry, worker: Worker, plan: ForkPlan, started: Started) -> None:
+    note_started(registry, worker.id, plan.argv, started)
+    if plan.new_session_id:  # a session that is gone on with was the one of an earlier worker's until now
+        registry.set_session_id(worker.id, plan.new_session_id)
+
+
+def _give_back(attempt: Attempt, plan: ForkPlan, worker: Worker) -> None:
+    """A session that is gone on with stays its earlier worker's where nothing comes of this one."""
+    owner = attempt.registry.of_session(plan.new_session_id) if plan.new_session_id else None
+    if owner and owner.id != worker.id and owner.session_id and owner.session_id == plan.new_session_id:
+        attempt.otherwise(partial(attempt.registry.set_session_id, owner.id, owner.session_id))
+
+
+def _noted(
+    registry: Registry, worker: Worker, launched: Launched, look: Callable[[], Confirmation]
+) -> tuple[Launched, Confirmation | None]:
+    """What is seen of it, written down; and how it ended, if that was before it had taken its prompt.
+
+    It was started: nothing that fails now takes it back.
+    """
+    plan, started = launched.plan, launched.started
+    try:
+        _note_running(registry, worker, plan, started)
+        seen = look()
+        if seen.session_id and seen.session_id != plan.new_session_id:
+            registry.set_session_id(worker.id, seen.session_id)
+        if seen.last_words is not None:
+            registry.set_state(worker.id, "ended")
+        if note := remark(plan, started, seen):
+            launched.warnings.append(note)
+        known = registry.get(worker.id)
+        ended = seen if seen.last_words is not None and not seen.taken else None
+        return replace(launched, worker=known, session_id=seen.session_id, confirmed=seen.taken), ended
+    except (OSError, SmartForkError, apsw.Error) as error:
+        log.warning("%s was started, but that could not be noted: %s", worker.id, error)
+        launched.warnings.append(f"It was started, but that could not be noted: {error}")
+        return launched, None
+
+
+def _target(spec: WorkerSpec) -> Path:
+    cwd: Path | str | None = spec.cwd
+    if cwd is None and spec.source is not None:
+        if not spec.source.cwd:
+            raise ForkRefused(
+                "It is not known where this session worked",
+                advice(
+                    "Say where the fork is to work: --cwd DIR.",
+                    tool="Say where the fork is to work: project_path.",
+                ),
+            )
+        cwd = spec.source.cwd
+    return directory(cwd if cwd is not None else Path.cwd())
+
+
+def directory(path: str | Path) -> Path:
+    """An existing directory, resolved.
+
+    Raises:
+        NotFound: there is none of that name.
+    """
+    hint = "Say where it is to work: an existing directory."
+    permission.require(str(path), plain_name(str(path)))
+    try:
+        target = resolve(path)
+        there = target.is_dir()
+    except (OSError, ValueError) as error:  # too long, a NUL
+        raise NotFound(f"No such directory: {plain_name(str(path))}", hint) from error
+    if not there:
+        raise NotFound(f"No such directory: {plain_name(str(target))}", hint)
+    return target
+
+
+def _check_resumable(spec: WorkerSpec, request: ForkRequest) -> None:
+    """A session goes on where it worked, and as itself."""
+    if spec.options.in_worktree or spec.point:
+        raise Usage("Only a fork can have a worktree or begin at an earlier message", "Fork the session instead.")
+    storage, log = storage_of(spec.agent), request.source_path
+    if log and not storage.finds(log, request.source_cwd, request.target_cwd):
+        raise ForkRefused(
+            f"{title_of(spec.agent)} cannot find this session in {request.target_cwd}",
+            advice(
+                f"Fork it instead: smart-fork fork {request.session_id}",
+                tool="Fork it instead: fork_from.",
+            ),
+        )
+
+
+def _check_delivery(plan: ForkPlan, place: Place) -> None:
+    """Whether the prompt gets to the agent in that place."""
+    if plan.prompt and plan.delivery not in place.delivers:
+        hint = advice(
+            "Run it in tmux: --in tmux. Or leave the prompt out, and type it.",
+            tool="Run it in tmux: run_in.",
+        )
+        how = {"typed": "typed", "input": "on its standard input", "argument": "as an argument"}[plan.delivery]
+        raise ForkRefused(
+            f"{title_of(plan.agent)} takes this prompt only {how}, and that cannot be done in {place.name}", hint
+        )
+
+
+def _depth(env: Mapping[str, str], caller_session_id: str | None) -> int:
+    """How deep we are: from the environment, or, since Codex does not pass that on, from what we know of the caller."""
+    text = env.get(DEPTH, "")
+    told = int(text) if text.isascii() and text.isdigit() else 0
+    if not caller_session_id:
+        return told
+    with Registry() as registry:
+        return max(told, registry.depth(caller_session_id))
+
+
+def _source_path(source: ForkSource, adapter: AgentAdapter) -> Path | None:
+    """Where the log is now: it may have moved to another folder, or to the archive, since it was read."""
+    if source.source_path is None or is_there(str(source.source_path)):
+        return source.source_path
+    found = original_of(adapter, source.session_id)
+    if found is None:
+        raise NotFound(f"The session's log is gone: {source.source_path}", "The agent may have deleted it.")
+    return found
+
+
+def _program(spec: WorkerSpec, place: Place, world: World) -> str:
+    if spec.form != "fork" or spec.point or spec.written:  # a shortened copy is resumed, which every version can
+        return find_program(spec.agent, world.env)
+    return require_fork(spec.agent, world.processes, world.env, headless=place.headless)

@@ -1,0 +1,91 @@
+"""Templates into answers, with the headers that let nothing from elsewhere in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.responses import HTMLResponse, Response
+
+from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents.selection import readable, titles
+from smart_fork.errors import SmartForkError
+from smart_fork.page import blocks, phrases
+from smart_fork.retrieval.results import became_of, inferred, passage_place, title
+from smart_fork.snippets import printable
+
+#: Nothing from elsewhere, and no script or style that stands in the text of a page.
+POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'; img-src data:"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Referrer-Policy": "same-origin",  # with no-referrer a form of ours would say that it comes from nowhere
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+def rendered(template: str, values: Mapping[str, Any], status: int = 200) -> Response:
+    """A page."""
+    time.tzset()  # the computer may be in another time zone by now
+    return HTMLResponse(_environment.get_template(template).render(values), status, HEADERS)
+
+
+def problem(error: SmartForkError, status: int | None = None) -> Response:
+    """A page that says what is wrong, and what to do."""
+    return rendered("problem.html", {"problem": error}, status or error.http_status)
+
+
+def stranger(status: int = 401) -> Response:
+    """What a browser is shown that has not been let in: how it is, and where a code is entered."""
+    return rendered("enter.html", {}, status)
+
+
+def way_in(address: str, code: str) -> bytes:
+    """A file that sends `code` to the page at `address` as soon as a browser opens it."""
+    return _environment.get_template("way_in.html").render(address=address, code=code).encode()
+
+
+#: How many signs the style sheet has to tell agents by.
+_MARKS = 6
+
+_environment = Environment(
+    loader=PackageLoader("smart_fork.page"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+    lstrip_blocks=True, auto_reload=False,
+)  # fmt: skip
+_environment.globals |= {
+    "agents": {agent.name: agent.title for agent in AGENTS},
+    "agent_marks": {agent.name: number % _MARKS for number, agent in enumerate(AGENTS)},
+    "readable": readable(),
+    "readable_titles": titles(readable()),
+    "log_folders": [f"~/{place}" for agent in READERS for place in agent.places],
+    "link": phrases.link,
+    "session_link": phrases.session_link,
+}
+_environment.filters |= {
+    "became_of": became_of,
+    "ago": phrases.ago,
+    "chance": phrases.chance,
+    "clock": phrases.clock,
+    "day": phrases.day,
+    "exact": phrases.exact,
+    "homely": phrases.homely,
+    "inferred": inferred,
+    "inside": phrases.inside,
+    "marked": blocks.marked,
+    "passage_place": passage_place,
+    "percent": phrases.percent,
+    "place": phrases.place,
+    "printable": printable,
+    "runs": blocks.runs,
+    "safe_title": title,
+    "tokens": phrases.tokens,
+}
+# All of them now: an upgrade puts others in their place while this program still runs.
+for _name in _environment.list_templates():
+    _environment.get_template(_name)

@@ -1,0 +1,37 @@
+"""Recent sessions, for the command line and MCP."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from smart_fork.agents import READERS
+from smart_fork.agents.selection import selected
+from smart_fork.errors import Usage
+from smart_fork.retrieval.answer import RecentSession
+from smart_fork.retrieval.finder import current_project
+from smart_fork.retrieval.recent import recent_sessions
+from smart_fork.retrieval.results import recent_session
+
+
+class Listing(NamedTuple):
+    """Sessions, and how many that no person started were left out."""
+
+    sessions: tuple[RecentSession, ...]
+    hidden: int
+
+
+def list_recent(
+    agent: str, project: str | None, limit: int, *, everywhere: bool = False, automated: bool = False
+) -> Listing:
+    """The newest sessions of a project, straight from the logs.
+
+    Raises:
+        Usage: an unknown agent or directory, or a limit below 1.
+    """
+    agents = selected(agent)
+    if limit < 1:
+        raise Usage(f"limit must be at least 1, not {limit}", "Leave it out for the default.")
+    adapters = [READERS[one] for one in agents]
+    within = None if everywhere else current_project(project)
+    found = recent_sessions(adapters, within, limit, automated=automated)
+    return Listing(tuple(map(recent_session, found.sessions)), found.hidden)

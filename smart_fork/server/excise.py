@@ -1,0 +1,117 @@
+"""The tool that cuts turns out of a past session."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp_types import ToolAnnotations
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from smart_fork import permission
+from smart_fork.errors import Usage
+from smart_fork.server.calls import caller_of, in_thread, strict
+
+if TYPE_CHECKING:
+    from smart_fork.excise.request import Request
+
+
+def tool() -> Tool:
+    """The tool: unlike all others it takes something away."""
+    made = strict(excise_session, "Cut turns out of a past session", reads=False)
+    made.annotations = ToolAnnotations(
+        read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
+    )
+    return made
+
+
+class Danger(TypedDict):
+    """What the cut would break."""
+
+    turn_id: str
+    reason: str
+
+
+class Excised(TypedDict, total=False):
+    """What was cut, or would be; `next` says how to go on."""
+
+    session_id: str
+    next: str
+    tool: str
+    path: str
+    dry_run: bool
+    removed: list[str]
+    seeds: list[str]
+    dependents: list[str]
+    repeated: list[str]
+    numbers: list[int | None]
+    warnings: list[Danger]
+    relinked: list[str]
+    masked: dict[str, int]
+    snapshot: str | None
+    tokens_before: int
+    tokens_after: int
+    followed: list[dict[str, Any]]
+    left: list[dict[str, Any]]
+    index: dict[str, Any]
+    remains: list[str]
+    erased: bool
+    snapshots: list[str]
+    discard: str
+
+
+async def excise_session(  # noqa: PLR0917 - the tool's parameters
+    ctx: Context[Any, Any],
+    session_id: Annotated[str | None, Field(description="The session's id, or at least 8 characters of it.")] = None,
+    path: Annotated[str | None, Field(description="Its transcript, instead of session_id.")] = None,
+    turns: Annotated[str | None, Field(description="Which turns, as read_session numbers them: 5-7,9.")] = None,
+    ids: Annotated[list[str] | None, Field(description="Which turns, by their ids (message_id).")] = None,
+    secrets: Annotated[  # noqa: FBT002
+        bool | None, Field(description="Mask secrets instead of cutting, in all turns or in those named.")
+    ] = False,
+    force: Annotated[bool | None, Field(description="Cut against warnings.")] = False,  # noqa: FBT002
+    dry_run: Annotated[bool | None, Field(description="Only say what would go; false cuts.")] = True,  # noqa: FBT002
+) -> Excised:
+    """Cut turns out of a past session's transcript so that its agent can still resume it; by default only say what
+    would go.
+
+    Results of tool calls go with their calls. A snapshot of before is kept, from which the person can undo the cut.
+    A session that is running, such as the calling one, is refused. Cut only what the person has asked to have cut.
+    """
+    from smart_fork.excise.request import Request
+
+    reference = session_id or path
+    if not reference or (session_id and path):
+        raise ToolError("give session_id or path: which session is to be cut must be said")
+    caller = await caller_of(ctx)
+    known = caller.session_id or ""
+    if known and (known in reference or known.startswith(reference.strip().lower())):
+        raise ToolError("this is the calling session: it is running and cannot be cut")
+    request = Request(
+        reference, turns or "", tuple(ids or ()), secrets=secrets is True, force=force is True,
+        dry_run=dry_run is not False, command="excise_session",
+    )  # fmt: skip
+    found: Any = await in_thread(partial(_cut, request, by_path=session_id is None))
+    return cast("Excised", found | {"next": _next(found)})
+
+
+def _next(found: Any) -> str:
+    if found["dry_run"]:
+        force = ", force: true against the warnings" if found["warnings"] else ""
+        return f"Nothing was cut. Show the user what would go; only where that is agreed to, dry_run: false{force}."
+    return "Say what was cut, and that the snapshot has what was there before: only the user undoes or discards it."
+
+
+def _cut(request: Request, *, by_path: bool) -> Any:
+    from smart_fork import sessions
+    from smart_fork.excise.request import cut
+
+    if permission.limited():
+        if by_path:
+            raise Usage("A transcript is named by its session_id here")
+        sessions.read(sessions.locate(request.reference or ""))  # refuses another project's
+    return cut(request)

@@ -1,0 +1,178 @@
+"""``smart-fork serve``: the service from its start to its end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from indexer.failures import next_step
+from indexer.paths import private_dir, state_home
+from smart_fork.errors import ProgramFailed
+from smart_fork.release import own_version
+from smart_fork.service import crashes
+from smart_fork.service.address import Address, keep_port, publish, withdraw
+from smart_fork.service.client import Service, find_service
+from smart_fork.service.connections import ACCEPTED, MAX_CONNECTIONS, Connection
+from smart_fork.service.listener import BACKLOG, LOCALHOST, Listening, addresses, listen
+from smart_fork.service.records import log_to_file
+from smart_fork.service.token import token
+from smart_fork.service.traffic import Traffic
+from smart_fork.service.upgrade import Upgrade, adopt, become, load_all
+
+FILES = 4 * MAX_CONNECTIONS
+#: So long the end waits for answers that are being given.
+GRACE_SECONDS = 1
+
+#: Who is told the address.
+Told = Callable[[Address], None]
+
+log = logging.getLogger(__name__)
+
+
+def running() -> Service | None:
+    """The service, if one is up, of whichever version."""
+    return find_service(any_version=True)
+
+
+def serve(
+    host: str = LOCALHOST, port: int | None = None, *, allow_remote: bool = False, told: Told | None = None
+) -> None:
+    """Run the service until it is told to end; one that finds a newer version of itself becomes that.
+
+    `told` is given its address as soon as it listens.
+
+    Raises:
+        Usage: `host` is not this machine alone, and that was not allowed; or it is no single address.
+        ProgramFailed: the port is taken, or the state folder cannot be written.
+    """
+    addresses(host, allow_remote=allow_remote)  # before anything is written
+    try:
+        state = private_dir(state_home())
+        crashes.shorten(private_dir(state / "logs") / "service-crash.log")
+        if not crashes.begin(state):
+            return  # with 0: launchd starts again what ends with anything else
+        _end_well(state)
+        token()
+        log_to_file()
+    except OSError as error:
+        raise ProgramFailed(f"The service cannot write its files: {error}", next_step(error)) from error
+    allow_files()
+    # Our own files name their modes; what workers write in a repository is for everybody, as always.
+    os.umask(0o022)
+    with closing(listen(host, port, allow_remote=allow_remote)) as listening:
+        newer_at = _serve(listening, told)
+    with suppress(OSError):  # what cannot be written at the end is no crash
+        crashes.end(state)
+    if newer_at is not None:
+        become(newer_at)
+
+
+def _end_well(state: Path) -> None:
+    """While it is not up yet it ends at once when it is told to, and that is no crash."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        with suppress(OSError):
+            crashes.end(state)
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, end)
+
+
+def allow_files() -> None:
+    """Have as many files open as connections, and the index for those who ask, need: macOS begins with 256."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):  # where it must not be, there are fewer
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _serve(listening: Listening, told: Told | None) -> int | None:
+    """Serve until the end; where it is to be started anew, the port."""
+    from smart_fork.service.app import PUBLIC
+    from smart_fork.service.entrance import Entrance
+    from smart_fork.service.parts import Parts
+
+    keep_port(listening.port)
+    restart = threading.Event()
+
+    def end() -> None:
+        restart.set()
+        server.should_exit = True
+
+    parts = Parts(lambda: upgrade.pending)
+    entrance = Entrance(state_home() / "page", listening.port)
+    application, doors = parts.application(entrance)
+    traffic = Traffic(application, PUBLIC)
+    upgrade = Upgrade(lambda waited: parts.idle(waited) and traffic.close(waited), end)
+    server = _Server(_config(entrance.guard(traffic, listening.names, doors)))
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    address = Address(listening.host, listening.port, os.getpid(), own_version(), started)
+    stop = threading.Event()
+    adopt()
+    entrance.entries.end()  # of one that was killed
+    parts.start()
+    publish(address)
+    if told:
+        told(address)
+    threading.Thread(target=upgrade.run, args=(stop,), name="upgrade", daemon=True).start()
+    threading.Thread(target=load_all, name="load all", daemon=True).start()
+    log.info("serving at %s", address.url)
+    try:
+        server.run(sockets=list(listening.sockets))
+    finally:
+        stop.set()
+        entrance.entries.end()
+        with suppress(OSError):
+            withdraw(address)
+        parts.stop()
+        log.info("starting anew" if restart.is_set() else "ended")
+    return listening.port if restart.is_set() else None
+
+
+class _Server(uvicorn.Server):
+    """Ends at a signal, and lets us end then: uvicorn's own would raise the signal again."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As many wait to be taken as may: asyncio knows one number for that and for how many it takes at a time."""
+        await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(BACKLOG)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are caught for as long as it runs."""
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _config(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        http=Connection,
+        limit_concurrency=2 * MAX_CONNECTIONS,  # by then none of them only waits, or is a stranger's
+        backlog=ACCEPTED,
+        proxy_headers=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        ws="none",
+        lifespan="on",
+    )

@@ -1,0 +1,53 @@
+"""Changing the token: from then on nothing opens the service that opened it before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from smart_fork.agents.facets import registrations
+from smart_fork.errors import ProgramFailed
+from smart_fork.service.address import announced
+from smart_fork.service.client import ServiceGoneError, service_at
+from smart_fork.service.shutdown import process_of
+from smart_fork.service.token import change
+
+#: Larger than any file of settings.
+MAX_SETTINGS = 64 * 1024 * 1024
+
+
+def rotate() -> dict[str, Any]:
+    """Change it. ``service`` is where the one that runs has taken it, ``holders`` are settings that have the old one.
+
+    Raises:
+        OSError: it cannot be written; then it is the one that it was.
+        ProgramFailed: it is another one, and the service that runs has not taken it.
+    """
+    before = change()
+    return {"rotated": True, "service": _taken(), "holders": [str(one) for one in _holders(before)]}
+
+
+def _taken() -> str | None:
+    """Where a service has the token of now: it looks at each request."""
+    address = announced()
+    process = process_of(address) if address is not None else None
+    if address is None or process is None:
+        return None
+    try:
+        return service_at(address).address.url
+    except ServiceGoneError as error:
+        what = f"The token is another one, but the service that runs (process {process.pid}) has not taken it: {error}"
+        raise ProgramFailed(what, "End it: smart-fork service stop") from error
+
+
+def _holders(token: str | None) -> list[Path]:
+    """Files of agents' settings that have `token`: those who ask over HTTP send what stands there."""
+    files = [file for way in registrations() for file in way.holders()]
+    return [file for file in dict.fromkeys(one.absolute() for one in files) if token and _has(file, token.encode())]
+
+
+def _has(file: Path, text: bytes) -> bool:
+    try:
+        return file.is_file() and file.stat().st_size <= MAX_SETTINGS and text in file.read_bytes()
+    except OSError:
+        return False

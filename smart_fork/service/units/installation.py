@@ -1,0 +1,137 @@
+"""Installing, removing and looking at the service."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+from indexer.paths import private_dir, state_home
+from smart_fork.errors import SmartForkError, Usage
+from smart_fork.processes import Processes, SystemProcesses
+from smart_fork.service import crashes
+from smart_fork.service.address import PORT, keep_port
+from smart_fork.service.client import ServiceGoneError, find_service
+from smart_fork.service.listener import LOOPBACKS
+from smart_fork.service.shutdown import stop
+from smart_fork.service.units.base import State, Supervisor
+from smart_fork.service.units.launchd import Launchd
+from smart_fork.service.units.settings import INTERVAL, Settings, new_settings
+from smart_fork.service.units.systemd import Systemd
+
+Kind = Literal["launchd", "systemd"]
+
+_TRIES = 20
+
+log = logging.getLogger(__name__)
+
+
+def native_kind() -> Kind | None:
+    """What starts programs here; None where it is neither."""
+    return "launchd" if sys.platform == "darwin" else "systemd" if sys.platform.startswith("linux") else None
+
+
+def supervisor(kind: Kind | None = None, processes: Processes | None = None) -> Supervisor:
+    """The system's own, or that of `kind`, whose file can be printed anywhere.
+
+    Raises:
+        SmartForkError: this system has neither.
+    """
+    kind, processes = kind or native_kind(), processes or SystemProcesses()
+    if kind is None:
+        step = "Have `smart-fork serve` started by what starts programs at login here."
+        raise SmartForkError(f"Neither launchd nor systemd is on {sys.platform}: nothing was installed", step)
+    return Launchd(processes) if kind == "launchd" else Systemd(processes)
+
+
+def installed(keeper: Supervisor) -> Settings | None:
+    """The settings that are installed, edited by hand perhaps; None without any that can be read."""
+    try:
+        return keeper.read(keeper.path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, Usage) as error:
+        log.error("%s cannot be read, so that nothing of it is kept: %s", keeper.path, error)  # noqa: TRY400
+        return None
+
+
+def settings_for(
+    keeper: Supervisor, *, port: int | None = None, every: str | None = None, env: Mapping[str, str] | None = None
+) -> Settings:
+    """What an installation would be written from. Raises as `new_settings`."""
+    said = os.environ if env is None else env
+    return new_settings(installed(keeper), said, port=port, every=every, otherwise=_free_port(keeper))
+
+
+def _free_port(keeper: Supervisor) -> int:
+    """The usual port, unless it is another home's or another program's: then any that is free."""
+    units = [path for path in keeper.path.parent.glob("*smart-fork*") if path != keeper.path]
+    taken = {other.port for path in units if (other := _settings_in(path, keeper))}
+    for wanted in (PORT, *(0 for _ in range(_TRIES))):
+        with socket.socket() as one, suppress(OSError):
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.bind((LOOPBACKS[0], wanted))
+            if (port := int(one.getsockname()[1])) not in taken:
+                return port
+    return PORT
+
+
+def _settings_in(path: Path, keeper: Supervisor) -> Settings | None:
+    try:
+        return keeper.read(path.read_bytes())
+    except (OSError, ValueError, Usage):
+        return None
+
+
+def install(keeper: Supervisor, settings: Settings) -> list[str]:
+    """Write the unit and start the service; gives what a person should know.
+
+    Raises:
+        SmartForkError: it cannot be installed here, or does not start.
+    """
+    if keeper.name != native_kind():
+        step = "`smart-fork service install` takes what is here; `smart-fork service print --kind …` shows the other."
+        raise SmartForkError(f"{keeper.name} is not on {sys.platform}: nothing was installed", step)
+    if os.geteuid() == 0 and os.environ.get("SUDO_USER"):
+        raise SmartForkError("The service belongs to a person, not to root", "Run this without sudo.")
+    content = keeper.written(settings)
+    keeper.reach()
+    private_dir(settings.crash_log.parent)
+    keep_port(settings.port, settings.state)
+    crashes.end(settings.state)  # one that gave up is to start again
+    if settings.state == state_home():
+        stop()  # where one runs that was started by hand, the new one would end at once
+    return keeper.install(content)
+
+
+def look(keeper: Supervisor) -> dict[str, Any]:
+    """How the service is: what is installed, and whether it runs."""
+    there, settings = keeper.path.exists(), installed(keeper)
+    state = keeper.state() if there else State()
+    return {
+        "kind": keeper.name,
+        "unit": str(keeper.path),
+        "installed": there,
+        **asdict(state),
+        "program": settings.program if settings else None,
+        "program_found": settings is not None and Path(settings.program).exists(),
+        "port": settings.port if settings else None,
+        "every": settings.environment.get(INTERVAL) if settings else None,
+        "logs": str(settings.crash_log.parent) if settings else None,
+        "restart": _restart(settings) if settings and state.running else None,
+    }
+
+
+def _restart(settings: Settings) -> dict[str, str] | None:
+    """From which version to which one the service is going to change, if it is ours to ask."""
+    service = find_service(any_version=True) if settings.state == state_home() else None
+    try:
+        return service.status().get("restart") if service else None
+    except ServiceGoneError:
+        return None

@@ -1,0 +1,98 @@
+"""Having a session forgotten: everything of ours that holds what was said in it goes, and does not come back.
+
+The agent's own log is never touched, and what the register of workers says stays: that there was such a worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from indexer.forgotten import Forgotten, forgotten, replace
+from indexer.lost_logs import erase_owed, sweep, sweep_files
+from indexer.transcripts.model import AgentName
+from indexer.writer import IndexBusyError, only_writer
+from smart_fork.agents import READERS
+from smart_fork.agents.logs import original_of
+from smart_fork.errors import NotFound, SmartForkError, Usage
+from smart_fork.excise import erasure
+from smart_fork.retrieval.index_access import opened
+from smart_fork.sessions import MIN_PREFIX, locate
+from smart_fork.snippets import quoted
+
+#: How long to wait for another process that is indexing.
+PATIENCE = 60.0
+
+
+def forget(reference: str) -> dict[str, Any]:
+    """Forget the session that `reference` means (see `sessions.locate`): export, copy, snapshots, passages, vectors.
+
+    It is on a list first, so whatever interrupts this, the next indexing completes it.
+
+    Raises:
+        SmartForkError: there is no such session, or another process is indexing for too long.
+    """
+    located = locate(reference)
+    try:
+        with _writing():
+            erasure.owe_forgetting(located.agent, located.session_id)
+            replace(forgotten() | {(located.agent, located.session_id): _now()})
+            sweep_files()
+            with opened() as store:
+                sweep(store)
+                erased = erase_owed(store)
+    finally:
+        settled = erasure.settle()
+    return _answer(located.agent, located.session_id, forgotten=True) | {"erased": erased and settled}
+
+
+def undo(reference: str) -> dict[str, Any]:
+    """Take a session off the list: it is indexed again, if the agent still has its log.
+
+    Raises:
+        Usage: too short, or it means several sessions.
+        NotFound: no such session was forgotten.
+    """
+    with _writing():
+        gone = forgotten()
+        agent, session_id = _meant(reference, gone)
+        with opened() as store:
+            store.read_forgotten()
+        del gone[agent, session_id]
+        replace(gone)
+    return _answer(agent, session_id, forgotten=False)
+
+
+def _answer(agent: AgentName, session_id: str, *, forgotten: bool) -> dict[str, Any]:
+    log = original_of(READERS[agent], session_id)
+    return {
+        "session_id": session_id, "agent_type": agent, "forgotten": forgotten, "jsonl_path": str(log) if log else None
+    }  # fmt: skip
+
+
+def _meant(reference: str, gone: Forgotten) -> tuple[AgentName, str]:
+    wanted, shown = reference.strip().lower(), quoted(reference)
+    if len(wanted) < MIN_PREFIX:
+        raise Usage(f"Session id too short: {shown}", f"Give at least {MIN_PREFIX} characters of it.")
+    found = [one for one in gone if one[1].lower().startswith(wanted)]
+    exact = [one for one in found if one[1].lower() == wanted]
+    if not found:
+        raise NotFound(f"No such session was forgotten: {shown}")
+    if len(found) > 1 and len(exact) != 1:
+        raise Usage(f"{shown} is ambiguous", "It means: " + ", ".join(session_id for _, session_id in found[:5]))
+    return (exact or found)[0]
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        with only_writer(PATIENCE):
+            yield
+    except IndexBusyError as error:
+        raise SmartForkError("Another process is indexing", "Try again when it has ended.") from error
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,240 @@
+"""A message to a worker that runs already, or, without a terminal, the same session taken up again with it.
+
+What the real programs do (Claude Code 2.1, Codex 0.169) decides how: what is pasted is text, its newlines too; a line
+that ends with a backslash or with a file's name after ``@`` is not sent off by Enter; what is typed while they work,
+they keep until they are done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from filelock import FileLock, Timeout
+
+from indexer.masking import ending
+from indexer.paths import private_dir, state_home
+from smart_fork.advice import advice
+from smart_fork.agents.facets import screen_of
+from smart_fork.agents.options import Options
+from smart_fork.agents.plan import ForkPlan, environment, plain_prompt, plan_fork
+from smart_fork.agents.programs import find_program
+from smart_fork.agents.starter import ForkRequest
+from smart_fork.errors import ForkRefused, ProgramFailed, Usage
+from smart_fork.forking.provisions import provisions
+from smart_fork.forking.typist import SCREEN_SECONDS, Typist
+from smart_fork.places import place_of
+from smart_fork.places.base import Place, note_started, runs, whereabouts
+from smart_fork.registry import UNASKED, Registry, Worker
+from smart_fork.workers.observation import Around, Seen, Watcher
+from smart_fork.workers.roster import described
+from smart_fork.workers.state import WorkerMessaged
+
+How = Literal["typed", "queued", "answered", "resumed"]
+
+#: How long a log may take to have what was sent.
+LOG_SECONDS = 30.0
+#: How long to wait for somebody else who is talking to the same worker.
+TURN_SECONDS = 60.0
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]+")
+
+
+def message_worker(
+    reference: str, text: str, *, queue: bool = False, answer: bool = False, around: Around | None = None
+) -> WorkerMessaged:
+    """Say `text` to a worker; with `answer`, choose that option of what it asks.
+
+    Where it has ended and a later worker goes on with its session, that one is told, and the answer is about it.
+
+    Raises:
+        Usage: there is nothing to say, or no such option.
+        NotFound: there is no such worker.
+        ForkRefused: it works (and not `queue`), asks something (and not `answer`), or cannot be reached.
+        ProgramFailed: it does not take what is typed, or could not be taken up again.
+    """
+    with Registry() as registry:
+        worker = registry.successor(registry.get(reference))
+        with _in_turn(worker):
+            talk = _Talk(worker, registry, Watcher(around))
+            how = talk.answer(text) if answer else talk.say(text, queue=queue)
+        worker = registry.get(worker.id)
+        told = described(worker, talk.watcher.look(worker, registry))
+        return WorkerMessaged.more(told, how=how, warnings=tuple(talk.warnings))
+
+
+def typed_text(text: str) -> str:
+    """`text` as it is pasted: newlines and tabs, but nothing that steers a terminal, and words to every agent.
+
+    Raises:
+        Usage: nothing is left of it, or it is too long.
+    """
+    said = plain_prompt(_CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
+    if not said:
+        raise Usage("There is nothing to say", advice('Say it: smart-fork message ID "…"', tool="Say it in message."))
+    last = said.split()[-1]
+    return f"{said} " if said.endswith("\\") or last.startswith("@") else said
+
+
+def going_on(worker: Worker, program: str, text: str) -> ForkPlan:
+    """How the worker's session goes on without a terminal, as the same worker and with what it was allowed.
+
+    Raises:
+        ForkRefused: its session is not known.
+    """
+    if not worker.session_id:
+        raise ForkRefused(
+            f"The session of {worker.id} is not known",
+            advice("Start a new worker: smart-fork new", tool="Fork the session that knows instead: smart_fork."),
+        )
+    return plan_fork(
+        ForkRequest(
+            agent=worker.agent,
+            session_id=worker.session_id,
+            source_path=None,
+            source_cwd=worker.cwd,
+            target_cwd=Path(worker.cwd),
+            program=program,
+            prompt=typed_text(text),
+            headless=True,
+            name=worker.name,
+            depth=worker.depth - 1,  # it is as deep as it was
+            worker_id=worker.id,
+            form="resume",
+            options=Options(skip_permissions=worker.permission_mode == UNASKED),
+        )
+    )
+
+
+@contextlib.contextmanager
+def _in_turn(worker: Worker) -> Iterator[None]:
+    """Two who talk to one worker at once would type into each other's lines."""
+    lock = FileLock(private_dir(state_home() / "locks") / f"{worker.id}.lock", mode=0o600)
+    try:
+        lock.acquire(timeout=TURN_SECONDS)
+    except Timeout:
+        raise ForkRefused(f"Somebody else is talking to {worker.id}", "Try again.") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@dataclass
+class _Talk:
+    """One message to one worker."""
+
+    worker: Worker
+    registry: Registry
+    watcher: Watcher
+
+    def __post_init__(self) -> None:
+        self.around: Around = self.watcher.around
+        self.warnings: list[str] = []
+        self.worker = self.registry.get(self.worker.id)  # another talk may just have ended
+        self.started = whereabouts(self.worker)
+
+    def say(self, text: str, *, queue: bool) -> How:
+        """See `message_worker`."""
+        said = typed_text(text)
+        place, seen = place_of(self.worker), self._look()
+        if seen.state in ("ended", "failed"):
+            return self._resume(place, text)
+        if seen.state == "starting":
+            raise ForkRefused(f"{self.worker.id} is just being started", "Try again.")
+        if place.headless:
+            hint = advice(f"Wait for it: smart-fork wait {self.worker.id}", tool="Wait for it: wait_workers.")
+            raise ForkRefused(f"{self.worker.id} works without a terminal and hears nothing before it has ended", hint)
+        if seen.status == "waiting":
+            hint = advice(
+                "Choose one of its options: smart-fork message ID NUMBER --answer",
+                tool="If the person has said which, choose one of its options: answer.",
+            )
+            raise ForkRefused(f"{self.worker.id} has asked something: {seen.waiting_for}", hint)
+        if seen.status == "working" and not queue:
+            hint = advice(
+                "Wait for it, or have it take this up when it is done: --queue",
+                tool="Wait for it with wait_workers, or have it take this up when it is done: queue.",
+            )
+            raise ForkRefused(f"{self.worker.id} is working", hint)
+        typist = self._typist(place)
+        typist.type(said)
+        if seen.status == "working":
+            typist.send(said, lambda: not typist.holds(said), SCREEN_SECONDS)
+            return "queued"
+        before = self._written()
+        if not typist.send(said, lambda: self._written() > before, LOG_SECONDS):
+            self.warnings.append(f"It is not in its log after {LOG_SECONDS:g} seconds. See: {self.worker.attach}")
+        return "typed"
+
+    def answer(self, text: str) -> How:
+        """See `message_worker`."""
+        place, seen = place_of(self.worker), self._look()
+        question = seen.question
+        if question is None or not question.options:
+            raise ForkRefused(f"{self.worker.id} asks nothing that has options", f"See: {self.worker.attach}")
+        if (number := text.strip()) not in question.options:
+            raise Usage(f"It asks: {seen.waiting_for}", f"Options are {', '.join(question.options)}.")
+
+        typist = self._typist(place)
+
+        def answered() -> bool:
+            return not question.is_also(typist.asked())
+
+        typist.press(number)
+        if not typist.wait(answered, SCREEN_SECONDS / 2):
+            # Where a number only marks an option. One that has not arrived marks nothing: Enter would choose another.
+            asked = typist.asked()
+            if asked and question.is_also(asked) and asked.marked == number:
+                typist.press("Enter")
+            if not typist.wait(answered, SCREEN_SECONDS):
+                self.warnings.append(f"It still asks the same. See: {self.worker.attach}")
+        return "answered"
+
+    def _resume(self, place: Place, text: str) -> How:
+        worker, around = self.worker, self.around
+        if not place.headless:
+            raise ForkRefused(
+                f"{worker.id} has ended",
+                advice(
+                    f"Start it again: smart-fork resume {worker.session_id or 'ID'}",
+                    tool="Fork its session instead: smart_fork, with fork_session_id and this as the prompt.",
+                ),
+            )
+        program = find_program(worker.agent, around.env)
+        given = provisions(worker.agent, program, place, around.processes, around.env)
+        self.warnings += given.notes
+        plan = going_on(worker, program, text)
+        # A hook may have told of its end before it was there: two must not write the same log.
+        wait = self._typist(place).wait
+        wait(lambda: not runs(self.started, around.processes), SCREEN_SECONDS)
+        before = self._written()
+        started = place.start(plan, worker, around.processes, environment(plan, {**around.env, **given.variables}))
+        note_started(self.registry, worker.id, plan.argv, started)
+
+        def moved() -> bool:
+            return self._written() > before or place.ended(started, around.processes, around.env) is not None
+
+        wait(moved, LOG_SECONDS)
+        said = place.ended(started, around.processes, around.env)
+        if said is not None and self._written() <= before:
+            self.registry.set_state(worker.id, "ended")
+            raise ProgramFailed(f"{worker.id} could not go on: {ending(said, 500) or 'it said nothing'}")
+        return "resumed"
+
+    def _typist(self, place: Place) -> Typist:
+        return Typist(place, self.started, screen_of(self.worker.agent), self.around)
+
+    def _look(self) -> Seen:
+        return self.watcher.look(self.worker, self.registry)
+
+    def _written(self) -> int:
+        """How long its log is."""
+        path = self.watcher.log_of(self.worker)
+        try:
+            return path.stat().st_size if path else 0
+        except OSError:
+            return 0

@@ -1,0 +1,191 @@
+"""The workers that run, and what each of them has said itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from indexer.masking import NOTHING, Masked, beginning, shorten
+from indexer.project import Project
+from indexer.transcripts.model import Session
+from smart_fork import permission, sessions
+from smart_fork.advice import advice
+from smart_fork.agents import READERS
+from smart_fork.agents.own_part import own_part
+from smart_fork.agents.selection import ALL, selected
+from smart_fork.conversation import Message
+from smart_fork.errors import SmartForkError, Usage
+from smart_fork.places.tmux import TmuxPlace
+from smart_fork.registry import OVER, Registry, State, Worker
+from smart_fork.retrieval.results import title
+from smart_fork.snippets import printable
+from smart_fork.whereabouts import in_project
+from smart_fork.workers.observation import Around, Seen, Watcher
+from smart_fork.workers.state import WorkerRead, WorkerState
+
+LIVING: tuple[State, ...] = ("starting", "running")
+PROMPT_CHARACTERS = 200
+#: What is read of a worker at once: exchanges, characters in all, characters of one message.
+EXCHANGES, READ_CHARACTERS, MESSAGE_CHARACTERS = 3, 24_000, 8_000
+LAST_WORDS_CHARACTERS = 2_000
+
+
+def list_workers(
+    project: Project | None, *, agent: str = "all", include_closed: bool = False, around: Around | None = None
+) -> tuple[WorkerState, ...]:
+    """The workers of a project (of all where `None`), newest first; those that have ended only if asked for.
+
+    Windows in our terminal sessions that somebody else opened are among them, as what is known of them: agent ``?``.
+
+    Raises:
+        Usage: there is no such agent.
+    """
+    agents = selected(agent)
+    watcher = Watcher(around)
+    found = []
+    with Registry() as registry:
+        known = registry.workers()
+        for worker in known:
+            if not (agent == ALL or worker.agent in agents) or not _within(worker.cwd, project):
+                continue
+            if worker.state not in LIVING and not include_closed:
+                continue
+            seen = watcher.look(worker, registry)
+            if seen.state in LIVING or include_closed:
+                found.append(described(registry.get(worker.id), seen))
+    return (*found, *(_of_others(known, project, watcher.around) if len(agents) > 1 else ()))
+
+
+def read_worker(reference: str, *, exchanges: int = EXCHANGES, around: Around | None = None) -> WorkerRead:
+    """A worker's last exchanges, from its own log and without what that has from its parent.
+
+    `messages` are numbered as those of its session are; `earlier` says how many of its own come before these.
+
+    Raises:
+        Usage: fewer than one exchange is asked for.
+        NotFound: there is no such worker.
+    """
+    if exchanges < 1:
+        raise Usage(f"exchanges must be at least 1, not {exchanges}")
+    watcher = Watcher(around)
+    with Registry() as registry:
+        seen = watcher.look(registry.get(reference), registry)
+        worker = registry.get(reference)
+    session = own_session(worker, watcher)
+    own = own_messages(session, worker) if session else []
+    prompts = [i for i, message in enumerate(own) if message.role == "user"]
+    first = prompts[-exchanges] if len(prompts) >= exchanges else 0
+    chosen = _newest(own[first:], READ_CHARACTERS)
+    return WorkerRead.more(described(worker, seen), messages=tuple(chosen), earlier=len(own) - len(chosen))
+
+
+def described(worker: Worker, seen: Seen) -> WorkerState:
+    """A worker and what it does. Both ids are always there."""
+    return WorkerState(
+        worker_id=worker.id,
+        session_id=worker.session_id,
+        agent_type=worker.agent,
+        kind=worker.kind,
+        name=title(worker.name),
+        prompt=shorten(title(worker.prompt), PROMPT_CHARACTERS),
+        state=seen.state,
+        status=seen.status or None,
+        waiting_for=seen.waiting_for,
+        last_activity=seen.last_activity,
+        tokens=seen.tokens,
+        started_at=worker.started_at,
+        source_session_id=worker.source_session_id or None,
+        cwd=worker.cwd,
+        branch=worker.branch,
+        place=worker.place,
+        terminal_id=worker.terminal_id,
+        attach=worker.attach,
+        log=worker.log_path,
+    )
+
+
+def own_session(worker: Worker, watcher: Watcher) -> Session | None:
+    """The worker's own session, as its log has it; `None` where there is none yet, or nothing was said in it."""
+    path = watcher.log_of(worker)
+    try:
+        return READERS[worker.agent].read(path).session if path else None
+    except OSError:
+        return None
+
+
+def own_messages(session: Session, worker: Worker) -> list[Message]:
+    """What was said in a worker's own part, numbered as in its session; secrets masked, long texts cut."""
+    own = own_part(session, worker)
+    start = len(session.turns) - len(own)
+    if not any(number >= start for number, _ in session.messages):
+        return []
+    said, _ = sessions.messages(session, start)
+    return [replace(message, text=beginning(message.text, MESSAGE_CHARACTERS)) for message in said]
+
+
+def last_words(worker: Worker, seen: Seen, watcher: Watcher) -> Masked:
+    """What the worker's agent said last; of one that ended without having said anything, its last output."""
+    session = own_session(worker, watcher)
+    said = [message.text for message in (own_messages(session, worker) if session else []) if _spoke(message)]
+    if said:
+        return beginning(said[-1], LAST_WORDS_CHARACTERS)
+    output = watcher.output(worker) if seen.said is None and seen.state in OVER else seen.said
+    return beginning(printable(output or NOTHING), LAST_WORDS_CHARACTERS)
+
+
+def _spoke(message: Message) -> bool:
+    return message.role == "assistant"
+
+
+def _newest(messages: Sequence[Message], characters: int) -> list[Message]:
+    """As many of the last messages as fit, one at least."""
+    chosen: list[Message] = []
+    for message in reversed(messages):
+        characters -= len(message.text)
+        if chosen and characters < 0:
+            break
+        chosen.insert(0, message)
+    return chosen
+
+
+def _within(cwd: str, project: Project | None) -> bool:
+    return permission.permits(cwd) if project is None else in_project(cwd, project)
+
+
+def _of_others(known: Sequence[Worker], project: Project | None, around: Around) -> list[WorkerState]:
+    """Windows in our tmux sessions that are nobody's whom we started."""
+    tmux = TmuxPlace()
+    if not tmux.available(around.processes, around.env):
+        return []
+    ours = {(worker.terminal_id, worker.pid) for worker in known}
+    try:
+        windows = tmux.windows(around.processes, around.env)
+    except SmartForkError:
+        return []
+    return [
+        WorkerState(
+            worker_id=None,
+            session_id=None,
+            agent_type="?",
+            name=title(window.name),
+            cwd=window.cwd,
+            place=tmux.name,
+            terminal_id=window.terminal_id,
+            attach=tmux.attach_command(window.session, around.env),
+        )
+        for window in windows
+        if (window.terminal_id, window.pid) not in ours and _within(window.cwd, project)
+    ]
+
+
+def require(references: Sequence[str], registry: Registry) -> list[Worker]:
+    """The workers of these ids, session ids, names or terminals, each once.
+
+    Raises:
+        Usage: none is named, or one stands for several.
+        NotFound: one does not exist; then nothing is done with the others either.
+    """
+    if not references:
+        raise Usage("No worker is named", advice("smart-fork active lists them.", tool="list_workers lists them."))
+    found = {worker.id: worker for worker in map(registry.get, references)}
+    return list(found.values())

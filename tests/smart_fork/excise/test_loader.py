@@ -1,0 +1,337 @@
+"""Transcripts of all three agents as they are read to be cut."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from smart_fork import excise
+from smart_fork.agents.cursor.loader import composers
+from smart_fork.agents.facets import cutter
+from smart_fork.errors import NotFound, SmartForkError, Usage
+from smart_fork.excise import (
+    ClaudeLoader,
+    ClaudeWriter,
+    CodexLoader,
+    CursorLoader,
+    Request,
+    Session,
+    Turn,
+    auto,
+    check,
+    cut,
+    default_cursor_path,
+    discover_newest_claude,
+    load_auto,
+    load_with_tool,
+    rollback,
+    sort_by_timestamp,
+    write,
+)
+from smart_fork.excise.loader import located
+from smart_fork.excise.ranges import pieces
+from tests.smart_fork.forks import SESSION, said, text, write_log
+
+
+def lines(path: Path, *found: bytes) -> Path:
+    path.write_bytes(b"".join(found))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "is_claude"),
+    [
+        ("a.jsonl", b'{"type":"user","uuid":"u"}', True),
+        ("a.JSONL", b'\n\n{"type":"mode","sessionId":"s"}\n', True),
+        ("a.jsonl", b'{"type":"summary","summary":"x","leafUuid":"u"}', True),
+        ("a.txt", b'{"type":"user","uuid":"u"}', False),
+        ("a.jsonl", b'{"uuid":"u"}', False),
+        ("a.jsonl", b'["type","uuid"]', False),
+        ("a.jsonl", b"not json", False),
+        ("a.jsonl", b"", False),
+    ],
+)
+def test_claudes_transcripts_are_known_by_their_first_line(tmp_path, name, content, is_claude):
+    """E-010."""
+    assert is_claude == ClaudeLoader.detect(lines(tmp_path / name, content))
+    assert not ClaudeLoader.detect(tmp_path / "missing.jsonl")
+
+
+def test_every_line_of_claudes_is_kept_in_its_order(tmp_path):
+    """E-002, E-011, E-013, E-014, E-024."""
+    long = json.dumps(said("big", "u1", "user", "x" * 17_000_000)).encode()
+    found = [b"not json", b'{"type":"queue-operation"}', json.dumps(said("u1", None, "user", "later")).encode(), long]
+    path = lines(tmp_path / "s.jsonl", b"\n".join([*found[:2], b"", b"  ", *found[2:]]) + b"\r\n")
+
+    session = ClaudeLoader.load(path)
+
+    assert ["line-1", "line-2", "u1", "big"] == [turn.id for turn in session.turns]
+    assert found == [turn.raw.rstrip(b"\r") for turn in session.turns]
+    assert ["system", "system", "user", "user"] == [turn.role for turn in session.turns]
+    assert SESSION == session.session_id
+
+
+def test_previews_and_estimates(tmp_path):
+    """E-003, E-004, E-012."""
+    path = write_log(tmp_path / "s.jsonl", [
+        said("u1", None, "user", "汉" * 200),
+        said("a1", "u1", "assistant", [{"type": "thinking", "thinking": "secret thought", "signature": "x"}, *text("I\n  look"), {"type": "tool_use", "id": "t", "name": "Bash", "input": {}}]),
+        said("r1", "a1", "user", [{"type": "tool_result", "tool_use_id": "t", "content": "fine"}]),
+    ])  # fmt: skip
+
+    first, second, third = ClaudeLoader.load(path).turns
+
+    assert "汉" * 117 + "..." == first.preview
+    assert 50 == first.token_est
+    assert "I look [tool_use: Bash]" == second.preview
+    assert "[tool_result] fine" == third.preview
+    assert ("tool", 1) == (third.role, len(third.tool_results))
+
+
+def test_two_records_on_one_line_stay_together(tmp_path):
+    glued = json.dumps(said("a1", "u1", "assistant", text("x"))) + json.dumps(
+        {"type": "summary", "summary": "s", "leafUuid": "a1"}
+    )
+    path = lines(tmp_path / "s.jsonl", json.dumps(said("u1", None, "user", "x")).encode(), b"\n", glued.encode(), b"\n",
+                 json.dumps(said("u2", "a1", "user", "y")).encode(), b"\n")  # fmt: skip
+
+    cut(Request(str(path), ids=("u1",)))
+
+    assert [("a1", None), ("u2", "a1")] == [
+        (turn.id, turn.parent_id) for turn in load_auto(path).turns if not turn.aliases
+    ][-2:]
+    assert 2 == path.read_bytes().splitlines()[0].count(b'"type": "summary"') + path.read_bytes().count(b'"uuid": "a1"')
+    assert check(str(path))["ok"]
+
+
+def test_whose_a_transcript_is(tmp_path, codex_session, claude_session):
+    """E-020, E-021."""
+    assert ("claude", "codex") == (auto(claude_session), auto(codex_session))
+    with pytest.raises(Usage, match="could not detect tool format for"):
+        auto(lines(tmp_path / "a.jsonl", b"{}"))
+    with pytest.raises(Usage, match="Unknown tool"):
+        load_with_tool("vim", claude_session)
+    assert not CodexLoader.detect(claude_session)
+
+
+def test_the_names_that_scripts_have_stay():
+    """Also those that are an agent's, which its folder brings."""
+    names = {"ClaudeLoader", "ClaudeWriter", "CodexLoader", "CodexWriter", "CursorLoader", "CursorWriter"}
+    names |= {"default_cursor_path", "discover_newest_claude"}
+
+    assert names < set(excise.__all__)
+    assert [] == [name for name in names if getattr(excise, name).__name__ != name]
+    assert {"claude", "codex", "cursor"} <= {getattr(excise, name).tool for name in names if name.endswith("Writer")}
+    with pytest.raises(ImportError):
+        from smart_fork.excise import GeminiLoader  # noqa: F401
+
+
+def test_where_no_transcript_is_named_it_is_the_newest_of_the_agent_that_is(home, claude_session, codex_session):
+    assert claude_session == located(None) == located(None, "claude")
+    assert codex_session == located(None, "codex")
+    assert default_cursor_path() == located(None, "cursor")
+    codex_session.unlink()
+    with pytest.raises(NotFound, match="There is no transcript of Codex"):
+        located(None, "codex")
+
+
+def test_only_a_file_with_several_conversations_lists_them(claude_session):
+    with pytest.raises(Usage, match="There is one conversation in each file of claude"):
+        cutter("claude").conversations(claude_session)
+
+
+def test_the_newest_session_of_claude(home, claude_session):
+    """E-022: a sub-agent's file is none."""
+    newer = claude_session.with_name("agent-abc.jsonl")
+    newer.write_bytes(claude_session.read_bytes())
+    os.utime(newer, (4e9, 4e9))
+
+    assert claude_session == discover_newest_claude()
+    newer.unlink()
+    claude_session.unlink()
+    with pytest.raises(NotFound, match=r"no \.jsonl session files under"):
+        discover_newest_claude()
+    for folder in sorted((home / ".claude").rglob("*"), reverse=True):
+        folder.rmdir()
+    with pytest.raises(NotFound, match="no Claude projects directory at"):
+        discover_newest_claude()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("5-7,9", [(5, 7), (9, 9)]),
+        (" 7 - 5 , 9,0", [(5, 7), (9, 9), (0, 0)]),
+        ("1", [(1, 1)]),
+        ("1,,2,", [(1, 1), (2, 2)]),
+    ],
+)
+def test_ranges(words, expected):
+    """E-070."""
+    assert expected == pieces(words, 10)
+
+
+@pytest.mark.parametrize(("words", "says"), [("10", "turn 10 out of range"), ("1-10", "turn 10 out of range (the last one is 9)"), ("-3", 'bad range "-3"'), ("²", 'bad turn "²"'), ("9" * 5000, 'bad turn "999'), (",", 'bad range ","')])  # fmt: skip
+def test_what_is_no_range(words, says):
+    """E-070."""
+    with pytest.raises(Usage) as error:
+        pieces(words, 10)
+    assert says in error.value.message
+
+
+def test_sorting_is_stable_and_keeps_lines_without_a_time_where_they_are():
+    """E-024."""
+    turns = tuple(Turn(name, timestamp=moment) for name, moment in (("c", "3"), ("x", ""), ("a", "1"), ("b", "1")))
+
+    assert ["a", "b", "c", "x"] == [turn.id for turn in sort_by_timestamp(turns)]
+
+
+def test_writers_refuse_what_is_not_theirs(claude_session):
+    """E-050."""
+    session = load_auto(claude_session)
+    with pytest.raises(Usage, match="ClaudeWriter cannot write cursor sessions"):
+        ClaudeWriter().write(Session("cursor", claude_session, "x", ()), ())
+    with pytest.raises(Usage, match="no source path"):
+        ClaudeWriter().write(Session("claude", Path(), "x", ()), ())
+    with pytest.raises(Usage, match="It is not known whose transcript this is"):
+        write(Session("unknown", claude_session, "x", ()), ())
+    before = claude_session.read_bytes()
+    write(session, session.turns)
+    assert before == claude_session.read_bytes()
+
+
+def test_the_librarys_writer_is_verbatim_unless_it_is_told_to_link_anew(claude_session):
+    """E-040."""
+    session = load_auto(claude_session)
+    left = [turn for turn in session.turns if turn.id not in ("a3", "r1")]
+    kept = [turn.raw for turn in left]
+
+    write(session, left)
+    assert kept == claude_session.read_bytes().splitlines()
+    assert not check(str(claude_session))["ok"]
+
+    claude_session.write_bytes(b"\n".join(turn for turn in kept) + b"\n")
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    """Cursor's, with two conversations."""
+    path = tmp_path / "state.vscdb"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE cursorDiskKV (key TEXT UNIQUE, value BLOB)")
+        rows = [
+            ("bubbleId:c1:b1", {"type": 1, "text": "add <retry> & go", "bubbleId": "b1"}),
+            ("bubbleId:c1:b2", {"type": 2, "text": "", "richtext": "I look", "toolFormers": [{"toolCallId": "t1", "name": "read"}], "tokenCount": 70}),
+            ("bubbleId:c1:b3", {"type": 2, "text": "", "toolResults": [{"toolCallId": "t1"}]}),
+            ("bubbleId:c1:b4", {"type": 1, "text": "and the docs"}),
+            ("bubbleId:c2:x1", {"type": 1, "text": "another"}),
+            ("bubbleId:odd", {"type": 1}),
+        ]  # fmt: skip
+        db.executemany("INSERT INTO cursorDiskKV VALUES (?, ?)", [(key, json.dumps(value)) for key, value in rows])
+        db.execute("INSERT INTO cursorDiskKV VALUES ('bubbleId:c1:b5', 'not json')")
+    db.close()
+    return path
+
+
+def test_cursors_conversations_are_read_out_of_its_database(database):
+    """E-015…E-019."""
+    session = load_auto(database)
+
+    assert [("c1", 5), ("c2", 1)] == composers(database)
+    assert ("cursor", "c1") == (session.tool, session.composer_id)
+    assert ["b1", "b2", "b3", "b4"] == [turn.id for turn in session.turns]
+    assert ["user", "assistant", "tool", "user"] == [turn.role for turn in session.turns]
+    assert ("I look [tool_use: read]", 70) == (session.turns[1].preview, session.turns[1].token_est)
+    assert ["x1"] == [turn.id for turn in CursorLoader.load(database, "c2").turns]
+    with pytest.raises(NotFound):
+        CursorLoader.load(database, "c9")
+
+
+def test_cursors_database_is_never_written_what_stays_goes_beside_it(database):
+    """E-016, E-051, E-053, E-054."""
+    before, folder = database.read_bytes(), set(database.parent.iterdir())
+
+    outcome = cut(Request(str(database), ids=("b2",)))
+
+    side = database.with_name("state.vscdb.excised.jsonl")
+    assert (["b2", "b3"], None) == (outcome["removed"], outcome["snapshot"])
+    assert before == database.read_bytes()
+    assert folder | {side} == set(database.parent.iterdir())
+    assert b"<retry> & go" in side.read_bytes()
+    assert "cursor" == auto(side)
+    first = side.read_bytes()
+    again = cut(Request(str(side), "1"))
+    assert ["b1"] == [json.loads(line)["bubble"].get("bubbleId") for line in side.read_bytes().splitlines()]
+    rollback(again["snapshot"])
+    assert (first, before) == (side.read_bytes(), database.read_bytes())
+
+
+def test_a_database_that_cannot_be_read_is_named(tmp_path):
+    """E-016."""
+    with pytest.raises(SmartForkError) as error:
+        CursorLoader.load(lines(tmp_path / "state.vscdb", b""))
+    assert str(tmp_path / "state.vscdb") in error.value.message
+    assert "Close Cursor" in error.value.hint
+    with pytest.raises(SmartForkError) as error:
+        CursorLoader.load(lines(tmp_path / "bad.vscdb", b"no database at all" * 99))
+    assert "Close Cursor" in error.value.hint
+
+
+@pytest.mark.parametrize(("system", "expected"), [("Linux", ".config/Cursor"), ("Darwin", "Library/Application Support/Cursor"), ("Windows", "AppData/Roaming/Cursor")])  # fmt: skip
+def test_where_cursor_keeps_its_conversations(home, monkeypatch, system, expected):
+    """E-023."""
+    monkeypatch.setattr("platform.system", lambda: system)
+    monkeypatch.delenv("APPDATA", raising=False)
+
+    assert home / expected / "User/globalStorage/state.vscdb" == default_cursor_path()
+
+
+def test_thinking_with_a_secret_is_cut_and_not_changed(tmp_path):
+    """Its signature would not hold any more."""
+    token = "ghp_" + "a1B2" * 9
+    message = {"role": "assistant", "id": "m1"}
+    path = write_log(tmp_path / f"{SESSION}.jsonl", [
+        said("u1", None, "user", "go"),
+        said("a1", "u1", "assistant", [], message=message | {"content": [{"type": "thinking", "thinking": token, "signature": "sig"}]}),
+        said("a2", "a1", "assistant", [], message=message | {"content": [{"type": "thinking", "thinking": token, "signature": "sig"}, {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": f"curl -H {token}"}}]}),
+        said("r1", "a2", "user", [{"type": "tool_result", "tool_use_id": "t1", "content": f"ok {token}"}], toolUseResult={"stdout": token}),
+    ])  # fmt: skip
+
+    outcome = cut(Request(str(path), secrets=True))
+
+    records = [json.loads(line) for line in path.read_bytes().splitlines()]
+    assert (["a1"], ["u1", "a2", "r1"]) == (outcome["removed"], [record["uuid"] for record in records])
+    assert token not in path.read_text()
+    (call,) = records[1]["message"]["content"]
+    assert ("t1", "u1") == (call["id"], records[1]["parentUuid"])
+
+
+def test_arguments_that_are_json_in_json_stay_json(codex_session):
+    token = "ghp_" + "a1B2" * 9
+    content = codex_session.read_text().replace(
+        '"arguments": "{}"', '"arguments": ' + json.dumps(json.dumps({"cmd": f'curl -H "{token}"'})), 1
+    )
+    codex_session.write_text(content)
+
+    cut(Request(str(codex_session), secrets=True))
+
+    calls = [
+        record["payload"]
+        for line in codex_session.read_bytes().splitlines()
+        if (record := json.loads(line))["payload"].get("arguments")
+    ]
+    assert {"cmd": 'curl -H "[REDACTED:github-token]"'} == json.loads(calls[0]["arguments"])
+    assert len(content) == codex_session.stat().st_size
+
+
+@pytest.mark.parametrize(("said", "there"), [("{}/xdg", "xdg"), ("relative", ".config"), ("", ".config")])
+def test_where_settings_were_moved_cursor_keeps_them_there(home, monkeypatch, said, there):
+    """X-004."""
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+    monkeypatch.setenv("XDG_CONFIG_HOME", said.format(home))
+
+    assert home / there / "Cursor/User/globalStorage/state.vscdb" == default_cursor_path()

@@ -1,0 +1,251 @@
+"""``--at match``: a fork at the end of the exchange that answers, of both agents."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from smart_fork import sessions
+from smart_fork.agents import READERS
+from smart_fork.agents.options import Options
+from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage
+from smart_fork.forking.launch import fork_session
+from smart_fork.forking.match import fork_at_match, message_for
+from smart_fork.forking.search_and_fork import find_and_fork
+from smart_fork.retrieval.finder import Engine, Request
+from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.smart_fork.forks import FakeProcesses
+from tests.smart_fork.world import BrokenModel
+
+SAID = (
+    "tidy up the kitchen", "swept and mopped", "add retry with backoff to the uploader", "it retries five times",
+    "paint the logo", "painted it blue",
+)  # fmt: skip
+RETRY, LOGO = "retry uploader backoff", "paint the logo blue"
+agents = pytest.mark.parametrize("agent", ["claude", "codex"])
+
+
+@pytest.fixture
+def played(no_waiting, monkeypatch) -> FakeProcesses:
+    processes = FakeProcesses()
+    monkeypatch.setattr("smart_fork.forking.world.SystemProcesses", lambda: processes)
+    return processes
+
+
+@pytest.fixture
+def parent(agent, world, shop) -> str:
+    return getattr(world, agent)(shop, *SAID)
+
+
+def session_of(session_id: str):
+    return sessions.read(sessions.locate(session_id))
+
+
+@agents
+def test_the_fork_ends_with_the_exchange_that_answers(world, parent, played, agent):
+    forked = fork_at_match(parent, RETRY, Engine(world.model), Options("the downloader too", place="process"))
+
+    copy = READERS[agent].read(world.log_of(forked.new_session_id)).session
+    assert [turn.text for turn in copy.turns] == list(SAID[:4])
+    assert "Forked after message 3: exchange 2 of 3 answers best" in forked.warnings
+    (call,) = played.started
+    assert forked.new_session_id in call["argv"]
+
+
+@agents
+@pytest.mark.parametrize(("also", "messages"), [((SAID[2],), 4), (("sweep and mop the kitchen", "tidy up"), 2)])
+@pytest.mark.usefixtures("played", "agent")
+def test_all_phrasings_together_say_which_exchange_answers(world, parent, also, messages):
+    forked = fork_at_match(parent, "hochladen", Engine(world.model), Options("go on", place="process"), also=also)
+
+    assert len(session_of(forked.new_session_id).turns) == messages
+
+
+@agents
+def test_where_the_last_exchange_answers_it_is_an_ordinary_fork(world, parent, played, agent):
+    forked = fork_at_match(parent, LOGO, Engine(world.model), Options("go", place="process"), dry_run=True)
+
+    assert {"claude": f"--resume {parent} --fork-session", "codex": f"fork {parent}"}[agent] in forked.command.replace(
+        f" -C {forked.cwd}", ""
+    )
+    assert forked.warnings == ("Forked at the session's end: exchange 3 of 3 answers best",)
+
+
+def test_only_this_session_is_searched_also_where_another_has_the_same_beginning(world, shop):
+    parent = world.claude(shop, *SAID)
+    fork = world.fork_claude(parent, shop, "retry the uploader with backoff, and more retry", "backoff uploader retry")
+    other = world.claude(world.repository("elsewhere"), RETRY, RETRY)
+    engine = Engine(world.model)
+
+    answers = {name: message_for(session_of(name), RETRY, engine) for name in (parent, fork, other)}
+
+    own = {name: {turn.id for turn in session_of(name).turns} for name in answers}
+    assert all(answers[name] in own[name] for name in answers)
+    assert answers[fork] not in own[parent]
+
+
+@agents
+@pytest.mark.parametrize("broken", [False, True])
+def test_words_find_it_where_the_model_fails(world, parent, agent, broken):
+    engine = Engine(BrokenModel() if broken else world.model)
+
+    session = session_of(parent)
+
+    assert message_for(session, RETRY, engine) == session.turns[2].id
+
+
+@agents
+def test_nothing_is_started_where_nothing_answers(world, parent, played, agent):
+    with pytest.raises(
+        NotFound, match=f"No passage of {parent} answers that: .*no session has been embedded"
+    ) as refused:
+        fork_at_match(parent, "zanzibar", Engine(BrokenModel()), Options(place="process"))
+    assert "--also" in refused.value.hint
+    assert not played.started
+
+
+@agents
+def test_without_an_index_that_is_said(world, parent, agent, monkeypatch):
+    monkeypatch.setenv("SMART_FORK_INDEXING", "false")
+    with pytest.raises(IndexUnavailable, match="switched off"):
+        message_for(session_of(parent), RETRY, Engine(world.model))
+
+
+@agents
+def test_a_session_whose_directory_is_gone_is_searched_all_the_same(world, agent, shop):
+    parent = getattr(world, agent)("/no/such/place", *SAID)
+
+    session = session_of(parent)
+
+    assert message_for(session, RETRY, Engine(world.model)) == session.turns[2].id
+
+
+def test_a_message_that_a_rewind_has_taken_away_is_no_place_to_fork(world, shop):
+    parent = world.claude(shop, *SAID)
+    with pytest.raises(ForkRefused, match="Invalid or inactive branch point: gone"):
+        fork_session(parent, Options("go", place="process"), through="gone")
+
+
+class TestWithASearch:
+    """`find_and_fork`, as the MCP tool calls it."""
+
+    def ask(self, world, shop, **choice):
+        request = Request(RETRY, project_path=str(shop), agent_type="both")
+        return find_and_fork(
+            request,
+            Engine(world.model),
+            at="match",
+            options=Options(place="process", prompt=choice.pop("prompt", None)),
+            **choice,
+        ).as_json()
+
+    @agents
+    def test_a_result_is_forked_where_its_passage_ends(self, world, shop, parent, played, agent):
+        answer = self.ask(world, shop, auto_fork=True)
+
+        copy = session_of(answer["forked_session"]["new_session_id"])
+        assert len(copy.turns) == answer["results"][0]["match"]["ends_at_message"] + 1 == 4
+
+    def test_a_session_that_is_no_result_is_searched_for_it(self, world, shop, played):
+        elsewhere = world.claude(world.repository("elsewhere"), *SAID)
+
+        forked = self.ask(world, shop, fork_session_id=elsewhere)["forked_session"]
+
+        assert len(session_of(forked["new_session_id"]).turns) == 4
+
+    def test_without_a_passage_the_results_stay(self, world, shop, played):
+        other = world.claude(world.repository("elsewhere"), "zanzibar", "zanzibar")
+        world.model = BrokenModel()
+
+        answer = self.ask(world, shop, fork_session_id=other)
+
+        assert answer["error"].startswith(f"No passage of {other} answers that")
+        assert answer["count"] == 0
+
+    def test_another_word_is_refused(self, world, shop):
+        request = Request(RETRY, project_path=str(shop))
+        with pytest.raises(Usage, match="at must be a number or 'match'"):
+            find_and_fork(request, Engine(world.model), at="end", auto_fork=True)
+
+
+class TestCommand:
+    @agents
+    def test_the_prompt_is_the_intent_unless_another_is_given(self, run, parent, played, agent):  # noqa: F811
+        by_prompt = json.loads(run("fork", parent, RETRY, "--at", "match", "--in", "process", "--json").out)
+        by_intent = json.loads(
+            run("fork", parent, LOGO, "--at", "match", "--intent", RETRY, "--in", "process", "--json").out
+        )
+
+        assert {len(session_of(one["new_session_id"]).turns) for one in (by_prompt, by_intent)} == {4}
+        assert played.started[1]["argv"][-1].strip() == LOGO
+
+    @pytest.mark.parametrize("agent", ["claude"])
+    def test_the_intent_may_be_said_in_other_words(self, run, parent, played, agent):  # noqa: F811
+        matching = ["--at", "match", "--intent", "hochladen", "--also", SAID[2], "--also", "backoff", "--json"]
+
+        several = json.loads(run("fork", "go on", "--top", "1", "--in", "process", "--min-score", "0", *matching).out)
+        one = json.loads(run("fork", parent, "go on", "--in", "process", *matching).out)
+        branched = json.loads(run("branch", parent, *matching).out)
+
+        ids = [one["new_session_id"], several["forks"][0]["new_session_id"], branched["session_id"]]
+        assert [len(session_of(each).turns) for each in ids] == [4, 4, 4]
+
+    @pytest.mark.parametrize(
+        ("words", "text"),
+        [
+            (["--also", "x"], "--also is only for --at match"),
+            (["--at", "match", "--intent", "x", "--also", "y" * 301], "also takes texts of at most 300 characters"),
+            (["--at", "match"], "--at match needs an intent"),
+            (["--at", "match", "--intent", " "], "--at match needs an intent"),
+            (["--at", "4", "--intent", "x"], "--intent is only for --at match"),
+            (["--intent", "x"], "--intent is only for --at match"),
+        ],
+    )
+    def test_what_is_missing_is_said(self, run, world, shop, words, text):  # noqa: F811
+        done = run("fork", world.claude(shop, *SAID), *words)
+
+        assert done.code == 2
+        assert text in done.err
+
+
+def exchange_of(world, shop, agent: str, intent: str, *said: str) -> int:
+    session = session_of(getattr(world, agent)(shop, *said))
+    message = message_for(session, intent, Engine(world.model))
+    return next(one.index for one in session.exchanges() if any(turn.id == message for turn in one.turns))
+
+
+@agents
+def test_of_a_question_of_two_parts_the_exchange_is_named_by_which_both_are_known(world, shop, agent):
+    said = (
+        "rename the uploader", "the uploader is called sender now", "tidy the kitchen", "swept",
+        "raise the compiler version", "the compiler is of the new version", "paint the logo", "blue",
+    )  # fmt: skip
+
+    assert exchange_of(world, shop, agent, "rename the uploader and raise the compiler version", *said) == 2
+
+
+@agents
+def test_where_a_first_answer_was_wrong_the_exchange_is_named_in_which_it_was_mended(world, shop, agent):
+    said = (
+        "the upload retry hangs, fix the upload retry", "the upload retry is fixed",
+        "the upload retry still hangs, that was wrong", "now the upload retry is really fixed", "paint the logo", "blue",
+    )  # fmt: skip
+
+    assert exchange_of(world, shop, agent, "the upload retry hangs", *said) == 1
+
+
+def test_a_result_that_is_forked_at_its_match_is_forked_where_all_is_known(world, shop, played):
+    said = (
+        "rename the uploader", "the uploader is called sender now", "raise the compiler version", "it is of the new one",
+        "paint the logo", "blue",
+    )  # fmt: skip
+    parent = world.claude(shop, *said)
+    request = Request("rename the uploader, raise the compiler version", project_path=str(shop))
+
+    forked = find_and_fork(
+        request, Engine(world.model), fork_index=0, at="match", options=Options(place="process")
+    ).as_json()["forked_session"]
+
+    assert forked["resume_session_id"] == parent
+    assert "Forked after message 3: exchange 2 of 3 answers best" in forked["warnings"]

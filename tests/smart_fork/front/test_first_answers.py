@@ -1,0 +1,161 @@
+"""What is answered before anything is imported."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from smart_fork.front.first_answers import ALL, CATALOGUE, FEW, greet, listed, wanted
+from smart_fork.server import FEW as NAMES
+from smart_fork.server.catalogue import catalogue
+from tests.mcp_process import McpProcess
+from tests.smart_fork.front.conversation import INITIALIZE, call, request, told
+
+ROOT = Path(__file__).resolve().parents[3]
+WRITTEN = json.loads(Path(CATALOGUE).read_bytes())
+#: What Python itself has imported by then, and what may be added to it: a dozen small modules.
+THIN = {
+    "__future__", "_collections", "_functools", "_json", "_operator", "_sre", "collections", "copyreg", "enum", "functools",
+    "itertools", "json", "json.decoder", "json.encoder", "json.scanner", "keyword", "operator", "re", "re._casefix",
+    "re._compiler", "re._constants", "re._parser", "reprlib", "types",
+    "smart_fork", "smart_fork.__main__", "smart_fork.front", "smart_fork.front.first_answers",
+}  # fmt: skip
+
+
+def said(*messages: dict | bytes, tools: str = FEW) -> tuple[list[dict], bytes | None, bytes | None]:
+    """What is answered; the client's introduction, and the line that is left for somebody else."""
+    lines = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in messages]
+    out = io.BytesIO()
+    hello, rest = greet(lines, out, WRITTEN, tools)
+    return [json.loads(line) for line in out.getvalue().splitlines()], hello, rest
+
+
+def test_the_catalogue_is_what_the_server_answers():
+    """`make catalogue` writes it anew."""
+    assert catalogue() == WRITTEN
+
+
+@pytest.mark.parametrize("version", WRITTEN["versions"])
+def test_what_the_front_says_first_is_what_the_whole_server_says(shop, monkeypatch, version):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    program = [sys.executable, "-m", "smart_fork"]
+    hello = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    answers = []
+    for command in ([*program, "mcp"], [*program, "-v", "mcp"]):
+        with McpProcess(command, cwd=shop, env=os.environ, greeted=False) as server:
+            welcome = server._ask("initialize", **hello)
+            answers.append([welcome, *map(server._ask, ("tools/list", "prompts/list", "ping"))])
+
+    thin, whole = answers
+    assert whole == thin
+
+
+def test_who_begins_as_all_do_is_answered_at_once():
+    begins = (INITIALIZE, told("notifications/initialized"), request("p", "ping"), request(7, "tools/list"))
+    (welcome, ping, tools), *_ = said(*begins)
+
+    assert "2025-06-18" == welcome["result"]["protocolVersion"]
+    assert "smart-fork" == welcome["result"]["serverInfo"]["name"]
+    assert {"jsonrpc": "2.0", "id": "p", "result": {}} == ping
+    assert sorted(NAMES) == sorted(tool["name"] for tool in tools["result"]["tools"])
+
+
+def test_all_tools_are_listed_to_who_wants_them():
+    (_, tools), *_ = said(INITIALIZE, request(7, "tools/list"), tools=ALL)
+
+    assert WRITTEN["tools"] == tools["result"]["tools"]
+    assert listed(WRITTEN, FEW) == [tool for tool in WRITTEN["tools"] if tool["name"] in NAMES]
+
+
+def test_a_version_that_is_not_known_is_answered_with_the_newest_that_is():
+    (welcome,), *_ = said(INITIALIZE | {"params": INITIALIZE["params"] | {"protocolVersion": "1999"}})
+
+    assert WRITTEN["versions"][-1] == welcome["result"]["protocolVersion"]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        call(1, "smart_fork", intent="x"),
+        request(1, "tools/list", cursor="2"),
+        request(1, "resources/list"),
+        request(1, "prompts/get", name="fork"),
+        request(1, "server/discover"),
+        INITIALIZE,
+    ],
+)
+def test_what_takes_more_is_left_to_a_server_with_how_the_client_has_introduced_itself(asked):
+    answers, hello, rest = said(INITIALIZE, asked, request(2, "ping"))
+
+    assert 1 == len(answers)
+    assert (INITIALIZE, asked) == (json.loads(hello), json.loads(rest))
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        request(1, "ping"),
+        request(1, "tools/list"),
+        request(1, "initialize"),
+        request(1, "initialize", protocolVersion=5, capabilities={}, clientInfo={"name": "x", "version": "1"}),
+        request(1, "initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo={"name": "x"}),
+    ],
+)
+def test_who_begins_in_another_way_is_left_to_the_server(first):
+    answers, hello, rest = said(first)
+
+    assert ([], None, first) == (answers, hello, json.loads(rest))
+
+
+def test_what_is_no_request_is_passed_over():
+    lines = (
+        b"\n", b"hello", b"[1,2]", b"\xff\xfe", b"{}", b"[" * 100_000, b'{"jsonrpc":"2.0","id":[1],"method":"ping"}',
+        b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', b'{"jsonrpc":"2.0","id":true,"method":"ping"}',
+        b'{"jsonrpc":"2.0","id":3,"method":"ping","params":[1]}', b'{"jsonrpc":"2.0","id":3,"result":{}}',
+    )  # fmt: skip
+    answers, _, rest = said(INITIALIZE, *lines, told("notifications/cancelled", requestId=9), request("\ud800", "ping"))
+
+    assert [0, "\ud800"] == [answer["id"] for answer in answers]
+    assert rest is None
+
+
+@pytest.mark.parametrize(
+    ("options", "variable", "tools"),
+    [
+        ([], "", FEW),
+        ([], "ALL", ALL),
+        ([], "some", FEW),
+        (["--tools", "all"], "", ALL),
+        (["--tools=few"], "all", FEW),
+        (["--tools"], "", None),
+        (["--tools", "some"], "", None),
+        (["--help"], "", None),
+        (["--tools", "all", "more"], "", None),
+    ],
+)
+def test_how_many_tools_are_listed_is_said_by_an_option_or_a_variable(options, variable, tools, monkeypatch):
+    monkeypatch.setenv("SMART_FORK_TOOLS", variable)
+
+    assert tools == wanted(options)
+
+
+@pytest.mark.parametrize("command", [["-m", "smart_fork"], [str(Path(sys.executable).with_name("smart-fork"))]])
+def test_tools_are_listed_with_next_to_nothing_imported(home, command, monkeypatch):
+    """No clock: what takes time is to import, and this is all that is imported."""
+    lines = b"".join(json.dumps(one).encode() + b"\n" for one in (INITIALIZE, request(1, "tools/list")))
+
+    def imported(*argv: str) -> set[str]:
+        done = subprocess.run(
+            [sys.executable, "-X", "importtime", *argv], input=lines, capture_output=True, cwd=ROOT, check=True
+        )
+        assert argv[0] == "-c" or 2 == done.stdout.count(b'"result"')
+        return {line.rpartition(b"|")[2].strip().decode() for line in done.stderr.splitlines()}
+
+    assert set() == imported(*command, "mcp") - imported("-c", "import runpy, importlib.metadata") - THIN
+    assert not imported(*command, "mcp") & {"logging", "subprocess", "threading", "typing", "pathlib", "indexer"}

@@ -1,0 +1,22 @@
+"""What the service needs of the system."""
+
+from __future__ import annotations
+
+import resource
+
+from smart_fork.service.connections import MAX_CONNECTIONS
+from smart_fork.service.lifetime import allow_files
+
+
+def test_where_few_files_may_be_open_connections_leave_some_for_the_index():
+    """Launchd starts programs with 256, and everybody on this machine may connect."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        allow_files()
+        assert 2 * MAX_CONNECTIONS < resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        allow_files()
+        assert (hard, hard) == resource.getrlimit(resource.RLIMIT_NOFILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

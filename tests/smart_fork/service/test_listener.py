@@ -1,0 +1,229 @@
+"""Where the service listens, and that nobody else is taken for it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+
+from smart_fork.errors import ProgramFailed, Usage
+from smart_fork.release import own_version
+from smart_fork.service import listener as listening
+from smart_fork.service.address import Address, publish
+from smart_fork.service.client import find_service
+from smart_fork.service.lifetime import serve
+from smart_fork.service.listener import addresses, listen
+
+NAMES = ("0.0.0.0", "::", "0", "", "::0", "0:0:0:0:0:0:0:0", "::ffff:0.0.0.0", "0x0", "000.0.0.0")  # noqa: S104
+
+
+def has_newer_internet() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+both = pytest.mark.skipif(not has_newer_internet(), reason="this machine has no ::1")
+
+
+def test_a_port_that_was_asked_for_and_is_taken_is_an_error_and_any_other_one_that_is_free(home, monkeypatch, caplog):
+    with closing(socket.create_server(("127.0.0.1", 0))) as other:
+        taken = other.getsockname()[1]
+        with pytest.raises(ProgramFailed, match=f"Port {taken} of 127.0.0.1 is taken"):
+            listen("127.0.0.1", taken)
+        monkeypatch.setenv("SMART_FORK_PORT", str(taken))
+        with closing(listen("127.0.0.1", None)) as another:
+            assert taken != another.port
+    assert f"port {taken} is taken" in caplog.text
+
+
+@pytest.mark.parametrize("host", ["203.0.113.1", "no such name"])
+def test_an_address_that_is_not_this_machines_is_not_called_a_port_that_is_taken(home, host, caplog):
+    with pytest.raises(ProgramFailed, match=f"cannot listen at {host}") as caught:
+        listen(host, None, allow_remote=True)
+
+    assert "--host" in caught.value.hint
+    assert "taken" not in caplog.text
+
+
+@pytest.mark.parametrize("host", NAMES)
+def test_an_address_that_nobody_can_ask_for_is_refused(home, host):
+    """A request under any other name than ours is refused, so that nobody could reach it there."""
+    with pytest.raises(Usage, match="no address that a client can ask for"):
+        serve(host, allow_remote=True)
+
+
+@pytest.mark.parametrize("host", ["203.0.113.1", "2001:db8::1", "::ffff:203.0.113.1"])
+def test_an_address_that_others_reach_has_to_be_allowed(home, host):
+    with pytest.raises(Usage, match="from other machines"):
+        serve(host)
+
+
+def test_all_of_this_machine_is_this_machine_however_it_is_spelled():
+    assert ["127.0.0.1"] == addresses("::ffff:127.0.0.1", allow_remote=False) == addresses("127.1", allow_remote=False)
+    assert ["127.0.0.2"] == addresses("127.0.0.2", allow_remote=False)
+    assert ["::1"] == addresses("0:0:0:0:0:0:0:1", allow_remote=False)
+
+
+@both
+def test_a_name_is_listened_at_wherever_it_leads(home):
+    with closing(listen("localhost", None)) as ours:
+        assert "127.0.0.1" == ours.host, "a literal address is announced"
+        for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+            socket.create_connection((host, ours.port), timeout=30).close()
+            with socket.socket(family) as other, pytest.raises(OSError, match="in use"):
+                other.bind((host, ours.port))
+        port = ours.port
+        assert {f"127.0.0.1:{port}", f"[::1]:{port}", f"localhost:{port}"} == set(ours.names)
+    with closing(listen("127.0.0.1", None)) as ours:
+        assert (f"127.0.0.1:{ours.port}",) == ours.names, "of a literal address nothing else is ours"
+
+
+@both
+def test_a_name_that_leads_to_somebody_else_as_well_is_not_ours(home, caplog):
+    with closing(socket.create_server(("::1", 0), family=socket.AF_INET6)) as theirs:
+        port = theirs.getsockname()[1]
+        with closing(listen("localhost", port)) as ours:
+            assert (f"127.0.0.1:{port}",) == ours.names
+    assert f"port {port} of ::1 is another program's" in caplog.text
+
+
+def test_a_machine_without_the_newer_internet_has_the_name_all_the_same(home, monkeypatch):
+    real = listening._bound
+
+    def bound(literal, port):
+        if ":" in literal:
+            raise OSError(listening.errno.EADDRNOTAVAIL, "no such address")
+        return real(literal, port)
+
+    monkeypatch.setattr(listening, "_bound", bound)
+    with closing(listen("localhost", None)) as ours:
+        assert (f"127.0.0.1:{ours.port}", f"localhost:{ours.port}") == ours.names
+
+
+@contextmanager
+def relay(listener: socket.socket, target: tuple[str, int]) -> Iterator[list[bytes]]:
+    """Somebody who passes everything on to the real service, and reads along."""
+    heard: list[bytes] = []
+
+    def pump(here: socket.socket, there: socket.socket, *, listens: bool) -> None:
+        try:
+            while data := here.recv(65536):
+                if listens:
+                    heard.append(data)
+                there.sendall(data)
+        except OSError:
+            pass
+        finally:
+            here.close()
+            there.close()
+
+    def run() -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            service = socket.create_connection(target, timeout=30)
+            for one, other, listens in ((client, service, True), (service, client, False)):
+                threading.Thread(target=pump, args=(one, other), kwargs={"listens": listens}, daemon=True).start()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield heard
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(30)
+
+
+@pytest.mark.parametrize("name", ["localhost", "::1", "0:0:0:0:0:0:0:1", "::ffff:127.0.0.2", "127.0.0.2"])
+def test_whoever_listens_at_another_address_of_the_port_and_passes_all_on_is_told_nothing(served, name):
+    """Also where the address was announced as a name, as by an older version."""
+    if ":" in name.replace("::ffff:", "") or name == "localhost":
+        if not has_newer_internet():
+            pytest.skip("this machine has no ::1")
+        listener = socket.create_server(("::1", served.port), family=socket.AF_INET6)
+    else:
+        listener = socket.create_server(("127.0.0.2", served.port))
+    with relay(listener, ("127.0.0.1", served.port)) as heard:
+        publish(Address(name, served.port, os.getppid(), own_version(), "2026-01-01T00:00:00+00:00"))
+
+        find_service()
+
+    told = b"".join(heard)
+    assert served.secret.encode() not in told
+    assert told.count(b"GET /hello?") == told.count(b" HTTP/1.1"), "nothing was asked but who is there"
+    publish(Address("127.0.0.1", served.port, os.getppid(), own_version(), "2026-01-01T00:00:00+00:00"))
+    assert find_service() is not None
+
+
+@pytest.fixture
+def found(served):
+    """The service, as our programs find it."""
+    publish(Address("127.0.0.1", served.port, os.getppid(), own_version(), "2026-01-01T00:00:00+00:00"))
+    service = find_service()
+    assert service is not None
+    return service
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """What was sent over any connection."""
+    every: list[bytes] = []
+    real = http.client.HTTPConnection.send
+    monkeypatch.setattr(
+        http.client.HTTPConnection, "send", lambda self, data: (every.append(data), real(self, data))[1]
+    )
+    return every
+
+
+def test_our_own_programs_never_send_the_token(served, found, sent):
+    """Whoever reads along, at whatever place between the two, has nothing that he could use."""
+    assert "idle" == found.status()["indexing"]["state"]
+    assert found.health()
+    assert found.answers_for_us()
+    assert found.way_in()["code"]
+
+    assert 4 == sum(data.startswith(b"GET /hello?") for data in sent)
+    assert served.secret.encode() not in b"".join(sent)
+
+
+def test_a_flood_of_strangers_keeps_nobody_with_the_token_from_being_answered(monkeypatch, request):
+    """They have used up all that they may ask; our programs are strangers, too, until they have been answered."""
+    for name in ("STRANGERS_BURST", "STRANGERS_RATE", "WRONG_BURST", "WRONG_RATE"):
+        monkeypatch.setattr(f"smart_fork.service.guard.{name}", 0.0)
+    served = request.getfixturevalue("served")
+    assert 429 == served.answer("GET", "/static/page.js", Cookie="").status
+    assert 429 == served.answer("GET", "/mcp", Cookie="").status
+
+    assert 200 == served.answer("GET", "/hello", Cookie="").status
+    found = request.getfixturevalue("found")
+    assert "idle" == found.status()["indexing"]["state"]
+
+
+def test_a_signed_request_is_of_no_use_in_another_connection_or_another_time(served, found, sent):
+    with found.speaking_for_us() as (connection, headers):
+        connection.request("GET", "/status", headers=headers)
+        assert 200 == connection.getresponse().status
+    hello = [data for data in sent if data.startswith(b"GET /hello?")][-1].split()[1].decode()
+    assert served.secret not in json.dumps(headers)
+    with closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)) as other:
+        other.request("GET", hello)  # as whoever has read along would
+        other.getresponse().read()
+        other.request("GET", "/status", headers=headers)
+        assert 401 == other.getresponse().status
+    with found.speaking_for_us() as (connection, signed):
+        connection.request("GET", "/hello?nonce=x")
+        connection.getresponse().read()
+        connection.request("GET", "/status", headers=signed)
+        assert 401 == connection.getresponse().status
