@@ -43,7 +43,7 @@ def measure(folder: Path) -> dict[str, Any]:
             _append(projects, long, range(LONG_LOG + run, LONG_LOG + run + 1))
             started = time.perf_counter()
             complete(store, READERS, None, patience=0.0)
-            found = store.match_words("chunks", f'"answer{LONG_LOG + run}"', scope, 1)
+            found = store.match_words("chunks", [f'"answer{LONG_LOG + run}"'], scope, 1)
             grown.append(time.perf_counter() - started)
             assert found
         store.close()

@@ -192,7 +192,72 @@ class Similarities(Protocol):
         ...
 
 
-class Store(Protocol):
+class Searchable(Protocol):
+    """What a question asks of an index, wherever it is kept: `smart_fork.retrieval.evidence` needs no more.
+
+    A term is a word or a phrase between double quotes; one with a ``*`` behind it is the beginning of a word.
+    """
+
+    def match_words(self, table: WordTable, terms: Sequence[str], scope: Scope, limit: int) -> list[Scored]:
+        """The best rows that have any of these terms, by BM25. Rows are chunk ids or session rows."""
+        ...
+
+    def similarities(self, questions: Sequence[bytes], scope: Scope) -> Similarities:
+        """How similar every chunk in scope is to each of these float32 vectors, in one pass over the chunks'."""
+        ...
+
+    def word_scores(
+        self, table: WordTable, terms: Sequence[str], scope: Scope, rows: Collection[int]
+    ) -> dict[str, dict[int, float]]:
+        """What each of these quoted words and phrases adds to the BM25 of these rows in scope, by term; rows without it
+        are left out.
+        """
+        ...
+
+    def sessions_with(self, terms: Sequence[str]) -> dict[str, int]:
+        """How many sessions have each of these quoted words and phrases."""
+        ...
+
+    def having(self, table: HavingTable, terms: Sequence[str], rows: Iterable[int]) -> dict[str, set[int]]:
+        """Which of these rows (chunk ids, or sessions by their text or title) have each of these quoted words and
+        phrases.
+        """
+        ...
+
+    def vector_counts(self, sessions: Iterable[int]) -> dict[int, int]:
+        """How many chunks of each session have a vector."""
+        ...
+
+    def placements(self, chunks: Iterable[int]) -> list[Placement]:
+        """Every place of these chunks."""
+        ...
+
+    def placements_of(self, session: int) -> list[Placement]:
+        """The chunks of a session in order."""
+        ...
+
+    def positions(self, sessions: Iterable[int]) -> list[tuple[int, int, int]]:
+        """Session, position and chunk of every place in these sessions."""
+        ...
+
+    def own_passages(self, session: int, other: int) -> list[Placement]:
+        """The chunks of a session in order that another one does not have."""
+        ...
+
+    def texts(self, chunks: Iterable[int]) -> dict[int, str]:
+        """The text of each chunk."""
+        ...
+
+    def sessions(self, rows: Iterable[int]) -> dict[int, SessionRow]:
+        """Sessions by row."""
+        ...
+
+    def session_count(self) -> int:
+        """How many sessions there are: asked with every question, where the rest of `counts` takes too long."""
+        ...
+
+
+class Store(Searchable, Protocol):
     """Writes are one transaction a session; reads see only whole sessions."""
 
     def seen(self, paths: Collection[str] | None = None) -> dict[str, SeenFile]:
@@ -281,66 +346,12 @@ class Store(Protocol):
         """The parts of a project with all its worktrees, or of all projects."""
         ...
 
-    def match_words(self, table: WordTable, query: str, scope: Scope, limit: int) -> list[Scored]:
-        """The best rows for an FTS5 query, by BM25. Rows are chunk ids or session rows."""
-        ...
-
-    def similarities(self, questions: Sequence[bytes], scope: Scope) -> Similarities:
-        """How similar every chunk in scope is to each of these float32 vectors, in one pass over the chunks'."""
-        ...
-
-    def word_scores(
-        self, table: WordTable, terms: Sequence[str], scope: Scope, rows: Collection[int]
-    ) -> dict[str, dict[int, float]]:
-        """What each of these quoted words and phrases adds to the BM25 of these rows in scope, by term; rows without it
-        are left out.
-        """
-        ...
-
-    def sessions_with(self, terms: Sequence[str]) -> dict[str, int]:
-        """How many sessions have each of these quoted words and phrases."""
-        ...
-
-    def having(self, table: HavingTable, terms: Sequence[str], rows: Iterable[int]) -> dict[str, set[int]]:
-        """Which of these rows (chunk ids, or sessions by their text or title) have each of these quoted words and
-        phrases.
-        """
-        ...
-
-    def vector_counts(self, sessions: Iterable[int]) -> dict[int, int]:
-        """How many chunks of each session have a vector."""
-        ...
-
-    def placements(self, chunks: Iterable[int]) -> list[Placement]:
-        """Every place of these chunks."""
-        ...
-
-    def placements_of(self, session: int) -> list[Placement]:
-        """The chunks of a session in order."""
-        ...
-
-    def positions(self, sessions: Iterable[int]) -> list[tuple[int, int, int]]:
-        """Session, position and chunk of every place in these sessions."""
-        ...
-
-    def own_passages(self, session: int, other: int) -> list[Placement]:
-        """The chunks of a session in order that another one does not have."""
-        ...
-
     def voices(self, place: Placement) -> Voices | None:
         """Where in a passage others begin to speak than its own role; `None` where that is not known."""
         ...
 
-    def texts(self, chunks: Iterable[int]) -> dict[int, str]:
-        """The text of each chunk."""
-        ...
-
     def lines(self, place: Placement) -> Lines | None:
         """Where in its session's export a passage stands; `None` where it is not there any more, or was never known."""
-        ...
-
-    def sessions(self, rows: Iterable[int]) -> dict[int, SessionRow]:
-        """Sessions by row."""
         ...
 
     def session(self, agent: AgentName, session_id: str) -> SessionRow | None:
@@ -361,10 +372,6 @@ class Store(Protocol):
 
     def projects(self) -> list[str]:
         """The directories of all projects in which a person has worked, the latest first."""
-        ...
-
-    def session_count(self) -> int:
-        """How many sessions there are: asked with every question, where the rest of `counts` takes too long."""
         ...
 
     def counts(self, scope: Scope | None = None) -> Counts:

@@ -78,17 +78,18 @@ class StoreReading:
         inside = {row[0] for row in below}
         return Scope(tuple(row[0] for row in rows if row[3] in inside), within=project.root, project=project)
 
-    def match_words(self, table: WordTable, query: str, scope: Scope, limit: int) -> list[Scored]:
-        if not scope.parts or not query:
+    def match_words(self, table: WordTable, terms: Sequence[str], scope: Scope, limit: int) -> list[Scored]:
+        if not scope.parts or not terms:
             return []
         name, weights = _TABLES[table]
+        query = " OR ".join(terms)
         rows = self._all(
             f"SELECT rowid, -bm25({name}, {weights}) AS score FROM {name} "  # noqa: S608
             f"WHERE {name} MATCH :words {_only(table, scope)} ORDER BY score DESC, rowid LIMIT :limit",
             {"words": self._restricted(query, scope.parts), "limit": limit, **_named(scope)},
         )
         if any(score is None for _, score in rows):
-            return self._match_rare_words(table, query, scope, limit)
+            return self._match_rare_words(table, terms, scope, limit)
         return [Scored(row, score) for row, score in rows]
 
     def word_scores(
@@ -106,11 +107,11 @@ class StoreReading:
             scores[terms[number]][row] = score
         for term, of_term in scores.items():
             if None in of_term.values():
-                rare = self._match_rare_words(table, term, scope, -1)
+                rare = self._match_rare_words(table, (term,), scope, -1)
                 scores[term] = {row: score for row, score in rare if row in rows}
         return scores
 
-    def _match_rare_words(self, table: WordTable, query: str, scope: Scope, limit: int) -> list[Scored]:
+    def _match_rare_words(self, table: WordTable, terms: Sequence[str], scope: Scope, limit: int) -> list[Scored]:
         """By how rare the words are that a row has: where BM25 is no number.
 
         Without the rows' lengths FTS5 takes each column for -1 words long. Where rows have six words on average, which
@@ -120,7 +121,7 @@ class StoreReading:
         rows = int(self._all(f"SELECT count(*) FROM {'sessions' if table == 'sessions' else 'chunks'}")[0][0])  # noqa: S608
         sql = f"SELECT rowid FROM {name} WHERE {name} MATCH :words {_only(table, scope)}"  # noqa: S608
         scores: defaultdict[int, float] = defaultdict(float)
-        for term in query.split(" OR "):
+        for term in terms:
             having = self._all(sql, {"words": self._restricted(term, scope.parts), **_named(scope)})
             for (row,) in having:
                 scores[row] += math.log1p((rows + 0.5) / (len(having) + 0.5))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from indexer.project import is_within
-from indexer.store.base import Placement, SessionRow, Similarities, Store
+from indexer.store.base import Placement, Searchable, SessionRow, Similarities
 from smart_fork.retrieval.fork_point import edited, fork_point
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.ranking import Coverage, Evidence, Phrased
@@ -48,7 +48,7 @@ class Gathered:
     dropped: int = 0
 
 
-def gather(store: Store, query: Query, vectors: Sequence[bytes] | None, *, words: bool) -> Gathered:
+def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, words: bool) -> Gathered:
     """Everything that ranking needs, by the words of each phrasing, by the `vectors` of those embedded, or by both."""
     similarities = store.similarities(vectors, query.scope) if vectors is not None else None
     near = {hit.row: hit.cosines for hit in similarities.best(_share(query))} if similarities else {}
@@ -148,7 +148,7 @@ def _passages(
 
 
 def _fork_points(
-    store: Store, sessions: Collection[int], passages: Mapping[int, Passage], words: Sequence[Mapping[int, float]],
+    store: Searchable, sessions: Collection[int], passages: Mapping[int, Passage], words: Sequence[Mapping[int, float]],
     by_meaning: Sequence[Mapping[int, Evidence]],
 ) -> dict[int, Passage]:  # fmt: skip
     """Where the question is about one session: the passage of the exchange at whose end all that is asked is known."""
@@ -189,7 +189,7 @@ def _set_similar(
 
 
 def _compare_all(
-    store: Store, similarities: Similarities, evidence: Sequence[Mapping[int, Evidence]],
+    store: Searchable, similarities: Similarities, evidence: Sequence[Mapping[int, Evidence]],
     by_meaning: Sequence[Mapping[int, Evidence]], own: Collection[int],
 ) -> None:  # fmt: skip
     """The cosines of all chunks of the most promising sessions, not only of those that are among the nearest."""

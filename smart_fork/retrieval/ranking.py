@@ -142,24 +142,46 @@ class Score(NamedTuple):
 
 def scores(phrasings: Sequence[Phrased], families: Mapping[int, str], *, words: bool = True) -> dict[int, Score]:
     """A score for each session. Members of one family are no rivals; `words` is whether words were searched."""
+    weighed = weigh(phrasings, words=words)
+    return share(weighed, families, rivals(weighed, families))
+
+
+def weigh(phrasings: Sequence[Phrased], *, words: bool = True) -> dict[int, Weighed]:
+    """The points of each session, which no other session changes; `words` is whether words were searched."""
     speaking = [parts(one.evidence, one.coverage) for one in phrasings]
     shares = shares_of(phrasings)
     similar = {session for one in phrasings for session, found in one.evidence.items() if found.similar}
-    weighed = {
-        session: weigh([one.get(session, SILENT) for one in speaking], shares, similar=session in similar, words=words)
+    return {
+        session: weigh_one(
+            [one.get(session, SILENT) for one in speaking], shares, similar=session in similar, words=words
+        )
         for session in dict.fromkeys(session for one in speaking for session in one)
     }
+
+
+def rivals(weighed: Mapping[int, Weighed], families: Mapping[int, str]) -> dict[str, float]:
+    """The lead of the best member of each family, of the best families."""
     best: dict[str, float] = {}
     for session, one in weighed.items():
         best[families[session]] = max(one.lead, best.get(families[session], -math.inf))
-    rivals = {family: math.exp(best[family]) for family in heapq.nlargest(RIVALS, best, key=best.__getitem__)}
-    all_rivals = sum(rivals.values())
+    return strongest(best)
+
+
+def strongest(leads: Mapping[str, float]) -> dict[str, float]:
+    """The families among which the chance is shared, and their leads."""
+    return {family: leads[family] for family in heapq.nlargest(RIVALS, leads, key=leads.__getitem__)}
+
+
+def share(weighed: Mapping[int, Weighed], families: Mapping[int, str], rivals: Mapping[str, float]) -> dict[int, Score]:
+    """The chance of each session among these rivals, which may be more than the families of `weighed`."""
+    weights = {family: math.exp(lead) for family, lead in rivals.items()}
+    all_rivals = sum(weights.values())
     found = {}
     for session, one in weighed.items():
-        others = max(0.0, all_rivals - rivals.get(families[session], 0.0))
+        others = max(0.0, all_rivals - weights.get(families[session], 0.0))
         against = one.nothing + math.log1p(others)
         found[session] = Score(
-            1 / (1 + math.exp(against - sum(one.points))), one.points, against, one.speaking, one.worth, shares
+            1 / (1 + math.exp(against - sum(one.points))), one.points, against, one.speaking, one.worth, one.shares
         )
     return found
 
@@ -192,7 +214,7 @@ def joined(speaking: Sequence[Parts], shares: Parts) -> Parts:
     return Parts._make([sum(values) * share for values, share in zip(zip(*speaking, strict=True), shares, strict=True)])
 
 
-def weigh(speaking: Sequence[Parts], shares: Parts, *, similar: bool, words: bool) -> Weighed:
+def weigh_one(speaking: Sequence[Parts], shares: Parts, *, similar: bool, words: bool) -> Weighed:
     """The points of one session from each phrasing; `similar` is whether any of its vectors is known."""
     known = (KNOWN if len(speaking) == 1 else KNOWN_AGAIN)["meaning" if not words else "both" if similar else "words"]
     return Weighed(_points(known.worth, joined(speaking, shares)), known.nothing, speaking, known.worth, shares)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from indexer.store.base import SessionRow, Store
+from indexer.store.base import Searchable, SessionRow
 
 #: Members of a family that one is compared with, those of the fewest turns first: the original is among them.
 MAX_COMPARED = 8
 
 
-def without_askers(store: Store, rows: Mapping[int, SessionRow], asked: Sequence[str]) -> dict[int, SessionRow]:
+def without_askers(store: Searchable, rows: Mapping[int, SessionRow], asked: Sequence[str]) -> dict[int, SessionRow]:
     """`rows` without forks that know no more than another of these sessions.
 
     Such a fork has only asked smart-fork something since, or was given a prompt and has done nothing about it.
@@ -29,13 +29,13 @@ def without_askers(store: Store, rows: Mapping[int, SessionRow], asked: Sequence
     return left
 
 
-def _gives_way(store: Store, one: SessionRow, other: SessionRow, asked: Sequence[str]) -> bool:
+def _gives_way(store: Searchable, one: SessionRow, other: SessionRow, asked: Sequence[str]) -> bool:
     if not _only_asked(store, one, other, asked):
         return False
     return other.turns < one.turns or not _only_asked(store, other, one, asked)
 
 
-def _only_asked(store: Store, one: SessionRow, other: SessionRow, asked: Sequence[str]) -> bool:
+def _only_asked(store: Searchable, one: SessionRow, other: SessionRow, asked: Sequence[str]) -> bool:
     """Whether all that `one` has beside `other` is asking smart-fork, or a prompt that came to nothing.
 
     That is one without an answer, or what is `asked` word for word, about which it has done nothing.

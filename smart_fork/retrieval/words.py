@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from indexer.store.base import HavingTable, Scored, Store, WordTable
+from indexer.store.base import HavingTable, Scored, Searchable, WordTable
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.query import terms_of
 
@@ -27,7 +27,7 @@ class Matches:
 class Words:
     """The known terms of each phrasing, rarer ones weighing more, and what they find in the scope of a question."""
 
-    def __init__(self, store: Store, query: Query) -> None:
+    def __init__(self, store: Searchable, query: Query) -> None:
         self._store, self._scope = store, query.scope
         everything = store.session_count()
         asked = [terms_of(text) for text in query.phrasings]
@@ -41,7 +41,7 @@ class Words:
 
     def matches(self, table: WordTable, limit: int) -> Matches:
         """The best rows of a table."""
-        best = self._store.match_words(table, " OR ".join(self._terms), self._scope, limit) if self._terms else []
+        best = self._store.match_words(table, self._terms, self._scope, limit)
         return Matches(frozenset(hit.row for hit in best), self._shared(table, best))
 
     def _shared(self, table: WordTable, best: Sequence[Scored]) -> tuple[Mapping[int, float], ...]:

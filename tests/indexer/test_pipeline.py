@@ -54,7 +54,7 @@ def run(store, embedder=None, progress=None) -> Report:
 
 def words(store, word: str) -> list[str]:
     scope = store.scope(None, ("claude", "codex"), automated=True)
-    hits = store.match_words("sessions", f'"{word}"', scope, 99)
+    hits = store.match_words("sessions", [f'"{word}"'], scope, 99)
     return sorted(row.session_id for row in store.sessions(hit.row for hit in hits).values())
 
 

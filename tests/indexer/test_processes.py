@@ -109,8 +109,8 @@ def test_many_may_write_at_once(start):
         texts = store.texts([place.chunk for place in store.placements_of(row.row)])
         assert all(f"round 11 of {number}" in text for text in texts.values() if "shared" not in text)
     assert PROCESSES == store.counts().sessions
-    assert 1 == len(store.match_words("chunks", '"beginning"', scope, 99))  # stored once
-    assert [] == store.match_words("chunks", '"round 5"', scope, 99)
+    assert 1 == len(store.match_words("chunks", ['"beginning"'], scope, 99))  # stored once
+    assert [] == store.match_words("chunks", ['"round 5"'], scope, 99)
     assert [("ok",)] == store.db.execute("PRAGMA integrity_check").fetchall()
     store.close()
 

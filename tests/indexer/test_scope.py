@@ -50,9 +50,9 @@ def fill(store, *folders) -> None:
 def seen_from(store, folder, agents=("claude",), *, automated=False) -> set[str]:
     """The directories of all that words, sessions' words and vectors find: they must agree."""
     scope = store.scope(project_of(folder), agents, automated=automated)
-    chunks = {hit.row for hit in store.match_words("chunks", "needle", scope, 999)}
+    chunks = {hit.row for hit in store.match_words("chunks", ["needle"], scope, 999)}
     assert chunks == {hit.row for hit in store.similarities([vector_of("x").tobytes()], scope).best(999)}
-    sessions = {hit.row for hit in store.match_words("sessions", "needle", scope, 999)}
+    sessions = {hit.row for hit in store.match_words("sessions", ["needle"], scope, 999)}
     assert sessions == {place.session for place in store.placements(chunks)}
     return {row.cwd for row in store.sessions(sessions).values()}
 
@@ -100,14 +100,14 @@ def test_such_a_worktree_is_not_crowded_out_by_its_repository(store, code, tmp_p
     scope = store.scope(project_of(tmp_path / "notes"), ("claude",), automated=False)
 
     for hits in (
-        store.match_words("chunks", "needle", scope, 1),
+        store.match_words("chunks", ["needle"], scope, 1),
         store.similarities([vector_of("x").tobytes()], scope).best(1),
     ):
         places = store.placements([hit.row for hit in hits])
         assert [str(tmp_path / "notes/outside")] == [
             store.sessions([place.session])[place.session].cwd for place in places
         ]
-    (hit,) = store.match_words("sessions", "needle", scope, 1)
+    (hit,) = store.match_words("sessions", ["needle"], scope, 1)
     assert str(tmp_path / "notes/outside") == store.sessions([hit.row])[hit.row].cwd
 
 
@@ -159,7 +159,7 @@ def test_an_agent_and_machines_are_seen_when_asked_for(store, tmp_path):
         scope = store.scope(project_of(tmp_path), agents, automated=automated)
         return {
             row.session_id
-            for row in store.sessions(hit.row for hit in store.match_words("sessions", "needle", scope, 9)).values()
+            for row in store.sessions(hit.row for hit in store.match_words("sessions", ["needle"], scope, 9)).values()
         }
 
     assert {"claude person"} == ids(["claude"], automated=False)
@@ -172,8 +172,8 @@ def test_words_of_the_restriction_are_no_words_of_the_conversation(store, tmp_pa
     fill(store, tmp_path / "a", tmp_path / "b")
     scope = store.scope(project_of(tmp_path / "a"), ("claude",), automated=False)
 
-    assert [] == store.match_words("chunks", '"p1"', scope, 9) + store.match_words("chunks", '"p2"', scope, 9)
-    assert [] == store.match_words("chunks", "", scope, 9) + store.match_words("chunks", "needle", Scope(), 9)
+    assert [] == store.match_words("chunks", ['"p1"'], scope, 9) + store.match_words("chunks", ['"p2"'], scope, 9)
+    assert [] == store.match_words("chunks", [], scope, 9) + store.match_words("chunks", ["needle"], Scope(), 9)
 
 
 def test_a_tiny_project_in_a_huge_index_loses_nothing(store, tmp_path):
@@ -188,10 +188,10 @@ def test_a_tiny_project_in_a_huge_index_loses_nothing(store, tmp_path):
     assert {str(folder) for folder in folders} == seen_from(store, tmp_path / "tiny")
     assert (
         3
-        == len(store.match_words("chunks", "needle", scope, 3))
-        == len(store.match_words("sessions", "needle", scope, 3))
+        == len(store.match_words("chunks", ["needle"], scope, 3))
+        == len(store.match_words("sessions", ["needle"], scope, 3))
     )
-    assert 2003 == len(store.match_words("chunks", "needle", store.scope(None, ("claude",), automated=False), 2003))
+    assert 2003 == len(store.match_words("chunks", ["needle"], store.scope(None, ("claude",), automated=False), 2003))
 
 
 def test_outside_git_and_in_one_session_words_are_matched_once_and_not_for_each_row(store, tmp_path):
@@ -201,8 +201,8 @@ def test_outside_git_and_in_one_session_words_are_matched_once_and_not_for_each_
     traced = []
     store.db.exec_trace = lambda _, sql, values: not traced.append((sql, values))
     for scope in (below, Scope(below.parts, session=1)):
-        assert store.match_words("chunks", "needle", scope, 9)
-        assert store.match_words("sessions", "needle", scope, 9)
+        assert store.match_words("chunks", ["needle"], scope, 9)
+        assert store.match_words("sessions", ["needle"], scope, 9)
     store.db.exec_trace = None
 
     plans = [str(store.db.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()) for sql, values in traced]
@@ -226,7 +226,7 @@ def test_in_many_projects_words_are_found_with_few_or_many_left_out(store):
     crowd(store, parts=600, rows=1200)
     everything = store.scope(None, ("claude",), automated=False)
     for parts in (everything.parts[:1], everything.parts[:599], everything.parts[1:], everything.parts):
-        rows = {hit.row for hit in store.match_words("chunks", "needle OR other", Scope(parts), 5000)}
+        rows = {hit.row for hit in store.match_words("chunks", ["needle", "other"], Scope(parts), 5000)}
         numbers = ", ".join(map(str, parts))
         assert rows == {row for (row,) in store.db.execute(f"SELECT id FROM chunks WHERE part IN ({numbers})")}  # noqa: S608
 

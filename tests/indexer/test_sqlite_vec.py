@@ -107,7 +107,7 @@ def test_without_it_words_are_found_sessions_are_kept_and_vectors_are_there_agai
             without.use_model("m", 16)
         save(without, session_of("quokkas are marsupials", session_id="s2", root_id="other"))
         everything = without.scope(None, ("claude",), automated=False)
-        assert 1 == len(without.match_words("chunks", '"quokkas"', everything, 9))
+        assert 1 == len(without.match_words("chunks", ['"quokkas"'], everything, 9))
         counts = without.counts()
         assert (2, before, 1) == (
             counts.sessions,

@@ -30,7 +30,9 @@ def embed(store, dimensions: int = 16) -> int:
 
 def found(store, word: str) -> tuple[int, int]:
     """How many chunks and sessions have this word."""
-    return tuple(len(store.match_words(table, f'"{word}"', everything(store), 100)) for table in ("chunks", "sessions"))
+    return tuple(
+        len(store.match_words(table, [f'"{word}"'], everything(store), 100)) for table in ("chunks", "sessions")
+    )
 
 
 # -- form
@@ -78,7 +80,7 @@ def test_of_an_index_of_the_first_form_the_words_stay_and_the_vectors_are_made_a
     monkeypatch.undo()
     store = SqliteStore(tmp_path / "index.db")
 
-    assert [7] == [hit.row for hit in store.match_words("chunks", "keep", everything(store), 9)]
+    assert [7] == [hit.row for hit in store.match_words("chunks", ["keep"], everything(store), 9)]
     assert ("", [], 0, 1) == (
         store.meta("model"), store.similarities([vector_of("x").tobytes()], everything(store)).best(9),
         store.counts().embedded, store.counts().chunks,
@@ -241,8 +243,10 @@ def test_a_session_that_moves_to_another_project_leaves_nothing_in_the_first(sto
     from indexer.project import project_of
 
     here, there = (store.scope(project_of(tmp_path / name), ["claude"], automated=False) for name in ("here", "there"))
-    assert [] == store.match_words("chunks", "wanderer", here, 9) + store.match_words("sessions", "wanderer", here, 9)
-    assert [1, 1] == [len(store.match_words(table, "wanderer", there, 9)) for table in ("chunks", "sessions")]
+    assert [] == store.match_words("chunks", ["wanderer"], here, 9) + store.match_words(
+        "sessions", ["wanderer"], here, 9
+    )
+    assert [1, 1] == [len(store.match_words(table, ["wanderer"], there, 9)) for table in ("chunks", "sessions")]
 
 
 def test_what_fails_before_it_is_visible_leaves_the_old_session(store):

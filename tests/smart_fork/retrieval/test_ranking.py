@@ -8,7 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smart_fork.retrieval.ranking import KNOWN, RIVALS, Coverage, Evidence, Phrased, parts, scores
+from smart_fork.retrieval.ranking import (
+    KNOWN,
+    RIVALS,
+    Coverage,
+    Evidence,
+    Phrased,
+    parts,
+    rivals,
+    scores,
+    share,
+    strongest,
+    weigh,
+)
 
 shares = st.floats(0, 1)
 evidence = st.builds(
@@ -101,3 +113,17 @@ def test_words_that_say_little_about_the_question_count_little():
 
 def test_nothing_found_is_no_score():
     assert chance_of({}) == {}
+
+
+def test_a_strong_rival_from_elsewhere_takes_its_share_and_its_own_family_does_not():
+    weighed = weigh([Phrased({1: STRONG, 2: WEAK}, ALL)])
+    families = {1: "a", 2: "b"}
+    here = rivals(weighed, families)
+
+    alone = share(weighed, families, here)
+    beside = share(weighed, families, strongest({**here, "elsewhere": here["a"]}))
+    with_kin = share(weighed, families, strongest({**here, "a": here["a"] + 3}))
+
+    assert alone == scores([Phrased({1: STRONG, 2: WEAK}, ALL)], families)
+    assert beside[1].chance == pytest.approx(0.5, abs=0.03) < alone[1].chance
+    assert with_kin[1] == alone[1]
