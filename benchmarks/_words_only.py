@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from smart_fork.retrieval.finder import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, FindRequest, find
 
 
 class NoModel:
@@ -26,7 +26,7 @@ class NoModel:
 
 if __name__ == "__main__":
     project = sys.argv[2] if len(sys.argv) > 2 else None
-    request = Request(
+    request = FindRequest(
         sys.argv[1], agent_type="both", project_path=project, all_projects=project is None, include_automated=True
     )
     answer = find(request, Engine(NoModel(), embed_seconds=0)).as_json()

@@ -315,7 +315,7 @@ def _read(world: World, folder: Path, count: int, own: str, report: Report) -> l
     from indexer.project import project_of
     from smart_fork import permission
     from smart_fork.agents import READERS
-    from smart_fork.retrieval.finder import Engine, Request, find
+    from smart_fork.retrieval.finder import Engine, FindRequest, find
     from smart_fork.retrieval.recent import recent_sessions
 
     wrong = []
@@ -323,7 +323,7 @@ def _read(world: World, folder: Path, count: int, own: str, report: Report) -> l
     report.outcomes["believed" if project.git else "not believed"] += 1
     if any(Path(place).is_relative_to(world.secret) for place in (project.key, project.root)):
         wrong.append(f"it is taken for {project.root}")
-    request = Request(f"{LURE} {count}", agent_type="both", project_path=str(folder), limit=50)
+    request = FindRequest(f"{LURE} {count}", agent_type="both", project_path=str(folder), limit=50)
     answer = find(request, Engine(NoModel(), embed_seconds=0)).as_json()
     ids = {one["session_id"] for one in answer["results"]}
     if ids & set(world.foreign) or "CONFIDENTIAL" in json.dumps(answer):

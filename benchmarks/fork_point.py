@@ -129,9 +129,9 @@ def _strength(place: Any, words: Sequence[Any], similar: Sequence[Any]) -> float
 
 def measure(asked: Sequence[Question]) -> dict[str, float]:
     """The share of questions for which the exchange serves that each way takes."""
-    from smart_fork.retrieval.fork_point import Parts
+    from smart_fork.retrieval.fork_point import PointParts
 
-    every = range(len(Parts._fields))
+    every = range(len(PointParts._fields))
     figures = {
         "questions": len(asked),
         "by chance": _mean([one.serves.mean() for one in asked]),
@@ -140,11 +140,11 @@ def measure(asked: Sequence[Question]) -> dict[str, float]:
         "as it is": _mean([one.serves[one.named] for one in asked]),
         "fitted anew": cross_validated(asked, every),
     }
-    for left_out, name in enumerate(Parts._fields):
+    for left_out, name in enumerate(PointParts._fields):
         figures[f"fitted without {name}"] = cross_validated(asked, [part for part in every if part != left_out])
     worth = fit(asked, every)
     return figures | {
-        f"worth of {name}": round(float(value), 2) for name, value in zip(Parts._fields, worth, strict=True)
+        f"worth of {name}": round(float(value), 2) for name, value in zip(PointParts._fields, worth, strict=True)
     }
 
 

@@ -36,7 +36,7 @@ _FACTS = "copy.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class KeptLog:
     """The copy of one session. `place` is where its log was below the agent's home, `beside` what lay in its folder,
     `without` what lies there and is not copied, since it was cut.
     """
@@ -103,7 +103,7 @@ def keep(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
         return False  # a file of its own is made of it where it has changed
     without = before.without if before else ()
     try:
-        made = Copy(
+        made = KeptLog(
             file.agent, session_id, place, _copied(file, reader, private_dir(folder), before.log if before else None),
             {
                 name: up_to_date(path, folder, before.beside.get(name) if before else None)
@@ -136,20 +136,20 @@ def _copied(file: LogFile, reader: AgentAdapter, folder: Path, before: Compresse
     return replace(made, mtime_ns=file.mtime_ns, inode=file.inode)
 
 
-def find(agent: AgentName, session_id: str) -> Copy | None:
+def find(agent: AgentName, session_id: str) -> KeptLog | None:
     """The copy of exactly this session."""
     found = _facts(folder_of(agent, session_id))
-    return found if isinstance(found, Copy) and (found.agent, found.session_id) == (agent, session_id) else None
+    return found if isinstance(found, KeptLog) and (found.agent, found.session_id) == (agent, session_id) else None
 
 
-def copies() -> Iterator[Copy]:
+def copies() -> Iterator[KeptLog]:
     """All copies."""
     for folder in _folders():
-        if isinstance(found := _facts(folder), Copy):
+        if isinstance(found := _facts(folder), KeptLog):
             yield found
 
 
-def leave_out(copy: Copy, names: Collection[str]) -> None:
+def leave_out(copy: KeptLog, names: Collection[str]) -> None:
     """Have nothing of these files that lay beside its log in a copy, from now on. For whoever holds the index's lock.
 
     Raises:
@@ -176,7 +176,7 @@ def remove(agent: AgentName, session_id: str) -> None:
 
 
 @contextmanager
-def opened(copy: Copy) -> Iterator[Path]:
+def opened(copy: KeptLog) -> Iterator[Path]:
     """The log as a file of its own name, for as long as it is read.
 
     Raises:
@@ -294,7 +294,7 @@ def _beside(file: LogFile) -> Iterator[tuple[str, Path]]:
                     yield below, path
 
 
-def _facts(folder: Path) -> Copy | _LetGo | None:
+def _facts(folder: Path) -> KeptLog | _LetGo | None:
     """What is known of the copy in this folder; `None` where there is none, or nothing that can be understood."""
     try:
         facts = orjson.loads((folder / _FACTS).read_bytes())
@@ -304,14 +304,14 @@ def _facts(folder: Path) -> Copy | _LetGo | None:
         beside = {name: Compressed.from_json(part) for name, part in facts["beside"].items()}
         copied = Compressed.from_json(facts["log"])
         without = tuple(map(str, facts.get("without", ())))
-        made = Copy(facts["agent"], str(facts["session_id"]), facts["place"], copied, beside, without)
+        made = KeptLog(facts["agent"], str(facts["session_id"]), facts["place"], copied, beside, without)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     is_plain = made.agent == folder.parent.name and all(map(_is_plain, (made.place, *beside)))
     return made if is_plain and folder == folder_of(made.agent, made.session_id) else None
 
 
-def _to_json(copy: Copy) -> dict[str, Any]:
+def _to_json(copy: KeptLog) -> dict[str, Any]:
     return {
         "agent": copy.agent,
         "session_id": copy.session_id,
@@ -327,7 +327,7 @@ def _write(path: Path, value: object) -> None:
     replace_file(path, [orjson.dumps(value)])
 
 
-def _sweep(folder: Path, copy: Copy | None) -> None:
+def _sweep(folder: Path, copy: KeptLog | None) -> None:
     """Remove what the copy in this folder, if there is one, does not use."""
     used = {part.name for part in (copy.log, *copy.beside.values())} if copy else set()
     for path in folder.glob("*.zst"):

@@ -89,7 +89,7 @@ def renew(store: Store, agents: Agents, report: Report, progress: Progress | Non
     store.set_meta(RENEWED, versions.VERSION)
 
 
-def _recall_one(store: Store, agents: Agents, copy: kept_logs.Copy, report: Report) -> None:
+def _recall_one(store: Store, agents: Agents, copy: kept_logs.KeptLog, report: Report) -> None:
     agent = agents[copy.agent]
     where = agent.home() / copy.place
     with kept_logs.opened(copy) as path:

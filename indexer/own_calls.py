@@ -26,7 +26,7 @@ _SENTENCES = re.compile(r"(?<=[.!?])(?=\s)|(?<=\n)")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class OwnTalk:
     """What a session can be found by: `pieces`, its `title`, empty where that is a question to smart-fork, other names.
 
     `until` is the time of the last of it; `acted` the index of the last exchange in which the session did something of
@@ -40,13 +40,13 @@ class Told:
     acted: int
 
 
-def told(session: Session, pieces: Sequence[Piece], agents: Agents) -> Told:
+def told(session: Session, pieces: Sequence[Piece], agents: Agents) -> OwnTalk:
     """`session` without what only asks smart-fork something, or repeats what it has answered."""
     exchanges = session.exchanges()
     acted = max((one.index for one in exchanges if _own_actions(one)), default=-1)
     asking = {one.index: one for one in exchanges if _asks(one)}
     if not asking:
-        return Told(tuple(pieces), session.title, session.also_called, session.last_activity, acted)
+        return OwnTalk(tuple(pieces), session.title, session.also_called, session.last_activity, acted)
     quoting = {turn.id for one in asking.values() for turn in _quoting(one)}
     left: list[Piece] = []
     apart = False
@@ -59,7 +59,7 @@ def told(session: Session, pieces: Sequence[Piece], agents: Agents) -> Told:
                 left.append(run._replace(apart=True) if apart else run)
                 apart = False
     until = session.turns[left[-1].turn].timestamp if left else ""
-    return Told(tuple(left), *_names(session, pieces, left), until, acted)
+    return OwnTalk(tuple(left), *_names(session, pieces, left), until, acted)
 
 
 def _names(session: Session, pieces: Sequence[Piece], left: Sequence[Piece]) -> tuple[Masked, Masked]:

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent
-from smart_fork.agents.calls import Call
+from smart_fork.agents.calls import ClientCall
 from smart_fork.agents.facets import agent_around
 
 #: What is asked of the caller's environment.
@@ -74,7 +74,7 @@ def identify(
     project = _project(agent, meta, roots, environment, directory)
     if agent is None:
         return Caller(None, caller_session(environment), project)
-    call = Call(meta, arguments or {}, environment, project)
+    call = ClientCall(meta, arguments or {}, environment, project)
     named = agent.caller.session_id(call) if agent.caller else None
     return Caller(agent.name, named or _session_in(environment, [agent]), project)
 

@@ -26,7 +26,7 @@ from indexer.store.base import Scope
 from indexer.transcripts.base import AgentAdapter
 from smart_fork.agents import READERS
 from smart_fork.agents.programs import is_found, look_at
-from smart_fork.engines.base import EngineUnavailable, Question
+from smart_fork.engines.base import EngineQuestion, EngineUnavailable
 from smart_fork.engines.configured import configured_engine
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.processes import Processes, SystemProcesses
@@ -231,7 +231,7 @@ def _engine() -> Iterator[Check]:
     except EngineUnavailable as error:
         yield Check("engine", ok=False, detail=error.message, next_step=error.hint)
         return
-    ranking = engine.ask(Question("retry a failed upload", ("retry",), READERS.names))
+    ranking = engine.ask(EngineQuestion("retry a failed upload", ("retry",), READERS.names))
     found = f"{engine.name}, {ranking.way or 'nothing'} answers" + (f"; {ranking.error}" if ranking.error else "")
     step = f"{_RUN_INDEX} It says what {engine.name} needs." if ranking.error else ""
     yield Check("engine", ok=ranking.way is not None, detail=printable(found), next_step=step)

@@ -39,7 +39,7 @@ _SESSION = "coalesce(session_id, last_session_id)"
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class WorkerRecord:
     """An agent that we started. `id` is ``{agent}-{milliseconds}``; `session_id` is `None` until known.
 
     A later worker may go on with the same session: `Registry.of_session` says who has it now.
@@ -135,8 +135,8 @@ class Registry:
         depth: int = 1,
         permission_mode: str = "",
         now: float | None = None,
-        admit: Callable[[Sequence[Worker]], None] | None = None,
-    ) -> Worker:
+        admit: Callable[[Sequence[WorkerRecord]], None] | None = None,
+    ) -> WorkerRecord:
         """Register a worker that is about to be started. Ids are unique, in the same millisecond too.
 
         Of what it is told, here and later, secrets are masked: the register is one more copy of it.
@@ -186,7 +186,7 @@ class Registry:
         branch: str | None,
         base_commit: str | None,
         now: float | None = None,
-    ) -> Worker:
+    ) -> WorkerRecord:
         """Note what was made for it. It is started now: what it says itself is later than that."""
         return self._set(
             identity,
@@ -207,7 +207,7 @@ class Registry:
         pid: int | None = None,
         log: Path | None = None,
         attach: str = "",
-    ) -> Worker:
+    ) -> WorkerRecord:
         """Note that it runs, and where."""
         return self._set(
             identity,
@@ -219,7 +219,7 @@ class Registry:
             attach,
         )
 
-    def set_found(self, identity: str, *, pid: int, terminal_id: str | None) -> Worker:
+    def set_found(self, identity: str, *, pid: int, terminal_id: str | None) -> WorkerRecord:
         """Note where a worker runs whose start was cut off before that was written down; what is known stays."""
         return self._set(
             identity,
@@ -228,7 +228,7 @@ class Registry:
             terminal_id,
         )
 
-    def set_session_id(self, identity: str, session_id: str) -> Worker:
+    def set_session_id(self, identity: str, session_id: str) -> WorkerRecord:
         """Note the id of the worker's own session. One session belongs to one worker.
 
         It may be another one than before: all that it has had name the worker.
@@ -237,7 +237,7 @@ class Registry:
             self._own(identity, session_id)
         return self._by_id(identity)
 
-    def set_state(self, identity: str, state: State, *, now: float | None = None) -> Worker:
+    def set_state(self, identity: str, state: State, *, now: float | None = None) -> WorkerRecord:
         """Note what has become of it; and when, for one that has ended. What it did last no longer counts then."""
         if state not in OVER:
             return self._set(identity, "state = ?, ended_at = NULL", state)
@@ -245,7 +245,7 @@ class Registry:
             identity, "state = ?, status = '', status_note = '', ended_at = coalesce(ended_at, ?)", state, _iso(now)
         )
 
-    def note_end(self, seen: Worker, *, now: float | None = None) -> Worker | None:
+    def note_end(self, seen: WorkerRecord, *, now: float | None = None) -> WorkerRecord | None:
         """Note that a worker, as it was `seen` to run, has ended; `None` where it has been taken up again since."""
         with self._writing():
             known = self.find(seen.id)
@@ -253,11 +253,11 @@ class Registry:
                 return None
         return self.set_state(seen.id, "failed" if seen.pid is None else "ended", now=now)
 
-    def set_status(self, identity: str, status: Status, note: str = "", *, now: float | None = None) -> Worker:
+    def set_status(self, identity: str, status: Status, note: str = "", *, now: float | None = None) -> WorkerRecord:
         """Note what its hooks say that it does; `note` is what it waits for."""
         return self._set(identity, "status = ?, status_note = ?, status_at = ?", status, mask(note), _iso(now))
 
-    def take_back(self, identity: str, *, name: str, prompt: str, command: Sequence[str]) -> Worker:
+    def take_back(self, identity: str, *, name: str, prompt: str, command: Sequence[str]) -> WorkerRecord:
         """Have a worker say no more than this of what it was told; what it waits for is taken back as well."""
         words = orjson.dumps(list(command)).decode()
         return self._set(identity, "name = ?, prompt = ?, command = ?, status_note = ''", name, prompt, words)
@@ -266,11 +266,11 @@ class Registry:
         """Have nothing in the file that was changed or deleted. False where somebody still reads what was before."""
         return compact(self._db)
 
-    def find(self, identity: str) -> Worker | None:
+    def find(self, identity: str) -> WorkerRecord | None:
         """The worker of exactly that id."""
         return next(iter(self._select("WHERE id = ?", identity)), None)
 
-    def of_session(self, session_id: str) -> Worker | None:
+    def of_session(self, session_id: str) -> WorkerRecord | None:
         """The worker whose session that is, or once was."""
         return next(
             iter(
@@ -283,12 +283,12 @@ class Registry:
             None,
         )
 
-    def successor(self, worker: Worker) -> Worker:
+    def successor(self, worker: WorkerRecord) -> WorkerRecord:
         """Who goes on with the session of a worker: a later worker, or still that one."""
         later = self.of_session(worker.session_id) if worker.session_id else None
         return later if later and later.session_id == worker.session_id else worker
 
-    def get(self, reference: str) -> Worker:
+    def get(self, reference: str) -> WorkerRecord:
         """The worker of that id, session id, terminal or name, or of an unambiguous beginning of an id.
 
         Raises:
@@ -319,15 +319,15 @@ class Registry:
             permission.hint(advice("smart-fork active lists them.", tool="list_workers lists them.")),
         )
 
-    def _permitted(self, where: str, *values: str) -> list[Worker]:
+    def _permitted(self, where: str, *values: str) -> list[WorkerRecord]:
         return [worker for worker in self._select(where, *values) if permission.permits(worker.cwd)]
 
-    def workers(self, *, states: Sequence[State] | None = None) -> list[Worker]:
+    def workers(self, *, states: Sequence[State] | None = None) -> list[WorkerRecord]:
         """All workers, newest first; only those in `states` if given."""
         found = self._select("ORDER BY rowid DESC")
         return [worker for worker in found if states is None or worker.state in states]
 
-    def spawned_by(self, session_id: str) -> list[Worker]:
+    def spawned_by(self, session_id: str) -> list[WorkerRecord]:
         """The workers that this session had started, and those that they started in turn, oldest first."""
         return self._select(
             "WHERE id IN (WITH RECURSIVE below (id, session) AS ("
@@ -393,24 +393,24 @@ class Registry:
     def _writing(self) -> Writing:
         return Writing(self._db)
 
-    def _set(self, identity: str, what: str, *values: Any) -> Worker:
+    def _set(self, identity: str, what: str, *values: Any) -> WorkerRecord:
         with self._writing():
             self._db.execute(f"UPDATE workers SET {what} WHERE id = ?", (*values, identity))  # noqa: S608 - our own words
         return self._by_id(identity)
 
-    def _by_id(self, identity: str) -> Worker:
+    def _by_id(self, identity: str) -> WorkerRecord:
         if found := self.find(identity):
             return found
         raise NotFound(f"No such worker: {identity}")
 
-    def _select(self, where: str, *values: Any) -> list[Worker]:
-        names = [column.name for column in fields(Worker)]
+    def _select(self, where: str, *values: Any) -> list[WorkerRecord]:
+        names = [column.name for column in fields(WorkerRecord)]
         columns = [_SESSION if name == "session_id" else name for name in names]
         rows: Iterable[Any] = self._db.execute(f"SELECT {', '.join(columns)} FROM workers {where}", values)  # noqa: S608
         return [_worker(dict(zip(names, row, strict=True))) for row in rows]
 
 
-def _worker(row: dict[str, Any]) -> Worker:
+def _worker(row: dict[str, Any]) -> WorkerRecord:
     """One row. What another version has written in words of its own does not hide the worker."""
     for name, words, otherwise in (
         ("state", State, "running"),
@@ -419,7 +419,7 @@ def _worker(row: dict[str, Any]) -> Worker:
     ):
         if row[name] not in get_args(words):
             row[name] = otherwise
-    return Worker(**row | {"command": _words(row["command"])})
+    return WorkerRecord(**row | {"command": _words(row["command"])})
 
 
 def _words(text: object) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import string
 from collections.abc import Collection, Iterator
 
 from indexer.masking.spans import HIDDEN, NAME, Span
-from indexer.masking.values import Form, Value, is_secret
+from indexer.masking.values import Form, SecretValue, is_secret
 from indexer.patterns import late
 
 #: Parts of names, in lower case, and what their values are.
@@ -133,7 +133,7 @@ def _assigned(text: str, stem: int, match: re.Match[str], value: re.Match[str], 
         return
     words, how = form
     amazon = "aws" in name.lower() or "accesskey" in name.lower().replace("_", "")
-    if is_secret(Value(words, kind, how, amazon, tells_apart=_TELLS_APART.search(name) is not None)):
+    if is_secret(SecretValue(words, kind, how, amazon, tells_apart=_TELLS_APART.search(name) is not None)):
         yield Span(value.start(), NAME, value.start() + len(words), kind)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from indexer.masking.secrets import hidden, redact, spans_of
 from indexer.masking.spans import Span
-from indexer.masking.view import Reading
+from indexer.masking.view import View
 from indexer.patterns import late
 
 _MIXED, _HEX, _UPPER = "k7Q2m9X4" * 14, "4e7a1f09" * 16, "K7Q2M9X4" * 14
@@ -45,7 +45,7 @@ def masked_screen(text: str) -> str:
     for match in _ELLIPSES.finditer(text):
         spans += _cut_at(text, match.start())
     if wraps:
-        joined = Reading(text, ((start, end, "") for start, end in wraps))
+        joined = View(text, ((start, end, "") for start, end in wraps))
         for span in spans_of(joined.text):
             start, end = joined.original(span.start, span.end)
             spans.append(Span(start, span.source, end, span.kind))

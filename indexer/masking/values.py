@@ -38,7 +38,7 @@ _STRONG_SIGNS = frozenset("!#$%^&*+?~@")
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class SecretValue:
     """What is assigned to a telling name, and what kind of secret that would be."""
 
     text: str
@@ -50,7 +50,7 @@ class Value:
     tells_apart: bool = False
 
 
-def is_secret(value: Value) -> bool:
+def is_secret(value: SecretValue) -> bool:
     """Whether it is one."""
     text = value.text
     if len(text) < 6 or placeholder(text):
@@ -88,7 +88,7 @@ def _is_password(text: str, form: Form) -> bool:
     return (mixed and signs) or (len(text) >= 6 and changes(text) >= 1 and any(c.isdigit() for c in text) and mixed)
 
 
-def _refers(value: Value) -> bool:
+def _refers(value: SecretValue) -> bool:
     found = _REFERENCE.match(value.text)
     if not found:
         return False

@@ -43,7 +43,7 @@ _HAS_ENTITY, _HAS_PERCENT = late(rb"&(?:quot;|#|amp;)"), late(rb"%(?:3[DdAa]|22)
 _LINE_ENDS = {"n": "\n", "r": "\r", "t": "\t"}
 
 
-class Reading:
+class View:
     """`text` is what is read where `edits`, stretches of the original and what is read instead, are carried out."""
 
     def __init__(self, original: str, edits: Iterable[tuple[int, int, str]]) -> None:
@@ -90,7 +90,7 @@ class Reading:
         return starts, places
 
 
-def other_readings(text: str, plain: bytes, *, odd: bool, telling: bool) -> Iterator[Reading]:
+def other_readings(text: str, plain: bytes, *, odd: bool, telling: bool) -> Iterator[View]:
     """The ways to read `text` beside the plain one that may show something else.
 
     `plain` is the text with one byte a character, `odd` says whether it has controls or characters beyond ASCII, and
@@ -117,8 +117,8 @@ def _rare(text: str) -> str:
     return text.encode("utf-8", "surrogatepass").translate(None, _ORDINARY).decode("utf-8", "surrogatepass")
 
 
-def _changed(text: str, what: re.Pattern[str], instead: Callable[[re.Match[str]], str]) -> Reading:
-    return Reading(text, ((found.start(), found.end(), instead(found)) for found in what.finditer(text)))
+def _changed(text: str, what: re.Pattern[str], instead: Callable[[re.Match[str]], str]) -> View:
+    return View(text, ((found.start(), found.end(), instead(found)) for found in what.finditer(text)))
 
 
 def _seen(found: re.Match[str]) -> str:

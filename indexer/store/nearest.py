@@ -38,7 +38,7 @@ def coded(given: Sequence[bytes]) -> list[bytes]:
     return [code.tobytes() for code in _coded(_units(given))] if given else []
 
 
-class Similarities:
+class NearestSimilarities:
     """See `indexer.store.base.Similarities`. `chunks` int64 (n), `cosines` float32 (n, questions)."""
 
     def __init__(self, chunks: NDArray[np.int64], cosines: Matrix) -> None:
@@ -59,12 +59,12 @@ class Similarities:
         return dict(zip(self._chunks[there].tolist(), map(tuple, self._cosines[there].tolist()), strict=True))
 
 
-NOTHING = Similarities(np.empty(0, np.int64), np.empty((0, 0), np.float32))
+NOTHING = NearestSimilarities(np.empty(0, np.int64), np.empty((0, 0), np.float32))
 
 
 def similarities(
     db: apsw.Connection, given: Sequence[bytes], parts: Sequence[int], among: Collection[int] | None
-) -> Similarities:
+) -> NearestSimilarities:
     """To float32 vectors, of the chunks of some parts (of those `among` alone, where given)."""
     questions = _units(given)
     if among is not None:
@@ -72,16 +72,16 @@ def similarities(
     return _passed(vectors.read_groups(db, parts), questions)
 
 
-def _compared(rows: Iterable[tuple[int, bytes]], questions: Matrix) -> Similarities:
+def _compared(rows: Iterable[tuple[int, bytes]], questions: Matrix) -> NearestSimilarities:
     chunks, codes = [], bytearray()
     for chunk, code in rows:
         chunks.append(chunk)
         codes += code
     matrix = np.frombuffer(codes, np.int8).reshape(len(chunks), questions.shape[1])
-    return Similarities(np.array(chunks, np.int64), _cosines(matrix, questions))
+    return NearestSimilarities(np.array(chunks, np.int64), _cosines(matrix, questions))
 
 
-def _passed(groups: Iterable[tuple[bytes, bytes, bytes]], questions: Matrix) -> Similarities:
+def _passed(groups: Iterable[tuple[bytes, bytes, bytes]], questions: Matrix) -> NearestSimilarities:
     chunks, cosines = [np.empty(0, np.int64)], [np.empty((0, len(questions)), np.float32)]
     remaining = iter(groups)
     while some := list(islice(remaining, TOGETHER)):
@@ -90,7 +90,7 @@ def _passed(groups: Iterable[tuple[bytes, bytes, bytes]], questions: Matrix) -> 
         matrix = np.frombuffer(codes, np.int8).reshape(len(slots), questions.shape[1])
         chunks.append(np.frombuffer(rowids, _SLOTS)[slots])
         cosines.append(_cosines(matrix, questions)[slots])
-    return Similarities(np.concatenate(chunks), np.concatenate(cosines))
+    return NearestSimilarities(np.concatenate(chunks), np.concatenate(cosines))
 
 
 def _nearest(chunks: NDArray[np.int64], cosines: Matrix, limit: int) -> NDArray[np.int64]:

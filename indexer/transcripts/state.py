@@ -14,7 +14,7 @@ import orjson
 
 from indexer.masking import Masked
 from indexer.transcripts.model import Proof, ToolCall, ToolResult, Turn
-from indexer.transcripts.warm import Batch, Warm
+from indexer.transcripts.warm import Warm, WarmTurns
 from indexer.versions import READER_VERSION
 
 #: Turns packed together: the state of a long log is never whole in memory as JSON, and what is new is the last ones.
@@ -35,7 +35,9 @@ def pack(facts: Mapping[str, Any], turns: Sequence[Turn]) -> bytes:
         batch = tuple(turns[start : start + _BATCH])
         before = known[number] if number < len(known) else None
         same = before is not None and before.turns == batch
-        batches.append(before if before is not None and same else Batch(batch, _member(list(map(turn_to_row, batch)))))
+        batches.append(
+            before if before is not None and same else WarmTurns(batch, _member(list(map(turn_to_row, batch))))
+        )
     packed = b"".join([_member([READER_VERSION, facts]), *(batch.packed for batch in batches)])
     _warm.remember(packed, batches)
     return packed

@@ -18,7 +18,7 @@ from indexer.transcripts.model import Turn
 KEPT_BYTES = 4 << 20
 
 
-class Batch(NamedTuple):
+class WarmTurns(NamedTuple):
     """Some turns of a log in a row, and their packed form."""
 
     turns: tuple[Turn, ...]
@@ -27,7 +27,7 @@ class Batch(NamedTuple):
 
 class _Log(NamedTuple):
     digest: bytes
-    batches: tuple[Batch, ...]
+    batches: tuple[WarmTurns, ...]
 
 
 class Warm:
@@ -40,7 +40,7 @@ class Warm:
         #: By the first turn, the object itself: it lives as long as the entry does.
         self._logs: OrderedDict[int, _Log] = OrderedDict()
 
-    def remember(self, packed: bytes, batches: Sequence[Batch]) -> None:
+    def remember(self, packed: bytes, batches: Sequence[WarmTurns]) -> None:
         """These are the `batches` of which `packed` consists; they take the place of what that log had before."""
         if not batches:
             return
@@ -59,7 +59,7 @@ class Warm:
             found = next((log for log in self._logs.values() if log.digest == digest), None)
         return None if found is None else [turn for batch in found.batches for turn in batch.turns]
 
-    def batches(self, first: Turn) -> tuple[Batch, ...]:
+    def batches(self, first: Turn) -> tuple[WarmTurns, ...]:
         """What is known of the log that begins with this turn."""
         with self._lock:
             log = self._logs.get(id(first))
@@ -75,5 +75,5 @@ def _digest(packed: bytes) -> bytes:
     return hashlib.blake2b(packed, digest_size=16).digest()
 
 
-def _size(batches: Sequence[Batch]) -> int:
+def _size(batches: Sequence[WarmTurns]) -> int:
     return sum(len(batch.packed) for batch in batches)

@@ -52,7 +52,7 @@ class Sign(NamedTuple):
     headless: bool = False
 
 
-class Command(NamedTuple):
+class ProgramSpec(NamedTuple):
     """An agent's program: its name, the variable that may say where it is, how to install it, and what it must list."""
 
     name: str
@@ -71,7 +71,7 @@ class Agent:
     #: What people call it.
     title: str
     home: Home | None = None
-    command: Command | None = None
+    command: ProgramSpec | None = None
     #: The variables by which it tells the programs that it starts about itself, and those that tell it from others.
     tells: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()

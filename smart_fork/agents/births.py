@@ -19,7 +19,7 @@ from smart_fork.agents.logs import original_of
 from smart_fork.agents.own_part import own_part
 from smart_fork.agents.plan import plain_prompt
 from smart_fork.errors import Usage
-from smart_fork.registry import OVER, Registry, Worker
+from smart_fork.registry import OVER, Registry, WorkerRecord
 
 #: Agents write times in milliseconds, file systems round theirs, up to two seconds.
 _RECORD_SECONDS = 0.002
@@ -28,7 +28,7 @@ _FILE_SECONDS = 2.0
 SEARCHED_SECONDS = 24 * 3600.0
 
 
-def worker_of(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> Worker | None:
+def worker_of(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> WorkerRecord | None:
     """The worker whose session that is, or once was, or can only be. `prompt` is the one just given, if any."""
     known = registry.of_session(session_id)
     if known is None and AGENTS[agent].births:
@@ -36,7 +36,7 @@ def worker_of(registry: Registry, agent: AgentName, session_id: str, prompt: str
     return known
 
 
-def _worker_that_waits(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> Worker | None:
+def _worker_that_waits(registry: Registry, agent: AgentName, session_id: str, prompt: str) -> WorkerRecord | None:
     """The only living worker without a session whose this one can be. `prompt` is the one just given, if any."""
     waiting = [worker for worker in registry.workers() if worker.agent == agent and _waits_for_its_session(worker)]
     log = original_of(READERS[agent], session_id) if waiting else None
@@ -46,7 +46,7 @@ def _worker_that_waits(registry: Registry, agent: AgentName, session_id: str, pr
     return fitting[0] if len(fitting) == 1 else None
 
 
-def find_sessions(registry: Registry, now: float) -> list[tuple[Worker, str]]:
+def find_sessions(registry: Registry, now: float) -> list[tuple[WorkerRecord, str]]:
     """For workers without a session, the one that can only be theirs, as nobody else's can be it."""
     waiting = [
         worker
@@ -61,11 +61,11 @@ def find_sessions(registry: Registry, now: float) -> list[tuple[Worker, str]]:
     return [(worker, one) for worker, one in could_be if choices[worker.id] == owners[one] == 1]
 
 
-def _waits_for_its_session(worker: Worker) -> bool:
+def _waits_for_its_session(worker: WorkerRecord) -> bool:
     return worker.session_id is None and worker.state not in OVER
 
 
-def _candidates(worker: Worker) -> Iterator[str]:
+def _candidates(worker: WorkerRecord) -> Iterator[str]:
     began = moment(worker.started_at)
     if began is None or worker.agent not in READERS.names:  # another version may know agents that this one does not
         return
@@ -77,7 +77,7 @@ def _candidates(worker: Worker) -> Iterator[str]:
             yield reader.id_of(file.path)
 
 
-def _fits(log: Path, worker: Worker, prompt: str) -> bool:
+def _fits(log: Path, worker: WorkerRecord, prompt: str) -> bool:
     if READERS[worker.agent].id_of(log) == worker.caller_session_id or not _began_so(log, worker):
         return False
     if not worker.prompt:
@@ -85,7 +85,7 @@ def _fits(log: Path, worker: Worker, prompt: str) -> bool:
     return _same(prompt or _first_prompt(log, worker), worker.prompt)
 
 
-def _began_so(log: Path, worker: Worker) -> bool:
+def _began_so(log: Path, worker: WorkerRecord) -> bool:
     """Whether it was begun in the worker's directory, since it was started, and from what it was to be."""
     began = moment(worker.started_at)
     if began is None:
@@ -102,7 +102,7 @@ def _began_so(log: Path, worker: Worker) -> bool:
     return birth.parent_id == parent and birth.born >= began - _RECORD_SECONDS
 
 
-def _first_prompt(log: Path, worker: Worker) -> str:
+def _first_prompt(log: Path, worker: WorkerRecord) -> str:
     """What the worker was asked first, itself; empty where the log does not say, or not yet."""
     try:
         session = READERS[worker.agent].read(log).session

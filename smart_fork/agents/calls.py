@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 
-class Call(NamedTuple):
+class ClientCall(NamedTuple):
     """One call as the agent has sent it. `environment` is that of a process that it starts, `project` its directory.
 
     All of it is text from another program.
@@ -24,7 +24,7 @@ class Calls(Protocol):
     #: An argument of each call in which something of ours inside the agent names the session; no tool ever sees it.
     argument: str | None
 
-    def session_id(self, call: Call) -> str | None:
+    def session_id(self, call: ClientCall) -> str | None:
         """The session that a call names; `None` where only the environment may know it."""
         ...
 

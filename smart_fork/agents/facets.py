@@ -10,7 +10,7 @@ from smart_fork.agents import AGENTS
 from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
-    from smart_fork.agents.agent import Command, Home
+    from smart_fork.agents.agent import Home, ProgramSpec
     from smart_fork.agents.ancestry import Heads
     from smart_fork.agents.copier import Copier
     from smart_fork.agents.forms import Forms
@@ -54,7 +54,7 @@ def overrides() -> tuple[str, ...]:
     return tuple(agent.command.override for agent in AGENTS if agent.command)
 
 
-def command_of(agent: str) -> Command:
+def command_of(agent: str) -> ProgramSpec:
     """The program of that agent. Raises `Usage` where we start none."""
     return _needed(AGENTS[agent].command, f"Nothing of ours starts {title_of(agent)}")
 

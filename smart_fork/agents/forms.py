@@ -27,7 +27,7 @@ _ENDS = r"(?![\w~%+@-]|\.+[\w~%+@-])"
 _DEPTH = 64
 
 
-class Place(NamedTuple):
+class HomePlace(NamedTuple):
     """Where a session works: the project's root, and the home of whose it is, without a slash at their ends."""
 
     root: str
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 class Identity(NamedTuple):
     """Whose a record is on this machine: where it was written, and the fields that are no part of it."""
 
-    place: Place
+    place: HomePlace
     fields: Mapping[str, Any]
 
 
@@ -45,7 +45,7 @@ class Becomes(NamedTuple):
     """The session that records are written as. `forked_from` is the id of another one that they are of."""
 
     session_id: str
-    place: Place
+    place: HomePlace
     forked_from: str = ""
 
 
@@ -87,11 +87,11 @@ class Forms(ABC):
     def told(self, record: Record) -> Told:
         """What of it is neither text nor call."""
 
-    def identity_of(self, record: Record, place: Place) -> Identity:
+    def identity_of(self, record: Record, place: HomePlace) -> Identity:
         """What `incoming` needs to give this very record again."""
         return Identity(place, {name: record[name] for name in self.taken if name in record})
 
-    def outgoing(self, record: Record, place: Place) -> Record:
+    def outgoing(self, record: Record, place: HomePlace) -> Record:
         """A record as it is shared."""
         change = _to_marks(place)
         return {name: self._mapped(name, value, change) for name, value in record.items() if name not in self.taken}
@@ -120,7 +120,7 @@ class Forms(ABC):
         return value.get("type") in self.thoughts
 
 
-def _to_marks(place: Place) -> Callable[[str], str]:
+def _to_marks(place: HomePlace) -> Callable[[str], str]:
     marks = {path: mark for path, mark in ((place.home, HOME), (place.root, ROOT)) if path.rstrip("/")}
     paths = "|".join(re.escape(path) for path in sorted(marks, key=len, reverse=True))
     found = re.compile(f"{_MARKS}|{_BEGINS}(?:{paths}){_ENDS}" if paths else _MARKS)
@@ -134,7 +134,7 @@ def _to_marks(place: Place) -> Callable[[str], str]:
     return change
 
 
-def _from_marks(place: Place) -> Callable[[str], str]:
+def _from_marks(place: HomePlace) -> Callable[[str], str]:
     paths = {ROOT: place.root, HOME: place.home}
 
     def change(text: str) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from indexer.transcripts.model import Session, Turn
-from smart_fork.registry import Worker
+from smart_fork.registry import WorkerRecord
 
 
-def own_part(session: Session, worker: Worker) -> tuple[Turn, ...]:
+def own_part(session: Session, worker: WorkerRecord) -> tuple[Turn, ...]:
     """The worker's own turns, in order: what agents copy keeps its time, so all from the start on are its own."""
     start = next((i for i, turn in enumerate(session.turns) if turn.timestamp >= worker.started_at), None)
     return session.turns[start:] if start is not None else ()

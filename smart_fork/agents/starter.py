@@ -53,7 +53,7 @@ class ForkRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CommandLine:
     """The command of one worker. A prompt that is delivered as an argument is among `argv`.
 
     `session_id` is that of the worker's session, `None` where it is found by its birth (see `Births`). `writes` says
@@ -78,7 +78,7 @@ class Starter(ABC):
     forks_nothing: bool = False
 
     @abstractmethod
-    def line(self, request: ForkRequest) -> Line:
+    def line(self, request: ForkRequest) -> CommandLine:
         """The command for `request`, whose ids are checked, and whose prompt and name are plain; both may be empty."""
 
     @abstractmethod

@@ -21,7 +21,7 @@ GOING_ON = ("running", "pending", "pending_init", "paused")
 
 
 @dataclass(frozen=True, slots=True)
-class Sign:
+class RecordSign:
     """What one record says; nothing at all for most."""
 
     status: Status = ""
@@ -31,7 +31,7 @@ class Sign:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class OpenCall:
     """A call of a tool whose result has not been read yet."""
 
     tool: str
@@ -41,8 +41,8 @@ class Call:
         return next((value for name in names if isinstance(value := self.given.get(name), str) and value), "")
 
 
-NO_CALL = Call("", {})
-Calls = dict[str, Call]
+NO_CALL = OpenCall("", {})
+Calls = dict[str, OpenCall]
 #: The id of a task, and what it is called where it begins; `None` where it has ended.
 Steps = Iterator[tuple[str, str | None]]
 
@@ -84,7 +84,7 @@ class Tail:
     """
 
     name: AgentName
-    sign: Callable[[Mapping[str, Any]], Sign]
+    sign: Callable[[Mapping[str, Any]], RecordSign]
     steps: Callable[[Mapping[str, Any], Calls], Steps]
     written: Callable[[Iterable[Mapping[str, Any]]], int]
     records: Callable[[Path], Iterator[Mapping[str, Any]]] = records

@@ -10,13 +10,13 @@ from smart_fork.cli.progress import progress_bar
 from smart_fork.errors import SmartForkError
 
 if TYPE_CHECKING:
-    from smart_fork.setup.plan import Plan
+    from smart_fork.setup.plan import SetupPlan
 
 #: Another process that is indexing is not waited for: it does the same.
 _PATIENCE = 0.0
 
 
-def first_index(plan: Plan, *, quiet: bool) -> tuple[bool, str]:
+def first_index(plan: SetupPlan, *, quiet: bool) -> tuple[bool, str]:
     """Index everything, the newest first: whether it is whole, and what a person should know.
 
     Raises:
@@ -53,7 +53,7 @@ def _indexed(*, quiet: bool) -> str:
     return f"{counts.sessions:,} sessions, {counts.embedded:,} of {counts.chunks:,} passages with their meaning"
 
 
-def _later(plan: Plan) -> str:
+def _later(plan: SetupPlan) -> str:
     """Leave the rest to the service, where one is or is about to be; else to a process of its own."""
     from indexer.paths import private_dir, state_home
     from smart_fork.processes import SystemProcesses

@@ -23,7 +23,7 @@ _KEYS: dict[str, Action] = {"": "fork", "ctrl-o": "open", "ctrl-y": "copy"}
 _LETTERS: dict[str, Action] = {"o": "open", "y": "copy"}
 
 
-class Row(NamedTuple):
+class PickerRow(NamedTuple):
     """A session to choose."""
 
     session_id: str
@@ -49,7 +49,7 @@ def pick() -> int:
     return _do(*chosen) if chosen else 0
 
 
-def _recent() -> list[Row]:
+def _recent() -> list[PickerRow]:
     from smart_fork.retrieval.session_list import list_recent
     from smart_fork.snippets import printable
 
@@ -57,7 +57,7 @@ def _recent() -> list[Row]:
     if not found and (found := list_recent("all", None, OFFERED, everywhere=True).sessions):
         say("No sessions of this project; these are of all projects.")
     return [
-        Row(
+        PickerRow(
             one.session_id,
             one.agent_type,
             one.last_modified[:16].replace("T", " "),
@@ -68,7 +68,7 @@ def _recent() -> list[Row]:
     ]
 
 
-def with_fzf(program: str, rows: Sequence[Row]) -> tuple[Action, Row] | None:
+def with_fzf(program: str, rows: Sequence[PickerRow]) -> tuple[Action, PickerRow] | None:
     """What the person chose in fzf; `None` where nothing."""
     from smart_fork.processes import at_this_terminal
 
@@ -84,7 +84,7 @@ def with_fzf(program: str, rows: Sequence[Row]) -> tuple[Action, Row] | None:
     return next(((_KEYS.get(told[0], "fork"), row) for row in rows if row.session_id == session_id), None)
 
 
-def with_numbers(rows: Sequence[Row], ask: Callable[[str], str]) -> tuple[Action, Row] | None:
+def with_numbers(rows: Sequence[PickerRow], ask: Callable[[str], str]) -> tuple[Action, PickerRow] | None:
     """What the person chose from a numbered list; `None` where nothing. Words that are no number narrow the list."""
     seen = list(rows)
     while True:
@@ -110,7 +110,7 @@ def with_numbers(rows: Sequence[Row], ask: Callable[[str], str]) -> tuple[Action
         seen = narrowed or list(rows)
 
 
-def _do(action: Action, row: Row) -> int:
+def _do(action: Action, row: PickerRow) -> int:
     if action == "copy":
         return _copy(row)
     from smart_fork.cli import application
@@ -133,7 +133,7 @@ def _do(action: Action, row: Row) -> int:
     return int(application("fork")(words, standalone_mode=False) or 0)
 
 
-def _copy(row: Row) -> int:
+def _copy(row: PickerRow) -> int:
     """Into the clipboard: by macOS' program, else by the sequence that terminals understand, also far away ones."""
     command = f"smart-fork fork {row.session_id}"
     if program := shutil.which("pbcopy"):

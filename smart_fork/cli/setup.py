@@ -21,7 +21,7 @@ from smart_fork.errors import SmartForkError, Usage
 
 if TYPE_CHECKING:
     from smart_fork.setup.ledger import Ledger, What
-    from smart_fork.setup.plan import Options, Plan
+    from smart_fork.setup.plan import SetupOptions, SetupPlan
     from smart_fork.setup.removal import Undone
     from smart_fork.setup.step import Step
     from smart_fork.setup.trial import Trial
@@ -60,11 +60,11 @@ def setup(  # noqa: PLR0917 - the command's options
     if ctx.invoked_subcommand is not None:
         return
     from smart_fork.setup.ledger import Ledger, alone
-    from smart_fork.setup.plan import Options
+    from smart_fork.setup.plan import SetupOptions
 
     if recall and no_hooks:
         raise Usage("Nothing is told without the hooks", "Leave out --no-hooks, or --recall.")
-    options = Options(
+    options = SetupOptions(
         to_set_up(agent), skill=not no_skill, hooks=not no_hooks, service=not no_service, index=not no_index,
         recall=recall is True, reading=reading is True,
     )  # fmt: skip
@@ -80,7 +80,7 @@ def setup(  # noqa: PLR0917 - the command's options
             _set_up(Ledger(), options, yes=yes, as_json=as_json)
 
 
-def _show(ledger: Ledger, options: Options, *, as_json: bool) -> Plan:
+def _show(ledger: Ledger, options: SetupOptions, *, as_json: bool) -> SetupPlan:
     from smart_fork.processes import SystemProcesses
     from smart_fork.setup.plan import make_plan
 
@@ -92,7 +92,7 @@ def _show(ledger: Ledger, options: Options, *, as_json: bool) -> Plan:
     return plan
 
 
-def _set_up(ledger: Ledger, options: Options, *, yes: bool, as_json: bool) -> None:
+def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, as_json: bool) -> None:
     from smart_fork.agents.known_variables import note_a_persons
     from smart_fork.processes import SystemProcesses
     from smart_fork.setup.bytecode import compile_ahead
@@ -124,7 +124,7 @@ def _set_up(ledger: Ledger, options: Options, *, yes: bool, as_json: bool) -> No
         raise typer.Exit(1)
 
 
-def _act(step: Step, plan: Plan, ledger: Ledger, *, as_json: bool) -> dict[str, Any]:
+def _act(step: Step, plan: SetupPlan, ledger: Ledger, *, as_json: bool) -> dict[str, Any]:
     """What was done of a step. One that fails does not keep the next from being done."""
     told: dict[str, Any] = step.as_json()
     try:
@@ -142,12 +142,12 @@ def _act(step: Step, plan: Plan, ledger: Ledger, *, as_json: bool) -> dict[str, 
     return told | {"notes": notes}
 
 
-def _index(plan: Plan, *, quiet: bool) -> tuple[str, list[str]]:
+def _index(plan: SetupPlan, *, quiet: bool) -> tuple[str, list[str]]:
     whole, note = first_index(plan, quiet=quiet)
     return "added" if whole else "later", [note]
 
 
-def _tried(plan: Plan, *, ask: bool, as_json: bool) -> Iterator[Trial]:
+def _tried(plan: SetupPlan, *, ask: bool, as_json: bool) -> Iterator[Trial]:
     from smart_fork.setup.trial import try_server
 
     if not as_json:
@@ -171,7 +171,7 @@ def _in_words(trial: Trial) -> str:
     return f'{tools}; found "{_short(trial.found, 26)}" in {trial.answer_seconds} s'
 
 
-def _print_plan(plan: Plan) -> None:
+def _print_plan(plan: SetupPlan) -> None:
     from smart_fork.setup.plan import missing
 
     out.print(plain(f"smart-fork  {_at_home(plan.program)}", "bold"))
@@ -201,7 +201,7 @@ def _line(verb: str, step: Step) -> str:
     return f"  {verb:<8}{step.name:<24}  {_at_home(step.where)}".rstrip()
 
 
-def _print_end(plan: Plan, *, ok: bool) -> None:
+def _print_end(plan: SetupPlan, *, ok: bool) -> None:
     if not ok:
         say("\nNot everything works yet: `smart-fork doctor` says what to do. Run this again then.")
         return
@@ -212,7 +212,7 @@ def _print_end(plan: Plan, *, ok: bool) -> None:
     out.print(plain('Or here: smart-fork find "…"'))
 
 
-def _plan_json(plan: Plan) -> dict[str, Any]:
+def _plan_json(plan: SetupPlan) -> dict[str, Any]:
     return {
         "program": plan.program,
         "agents": [found.as_json() for found in plan.found],
@@ -220,7 +220,7 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _undo(ledger: Ledger, options: Options, what: tuple[What, ...], *, dry_run: bool, as_json: bool) -> None:
+def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_run: bool, as_json: bool) -> None:
     from smart_fork.processes import SystemProcesses
     from smart_fork.setup.removal import Undone, lines_of, not_ours_to_undo, remove
 

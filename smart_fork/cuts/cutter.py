@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from smart_fork.cuts.edits import Edits
-from smart_fork.cuts.model import CutWarning, Session, Tool, Turn
+from smart_fork.cuts.model import CutWarning, Tool, Transcript, TranscriptTurn
 from smart_fork.errors import Usage
 
 
@@ -28,7 +28,7 @@ class Cutter(ABC):
         """Whether the file is one of its transcripts."""
 
     @abstractmethod
-    def load(self, path: Path, composer: str = "") -> Session:
+    def load(self, path: Path, composer: str = "") -> Transcript:
         """The session in `path`; where a file has several, the one that `composer` names.
 
         Raises:
@@ -63,36 +63,36 @@ class Cutter(ABC):
         """The file that is really written for a source."""
         return path
 
-    def of_others(self, session: Session) -> list[bytes]:
+    def of_others(self, session: Transcript) -> list[bytes]:
         """The lines of other conversations in the file that is written."""
         del session
         return []
 
-    def relinked(self, turns: Sequence[Turn], gone: Collection[str]) -> Edits:
+    def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
         """Lines that name a record that goes, naming one that stays."""
         del turns, gone
         return {}
 
-    def without_repetitions(self, session: Session, gone: Collection[str]) -> Edits:
+    def without_repetitions(self, session: Transcript, gone: Collection[str]) -> Edits:
         """Lines that must stay and repeat what goes, without that."""
         del session, gone
         return {}
 
-    def is_said(self, turn: Turn) -> bool:
+    def is_said(self, turn: TranscriptTurn) -> bool:
         """Whether a line is part of what went on in the conversation, and not of how the session is kept."""
         return turn.role != "system"
 
-    def numbered(self, turns: Sequence[Turn], numbers: Sequence[int | None]) -> Sequence[int | None]:
+    def numbered(self, turns: Sequence[TranscriptTurn], numbers: Sequence[int | None]) -> Sequence[int | None]:
         """These numbers of the lines, those that say the same as a message having its number as well."""
         del turns
         return numbers
 
-    def beside(self, path: Path, removed: Sequence[Turn]) -> list[Path]:
+    def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
         """The files beside a transcript that hold what goes."""
         del path, removed
         return []
 
-    def heirs(self, session: Session, first: int = 0) -> list[Path]:
+    def heirs(self, session: Transcript, first: int = 0) -> list[Path]:
         """The forks that read from the session's file, record `first` or later ones, and theirs."""
         del session, first
         return []
@@ -102,17 +102,17 @@ class Cutter(ABC):
         del head
         return False
 
-    def without_header(self, session: Session) -> list[CutWarning]:
+    def without_header(self, session: Transcript) -> list[CutWarning]:
         """Whether the first record is gone that the agent needs."""
         del session
         return []
 
-    def writer_of(self, session: Session) -> str:
+    def writer_of(self, session: Transcript) -> str:
         """Who has the session open, as the agent itself notes it; empty where nobody is seen."""
         del session
         return ""
 
-    def hold(self, session: Session) -> int | None:
+    def hold(self, session: Transcript) -> int | None:
         """The agent's own lock of this session, where it has one, held by us: a descriptor to be closed.
 
         Raises:

@@ -12,7 +12,7 @@ from typing import IO, Any, NamedTuple
 
 from indexer.masking import Masked, mask, shorten
 from indexer.transcripts.lines import decode_line, open_regular
-from smart_fork.cuts.model import Place, Stamp, Turn
+from smart_fork.cuts.model import Place, Stamp, TranscriptTurn
 
 PREVIEW_CHARACTERS = 120
 #: How much of a text stands for it where something is looked for that repeats it.
@@ -79,7 +79,9 @@ def head(text: str) -> str:
     return " ".join(text[: HEAD_CHARACTERS * 4].split())[:HEAD_CHARACTERS]
 
 
-def with_sources(turns: list[Turn], heads: dict[str, str], copies: dict[str, str]) -> tuple[Turn, ...]:
+def with_sources(
+    turns: list[TranscriptTurn], heads: dict[str, str], copies: dict[str, str]
+) -> tuple[TranscriptTurn, ...]:
     """`turns`, where those in `copies` (id -> how what they repeat begins) say which turn that is.
 
     What was said twice is said by several turns (`heads`: id -> beginning): a copy is that of the nearest.
@@ -92,7 +94,7 @@ def with_sources(turns: list[Turn], heads: dict[str, str], copies: dict[str, str
     return tuple(_with_source(turn, saying.get(copies.get(turn.id, ""), ()), order) for turn in turns)
 
 
-def _with_source(turn: Turn, sources: Sequence[str], order: dict[str, int]) -> Turn:
+def _with_source(turn: TranscriptTurn, sources: Sequence[str], order: dict[str, int]) -> TranscriptTurn:
     if not sources:
         return turn
     here = order[turn.id]

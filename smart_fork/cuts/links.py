@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any
 
 from smart_fork.cuts.edits import rewritten
-from smart_fork.cuts.model import Turn
+from smart_fork.cuts.model import TranscriptTurn
 
 
-def relinked(turns: Sequence[Turn], gone: Collection[str], links: Sequence[str]) -> dict[int, bytes]:
+def relinked(turns: Sequence[TranscriptTurn], gone: Collection[str], links: Sequence[str]) -> dict[int, bytes]:
     """Lines that name a record that goes in the fields `links`, naming the nearest that stays before it.
 
     Without that an agent's walk from the leaf ends there, and everything before is lost.
@@ -31,7 +31,7 @@ class _Tree:
     would be lost with the branch that goes, so the walk is led there.
     """
 
-    def __init__(self, turns: Sequence[Turn], gone: Collection[str]) -> None:
+    def __init__(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> None:
         self.turns = turns
         self.parents = {name: turn.parent_id for turn in turns for name in (turn.id, *turn.aliases)}
         self.cut = {name for turn in turns if turn.id in gone for name in (turn.id, *turn.aliases)}

@@ -1,4 +1,4 @@
-"""A transcript as it is cut: one `Turn` a line, with the bytes of that line, whoever wrote it."""
+"""A transcript as it is cut: one `TranscriptTurn` a line, with the bytes of that line, whoever wrote it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Stamp(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TranscriptTurn:
     """One line of a transcript. Lines without an id are called ``line-N``.
 
     `aliases` are the ids of further records on the same line. `links` are the records that it names, its parent first.
@@ -84,7 +84,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class Transcript:
     """A transcript that can be cut. `composer_id` tells the conversations of one file apart. `padded` says that
     cut lines leave blanks behind.
 
@@ -94,7 +94,7 @@ class Session:
     tool: Tool
     source_path: Path
     session_id: str
-    turns: tuple[Turn, ...]
+    turns: tuple[TranscriptTurn, ...]
     composer_id: str = ""
     stamp: Stamp | None = None
     padded: bool = False
@@ -102,7 +102,7 @@ class Session:
     numbers: tuple[int | None, ...] = ()
 
     @property
-    def own(self) -> tuple[Turn, ...]:
+    def own(self) -> tuple[TranscriptTurn, ...]:
         """The turns in its own file."""
         return tuple(turn for turn in self.turns if not turn.inherited)
 
@@ -120,7 +120,7 @@ class CutWarning:
     reason: str
 
 
-def told_again(turn: Turn) -> str:
+def told_again(turn: TranscriptTurn) -> str:
     """The id of the message that an event only tells again; empty for all else.
 
     Either of the two may be the one that a reader is shown.

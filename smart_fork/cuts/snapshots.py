@@ -18,7 +18,7 @@ import orjson
 from indexer.disk import DISK, Disk
 from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
-from smart_fork.cuts.model import Session
+from smart_fork.cuts.model import Transcript
 from smart_fork.errors import NotFound, Usage
 
 KEPT = timedelta(days=30)
@@ -141,7 +141,7 @@ def content(snapshot: Snapshot) -> Iterator[bytes]:
 
 
 def note(
-    session: Session, command: str, snapshot: Snapshot | None, target: Path, now: datetime, *,
+    session: Transcript, command: str, snapshot: Snapshot | None, target: Path, now: datetime, *,
     size_after: int, change: str = "", **more: list[str] | str,
 ) -> None:  # fmt: skip
     """Note one change of a transcript in the log, before it is made: a snapshot without a note is of no use.

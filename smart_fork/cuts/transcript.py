@@ -8,32 +8,32 @@ from pathlib import Path
 from typing import NamedTuple
 
 from smart_fork.cuts.lines import RawLine, head, opened, raw_lines, with_sources
-from smart_fork.cuts.model import Session, Tool, Turn
+from smart_fork.cuts.model import Tool, Transcript, TranscriptTurn
 from smart_fork.errors import NotFound
 
 _ID = re.compile(r"[A-Za-z0-9-]{8,}")
 
 
-class Seen(NamedTuple):
+class SeenLine(NamedTuple):
     """What a line is, the session that it names, and what is `said` in it, or in another one that it `repeats`.
 
     `said` is `None` where nothing can repeat it.
     """
 
-    turn: Turn
+    turn: TranscriptTurn
     session_id: str
     said: str | None
     repeats: str
 
 
-def load(tool: Tool, path: Path, see: Callable[[RawLine], Seen]) -> Session:
+def load(tool: Tool, path: Path, see: Callable[[RawLine], SeenLine]) -> Transcript:
     """The session in `path`; every line is kept, none is sorted.
 
     Raises:
         NotFound: it is not there.
         OSError: it cannot be read.
     """
-    turns: list[Turn] = []
+    turns: list[TranscriptTurn] = []
     heads: dict[str, str] = {}
     copies: dict[str, str] = {}
     first_id = ""
@@ -51,4 +51,4 @@ def load(tool: Tool, path: Path, see: Callable[[RawLine], Seen]) -> Session:
             elif repeats:
                 copies[turn.id] = head(repeats)
     session_id = path.stem if _ID.fullmatch(path.stem) else first_id or path.stem
-    return Session(tool, path, session_id, with_sources(turns, heads, copies), stamp=stamp)
+    return Transcript(tool, path, session_id, with_sources(turns, heads, copies), stamp=stamp)

@@ -18,8 +18,8 @@ import orjson
 from smart_fork.agents.claude.slugs import slug
 from smart_fork.demo import harbor, parcel
 from smart_fork.demo.claude_log import ClaudeLog
-from smart_fork.demo.clock import Clock, ordered_id, random_id
-from smart_fork.demo.codex_log import Base, CodexLog
+from smart_fork.demo.clock import DemoClock, ordered_id, random_id
+from smart_fork.demo.codex_log import CodexLog, ParentMark
 from smart_fork.demo.script import Scripted
 from smart_fork.errors import ProgramFailed
 from smart_fork.processes import SystemProcesses
@@ -112,25 +112,25 @@ class _Writer:
         self.repositories[name] = (folder, self.git(["rev-parse", "HEAD"], folder))
 
     def write_session(self, scripted: Scripted) -> None:
-        clock = Clock(self.now - timedelta(days=scripted.days_ago))
+        clock = DemoClock(self.now - timedelta(days=scripted.days_ago))
         if scripted.agent == "claude":
             self._write_claude(scripted, clock)
         else:
             self._write_codex(scripted, clock)
 
-    def _write_claude(self, scripted: Scripted, clock: Clock) -> None:
+    def _write_claude(self, scripted: Scripted, clock: DemoClock) -> None:
         session_id = random_id("demo", scripted.name)
         cwd = str(self.repositories[scripted.repository][0])
         folder = self.home / ".claude" / "projects" / slug(cwd)
         if scripted.subagent:
             agent = random_id("subagent", scripted.name)[:7]
-            records = ClaudeLog(scripted, session_id, cwd, Clock(clock.now)).write_subagent(agent)
+            records = ClaudeLog(scripted, session_id, cwd, DemoClock(clock.now)).write_subagent(agent)
             _save(folder / session_id / "subagents" / f"agent-{agent}.jsonl", records, clock.now)
         records = ClaudeLog(scripted, session_id, cwd, clock).write(self.records.get(scripted.fork_of, ()))
         _save(folder / f"{session_id}.jsonl", records, clock.now)
         self.ids[scripted.name], self.records[scripted.name] = session_id, records
 
-    def _write_codex(self, scripted: Scripted, clock: Clock) -> None:
+    def _write_codex(self, scripted: Scripted, clock: DemoClock) -> None:
         start = clock.now
         session_id = ordered_id(start, "demo", scripted.name)
         folder, commit = self.repositories[scripted.repository]
@@ -138,7 +138,9 @@ class _Writer:
         base = None
         if scripted.fork_of:
             before = self.records[scripted.fork_of]
-            base = Base(self.ids[scripted.fork_of], len(before), len(_lines(before)), self.tokens[scripted.fork_of])
+            base = ParentMark(
+                self.ids[scripted.fork_of], len(before), len(_lines(before)), self.tokens[scripted.fork_of]
+            )
         log = CodexLog(scripted, session_id, str(folder), clock, commit)
         records = log.write(paginated=scripted.name in _PAGINATED, base=base)
         day = self.home / ".codex" / "sessions" / local.strftime("%Y/%m/%d")

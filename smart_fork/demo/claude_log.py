@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from smart_fork.demo.clock import Clock, random_id, short_id, stamp
-from smart_fork.demo.script import Asked, Edit, Read, Run, Say, Scripted
+from smart_fork.demo.clock import DemoClock, random_id, short_id, stamp
+from smart_fork.demo.script import CommandRun, FileEdit, Prompt, Read, Say, Scripted
 
 Record = dict[str, Any]
 
@@ -17,7 +17,7 @@ MODEL = "claude-opus-4-8"
 class ClaudeLog:
     """The records of one session, in file order. `parent` is where the next one is linked to."""
 
-    def __init__(self, scripted: Scripted, session_id: str, cwd: str, clock: Clock) -> None:
+    def __init__(self, scripted: Scripted, session_id: str, cwd: str, clock: DemoClock) -> None:
         self.scripted = scripted
         self.session_id = session_id
         self.cwd = cwd
@@ -55,7 +55,7 @@ class ClaudeLog:
             self._exchange(asked)
         return self.records
 
-    def _exchange(self, asked: Asked) -> None:
+    def _exchange(self, asked: Prompt) -> None:
         self.clock.pause()
         self._prompt(asked.prompt)
         message = ""
@@ -86,7 +86,7 @@ class ClaudeLog:
             {"type": "file-history-snapshot", "messageId": message, "snapshot": snapshot, "isSnapshotUpdate": False}
         )
 
-    def _action(self, message: str, step: Read | Edit | Run) -> None:
+    def _action(self, message: str, step: Read | FileEdit | CommandRun) -> None:
         call = self._new_id("toolu_01")
         name, arguments = self._tool(step)
         block = {"type": "tool_use", "id": call, "name": name, "input": arguments, "caller": {"type": "direct"}}
@@ -100,8 +100,8 @@ class ClaudeLog:
             sourceToolAssistantUUID=source,
         )
 
-    def _tool(self, step: Read | Edit | Run) -> tuple[str, Record]:
-        if isinstance(step, Run):
+    def _tool(self, step: Read | FileEdit | CommandRun) -> tuple[str, Record]:
+        if isinstance(step, CommandRun):
             return "Bash", {"command": step.command, "description": f"Run {step.command.split()[0]}"}
         path = f"{self.cwd}/{step.path}"
         if isinstance(step, Read):
@@ -159,9 +159,9 @@ class ClaudeLog:
         return short_id(prefix, self.session_id, len(self.records), *self._sidechain)
 
 
-def _outcome(step: Read | Edit | Run) -> tuple[str, bool, Any]:
+def _outcome(step: Read | FileEdit | CommandRun) -> tuple[str, bool, Any]:
     """What the tool answers, whether it failed, and the same once more in the structured form that stands beside it."""
-    if isinstance(step, Run):
+    if isinstance(step, CommandRun):
         if step.status:
             text = f"Exit code {step.status}\n{step.output}"
             return text, True, f"Error: {text}"

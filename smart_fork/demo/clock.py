@@ -7,7 +7,7 @@ import uuid
 from datetime import UTC, datetime, timedelta
 
 
-class Clock:
+class DemoClock:
     """The time in a session. Each record is a few seconds after the last."""
 
     def __init__(self, start: datetime) -> None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from smart_fork.demo.clock import Clock, ordered_id, short_id, stamp
-from smart_fork.demo.script import Asked, Edit, Read, Run, Say, Scripted
+from smart_fork.demo.clock import DemoClock, ordered_id, short_id, stamp
+from smart_fork.demo.script import CommandRun, FileEdit, Prompt, Read, Say, Scripted
 
 Record = dict[str, Any]
 
@@ -21,7 +21,7 @@ PROVIDER = "openai"
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class ParentMark:
     """Where a copy-on-write fork leaves its parent: the parent's id, its next record's number, its file's size.
 
     `tokens` is what its conversation takes of the context there.
@@ -36,7 +36,7 @@ class Base:
 class CodexLog:
     """The records of one rollout, in file order."""
 
-    def __init__(self, scripted: Scripted, session_id: str, cwd: str, clock: Clock, commit: str) -> None:
+    def __init__(self, scripted: Scripted, session_id: str, cwd: str, clock: DemoClock, commit: str) -> None:
         self.scripted = scripted
         self.session_id = session_id
         self.cwd = cwd
@@ -47,7 +47,7 @@ class CodexLog:
         self._turn = ""
         self.tokens = 9_000
 
-    def write(self, *, paginated: bool, base: Base | None = None) -> list[Record]:
+    def write(self, *, paginated: bool, base: ParentMark | None = None) -> list[Record]:
         """The whole file. Only a paginated one can be, or have, a fork with a `base`."""
         self.tokens = base.tokens if base else self.tokens
         self._ordinal = (base.ordinal if base else 0) if paginated else None
@@ -56,7 +56,7 @@ class CodexLog:
             self._exchange(number, asked, first=number == 0 and base is None)
         return self.records
 
-    def _meta(self, paginated: bool, base: Base | None) -> None:  # noqa: FBT001
+    def _meta(self, paginated: bool, base: ParentMark | None) -> None:  # noqa: FBT001
         moment = stamp(self.clock.now)
         meta: Record = {"id": self.session_id, "session_id": self.session_id}
         if base:
@@ -82,7 +82,7 @@ class CodexLog:
         meta["git"] = {"commit_hash": self.commit, "branch": self.scripted.branch}
         self._add("session_meta", meta)
 
-    def _exchange(self, number: int, asked: Asked, *, first: bool) -> None:
+    def _exchange(self, number: int, asked: Prompt, *, first: bool) -> None:
         self.clock.pause()
         self._turn = ordered_id(self.clock.now, self.session_id, number)
         started = self.clock.now
@@ -131,9 +131,9 @@ class CodexLog:
         content = [{"type": part, "text": text}]
         self._add("response_item", {"type": "message", "role": role, "content": content})
 
-    def _action(self, step: Read | Edit | Run) -> None:
+    def _action(self, step: Read | FileEdit | CommandRun) -> None:
         call = self._new_id("call_")
-        if isinstance(step, Edit):
+        if isinstance(step, FileEdit):
             self._add(
                 "response_item",
                 {
@@ -196,7 +196,7 @@ class CodexLog:
         return short_id(prefix, self.session_id, len(self.records))
 
 
-def _patch(step: Edit) -> str:
+def _patch(step: FileEdit) -> str:
     added = "".join(f"+{line}\n" for line in step.new.splitlines())
     if not step.old:
         return f"*** Begin Patch\n*** Add File: {step.path}\n{added}*** End Patch"

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from smart_fork.demo.script import Edit, Read, Run, Say, Scripted, asked, rewound
+from smart_fork.demo.script import CommandRun, FileEdit, Read, Say, Scripted, asked, rewound
 
 REPOSITORY = "harbor"
 
@@ -13,14 +13,14 @@ FLAKY_LOGIN = Scripted(
     asked=(
         asked(
             "auth.test.ts fails about once in twenty runs on CI, never on my machine. Find out why.",
-            Run("npx vitest run auth.test.ts --repeat 50", (
+            CommandRun("npx vitest run auth.test.ts --repeat 50", (
                 "FAIL  refreshes an expired session\nAssertionError: expected 401 to be 200\n1 failed | 49 passed"
             ), 1),
             Say("It fails here too when repeated. The failing case starts two requests at once with an expired access token."),
         ),
         rewound(
             "Just let the test retry three times, we need the build green today.",
-            Edit("vitest.config.ts", "test: {", "test: { retry: 3,"),
+            FileEdit("vitest.config.ts", "test: {", "test: { retry: 3,"),
             Say("vitest now repeats failing tests up to three times. The cause is still there."),
         ),
         asked(
@@ -33,7 +33,7 @@ FLAKY_LOGIN = Scripted(
                 "Two requests both see the expired token and both call `refresh`. The login service rotates refresh tokens, so the second "
                 "call presents one that was just revoked, and gets 401. It is not the test that is flaky: users are logged out by this."
             ),
-            Edit(
+            FileEdit(
                 "src/auth/refresh.ts",
                 "export async function refresh(session: Session) {",
                 "const running = new Map<string, Promise<Tokens>>()\n\nexport function refresh(session: Session) {\n"
@@ -43,13 +43,13 @@ FLAKY_LOGIN = Scripted(
         ),
         asked(
             "Prove it with a test that fails without the fix, every time.",
-            Edit("src/auth/refresh.test.ts", "", (
+            FileEdit("src/auth/refresh.test.ts", "", (
                 "it('rotates once for two simultaneous requests', async () => {\n  const gate = deferred()\n"
                 "  const both = Promise.all([refresh(session), refresh(session)])\n  gate.resolve()\n  await both\n"
                 "  expect(service.rotations).toBe(1)\n})\n"
             )),
-            Run("git stash push src/auth/refresh.ts && npx vitest run refresh.test.ts", "AssertionError: expected 2 to be 1\n1 failed", 1),
-            Run("git stash pop && npx vitest run --repeat 200 auth", "Test Files  2 passed\nTests  800 passed"),
+            CommandRun("git stash push src/auth/refresh.ts && npx vitest run refresh.test.ts", "AssertionError: expected 2 to be 1\n1 failed", 1),
+            CommandRun("git stash pop && npx vitest run --repeat 200 auth", "Test Files  2 passed\nTests  800 passed"),
             Say("It fails every time on the old code, since a gate and not the clock decides the order, and never on the new."),
         ),
     ),
@@ -62,7 +62,7 @@ LEAK = Scripted(
         asked(
             "The websocket server grows by 40 MB an hour and is killed at night. Find the leak.",
             Say("I'll take two heap snapshots under load and compare what is retained between them."),
-            Run("node --inspect scripts/load.mjs --clients 500 --minutes 10", (
+            CommandRun("node --inspect scripts/load.mjs --clients 500 --minutes 10", (
                 "heapUsed before 61 MB, after 143 MB\nretained: Room 12, Connection 48213, Timeout 48213"
             )),
             Say("48,213 connections are retained with 500 clients: closed ones are never let go. Each is held by a Timeout."),
@@ -73,15 +73,15 @@ LEAK = Scripted(
                 "export function heartbeat(connection: Connection) {\n  setInterval(() => connection.ping(), 30_000)\n}"
             )),
             Say("The heartbeat's interval is started for each connection and never cleared; its closure keeps the connection and its buffers."),
-            Edit(
+            FileEdit(
                 "src/socket/heartbeat.ts",
                 "  setInterval(() => connection.ping(), 30_000)",
                 "  const timer = setInterval(() => connection.ping(), 30_000)\n"
                 "  connection.once('close', () => clearInterval(timer))",
             ),
-            Run("npx tsc --noEmit", "src/socket/heartbeat.ts(3,14): error TS2339: Property 'once' does not exist on type 'Connection'.", 2),
+            CommandRun("npx tsc --noEmit", "src/socket/heartbeat.ts(3,14): error TS2339: Property 'once' does not exist on type 'Connection'.", 2),
             Say("`Connection` wraps the socket and does not pass events on. One timer for the whole server is simpler anyway."),
-            Edit(
+            FileEdit(
                 "src/socket/heartbeat.ts",
                 "export function heartbeat(connection: Connection) {",
                 "export function heartbeat(connections: ReadonlySet<Connection>) {",
@@ -90,14 +90,14 @@ LEAK = Scripted(
         asked(
             "Are there other places like it?",
             Say("I'll have the listeners and timers under src/ checked while I measure."),
-            Run("node --inspect scripts/load.mjs --clients 500 --minutes 10", "heapUsed before 60 MB, after 63 MB\nretained: Connection 500"),
+            CommandRun("node --inspect scripts/load.mjs --clients 500 --minutes 10", "heapUsed before 60 MB, after 63 MB\nretained: Connection 500"),
             Say("Flat now. One more was found: rooms kept a listener for members who had left. It is removed on leave."),
         ),
     ),
     subagent=(
         asked(
             "List every setInterval, setTimeout and .on( under src/ that is not removed when its owner is closed.",
-            Run("rg -n 'setInterval|setTimeout|\\.on\\(' src", "src/room.ts:41: member.on('typing', this.relay)"),
+            CommandRun("rg -n 'setInterval|setTimeout|\\.on\\(' src", "src/room.ts:41: member.on('typing', this.relay)"),
             Say("src/room.ts:41 adds a listener for each member and never removes it. The others are removed."),
         ),
     ),
@@ -108,23 +108,23 @@ CI_CACHE = Scripted(
     asked=(
         asked(
             "CI takes 14 minutes, most of it npm ci and the Docker build. Make it cache properly.",
-            Run("sed -n 1,60p .github/workflows/ci.yml", "- uses: actions/cache\n  with:\n    path: node_modules\n    key: modules-${{ github.sha }}"),
+            CommandRun("sed -n 1,60p .github/workflows/ci.yml", "- uses: actions/cache\n  with:\n    path: node_modules\n    key: modules-${{ github.sha }}"),
             Say(
                 "The cache key holds the commit, so it never hits. It should be a hash of package-lock.json and the Node version, and it should "
                 "store npm's download cache, not node_modules, which `npm ci` deletes first."
             ),
-            Edit(".github/workflows/ci.yml", "key: modules-${{ github.sha }}", "key: npm-${{ matrix.node }}-${{ hashFiles('package-lock.json') }}"),
+            FileEdit(".github/workflows/ci.yml", "key: modules-${{ github.sha }}", "key: npm-${{ matrix.node }}-${{ hashFiles('package-lock.json') }}"),
         ),
         asked(
             "And the Docker image?",
-            Run("docker build --progress=plain .", "#9 [5/6] COPY . .\n#10 [6/6] RUN npm ci\n#10 ERROR: failed to compute cache key", 1),
+            CommandRun("docker build --progress=plain .", "#9 [5/6] COPY . .\n#10 [6/6] RUN npm ci\n#10 ERROR: failed to compute cache key", 1),
             Say("`COPY . .` stands before `npm ci`, so any change to any file installs everything again. The lock file must be copied first."),
-            Edit("Dockerfile", "COPY . .\nRUN npm ci", "COPY package.json package-lock.json ./\nRUN --mount=type=cache,target=/var/cache/npm npm ci\nCOPY . ."),
-            Run("docker build --progress=plain .", "#8 CACHED\n#11 DONE 6.2s"),
+            FileEdit("Dockerfile", "COPY . .\nRUN npm ci", "COPY package.json package-lock.json ./\nRUN --mount=type=cache,target=/var/cache/npm npm ci\nCOPY . ."),
+            CommandRun("docker build --progress=plain .", "#8 CACHED\n#11 DONE 6.2s"),
         ),
         asked(
             "How much does it save?",
-            Run("gh run list --workflow ci.yml --limit 2 --json conclusion,updatedAt,startedAt", "4m02s after, 14m11s before"),
+            CommandRun("gh run list --workflow ci.yml --limit 2 --json conclusion,updatedAt,startedAt", "4m02s after, 14m11s before"),
             Say("Four minutes instead of fourteen, when the lock file has not changed."),
         ),
     ),
@@ -140,9 +140,9 @@ MIGRATION = Scripted(
                 "A plain CREATE INDEX blocks writes for as long as it runs. CREATE INDEX CONCURRENTLY does not, but it cannot run inside a "
                 "transaction, and our migration runner wraps every file in one."
             ),
-            Run("npm run migrate -- --dry-run", "ERROR: CREATE INDEX CONCURRENTLY cannot run inside a transaction block", 1),
-            Edit("db/migrate.ts", "await client.query('BEGIN')", "if (!migration.outsideTransaction) await client.query('BEGIN')"),
-            Edit("db/migrations/0042_messages_index.sql", "", (
+            CommandRun("npm run migrate -- --dry-run", "ERROR: CREATE INDEX CONCURRENTLY cannot run inside a transaction block", 1),
+            FileEdit("db/migrate.ts", "await client.query('BEGIN')", "if (!migration.outsideTransaction) await client.query('BEGIN')"),
+            FileEdit("db/migrations/0042_messages_index.sql", "", (
                 "-- outside-transaction\nSET lock_timeout = '5s';\n"
                 "CREATE INDEX CONCURRENTLY IF NOT EXISTS messages_room_time ON messages (room_id, sent_at);\n"
             )),
@@ -153,12 +153,12 @@ MIGRATION = Scripted(
                 "It leaves an invalid index that slows down writes and is never used. IF NOT EXISTS would then skip it silently, so the "
                 "migration first drops the index where pg_index says indisvalid = false."
             ),
-            Edit("db/migrations/0042_messages_index.sql", "SET lock_timeout", "SELECT drop_if_invalid('messages_room_time');\nSET lock_timeout"),
-            Run("npm test -- db", "Tests  18 passed"),
+            FileEdit("db/migrations/0042_messages_index.sql", "SET lock_timeout", "SELECT drop_if_invalid('messages_room_time');\nSET lock_timeout"),
+            CommandRun("npm test -- db", "Tests  18 passed"),
         ),
         asked(
             "Does the query use it?",
-            Run("psql -c 'EXPLAIN SELECT * FROM messages WHERE room_id = 7 ORDER BY sent_at DESC LIMIT 50'", (
+            CommandRun("psql -c 'EXPLAIN SELECT * FROM messages WHERE room_id = 7 ORDER BY sent_at DESC LIMIT 50'", (
                 "Limit  (cost=0.57..61.20)\n  ->  Index Scan Backward using messages_room_time on messages"
             )),
             Say("Yes, backwards and without sorting."),

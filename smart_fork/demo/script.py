@@ -23,7 +23,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class FileEdit:
     """The agent changes `old` into `new`; a file that has no `old` is written."""
 
     path: str
@@ -32,7 +32,7 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class CommandRun:
     """The agent runs a command, which prints `output` and ends with `status`."""
 
     command: str
@@ -40,11 +40,11 @@ class Run:
     status: int = 0
 
 
-Step = Say | Read | Edit | Run
+Step = Say | Read | FileEdit | CommandRun
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Prompt:
     """What the person asked and what the agent did about it. A `rewound` one was taken back for the next."""
 
     prompt: str
@@ -61,18 +61,18 @@ class Scripted:
     repository: str
     title: str
     days_ago: float
-    asked: tuple[Asked, ...]
+    asked: tuple[Prompt, ...]
     branch: str = "main"
     fork_of: str = ""
     automated: bool = False
-    subagent: tuple[Asked, ...] = ()
+    subagent: tuple[Prompt, ...] = ()
 
 
-def asked(prompt: str, *steps: Step) -> Asked:
+def asked(prompt: str, *steps: Step) -> Prompt:
     """An exchange that stayed."""
-    return Asked(prompt, steps)
+    return Prompt(prompt, steps)
 
 
-def rewound(prompt: str, *steps: Step) -> Asked:
+def rewound(prompt: str, *steps: Step) -> Prompt:
     """An exchange that the person took back, to ask the next one instead."""
-    return Asked(prompt, steps, rewound=True)
+    return Prompt(prompt, steps, rewound=True)

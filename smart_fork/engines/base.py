@@ -40,7 +40,7 @@ class RankedDocument(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class EngineQuestion:
     """What is asked: the intent, its telling words, whose exports, and how many documents.
 
     Where there are more of them, and those do not do as `enough` says, `most` are asked for.
@@ -95,7 +95,7 @@ class SearchEngine(Protocol):
         """Whether nothing of what has been taken out of the exports is left in its files."""
         ...
 
-    def ask(self, question: Question) -> Ranking:
+    def ask(self, question: EngineQuestion) -> Ranking:
         """The documents that answer best. A failure is part of the answer."""
         ...
 

@@ -24,8 +24,8 @@ from indexer.transcripts.model import AgentName
 from indexer.writer import LOCK_SECONDS, IndexBusyError, only_writer
 from smart_fork.advice import advice
 from smart_fork.engines.base import (
+    EngineQuestion,
     EngineUnavailable,
-    Question,
     RankedDocument,
     Ranking,
     Way,
@@ -168,7 +168,7 @@ class Qmd:
 
     # -- asking ----------------------------------------------------------------------------------------------------
 
-    def ask(self, question: Question) -> Ranking:
+    def ask(self, question: EngineQuestion) -> Ranking:
         """See `SearchEngine.ask`: by `query`, where that fails by `vsearch`, and then by `search`."""
         failed: list[str] = []
         for way in _COMMANDS:
@@ -183,7 +183,7 @@ class Qmd:
                 return Ranking(tuple(documents), way, "; ".join(failed), dropped, _said(way, failed))
         return Ranking((), None, "; ".join(failed), said=_said(None, failed))
 
-    def _found(self, way: Way, question: Question) -> tuple[list[RankedDocument], int]:
+    def _found(self, way: Way, question: EngineQuestion) -> tuple[list[RankedDocument], int]:
         """The documents, and how many results were none of ours; more of them where there are, and these do not do."""
         documents, dropped, more = self._ranked(way, question, question.wanted)
         if more and not question.enough(documents):
@@ -193,7 +193,7 @@ class Qmd:
                 log.warning("qmd was asked for more, and does not give it: %s", error)
         return documents, dropped
 
-    def _ranked(self, way: Way, question: Question, wanted: int) -> tuple[list[RankedDocument], int, bool]:
+    def _ranked(self, way: Way, question: EngineQuestion, wanted: int) -> tuple[list[RankedDocument], int, bool]:
         documents: list[RankedDocument] = []
         results, more = 0, False
         for agent in question.agents:
@@ -205,7 +205,7 @@ class Qmd:
             more = more or len(found) >= wanted
         return documents, results - len(documents), more
 
-    def _by_words(self, agent: AgentName, question: Question, wanted: int) -> list[dict[str, Any]]:
+    def _by_words(self, agent: AgentName, question: EngineQuestion, wanted: int) -> list[dict[str, Any]]:
         """What has most of the words: ``search`` finds only what has all of them, and an intent is a sentence."""
         words = sorted(question.words, key=len, reverse=True)[:MOST_WORDS]
         best: dict[str, dict[str, Any]] = {}

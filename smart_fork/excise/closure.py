@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
-from smart_fork.cuts.model import CutWarning, Turn
+from smart_fork.cuts.model import CutWarning, TranscriptTurn
 
 
-def excise(turns: Sequence[Turn], to_cut: Collection[str]) -> list[Turn]:
+def excise(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> list[TranscriptTurn]:
     """A new list without the turns of these ids; order and turns stay as they are. Unknown ids are ignored."""
     gone = set(to_cut)
     return [turn for turn in turns if turn.id not in gone]
 
 
-def closure(turns: Sequence[Turn], to_cut: Collection[str]) -> set[str]:
+def closure(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> set[str]:
     """`to_cut` and what must go with it: the results of calls that go, and so on."""
     results: defaultdict[str, list[str]] = defaultdict(list)
     for turn, _, owner in _pairs(turns):
@@ -30,7 +30,7 @@ def closure(turns: Sequence[Turn], to_cut: Collection[str]) -> set[str]:
     return gone
 
 
-def verify(turns: Sequence[Turn], to_cut: Collection[str]) -> list[CutWarning]:
+def verify(turns: Sequence[TranscriptTurn], to_cut: Collection[str]) -> list[CutWarning]:
     """The results that would go while their call stays, by turn id."""
     gone = set(to_cut)
     return sorted({
@@ -40,7 +40,7 @@ def verify(turns: Sequence[Turn], to_cut: Collection[str]) -> list[CutWarning]:
     })  # fmt: skip
 
 
-def repeats(turns: Sequence[Turn], gone: Collection[str]) -> set[str]:
+def repeats(turns: Sequence[TranscriptTurn], gone: Collection[str]) -> set[str]:
     """The lines of bookkeeping that only repeat what goes, and nothing that stays."""
     cut, staying = set[str](), set[str]()
     for turn in turns:
@@ -49,7 +49,7 @@ def repeats(turns: Sequence[Turn], gone: Collection[str]) -> set[str]:
     return {turn.id for turn in turns if turn.id not in gone and not cut.isdisjoint(turn.repeats)}
 
 
-def dangling(turns: Sequence[Turn]) -> list[CutWarning]:
+def dangling(turns: Sequence[TranscriptTurn]) -> list[CutWarning]:
     """The results without a call before them, and the calls without a result that are not at the end."""
     found = []
     asked: set[str] = set()
@@ -60,21 +60,21 @@ def dangling(turns: Sequence[Turn]) -> list[CutWarning]:
     return sorted(set(found))
 
 
-def unanswered(turns: Sequence[Turn]) -> set[str]:
+def unanswered(turns: Sequence[TranscriptTurn]) -> set[str]:
     """The calls without a result."""
     answered = {result.tool_use_id for turn in turns for result in turn.tool_results}
     return {call.id for turn in turns for call in turn.tool_calls if call.id} - answered
 
 
-def _pairs(turns: Sequence[Turn]) -> Iterator[tuple[Turn, str, Turn]]:
+def _pairs(turns: Sequence[TranscriptTurn]) -> Iterator[tuple[TranscriptTurn, str, TranscriptTurn]]:
     """Each result's turn, the call's id and the turn of its call: the last before it, or else the first after it.
 
     An id may be used twice. Empty ids join nothing.
     """
-    first: dict[str, Turn] = {}
+    first: dict[str, TranscriptTurn] = {}
     for turn in reversed(turns):
         first.update((call.id, turn) for call in turn.tool_calls)
-    latest: dict[str, Turn] = {}
+    latest: dict[str, TranscriptTurn] = {}
     for turn in turns:
         latest.update((call.id, turn) for call in turn.tool_calls)
         for result in turn.tool_results:

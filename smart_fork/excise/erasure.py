@@ -29,7 +29,7 @@ from indexer.project import is_within, resolve
 from indexer.transcripts.model import AgentName
 from indexer.writer import IndexBusyError, only_writer
 from smart_fork.cuts import snapshots
-from smart_fork.cuts.model import Session
+from smart_fork.cuts.model import Transcript
 from smart_fork.engines.configured import erased_by_engines
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.excise import propagation
@@ -37,7 +37,7 @@ from smart_fork.excise.loader import load_with_tool, located
 from smart_fork.excise.soundness import cut_words
 from smart_fork.excise.traces import agent_of, own_words, related, said_by, searched, words_in
 from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry, Worker
+from smart_fork.registry import Registry, WorkerRecord
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ PATIENCE = 30.0
 _TOKEN = re.compile(rb"[0-9A-Za-z\x80-\xff]{5,}")
 
 
-def owe(session: Session, session_ids: Collection[str]) -> Path:
+def owe(session: Transcript, session_ids: Collection[str]) -> Path:
     """Note, before anything is cut, that what is cut of these sessions is to be erased: a kill is made up for by
     `settle`. The note has none of their words.
 
@@ -159,7 +159,7 @@ def forget_workers(session_id: str) -> bool:
         return registry.erase()
 
 
-def _leave_out(copy: kept_logs.Copy | None, wanted: frozenset[str]) -> None:
+def _leave_out(copy: kept_logs.KeptLog | None, wanted: frozenset[str]) -> None:
     """What lay beside a log, such as long outputs, is kept without what has the words."""
     if copy is None:
         return
@@ -168,11 +168,11 @@ def _leave_out(copy: kept_logs.Copy | None, wanted: frozenset[str]) -> None:
         kept_logs.leave_out(copy, names)
 
 
-def _text(copy: kept_logs.Copy, part: Compressed) -> str:
+def _text(copy: kept_logs.KeptLog, part: Compressed) -> str:
     return b"".join(pieces(copy.folder, part)).decode("utf-8", "ignore")
 
 
-def _take_back(session_ids: Collection[str], wanted: frozenset[str]) -> list[Worker]:
+def _take_back(session_ids: Collection[str], wanted: frozenset[str]) -> list[WorkerRecord]:
     """Take the words out of the register; the workers that are none of these sessions'."""
     if not _has_register():
         return []
@@ -200,7 +200,7 @@ def _without(text: str, wanted: frozenset[str]) -> str:
     return CUT if wanted & words_in(text) else text
 
 
-def _blot_logs(wanted: frozenset[str], others: Iterable[Worker]) -> None:
+def _blot_logs(wanted: frozenset[str], others: Iterable[WorkerRecord]) -> None:
     """Write over the words where they stand: whoever has a log open goes on with it."""
     told = wanted - own_words()
     spared = tuple(f"{worker.id}." for worker in others)
@@ -219,7 +219,7 @@ def _blot(path: Path, words: frozenset[str]) -> None:
                 os.pwrite(file.fileno(), b"*" * len(found[0]), found.start())
 
 
-def _remove_output(worker: Worker) -> None:
+def _remove_output(worker: WorkerRecord) -> None:
     for path in (state_home() / "logs" / "workers").glob(f"{worker.id}.*"):
         path.unlink(missing_ok=True)
     if worker.log_path and is_within(resolve(Path(worker.log_path)), resolve(state_home())):

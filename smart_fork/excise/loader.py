@@ -8,7 +8,7 @@ from smart_fork import sessions
 from smart_fork.advice import advice
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import AUTO, cuttable, cutter, cutters, first_cut, title_of
-from smart_fork.cuts.model import Session, Tool, Turn
+from smart_fork.cuts.model import Tool, Transcript, TranscriptTurn
 from smart_fork.errors import ForkRefused, NotFound, Usage
 
 
@@ -30,7 +30,7 @@ def auto(path: Path) -> Tool:
     )
 
 
-def load_auto(path: Path) -> Session:
+def load_auto(path: Path) -> Transcript:
     """The session in `path`, whoever wrote it.
 
     Raises:
@@ -39,7 +39,7 @@ def load_auto(path: Path) -> Session:
     return load_with_tool(AUTO, path)
 
 
-def load_with_tool(tool: str, path: Path, composer: str = "") -> Session:
+def load_with_tool(tool: str, path: Path, composer: str = "") -> Transcript:
     """The session in `path`, read as that of `tool`; ``auto`` looks.
 
     Raises:
@@ -90,7 +90,7 @@ def newest(tool: str) -> Path:
     return logs[-1].path
 
 
-def sort_by_timestamp(turns: tuple[Turn, ...]) -> list[Turn]:
+def sort_by_timestamp(turns: tuple[TranscriptTurn, ...]) -> list[TranscriptTurn]:
     """By time, for display only; turns of the same time, and those without one, stay in order."""
     last = ""
     keys = []

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import cutter
-from smart_fork.cuts.model import Session
+from smart_fork.cuts.model import Transcript
 
 
-def numbered(session: Session) -> Session:
+def numbered(session: Transcript) -> Transcript:
     """The session with the number of each of its turns; where nobody could be shown it, they are counted from 0."""
     places = _places(session)
     if places is None:
@@ -24,7 +24,7 @@ def numbered(session: Session) -> Session:
     return replace(session, numbers=tuple(cutter(session.tool).numbered(session.turns, found)))
 
 
-def _places(session: Session) -> dict[str, int] | None:
+def _places(session: Transcript) -> dict[str, int] | None:
     if session.tool not in READERS.names:
         return None
     read = READERS[session.tool].read(session.source_path).session

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from smart_fork.advice import advice
 from smart_fork.agents.facets import cutter
-from smart_fork.cuts.model import CutWarning, Session, Turn
+from smart_fork.cuts.model import CutWarning, Transcript, TranscriptTurn
 from smart_fork.errors import SmartForkError
 from smart_fork.excise.closure import closure, excise, repeats, unanswered, verify
 
@@ -25,7 +25,7 @@ class Plan:
     `relinked` are the turns that name another parent than before; `edits` all lines that are rewritten, by position.
     """
 
-    session: Session
+    session: Transcript
     seeds: frozenset[str]
     gone: frozenset[str]
     repeated: frozenset[str] = frozenset()
@@ -47,12 +47,12 @@ class Plan:
         return frozenset(unanswered(self.survivors) & results)
 
     @property
-    def survivors(self) -> tuple[Turn, ...]:
+    def survivors(self) -> tuple[TranscriptTurn, ...]:
         """What stays."""
         return tuple(excise(self.session.turns, self.gone))
 
     @property
-    def removed(self) -> tuple[Turn, ...]:
+    def removed(self) -> tuple[TranscriptTurn, ...]:
         """What goes, in order."""
         return tuple(turn for turn in self.session.turns if turn.id in self.gone)
 
@@ -67,7 +67,7 @@ class Plan:
         return sum(turn.token_est for turn in self.survivors)
 
 
-def plan(session: Session, to_cut: Collection[str], *, relink: bool = True) -> Plan:
+def plan(session: Transcript, to_cut: Collection[str], *, relink: bool = True) -> Plan:
     """What cutting these turns does to the session, and what speaks against it."""
     turns = session.turns
     seeds = frozenset(to_cut) & {turn.id for turn in turns}
@@ -108,7 +108,7 @@ def refuse(plan: Plan) -> None:
         )
 
 
-def _problems(session: Session, gone: Collection[str]) -> list[str]:
+def _problems(session: Transcript, gone: Collection[str]) -> list[str]:
     if not gone:
         return []
     found = [
@@ -126,7 +126,7 @@ def _problems(session: Session, gone: Collection[str]) -> list[str]:
     return found
 
 
-def _told(session: Session) -> Sequence[Turn]:
+def _told(session: Transcript) -> Sequence[TranscriptTurn]:
     """The turns of the conversation: what was rewound is none of it."""
     numbered = [turn for turn, number in zip(session.turns, session.numbers, strict=False) if number is not None]
     return numbered or session.turns

@@ -31,7 +31,7 @@ from smart_fork.agents import READERS
 from smart_fork.agents.facets import cutter, find_cutter
 from smart_fork.agents.logs import logs_of
 from smart_fork.cuts.lines import first_record
-from smart_fork.cuts.model import UNKNOWN, Session, Tool
+from smart_fork.cuts.model import UNKNOWN, Tool, Transcript
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.registry import Registry
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 PATIENCE, EMBED_SECONDS = 30.0, 60.0
 
 
-def copies(session: Session) -> list[Path]:
+def copies(session: Transcript) -> list[Path]:
     """Other files with the same session in them, and those of the branches that we made of it."""
     if session.tool not in READERS.names:
         return []
@@ -61,7 +61,7 @@ def copies(session: Session) -> list[Path]:
     return [path for path in others if not permission.limited() or _is_permitted(agent, path)]
 
 
-def ids_of(session: Session, paths: Iterable[Path]) -> set[str]:
+def ids_of(session: Transcript, paths: Iterable[Path]) -> set[str]:
     """The ids of the sessions in these logs of the same agent."""
     return {READERS[session.tool].id_of(path) for path in paths}
 
@@ -75,18 +75,18 @@ def _is_permitted(agent: AgentName, path: Path) -> bool:
     return copy is not None and permits(copy)
 
 
-def matching(session: Session, keys: set[str]) -> set[str]:
+def matching(session: Transcript, keys: set[str]) -> set[str]:
     """The turns of a copy that are those records."""
     return {turn.id for turn in session.own if turn.key and turn.key in keys}
 
 
-def heirs(session: Session, first: int = 0) -> list[Path]:
+def heirs(session: Transcript, first: int = 0) -> list[Path]:
     """The forks that read from the session's file, record `first` or later ones, and theirs."""
     agent = find_cutter(session.tool)
     return agent.heirs(session, first) if agent else []
 
 
-def load_copy(session: Session, path: Path) -> Session | None:
+def load_copy(session: Transcript, path: Path) -> Transcript | None:
     """The copy in `path`; nothing where it cannot be read."""
     try:
         return load_with_tool(session.tool, path)
@@ -208,7 +208,7 @@ def _embed() -> str:
     return ""
 
 
-def _branches(session: Session) -> Iterator[Path]:
+def _branches(session: Transcript) -> Iterator[Path]:
     """The logs of its family that say, in our words, that they were copied from it."""
     if not index_db().exists():
         return

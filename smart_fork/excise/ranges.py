@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from smart_fork.advice import advice
 from smart_fork.agents.facets import cutter
-from smart_fork.cuts.model import Session, told_again
+from smart_fork.cuts.model import Transcript, told_again
 from smart_fork.errors import Usage
 from smart_fork.snippets import quoted
 
@@ -38,7 +38,7 @@ def pieces(text: str, count: int) -> list[tuple[int, int]]:
     return found
 
 
-def chosen(session: Session, text: str = "", ids: Sequence[str] = ()) -> set[str]:
+def chosen(session: Transcript, text: str = "", ids: Sequence[str] = ()) -> set[str]:
     """The ids of the turns that a range or a list of ids means.
 
     A range takes the lines of the conversation along that stand between two of its messages and have no number.
@@ -68,7 +68,7 @@ def _hint() -> str:
     return advice(f"{looks}; `smart-fork excise list` numbers the turns.", tool=f"{looks}; read_session numbers them.")
 
 
-def _positions(session: Session, low: int, high: int) -> Iterator[int]:
+def _positions(session: Transcript, low: int, high: int) -> Iterator[int]:
     named = [at for at, number in enumerate(session.numbers) if number is not None and low <= number <= high]
     yield from named
     if low < high and named:

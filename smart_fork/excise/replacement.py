@@ -12,7 +12,7 @@ from indexer.files import replace_file
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import cuttable, cutter, title_of
 from smart_fork.cuts.lines import stamp_of
-from smart_fork.cuts.model import UNKNOWN, Place, Session, Stamp, Tool, Turn
+from smart_fork.cuts.model import UNKNOWN, Place, Stamp, Tool, Transcript, TranscriptTurn
 from smart_fork.errors import ForkRefused, Usage
 
 
@@ -21,7 +21,9 @@ class Writer:
 
     tool: Tool = UNKNOWN
 
-    def write(self, session: Session, turns: Sequence[Turn], *, relink: bool = False, disk: Disk = DISK) -> Path:
+    def write(
+        self, session: Transcript, turns: Sequence[TranscriptTurn], *, relink: bool = False, disk: Disk = DISK
+    ) -> Path:
         """Write these turns of a session in place of it; verbatim, unless `relink`. Gives the file.
 
         Raises:
@@ -43,7 +45,7 @@ def writer_of(tool: Tool) -> type[Writer]:
     return type(f"{type(AGENTS[tool]).__name__}Writer", (Writer,), {"tool": tool, "__doc__": Writer.__doc__})
 
 
-def write(session: Session, turns: Sequence[Turn], *, relink: bool = False) -> Path:
+def write(session: Transcript, turns: Sequence[TranscriptTurn], *, relink: bool = False) -> Path:
     """Write these turns of a session with the writer of its agent.
 
     Raises:
@@ -53,7 +55,7 @@ def write(session: Session, turns: Sequence[Turn], *, relink: bool = False) -> P
     return writer().write(session, turns, relink=relink)
 
 
-def write_lines(session: Session, gone: Collection[int], edits: Mapping[int, bytes], *, disk: Disk = DISK) -> Path:
+def write_lines(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes], *, disk: Disk = DISK) -> Path:
     """The session without the turns at these positions, and with `edits` in place of those.
 
     Raises:
@@ -70,7 +72,7 @@ def write_lines(session: Session, gone: Collection[int], edits: Mapping[int, byt
     return target
 
 
-def written_size(session: Session, gone: Collection[int], edits: Mapping[int, bytes]) -> int:
+def written_size(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes]) -> int:
     """How long the file is when `write_lines` has written it."""
     if session.padded and session.stamp:
         return session.stamp.size
@@ -79,11 +81,11 @@ def written_size(session: Session, gone: Collection[int], edits: Mapping[int, by
     return size + sum(map(len, cutter(session.tool).of_others(session)))
 
 
-def _length(turn: Turn) -> int:
+def _length(turn: TranscriptTurn) -> int:
     return len(turn.kept) if isinstance(turn.kept, bytes) else turn.kept.end - turn.kept.start
 
 
-def written_path(session: Session) -> Path:
+def written_path(session: Transcript) -> Path:
     """The file that is really written: a link's target, a database's side-car."""
     return cutter(session.tool).written(session.source_path.resolve())
 
@@ -106,7 +108,7 @@ def replace_transcript(target: Path, pieces: Iterable[bytes], *, expected: Stamp
     replace_file(target, pieces, like_before=True, ready=unchanged, disk=disk)
 
 
-def _lines(session: Session, gone: Collection[int], edits: Mapping[int, bytes]) -> Iterator[bytes]:
+def _lines(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes]) -> Iterator[bytes]:
     with _Source(session.source_path) as source:
         for position, turn in enumerate(session.turns):
             if position not in gone and not turn.inherited:
@@ -114,7 +116,7 @@ def _lines(session: Session, gone: Collection[int], edits: Mapping[int, bytes]) 
                 yield b"\n"
 
 
-def _padded(session: Session, gone: Collection[int], edits: Mapping[int, bytes]) -> Iterator[bytes]:
+def _padded(session: Transcript, gone: Collection[int], edits: Mapping[int, bytes]) -> Iterator[bytes]:
     """Every byte that stays keeps its place: Codex's own database and the headers of forks name places in this file."""
     end = 0
     with _Source(session.source_path) as source:
@@ -158,7 +160,7 @@ class _Source:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def raw(self, turn: Turn) -> bytes:
+    def raw(self, turn: TranscriptTurn) -> bytes:
         if isinstance(turn.kept, bytes):
             return turn.kept
         self._file.seek(turn.kept.start)

@@ -18,7 +18,7 @@ from smart_fork import permission
 from smart_fork.advice import advice
 from smart_fork.agents.facets import cutter
 from smart_fork.cuts import snapshots
-from smart_fork.cuts.model import Session
+from smart_fork.cuts.model import Transcript
 from smart_fork.errors import ForkRefused, SmartForkError, Usage
 from smart_fork.excise import erasure, propagation
 from smart_fork.excise.loader import load_with_tool, located
@@ -153,7 +153,7 @@ def beside(planned: Plan) -> list[Path]:
     return cutter(planned.session.tool).beside(planned.session.source_path, planned.removed)
 
 
-def _planned(session: Session, request: Request) -> Plan:
+def _planned(session: Transcript, request: Request) -> Plan:
     named = bool(request.turns or request.ids)
     if not named and not request.secrets:
         raise Usage(
@@ -214,7 +214,7 @@ def _write(planned: Plan, command: str, disk: Disk, now: datetime, change: str =
 
 
 def _follow(  # noqa: PLR0917 - what a cut is made of
-    session: Session, copy: Path, keys: set[str], request: Request, outcome: dict[str, Any], write: _Write
+    session: Transcript, copy: Path, keys: set[str], request: Request, outcome: dict[str, Any], write: _Write
 ) -> None:
     """The same cut in a copy or branch: what it cannot be made in is named."""
     other = propagation.load_copy(session, copy)

@@ -10,7 +10,7 @@ from typing import Any
 
 from indexer.masking import mask
 from indexer.transcripts.lines import decode_line
-from smart_fork.cuts.model import Session
+from smart_fork.cuts.model import Transcript
 from smart_fork.excise.plan import Plan, plan
 from smart_fork.excise.strings import mapped
 from smart_fork.json_edits import respelled
@@ -28,7 +28,7 @@ class _Masks:
     to_cut: frozenset[str]
 
 
-def masked(session: Session, ids: Collection[str], among: Collection[str] | None, *, relink: bool = True) -> Plan:
+def masked(session: Transcript, ids: Collection[str], among: Collection[str] | None, *, relink: bool = True) -> Plan:
     """A plan in which secrets become what kind they were: in a session's own lines, those of `among` where given.
 
     What is in `ids` is cut as well.
@@ -41,7 +41,7 @@ def masked(session: Session, ids: Collection[str], among: Collection[str] | None
     return replace(planned, edits={**planned.edits, **edits}, masked=found.kinds)
 
 
-def _mask(session: Session, among: Collection[str] | None, before: Mapping[int, bytes]) -> _Masks:
+def _mask(session: Transcript, among: Collection[str] | None, before: Mapping[int, bytes]) -> _Masks:
     edits: dict[int, bytes] = {}
     kinds: Counter[str] = Counter()
     to_cut: set[str] = set()

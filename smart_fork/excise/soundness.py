@@ -17,7 +17,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import cutter
 from smart_fork.cuts import snapshots
-from smart_fork.cuts.model import CutWarning, Session
+from smart_fork.cuts.model import CutWarning, Transcript
 from smart_fork.excise import propagation
 from smart_fork.excise.closure import dangling, unanswered
 from smart_fork.excise.loader import load_with_tool, located
@@ -63,14 +63,14 @@ def check(reference: str | None, tool: str = "auto") -> dict[str, Any]:
     }
 
 
-def still_kept(session: Session) -> tuple[list[str], int]:
+def still_kept(session: Transcript) -> tuple[list[str], int]:
     """The snapshots that have what was cut, and of how many cuts there is none any more."""
     cuts = [str(one["snapshot"]) for one in snapshots.cuts(written_path(session)) if one.get("snapshot")]
     there = [one.id for one in snapshots.snapshots(session.session_id)]
     return there if cuts else [], len(set(cuts) - set(there))
 
 
-def orphaned(session: Session) -> list[CutWarning]:
+def orphaned(session: Transcript) -> list[CutWarning]:
     """The calls that have no result since a cut has taken it. Agents themselves leave calls without one as well."""
     cut = {call for entry in snapshots.cuts(written_path(session)) for call in entry.get("orphaned", ())}
     left = cut & unanswered(session.turns)
@@ -82,7 +82,7 @@ def orphaned(session: Session) -> list[CutWarning]:
     )
 
 
-def copies_behind(session: Session, gone: set[str]) -> list[dict[str, Any]]:
+def copies_behind(session: Transcript, gone: set[str]) -> list[dict[str, Any]]:
     """The other logs of the session that still have words which were cut, or are broken by the cut."""
     found = []
     for path in propagation.copies(session) if gone else ():
@@ -95,7 +95,7 @@ def copies_behind(session: Session, gone: set[str]) -> list[dict[str, Any]]:
     return found
 
 
-def broken_links(session: Session) -> list[CutWarning]:
+def broken_links(session: Transcript) -> list[CutWarning]:
     """The turns whose parent is not in the file."""
     known = {name for turn in session.turns for name in (turn.id, *turn.aliases)}
     return [
@@ -105,7 +105,7 @@ def broken_links(session: Session) -> list[CutWarning]:
     ]
 
 
-def words_found(session: Session, gone: set[str]) -> list[str]:
+def words_found(session: Transcript, gone: set[str]) -> list[str]:
     """Those of the words that were cut which are still in the session's index, export or kept copy.
 
     Raises:
@@ -123,7 +123,7 @@ def words_found(session: Session, gone: set[str]) -> list[str]:
     return sorted(found)
 
 
-def cut_words(session: Session) -> set[str]:
+def cut_words(session: Transcript) -> set[str]:
     """The words of all cuts so far, as the snapshots have them, that no line which stays has."""
     lines: set[bytes] = set()
     cuts = snapshots.cuts(written_path(session))

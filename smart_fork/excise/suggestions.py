@@ -10,7 +10,7 @@ from shlex import quote
 from typing import Any
 
 from indexer.transcripts.lines import decode_line
-from smart_fork.cuts.model import Session, Turn
+from smart_fork.cuts.model import Transcript, TranscriptTurn
 from smart_fork.excise.closure import closure
 from smart_fork.excise.loader import load_with_tool, located
 from smart_fork.excise.message_numbers import numbered
@@ -58,7 +58,7 @@ def suggest(reference: str | None, tool: str = "auto") -> dict[str, Any]:
     }
 
 
-def suggestions(session: Session) -> list[Suggestion]:
+def suggestions(session: Transcript) -> list[Suggestion]:
     """See `suggest`. Turns of a parent's file are none of this session's."""
     found = [
         *_reverted(session), *_repeated_outputs(session), *_unused_outputs(session), *_secrets(session),
@@ -66,7 +66,7 @@ def suggestions(session: Session) -> list[Suggestion]:
     return sorted(found, key=lambda one: (one.kind != "secret", -one.tokens))
 
 
-def _reverted(session: Session) -> Iterator[Suggestion]:
+def _reverted(session: Transcript) -> Iterator[Suggestion]:
     """From the first edit after a prompt to what took it back."""
     began: int | None = None
     for position, turn in enumerate(session.turns):
@@ -83,13 +83,13 @@ def _reverted(session: Session) -> Iterator[Suggestion]:
         began = None
 
 
-def _takes_back(turn: Turn) -> bool:
+def _takes_back(turn: TranscriptTurn) -> bool:
     return any(_REVERT.search(text) for text in _texts(turn))
 
 
-def _repeated_outputs(session: Session) -> Iterator[Suggestion]:
+def _repeated_outputs(session: Transcript) -> Iterator[Suggestion]:
     """All but the last of the same long output."""
-    last: dict[bytes, Turn] = {}
+    last: dict[bytes, TranscriptTurn] = {}
     for turn in session.turns:
         if turn.inherited or not turn.tool_results or turn.token_est < REPEATED_TOKENS:
             continue
@@ -99,7 +99,7 @@ def _repeated_outputs(session: Session) -> Iterator[Suggestion]:
         last[digest] = turn
 
 
-def _unused_outputs(session: Session) -> Iterator[Suggestion]:
+def _unused_outputs(session: Transcript) -> Iterator[Suggestion]:
     """Long outputs none of whose names anybody mentions afterwards."""
     mentioned: set[str] = set()
     for turn in reversed(session.turns):
@@ -115,7 +115,7 @@ def _unused_outputs(session: Session) -> Iterator[Suggestion]:
             mentioned.update(name for text in _texts(turn) for name in _NAME.findall(text)[:_NAMES])
 
 
-def _secrets(session: Session) -> Iterator[Suggestion]:
+def _secrets(session: Transcript) -> Iterator[Suggestion]:
     for turn in session.own:
         if kinds := sorted(set(secrets_in(turn.raw))):
             command = f"smart-fork excise cut --secrets --id {quote(turn.id)} {quote(session.session_id)}"
@@ -124,7 +124,7 @@ def _secrets(session: Session) -> Iterator[Suggestion]:
             )
 
 
-def _suggestion(session: Session, kind: str, ids: Collection[str], reason: str) -> Suggestion:
+def _suggestion(session: Transcript, kind: str, ids: Collection[str], reason: str) -> Suggestion:
     gone = closure(session.turns, ids)
     turns = [turn for turn in session.turns if turn.id in gone]
     numbers = _range(session, gone)
@@ -135,14 +135,14 @@ def _suggestion(session: Session, kind: str, ids: Collection[str], reason: str) 
     return Suggestion(kind, numbers, tuple(turn.id for turn in turns), reason, saved, command)
 
 
-def _with_calls(session: Session, turn: Turn) -> list[str]:
+def _with_calls(session: Transcript, turn: TranscriptTurn) -> list[str]:
     """The calls of a turn's results, where they are a turn's only ones, and so their results."""
     wanted = {result.tool_use_id for result in turn.tool_results}
     calls = [one for one in session.turns if one.tool_calls and {call.id for call in one.tool_calls} <= wanted]
     return [one.id for one in calls] or [turn.id]
 
 
-def _range(session: Session, ids: Collection[str]) -> str:
+def _range(session: Transcript, ids: Collection[str]) -> str:
     named = {number for number, turn in zip(session.numbers, session.turns, strict=True) if turn.id in ids}
     parts: list[list[int]] = []
     for number in sorted(number for number in named if number is not None):
@@ -153,11 +153,11 @@ def _range(session: Session, ids: Collection[str]) -> str:
     return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
 
 
-def _texts(turn: Turn) -> list[str]:
+def _texts(turn: TranscriptTurn) -> list[str]:
     return [text for _, record in decode_line(turn.raw)[0] for text in texts(record)]
 
 
-def _outputs(turn: Turn) -> Sequence[str]:
+def _outputs(turn: TranscriptTurn) -> Sequence[str]:
     """What its results say, without what is told twice beside them."""
     found = []
     for _, record in decode_line(turn.raw)[0]:

@@ -23,7 +23,7 @@ from indexer.paths import file_name, index_db, state_home
 from indexer.store.soundness import read_only
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import READERS
-from smart_fork.registry import Registry, Worker
+from smart_fork.registry import Registry, WorkerRecord
 
 #: Shorter words are in anything that is packed, by chance.
 _WORD = re.compile(r"[^\W_]{5,64}")
@@ -67,12 +67,12 @@ def agent_of(tool: str) -> AgentName | None:
     return tool if tool in READERS.names else None
 
 
-def related(worker: Worker, session_ids: Collection[str]) -> bool:
+def related(worker: WorkerRecord, session_ids: Collection[str]) -> bool:
     """Whether a worker was started from, by or as one of these sessions."""
     return not {worker.session_id, worker.source_session_id, worker.caller_session_id}.isdisjoint(session_ids)
 
 
-def said_by(worker: Worker) -> str:
+def said_by(worker: WorkerRecord) -> str:
     """What a worker was told and shows."""
     return "\n".join((worker.name, worker.prompt, *worker.command, worker.status_note))
 
@@ -181,7 +181,7 @@ class _Search:
         return "\n".join(texts).lower()
 
 
-def _workers() -> list[Worker]:
+def _workers() -> list[WorkerRecord]:
     if not (state_home() / "workers.db").is_file():
         return []
     with Registry() as registry:

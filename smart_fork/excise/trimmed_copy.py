@@ -22,7 +22,7 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, starter_of
 from smart_fork.agents.plan import check_id
 from smart_fork.cuts import snapshots
-from smart_fork.cuts.model import Session
+from smart_fork.cuts.model import Transcript
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.excise.loader import load_with_tool, located
 from smart_fork.excise.message_numbers import numbered
@@ -37,7 +37,7 @@ from smart_fork.retrieval.results import title as shown_title
 
 
 @dataclass(frozen=True, slots=True)
-class Branched:
+class TrimmedCopy:
     """A session file that we wrote. `cwd` is where it works."""
 
     agent: AgentName
@@ -71,7 +71,7 @@ class Branched:
 def branch(
     reference: str, turns: str = "", ids: Sequence[str] = (), *, secrets: bool = False, new_session_id: str = "",
     target_cwd: Path | None = None, force: bool = False, now: datetime | None = None,
-) -> Branched:  # fmt: skip
+) -> TrimmedCopy:  # fmt: skip
     """Write a copy of a session without these turns, under an id of its own, where its agent finds it.
 
     With `secrets` they are masked there, in all turns or in those that are named.
@@ -95,16 +95,16 @@ def branch(
     cwd = str(target_cwd) if target_cwd else parent.cwd
     with new_title(parent.title, Path(cwd or target.parent), moment.timestamp()) as title:
         notes = _write(planned, parent, target, NewSession(new, target_cwd, moment, title))
-    made = Session(session.tool, target, new, ())
+    made = Transcript(session.tool, target, new, ())
     snapshots.note(
         made, "branch", None, target, moment.astimezone(), size_after=target.stat().st_size,
         removed_ids=[turn.id for turn in planned.removed], seed_ids=sorted(planned.seeds),
         orphaned=sorted(planned.orphaned),
     )  # fmt: skip
-    return Branched(agent, new, session.session_id, target, planned, title, cwd, parent, tuple(notes))
+    return TrimmedCopy(agent, new, session.session_id, target, planned, title, cwd, parent, tuple(notes))
 
 
-def _planned(session: Session, turns: str, ids: Sequence[str], *, secrets: bool) -> Plan:
+def _planned(session: Transcript, turns: str, ids: Sequence[str], *, secrets: bool) -> Plan:
     named = chosen(session, turns, ids) if turns or ids else set[str]()
     planned = masked(session, (), named or None) if secrets else plan(session, named)
     if not planned.changes:
@@ -115,7 +115,7 @@ def _planned(session: Session, turns: str, ids: Sequence[str], *, secrets: bool)
     return planned
 
 
-def _conversation(agent: AgentName, session: Session, now: datetime) -> Conversation:
+def _conversation(agent: AgentName, session: Transcript, now: datetime) -> Conversation:
     """What is copied, unless it is just being written."""
     conversation = READERS[agent].read(session.source_path).session
     if conversation is None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from smart_fork.cuts.model import Session
+from smart_fork.cuts.model import Transcript
 
 
-def listed(session: Session) -> dict[str, Any]:
+def listed(session: Transcript) -> dict[str, Any]:
     """A transcript's turns in the order of the file, with the numbers that they have everywhere."""
     return {
         "session_id": session.session_id,

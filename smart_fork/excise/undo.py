@@ -13,7 +13,7 @@ from typing import Any
 from indexer.disk import DISK, Disk
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.lines import stamp_of
-from smart_fork.cuts.model import UNKNOWN, Session
+from smart_fork.cuts.model import UNKNOWN, Transcript
 from smart_fork.cuts.snapshots import Snapshot
 from smart_fork.errors import ForkRefused, SmartForkError, Usage
 from smart_fork.excise import propagation
@@ -78,7 +78,7 @@ def _put_back_other(entry: Mapping[str, Any], undoing: _Undoing) -> dict[str, An
     return _put_back(snapshot, session, entry, undoing)
 
 
-def _put_back(snapshot: Snapshot, session: Session, entry: Mapping[str, Any], undoing: _Undoing) -> dict[str, Any]:
+def _put_back(snapshot: Snapshot, session: Transcript, entry: Mapping[str, Any], undoing: _Undoing) -> dict[str, Any]:
     target, disk = session.source_path, undoing.disk
     done = {"session_id": session.session_id, "restored": snapshot.id, "path": str(target), "snapshot": None}
     if _is_as_before(snapshot, session):
@@ -95,7 +95,7 @@ def _put_back(snapshot: Snapshot, session: Session, entry: Mapping[str, Any], un
     return done | {"snapshot": before.id if before else None}
 
 
-def _is_as_before(snapshot: Snapshot, session: Session) -> bool:
+def _is_as_before(snapshot: Snapshot, session: Transcript) -> bool:
     """Whether the file is what was kept: an undone cut, or one that could not be made."""
     if session.stamp is None:
         return False
@@ -104,7 +104,7 @@ def _is_as_before(snapshot: Snapshot, session: Session) -> bool:
         return same and not file.read(1)
 
 
-def _destination(snapshot: Snapshot, entry: Mapping[str, Any], to: Path | None, disk: Disk) -> Session:
+def _destination(snapshot: Snapshot, entry: Mapping[str, Any], to: Path | None, disk: Disk) -> Transcript:
     known = str(entry.get("source_path") or "")
     if to is None and not known:
         raise Usage(f"It is not known where snapshot {snapshot.id} belongs", "Say where: --to PATH.")
@@ -112,10 +112,10 @@ def _destination(snapshot: Snapshot, entry: Mapping[str, Any], to: Path | None, 
     tool = str(entry.get("tool") or UNKNOWN)
     session_id = str(entry.get("session_id") or snapshot.session_id)
     now = disk.look(target)
-    return Session(tool, target, session_id, (), stamp=stamp_of(now) if now else None)
+    return Transcript(tool, target, session_id, (), stamp=stamp_of(now) if now else None)
 
 
-def _refuse_later(session: Session, entry: Mapping[str, Any]) -> None:
+def _refuse_later(session: Transcript, entry: Mapping[str, Any]) -> None:
     after = entry.get("size_after")
     if session.stamp is not None and isinstance(after, int) and session.stamp.size > after:
         raise ForkRefused(

@@ -15,7 +15,7 @@ from pathlib import Path
 from indexer.paths import state_home
 from smart_fork.agents.facets import find_cutter
 from smart_fork.cuts.cutter import Cutter
-from smart_fork.cuts.model import Session
+from smart_fork.cuts.model import Transcript
 from smart_fork.errors import ForkRefused
 from smart_fork.places.liveness import lives
 from smart_fork.processes import SystemProcesses
@@ -23,7 +23,7 @@ from smart_fork.registry import Registry
 
 
 @contextmanager
-def nobody_writing(session: Session) -> Iterator[None]:
+def nobody_writing(session: Transcript) -> Iterator[None]:
     """Nobody is, and as far as its agent can be kept from it nobody begins to.
 
     Raises:
@@ -46,7 +46,7 @@ def nobody_writing(session: Session) -> Iterator[None]:
         os.close(lock)
 
 
-def writer_of(session: Session) -> str:
+def writer_of(session: Transcript) -> str:
     """Who has the session open; empty where nobody is seen."""
     agent = find_cutter(session.tool)
     if agent and not agent.writes_on:
@@ -55,7 +55,7 @@ def writer_of(session: Session) -> str:
     return noted or _worker(session) or locked or _holder_of_file(session)
 
 
-def _worker(session: Session) -> str:
+def _worker(session: Transcript) -> str:
     if not (state_home() / "workers.db").exists():
         return ""
     with Registry() as registry:
@@ -65,7 +65,7 @@ def _worker(session: Session) -> str:
     return ""
 
 
-def _holder_of_lock(agent: Cutter, session: Session) -> str:
+def _holder_of_lock(agent: Cutter, session: Transcript) -> str:
     try:
         descriptor = agent.hold(session)
     except OSError:
@@ -75,7 +75,7 @@ def _holder_of_lock(agent: Cutter, session: Session) -> str:
     return ""
 
 
-def _holder_of_file(session: Session) -> str:
+def _holder_of_file(session: Transcript) -> str:
     """A process other than this one that has the file open for writing, where the system tells (Linux)."""
     try:
         wanted = session.source_path.stat()

@@ -27,7 +27,7 @@ from smart_fork.families.told import Family, LeftAt, Relative, Running
 from smart_fork.families.tree import parents
 from smart_fork.places.liveness import note_ends
 from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry, Worker
+from smart_fork.registry import Registry, WorkerRecord
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.results import UNTRUSTED
 from smart_fork.retrieval.results import title as shown_title
@@ -70,7 +70,7 @@ def lineage(reference: str) -> Family:
 
 
 def _told(
-    asked: Session, family: Sequence[Kin], forks: Mapping[str, str], workers: Sequence[Worker], telling: _Telling
+    asked: Session, family: Sequence[Kin], forks: Mapping[str, str], workers: Sequence[WorkerRecord], telling: _Telling
 ) -> Family:
     above = parents(family, forks)
     logs = _logs(family)
@@ -110,7 +110,7 @@ def _index(stack: ExitStack) -> SqliteStore | None:
         return None
 
 
-def _workers(agent: AgentName) -> list[Worker]:
+def _workers(agent: AgentName) -> list[WorkerRecord]:
     """All of an agent's as they are now, newest first."""
     if not (state_home() / "workers.db").exists():
         return []
@@ -120,7 +120,7 @@ def _workers(agent: AgentName) -> list[Worker]:
     return [worker for worker in known if worker.agent == agent and permission.permits(worker.cwd)]
 
 
-def _is_fork(worker: Worker) -> bool:
+def _is_fork(worker: WorkerRecord) -> bool:
     return worker.is_fork and worker.source_session_id not in ("", worker.session_id)
 
 
@@ -161,8 +161,8 @@ def _member(
     telling: _Telling,
     *,
     depth: int,
-    workers: Sequence[Worker],
-    running: Worker | None,
+    workers: Sequence[WorkerRecord],
+    running: WorkerRecord | None,
 ) -> Relative:
     """What its log tells, nothing where that is gone; and what we know of it as a worker."""
     own = logs.get(session_id, ())
@@ -194,13 +194,13 @@ def _facts(one: SessionRow | Session, may_be_told: bool, turns: int, tokens: int
     return Facts(one.title, one.cwd, one.started, one.last_activity, turns, tokens, may_be_told, one.inferred_from)
 
 
-def _started_by(session_id: str, workers: Sequence[Worker]) -> str | None:
+def _started_by(session_id: str, workers: Sequence[WorkerRecord]) -> str | None:
     """Who had it started, where it is a worker's."""
     worker = next((one for one in workers if one.session_id == session_id), None)
     return worker.caller_session_id if worker else None
 
 
-def _running(worker: Worker | None) -> Running | None:
+def _running(worker: WorkerRecord | None) -> Running | None:
     """The worker that it runs as."""
     if worker is None:
         return None

@@ -16,7 +16,7 @@ from smart_fork.errors import ForkRefused
 from smart_fork.forking.occupation import looks_occupied, parents_in, process_in
 from smart_fork.forking.world import World, world_of
 from smart_fork.places.liveness import lives, process_start
-from smart_fork.registry import OVER, Registry, Worker
+from smart_fork.registry import OVER, Registry, WorkerRecord
 
 #: An unfinished answer to which nothing was added for so long has been given up, or waits for a person.
 QUIET_SECONDS = 60.0
@@ -94,7 +94,7 @@ def _started(pid: int | None) -> str:
     return utc(process_start(pid)) if pid is not None else ""
 
 
-def _workers_of(session: Session) -> Sequence[Worker]:
+def _workers_of(session: Session) -> Sequence[WorkerRecord]:
     """Those that have it now, ended ones too: one that wrote last makes a log look as if somebody were there."""
     if not (state_home() / "workers.db").exists():
         return ()
@@ -102,5 +102,5 @@ def _workers_of(session: Session) -> Sequence[Worker]:
         return [worker for worker in registry.workers() if worker.session_id == session.session_id]
 
 
-def _lives(worker: Worker, world: World) -> bool:
+def _lives(worker: WorkerRecord, world: World) -> bool:
     return worker.state not in OVER and lives(worker, world.processes, world.env, world.clock.now())

@@ -50,7 +50,7 @@ def brought_back(located: Located, *, dry_run: bool = False) -> Iterator[Located
             raise
 
 
-def _put_back(copy: kept_logs.Copy, created: list[Path]) -> Path:
+def _put_back(copy: kept_logs.KeptLog, created: list[Path]) -> Path:
     """The log and what lay beside it, where the agent looks for them; the log last, so that it is never alone."""
     target = READERS[copy.agent].home() / storage_of(copy.agent).restored(copy.place)
     if target.parent.is_file():
@@ -65,7 +65,7 @@ def _put_back(copy: kept_logs.Copy, created: list[Path]) -> Path:
     return target
 
 
-def _write(copy: kept_logs.Copy, part: Compressed, target: Path, created: list[Path]) -> None:
+def _write(copy: kept_logs.KeptLog, part: Compressed, target: Path, created: list[Path]) -> None:
     private_dir(target.parent)
     try:
         write_new(target, pieces(copy.folder, part))
@@ -78,7 +78,7 @@ def _write(copy: kept_logs.Copy, part: Compressed, target: Path, created: list[P
         created.append(target)
 
 
-def _with_parents(copy: kept_logs.Copy) -> list[kept_logs.Copy]:
+def _with_parents(copy: kept_logs.KeptLog) -> list[kept_logs.KeptLog]:
     """A copy, and before it those of the sessions whose records it shares, as far as their logs are gone as well.
 
     Forks of some agents hold only their own records.
@@ -94,7 +94,7 @@ def _with_parents(copy: kept_logs.Copy) -> list[kept_logs.Copy]:
     return chain
 
 
-def _base(copy: kept_logs.Copy) -> str:
+def _base(copy: kept_logs.KeptLog) -> str:
     """The id of the session whose records a fork goes on from; empty where it holds them itself."""
     heads = heads_of(copy.agent)
     if not heads.goes_on:
@@ -104,7 +104,7 @@ def _base(copy: kept_logs.Copy) -> str:
 
 
 @contextmanager
-def _reading(copy: kept_logs.Copy) -> Iterator[None]:
+def _reading(copy: kept_logs.KeptLog) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -24,7 +24,7 @@ from smart_fork.errors import SmartForkError
 from smart_fork.forking.typist import SCREEN_SECONDS as TYPED_SECONDS
 from smart_fork.forking.typist import Typist
 from smart_fork.forking.world import World
-from smart_fork.places.base import Place, Started
+from smart_fork.places.base import Started, WorkerPlace
 
 #: How long a start waits for the worker to take its prompt, or without one to be ready, and how often it looks.
 CONFIRM_SECONDS, READY_SECONDS = 20.0, 10.0
@@ -71,7 +71,13 @@ def one_at_a_time(plan: ForkPlan) -> Iterator[None]:
 
 
 def confirm(
-    plan: ForkPlan, place: Place, started: Started, world: World, began: float, *, patience: float = CONFIRM_SECONDS
+    plan: ForkPlan,
+    place: WorkerPlace,
+    started: Started,
+    world: World,
+    began: float,
+    *,
+    patience: float = CONFIRM_SECONDS,
 ) -> Confirmation:
     """Wait until the worker has taken its prompt, has ended, or asks something, or for `patience` seconds."""
     screens, now = screen_of(plan.agent), world.clock.now()

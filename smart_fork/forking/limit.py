@@ -9,7 +9,7 @@ from smart_fork.agents.starter import ForkRequest
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.forking.world import World
 from smart_fork.places.liveness import lives
-from smart_fork.registry import Worker
+from smart_fork.registry import WorkerRecord
 from smart_fork.snippets import quoted
 
 #: How many workers may run at once.
@@ -29,7 +29,7 @@ class AlreadyRuns(ForkRefused):
 
     code = "already_runs"
 
-    def __init__(self, worker: Worker, session_id: str) -> None:
+    def __init__(self, worker: WorkerRecord, session_id: str) -> None:
         see = advice(
             f"Go there: {worker.attach}" if worker.attach else "`smart-fork active` shows it.",
             tool=f"Say it there: message_worker, with worker {worker.id}.",
@@ -52,7 +52,7 @@ def limit(env: Mapping[str, str]) -> int:
     return int(text)
 
 
-def admission(request: ForkRequest, world: World, *, counts: bool) -> Callable[[Sequence[Worker]], None]:
+def admission(request: ForkRequest, world: World, *, counts: bool) -> Callable[[Sequence[WorkerRecord]], None]:
     """What refuses the requested worker, given those that run. A terminal that a person sits at does not count.
 
     Raises:
@@ -60,7 +60,7 @@ def admission(request: ForkRequest, world: World, *, counts: bool) -> Callable[[
     """
     most = limit(world.env)
 
-    def admit(running: Sequence[Worker]) -> None:
+    def admit(running: Sequence[WorkerRecord]) -> None:
         if request.form == "resume" and (worker := occupant(request.session_id, running, world)):
             raise AlreadyRuns(worker, request.session_id)
         others = [worker for worker in running if worker.place != "here"]
@@ -76,15 +76,15 @@ def admission(request: ForkRequest, world: World, *, counts: bool) -> Callable[[
     return admit
 
 
-def occupant(session_id: str, running: Sequence[Worker], world: World) -> Worker | None:
+def occupant(session_id: str, running: Sequence[WorkerRecord], world: World) -> WorkerRecord | None:
     """The living worker that goes on in that session."""
     return next((worker for worker in running if session_id in _sessions(worker) and _lives(worker, world)), None)
 
 
-def _lives(worker: Worker, world: World) -> bool:
+def _lives(worker: WorkerRecord, world: World) -> bool:
     return lives(worker, world.processes, world.env, world.clock.now())
 
 
-def _sessions(worker: Worker) -> tuple[str | None, ...]:
+def _sessions(worker: WorkerRecord) -> tuple[str | None, ...]:
     # Its session is noted as its own only once it runs.
     return (worker.session_id, worker.source_session_id if worker.kind in ("resume", "continue") else None)

@@ -13,7 +13,7 @@ from smart_fork.agents.options import Options
 from smart_fork.errors import IndexUnavailable, NotFound
 from smart_fork.forking.started import Forked
 from smart_fork.retrieval.answer import Unsearched
-from smart_fork.retrieval.finder import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, FindRequest, find
 
 #: Stands for a message's number: the end of the exchange that answers the intent.
 MATCH = "match"
@@ -44,7 +44,7 @@ def message_for(session: Session, intent: str, engine: Engine, also: Sequence[st
         NotFound: nothing in the session has to do with it, or the session has not been indexed.
     """
     there = bool(session.cwd) and Path(session.cwd).is_dir()
-    request = Request(
+    request = FindRequest(
         intent,
         agent_type=session.agent,
         session_id=session.session_id,

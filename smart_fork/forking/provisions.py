@@ -20,7 +20,7 @@ from smart_fork.agents.known_variables import known_variables
 from smart_fork.agents.login import Login
 from smart_fork.agents.login_shell import login_shell, values_of
 from smart_fork.errors import ForkRefused
-from smart_fork.places.base import Place
+from smart_fork.places.base import WorkerPlace
 from smart_fork.processes import Processes
 
 #: Switched off, a worker is started whatever its agent says of its login.
@@ -42,7 +42,7 @@ class Provisions:
 
 
 def provisions(
-    agent: AgentName, program: str, place: Place, processes: Processes, env: Mapping[str, str]
+    agent: AgentName, program: str, place: WorkerPlace, processes: Processes, env: Mapping[str, str]
 ) -> Provisions:
     """What a worker in `place` is given for `agent`, where `env` is what there is.
 

@@ -12,7 +12,7 @@ from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation
 from smart_fork.forking.started import Forked, StartedWorker
 from smart_fork.places.base import Started
 from smart_fork.processes import how_it_ended
-from smart_fork.registry import Worker
+from smart_fork.registry import WorkerRecord
 from smart_fork.snippets import printable
 
 #: How much is repeated of the last words of a worker that has ended.
@@ -28,7 +28,7 @@ class Launched:
 
     plan: ForkPlan
     place: str
-    worker: Worker | None = None
+    worker: WorkerRecord | None = None
     started: Started = field(default_factory=Started)
     session_id: str | None = None
     warnings: list[str] = field(default_factory=list)
@@ -63,7 +63,7 @@ def as_worker(launched: Launched) -> StartedWorker:
     return describe(launched.worker, shell_command(launched.plan), launched.warnings, confirmed=launched.confirmed)
 
 
-def describe(worker: Worker, command: str, warnings: Sequence[str], *, confirmed: bool) -> StartedWorker:
+def describe(worker: WorkerRecord, command: str, warnings: Sequence[str], *, confirmed: bool) -> StartedWorker:
     """A worker as the registry knows it."""
     return StartedWorker(
         worker_id=worker.id,

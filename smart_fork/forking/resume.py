@@ -18,7 +18,7 @@ from smart_fork.forking.spec import ForkSource, source_of
 from smart_fork.forking.start import directory
 from smart_fork.forking.world import World, world_of
 from smart_fork.places.liveness import lives
-from smart_fork.registry import Registry, Worker
+from smart_fork.registry import Registry, WorkerRecord
 from smart_fork.retrieval.recent import recent_sessions
 
 #: Sessions of the project among which the directory's newest is looked for.
@@ -108,7 +108,7 @@ def check_free(source: ForkSource, *, force: bool = False, world: World | None =
         )
 
 
-def _running_worker(reference: str, world: World | None) -> Worker | None:
+def _running_worker(reference: str, world: World | None) -> WorkerRecord | None:
     """The living worker that is meant; its session need not be known yet."""
     if not (state_home() / "workers.db").exists():
         return None

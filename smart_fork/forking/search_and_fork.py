@@ -16,14 +16,14 @@ from smart_fork.forking.match import MATCH, message_for
 from smart_fork.forking.which import Ask, Later, about_as_likely
 from smart_fork.retrieval.all_agents import find_in_all
 from smart_fork.retrieval.answer import Answer, Found, Hit
-from smart_fork.retrieval.finder import Engine, Request, check, find
+from smart_fork.retrieval.finder import Engine, FindRequest, check, find
 from smart_fork.snippets import shown
 
 log = logging.getLogger(__name__)
 
 
 def find_and_fork(
-    request: Request,
+    request: FindRequest,
     engine: Engine,
     *,
     caller_session_id: str | None = None,
@@ -101,7 +101,7 @@ def find_and_fork(
     return replace(answer, forked_session=replace(forked, chosen={"forked_index": index}).as_json())
 
 
-def _through(hit: Hit | None, session_id: str, request: Request, engine: Engine) -> str:
+def _through(hit: Hit | None, session_id: str, request: FindRequest, engine: Engine) -> str:
     """The message by which all is known; where that cannot be told, the one of the result's passage."""
     from smart_fork import sessions
 

@@ -33,8 +33,8 @@ from smart_fork.forking.spec import ForkSource, WorkerSpec
 from smart_fork.forking.started import StartedWorker
 from smart_fork.forking.world import World, world_of
 from smart_fork.places import choose_place
-from smart_fork.places.base import Place, Started, note_started
-from smart_fork.registry import UNASKED, Registry, Worker
+from smart_fork.places.base import Started, WorkerPlace, note_started
+from smart_fork.registry import UNASKED, Registry, WorkerRecord
 from smart_fork.repository.worktree import Worktree, left_unfiltered, plan_worktree
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Prepared:
 
     spec: WorkerSpec
     request: ForkRequest
-    place: Place
+    place: WorkerPlace
     provisions: Provisions = field(default_factory=Provisions)
 
     def plan(self, cwd: Path | None = None, worker_id: str = "") -> ForkPlan:
@@ -172,7 +172,7 @@ def _given(prepared: Prepared, world: World) -> dict[str, str]:
     return {**world.env, **prepared.provisions.variables}
 
 
-def _registered(prepared: Prepared, world: World, attempt: Attempt) -> Worker:
+def _registered(prepared: Prepared, world: World, attempt: Attempt) -> WorkerRecord:
     """Its row, which takes its place among those that may run before anything is made."""
     spec, request = prepared.spec, prepared.request
     worker = attempt.registry.add(
@@ -207,13 +207,13 @@ def _worktree(prepared: Prepared, attempt: Attempt) -> tuple[Worktree | None, li
     return made, [note] if note else []
 
 
-def _note_running(registry: Registry, worker: Worker, plan: ForkPlan, started: Started) -> None:
+def _note_running(registry: Registry, worker: WorkerRecord, plan: ForkPlan, started: Started) -> None:
     note_started(registry, worker.id, plan.argv, started)
     if plan.new_session_id:  # a session that is gone on with was the one of an earlier worker's until now
         registry.set_session_id(worker.id, plan.new_session_id)
 
 
-def _give_back(attempt: Attempt, plan: ForkPlan, worker: Worker) -> None:
+def _give_back(attempt: Attempt, plan: ForkPlan, worker: WorkerRecord) -> None:
     """A session that is gone on with stays its earlier worker's where nothing comes of this one."""
     owner = attempt.registry.of_session(plan.new_session_id) if plan.new_session_id else None
     if owner and owner.id != worker.id and owner.session_id and owner.session_id == plan.new_session_id:
@@ -221,7 +221,7 @@ def _give_back(attempt: Attempt, plan: ForkPlan, worker: Worker) -> None:
 
 
 def _noted(
-    registry: Registry, worker: Worker, launched: Launched, look: Callable[[], Confirmation]
+    registry: Registry, worker: WorkerRecord, launched: Launched, look: Callable[[], Confirmation]
 ) -> tuple[Launched, Confirmation | None]:
     """What is seen of it, written down; and how it ended, if that was before it had taken its prompt.
 
@@ -294,7 +294,7 @@ def _check_resumable(spec: WorkerSpec, request: ForkRequest) -> None:
         )
 
 
-def _check_delivery(plan: ForkPlan, place: Place) -> None:
+def _check_delivery(plan: ForkPlan, place: WorkerPlace) -> None:
     """Whether the prompt gets to the agent in that place."""
     if plan.prompt and plan.delivery not in place.delivers:
         hint = advice(
@@ -327,7 +327,7 @@ def _source_path(source: ForkSource, adapter: AgentAdapter) -> Path | None:
     return found
 
 
-def _program(spec: WorkerSpec, place: Place, world: World) -> str:
+def _program(spec: WorkerSpec, place: WorkerPlace, world: World) -> str:
     if spec.form != "fork" or spec.point or spec.written:  # a shortened copy is resumed, which every version can
         return find_program(spec.agent, world.env)
     return require_fork(spec.agent, world.processes, world.env, headless=place.headless)

@@ -11,7 +11,7 @@ from indexer.masking import mask_screen
 from smart_fork.agents.questions import Question, Screen
 from smart_fork.errors import ProgramFailed
 from smart_fork.forking.world import Clock
-from smart_fork.places.base import Place, Started
+from smart_fork.places.base import Started, WorkerPlace
 from smart_fork.processes import Processes
 
 #: How long a screen may take to show what was typed.
@@ -44,7 +44,7 @@ class Surroundings(Protocol):
 class Typist:
     """Types into the terminal of one worker."""
 
-    place: Place
+    place: WorkerPlace
     started: Started
     screen: Screen
     around: Surroundings
@@ -53,7 +53,7 @@ class Typist:
         """Paste, and wait until it is there: an Enter that comes too soon may be taken as part of what is pasted.
 
         Raises:
-            ForkRefused: see `Place.paste`.
+            ForkRefused: see `WorkerPlace.paste`.
             ProgramFailed: it does not take what is typed.
         """
         for _ in range(_TRIES):
@@ -77,7 +77,7 @@ class Typist:
         return False
 
     def press(self, key: str) -> None:
-        """See `Place.press`."""
+        """See `WorkerPlace.press`."""
         self.place.press(self.started, key, self.around.processes, self.around.env)
 
     def shown(self) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from smart_fork.front.messages import Message, read
+from smart_fork.front.messages import RpcMessage, read
 from smart_fork.processes import SystemProcesses
 
 #: A server ends at once when nobody talks to it any more.
@@ -28,7 +28,7 @@ class Local:
     It sees the end of its input, and ends, when this process does, however that comes about.
     """
 
-    def __init__(self, tools: str, heard: Callable[[Message], None], ended: Callable[[int], None]) -> None:
+    def __init__(self, tools: str, heard: Callable[[RpcMessage], None], ended: Callable[[int], None]) -> None:
         self._process = SystemProcesses().converse((*COMMAND, tools), cwd=Path.cwd(), env=os.environ)
         if self._process.stdin is None or self._process.stdout is None:
             raise AssertionError("both are pipes")
@@ -38,7 +38,7 @@ class Local:
         self._over = False
         threading.Thread(target=self._listen, name="local", daemon=True).start()
 
-    def tell(self, message: Message) -> None:
+    def tell(self, message: RpcMessage) -> None:
         """Pass `message` on."""
         with self._lock, suppress(OSError):  # that it has ended is heard
             self._said.write(message.line + b"\n")

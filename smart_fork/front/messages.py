@@ -12,7 +12,7 @@ Id = str | int
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class RpcMessage:
     """A message, and the line that it came in, without its end."""
 
     line: bytes
@@ -41,17 +41,17 @@ class Message:
         """What goes with it."""
         return self.content.get("params") or {}
 
-    def with_id(self, number: Id) -> Message:
+    def with_id(self, number: Id) -> RpcMessage:
         """The same under another id."""
         return made(self.content | {"id": number})
 
 
-def made(content: dict[str, Any]) -> Message:
+def made(content: dict[str, Any]) -> RpcMessage:
     """A message of ours."""
-    return Message(orjson.dumps(content), content)
+    return RpcMessage(orjson.dumps(content), content)
 
 
-def read(line: bytes) -> Message | None:
+def read(line: bytes) -> RpcMessage | None:
     """The message in `line`; `None` where it holds none: such a line is passed over, as the SDK does it.
 
     Any text at all may come, also none that JSON could hold.
@@ -68,7 +68,7 @@ def read(line: bytes) -> Message | None:
     if not _is_id(content["id"]) if "id" in content else "method" not in content:
         return None
     # On one line, whatever stood between its parts.
-    return Message(line.strip().replace(b"\r", b" ").replace(b"\n", b" "), content)
+    return RpcMessage(line.strip().replace(b"\r", b" ").replace(b"\n", b" "), content)
 
 
 def _is_id(value: object) -> bool:

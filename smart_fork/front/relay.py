@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, Literal, Protocol
 
 from smart_fork.errors import SmartForkError
-from smart_fork.front.messages import Id, Message, made, read
+from smart_fork.front.messages import Id, RpcMessage, made, read
 from smart_fork.front.remote import INITIALIZED
 from smart_fork.front.routes import acts
 from smart_fork.service.client import ServiceGoneError
@@ -39,15 +39,15 @@ log = logging.getLogger(__name__)
 class Far(Protocol):
     """The conversation with the service; see `Remote`."""
 
-    def ask(self, request: Message, heard: Callable[[Message], None]) -> None: ...
-    def tell(self, message: Message) -> None: ...
+    def ask(self, request: RpcMessage, heard: Callable[[RpcMessage], None]) -> None: ...
+    def tell(self, message: RpcMessage) -> None: ...
     def end(self) -> None: ...
 
 
-class Near(Protocol):
+class NearServer(Protocol):
     """A server of our own; see `Local`."""
 
-    def tell(self, message: Message) -> None: ...
+    def tell(self, message: RpcMessage) -> None: ...
     def end(self) -> None: ...
 
 
@@ -63,11 +63,11 @@ class Relay:
         self,
         out: BinaryIO,
         *,
-        hello: Message | None,
+        hello: RpcMessage | None,
         remote: Far | None,
         reading: Collection[str],
         listed: list[Any],
-        start: Callable[[Callable[[Message], None], Callable[[int], None]], Near],
+        start: Callable[[Callable[[RpcMessage], None], Callable[[int], None]], NearServer],
     ) -> None:
         self._out, self._hello, self._remote, self._start = out, hello, remote, start
         #: Whom the service is asked through, for as long as it answers.
@@ -78,9 +78,9 @@ class Relay:
         self._lock = threading.RLock()
         self._answered = threading.Condition(self._lock)
         self._writing = threading.Lock()
-        self._local: Near | None = None
+        self._local: NearServer | None = None
         #: Requests of the client that are not answered, and who has them.
-        self._open: dict[Id, tuple[Message, Side | None]] = {}
+        self._open: dict[Id, tuple[RpcMessage, Side | None]] = {}
         #: Requests to the client, by the ids that we give them: two servers may choose the same.
         self._asked: dict[int, tuple[Side, Id]] = {}
         self._numbers = itertools.count(1)
@@ -102,7 +102,7 @@ class Relay:
             for threads in (self._asking, self._telling):
                 threads.shutdown(wait=False, cancel_futures=True)
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: RpcMessage) -> None:
         if message.kind == "request":
             self._request(message)
         elif message.kind == "answer":
@@ -110,7 +110,7 @@ class Relay:
         else:
             self._notice(message)
 
-    def _request(self, message: Message) -> None:
+    def _request(self, message: RpcMessage) -> None:
         with self._lock:
             self._open[message.id] = (message, None)
             if self._hello is None and message.method == _INITIALIZE:
@@ -120,7 +120,7 @@ class Relay:
         else:
             self._asking.submit(self._ask, message)
 
-    def _ask(self, message: Message) -> None:
+    def _ask(self, message: RpcMessage) -> None:
         remote = self._asked_through
         try:
             if remote is None or acts(message, self._reading):
@@ -133,7 +133,7 @@ class Relay:
             self._asked_through = None
             self._to_own(message)
 
-    def _has(self, message: Message, side: Side) -> bool:
+    def _has(self, message: RpcMessage, side: Side) -> bool:
         """Note who has `message`; false where it is answered or taken back by now."""
         with self._lock:
             waits = message.id in self._open
@@ -141,7 +141,7 @@ class Relay:
                 self._open[message.id] = (message, side)
             return waits
 
-    def _to_own(self, message: Message) -> None:
+    def _to_own(self, message: RpcMessage) -> None:
         with self._lock:
             if not self._has(message, "own"):
                 return
@@ -154,7 +154,7 @@ class Relay:
         if message is not self._hello:  # it was greeted with that
             local.tell(message)  # without the lock: it may have to be listened to before it reads on
 
-    def _begun(self) -> Near:
+    def _begun(self) -> NearServer:
         """A server that has been greeted as the client has greeted us."""
         local = self._start(lambda said: self._heard("own", said), self._ended)
         if (hello := self._hello) is not None:
@@ -188,14 +188,14 @@ class Relay:
             error = {"code": _GONE_CODE, "message": why}
             self._write(made({"jsonrpc": "2.0", "id": number, "error": error}))
 
-    def _reply(self, message: Message) -> None:
+    def _reply(self, message: RpcMessage) -> None:
         """The client has answered one of the two."""
         number = message.id
         side, theirs = self._asked.pop(number, (None, 0)) if isinstance(number, int) else (None, 0)
         if side is not None:
             self._tell(message.with_id(theirs), side)
 
-    def _notice(self, message: Message) -> None:
+    def _notice(self, message: RpcMessage) -> None:
         if message.method == _CANCELLED:
             number = message.params.get("requestId")
             with self._lock:
@@ -207,14 +207,14 @@ class Relay:
             self._tell(message, "own")
             self._tell(message, "service")
 
-    def _tell(self, message: Message, side: Side) -> None:
+    def _tell(self, message: RpcMessage, side: Side) -> None:
         if side == "service":
             if self._asked_through is not None:
                 self._telling.submit(self._asked_through.tell, message)
         elif (local := self._local) is not None:
             local.tell(message)
 
-    def _heard(self, side: Side, message: Message) -> None:
+    def _heard(self, side: Side, message: RpcMessage) -> None:
         """Pass on what one of the two says."""
         if message.kind == "answer" and message.id == _OUR_LIST and side == "own":
             self._compare(message)
@@ -242,13 +242,13 @@ class Relay:
                 del self._asked[ours]
             return ours
 
-    def _compare(self, listed: Message) -> None:
+    def _compare(self, listed: RpcMessage) -> None:
         """Tell the client where it was told of other tools than there are."""
         result = listed.content.get("result")
         if isinstance(result, dict) and result.get("tools") != self._listed:
             self._write(_LIST_CHANGED)
 
-    def _write(self, message: Message) -> None:
+    def _write(self, message: RpcMessage) -> None:
         try:
             with self._writing:
                 self._out.write(message.line + b"\n")

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from smart_fork.front.messages import Message, made, read
+from smart_fork.front.messages import RpcMessage, made, read
 from smart_fork.service.client import HELLO_SECONDS, Service, ServiceGoneError
 
 #: A stream says every 15 seconds that it is still there.
@@ -23,13 +23,13 @@ class Remote:
     Whatever keeps it from answering is a `ServiceGoneError` or an `OSError`.
     """
 
-    def __init__(self, service: Service, hello: Message) -> None:
+    def __init__(self, service: Service, hello: RpcMessage) -> None:
         self._service, self._hello = service, hello
         self._lock = threading.Lock()
         self._session: str | None = None
         self._version = ""
 
-    def ask(self, request: Message, heard: Callable[[Message], None]) -> None:
+    def ask(self, request: RpcMessage, heard: Callable[[RpcMessage], None]) -> None:
         """Have `request` answered: `heard` gets all that comes, with the answer as the last."""
         session = self._greeted()
         for again in (False, True):
@@ -45,7 +45,7 @@ class Remote:
                         return
         raise ServiceGoneError("it ended in the middle of an answer")
 
-    def tell(self, message: Message) -> None:
+    def tell(self, message: RpcMessage) -> None:
         """Pass on what is not answered. Nobody is there to be told, where there is no conversation."""
         if self._session is not None:
             self._tell(message, self._session)
@@ -77,13 +77,13 @@ class Remote:
         self._tell(INITIALIZED, name)
         self._session = name
 
-    def _tell(self, message: Message, session: str) -> None:
+    def _tell(self, message: RpcMessage, session: str) -> None:
         with self._said(message, session) as answer:
             if answer.status != _ACCEPTED:
                 raise ServiceGoneError(f"it answered {answer.status}")
 
     @contextmanager
-    def _said(self, message: Message, session: str | None) -> Iterator[http.client.HTTPResponse]:
+    def _said(self, message: RpcMessage, session: str | None) -> Iterator[http.client.HTTPResponse]:
         try:
             with self._service.speaking_for_us() as (connection, ours):
                 if connection.sock is not None:
@@ -98,7 +98,7 @@ class Remote:
         return {"Mcp-Session-Id": session, "Mcp-Protocol-Version": self._version} if session else {}
 
 
-def _streamed(answer: http.client.HTTPResponse) -> Iterator[Message]:
+def _streamed(answer: http.client.HTTPResponse) -> Iterator[RpcMessage]:
     """The messages of a stream of events, as they come."""
     if answer.status != _OK:
         raise ServiceGoneError(f"it answered {answer.status}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from smart_fork.front.messages import Message
+from smart_fork.front.messages import RpcMessage
 
 #: The tool that finds, and acts if it is asked for a fork.
 FINDS = "smart_fork"
@@ -26,7 +26,7 @@ def reading_tools(tools: Iterable[dict[str, Any]]) -> frozenset[str]:
     return frozenset(tool["name"] for tool in tools if tool.get("annotations", {}).get("readOnlyHint") is True)
 
 
-def acts(message: Message, reading: Collection[str]) -> bool:
+def acts(message: RpcMessage, reading: Collection[str]) -> bool:
     """Whether `message` is a call that may start, change or end something."""
     if message.method != "tools/call":
         return False

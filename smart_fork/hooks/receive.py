@@ -21,7 +21,7 @@ from smart_fork.agents.hooks import Hooks
 from smart_fork.agents.plan import WORKER_ID, check_id, plain_name
 from smart_fork.errors import Usage
 from smart_fork.hooks.ancestry import Ancestor
-from smart_fork.registry import OVER, Registry, Status, Worker
+from smart_fork.registry import OVER, Registry, Status, WorkerRecord
 
 #: Of Claude Code's notifications, those that stop it until somebody answers.
 _QUESTIONS = ("permission_prompt", "elicitation_dialog")
@@ -35,7 +35,7 @@ def receive(
     body: Mapping[str, Any],
     environment: Mapping[str, str] | None = None,
     ancestry: Sequence[Ancestor] | None = None,
-) -> Worker | None:
+) -> WorkerRecord | None:
     """Note what `body` says. The worker that it was about, `None` where it was none of ours. Twice is once.
 
     `environment` and `ancestry` are those of the process that the agent has run, as far as they are known.
@@ -60,8 +60,8 @@ def receive(
 
 
 def _seen(
-    registry: Registry, worker: Worker, environment: Mapping[str, str] | None, runner: Sequence[Ancestor] | None
-) -> Worker:
+    registry: Registry, worker: WorkerRecord, environment: Mapping[str, str] | None, runner: Sequence[Ancestor] | None
+) -> WorkerRecord:
     """Its process is there, whatever was thought of it, and where it is if nobody could write that down."""
     if worker.state != "running":
         worker = registry.set_state(worker.id, "running")
@@ -77,7 +77,7 @@ def _whose(
     body: Mapping[str, Any],
     environment: Mapping[str, str] | None,
     ancestry: Sequence[Ancestor] | None,
-) -> tuple[Worker | None, bool]:
+) -> tuple[WorkerRecord | None, bool]:
     """The worker, and whether it was seen to be its own process that speaks."""
     agent, runner = hooks.agent, _runner(hooks, ancestry)
     if environment is not None and not hooks.in_background(runner[0].words if runner else None):
@@ -93,7 +93,7 @@ def _whose(
     return known, False
 
 
-def _speaks(worker: Worker, session_id: str, runner: Sequence[Ancestor] | None) -> bool:
+def _speaks(worker: WorkerRecord, session_id: str, runner: Sequence[Ancestor] | None) -> bool:
     """Whether the agent that runs the hook is the worker's own process, or, as npm's Codex does, was started by it."""
     if runner is None or worker.pid is None:  # the system does not tell; or its start was not, or not yet, written down
         return worker.session_id in (None, session_id)
@@ -108,12 +108,12 @@ def _runner(hooks: Hooks, ancestry: Sequence[Ancestor] | None) -> Sequence[Ances
     return above[: hooks.processes] or None
 
 
-def _is_the_sources_own(worker: Worker, event: str, session_id: str) -> bool:
+def _is_the_sources_own(worker: WorkerRecord, event: str, session_id: str) -> bool:
     """Claude Code begins a fork in the name of the session that it forks, and has its own id only from then on."""
     return event == "SessionStart" and worker.is_fork and session_id == worker.source_session_id
 
 
-def _note(registry: Registry, worker: Worker, event: str, body: Mapping[str, Any]) -> Worker:
+def _note(registry: Registry, worker: WorkerRecord, event: str, body: Mapping[str, Any]) -> WorkerRecord:
     if event == "SessionEnd":
         return worker if _text(body, "reason") in _GOES_ON else registry.set_state(worker.id, "ended")
     says = _status(event, body)

@@ -19,7 +19,7 @@ from smart_fork.hooks import ASKED, RECALL
 KEPT_SECONDS = 30 * 24 * 3600.0
 
 
-class Asked(NamedTuple):
+class AskedLately(NamedTuple):
     """How many sessions were asked about of late, and in how many of them something was said."""
 
     sessions: int
@@ -57,10 +57,10 @@ def turn_off(agent: AgentName) -> None:
         shutil.rmtree(state_home() / RECALL, ignore_errors=True)
 
 
-def asked() -> Asked:
+def asked() -> AskedLately:
     """What came of it."""
     sizes = [size for path in _notes() if (size := _size(path)) is not None]
-    return Asked(len(sizes), sum(size > 0 for size in sizes))
+    return AskedLately(len(sizes), sum(size > 0 for size in sizes))
 
 
 def forget() -> None:

@@ -51,10 +51,10 @@ def lines(fields: Iterable[str]) -> list[str]:
 
 
 def _search(values: Mapping[str, Any], engine: Engine) -> Answer:
-    from smart_fork.retrieval.finder import Request, find
+    from smart_fork.retrieval.finder import FindRequest, find
 
     project = values["project"]
-    question = Request(
+    question = FindRequest(
         values["q"],
         agent_type=values["agent"] or "all",
         limit=values["limit"],
@@ -172,10 +172,10 @@ def forked(form: Mapping[str, str]) -> dict[str, Any]:
 def outcome(fork: Mapping[str, Any]) -> dict[str, Any]:
     """A fork that was started, and whether it still runs: the page may be looked at long afterwards."""
     from smart_fork.registry import Registry
-    from smart_fork.workers.observation import Watcher
+    from smart_fork.workers.observation import WorkerWatch
 
     with Registry() as registry:
-        seen = Watcher().look(registry.get(fork["worker_id"]), registry)
+        seen = WorkerWatch().look(registry.get(fork["worker_id"]), registry)
     return {"fork": fork, "state": seen.state}
 
 

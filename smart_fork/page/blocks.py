@@ -24,7 +24,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TextRun:
     """A stretch of a line that is shown in one way."""
 
     text: str
@@ -57,19 +57,19 @@ def blocks(text: str) -> list[Block]:
     return found
 
 
-def runs(text: str) -> Iterator[Run]:
+def runs(text: str) -> Iterator[TextRun]:
     """Prose with its `code` and **strong** stretches."""
     end = 0
     for match in _RUN.finditer(text):
         if match.start() > end:
-            yield Run(text[end : match.start()])
-        yield Run(match[1], "code") if match[1] else Run(match[2], "strong")
+            yield TextRun(text[end : match.start()])
+        yield TextRun(match[1], "code") if match[1] else TextRun(match[2], "strong")
         end = match.end()
     if end < len(text):
-        yield Run(text[end:])
+        yield TextRun(text[end:])
 
 
-def marked(text: str, words: Iterable[str]) -> Iterator[Run]:
+def marked(text: str, words: Iterable[str]) -> Iterator[TextRun]:
     """`text` with the words of a question marked, also where they begin longer ones."""
     wanted = {word.lower() for word in words}
     stems = tuple(word for word in wanted if len(word) >= _STEM)
@@ -78,8 +78,8 @@ def marked(text: str, words: Iterable[str]) -> Iterator[Run]:
         word = match[0].lower()
         if word in wanted or (stems and word.startswith(stems)):
             if match.start() > end:
-                yield Run(text[end : match.start()])
-            yield Run(match[0], "mark")
+                yield TextRun(text[end : match.start()])
+            yield TextRun(match[0], "mark")
             end = match.end()
     if end < len(text):
-        yield Run(text[end:])
+        yield TextRun(text[end:])

@@ -30,7 +30,7 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ShownMessage:
     """One message, and the actions behind it. `asked`: it, or one of these, is what a link led to."""
 
     number: int
@@ -48,7 +48,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LeavingPlace:
     """Where a fork may leave: after message `number`, which answered `question`."""
 
     number: int
@@ -56,11 +56,11 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ConversationPage:
     """One page of a conversation. `page` counts from 1; `previous` and `next_at` are messages of other pages."""
 
-    messages: list[Message]
-    places: list[Place]
+    messages: list[ShownMessage]
+    places: list[LeavingPlace]
     page: int
     pages: int
     count: int
@@ -68,7 +68,7 @@ class Reading:
     next_at: int | None
 
 
-def reading(session: Session, at: int | None = None) -> Reading:
+def reading(session: Session, at: int | None = None) -> ConversationPage:
     """The page that has message or action number `at`; without it, the first.
 
     Raises:
@@ -84,7 +84,7 @@ def reading(session: Session, at: int | None = None) -> Reading:
     first, end = starts[page], (*starts[1:], len(said))[page]
     points = set(session.branch_points())
     shown = list(_messages(session, said, range(first, end), at, points))
-    return Reading(
+    return ConversationPage(
         shown,
         _places(session, numbers[first:end], points),
         page + 1,
@@ -109,7 +109,7 @@ def _starts(said: Sequence[tuple[int, Turn]]) -> list[int]:
 
 def _messages(
     session: Session, said: Sequence[tuple[int, Turn]], chosen: range, at: int | None, points: set[int]
-) -> Iterator[Message]:
+) -> Iterator[ShownMessage]:
     notes = {result.tool_use_id: result.note for turn in session.turns for result in turn.tool_results if result.note}
     for position in chosen:
         number, turn = said[position]
@@ -117,7 +117,7 @@ def _messages(
             number if position else 0, said[position + 1][0] if position + 1 < len(said) else len(session.turns)
         )
         one = sessions.message(number, turn, PAGE_CHARACTERS)
-        yield Message(
+        yield ShownMessage(
             number,
             one.role,
             one.timestamp,
@@ -134,11 +134,11 @@ def _actions(session: Session, index: int, notes: Mapping[str, str]) -> Iterator
             yield Action(index, title(inside(call.action, session.cwd)), title(notes.get(call.id, "")))
 
 
-def _places(session: Session, numbers: Sequence[int], points: set[int]) -> list[Place]:
+def _places(session: Session, numbers: Sequence[int], points: set[int]) -> list[LeavingPlace]:
     prompts = [(i, turn.text) for i, turn in enumerate(session.turns) if turn.prompt]
     found = []
     for number in numbers:
         question = bisect_right(prompts, number, key=lambda prompt: prompt[0]) - 1
         if number in points and question >= 0:
-            found.append(Place(number, shorten(title(prompts[question][1]), PLACE_CHARACTERS)))
+            found.append(LeavingPlace(number, shorten(title(prompts[question][1]), PLACE_CHARACTERS)))
     return found

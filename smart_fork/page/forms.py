@@ -19,7 +19,7 @@ T = TypeVar("T")
 MAX_KEPT = 200
 
 
-class Forms(Generic[T]):
+class PageForms(Generic[T]):
     """`new` names a form that is shown; nobody who does not know what `secret` gives can make such a name up."""
 
     def __init__(self, secret: Callable[[], str]) -> None:

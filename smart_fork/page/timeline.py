@@ -16,7 +16,7 @@ TICKS = 4
 
 
 @dataclass(slots=True)
-class Row:
+class TimelineRow:
     """One session, from `start` to `end`. `above` is where the line from its parent comes in at its height.
 
     `passing` are lines from parents to forks that go through; `below` is where lines to its own forks go out, `until`
@@ -40,7 +40,7 @@ class Row:
 class Timeline:
     """The rows in the order of the sessions, and moments at equal distances, the first and the last among them."""
 
-    rows: list[Row]
+    rows: list[TimelineRow]
     ticks: list[str]
 
 
@@ -54,13 +54,13 @@ def timeline(sessions: Sequence[Relative]) -> Timeline:
     for begun, ended in spans:
         start = ((begun if begun is not None else low) - low) * scale
         end = ((ended if ended is not None else high) - low) * scale + MIN_LENGTH
-        rows.append(Row(round(start, 2), round(max(end, start + MIN_LENGTH), 2)))
+        rows.append(TimelineRow(round(start, 2), round(max(end, start + MIN_LENGTH), 2)))
     _join(rows, sessions)
     steps = [low + (high - low) * number / (TICKS - 1) for number in range(TICKS)] if high > low else known[:1]
     return Timeline(rows, [datetime.fromtimestamp(moment, UTC).isoformat() for moment in steps])
 
 
-def _join(rows: Sequence[Row], sessions: Sequence[Relative]) -> None:
+def _join(rows: Sequence[TimelineRow], sessions: Sequence[Relative]) -> None:
     """Draw the line from each parent down to its fork, through the rows between."""
     place = {one.session_id: number for number, one in enumerate(sessions)}
     for number, one in enumerate(sessions):

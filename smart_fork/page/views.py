@@ -19,7 +19,7 @@ from starlette.routing import Route
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.page import answers
 from smart_fork.page.entry import CODE_SECONDS, Entries
-from smart_fork.page.forms import Forms
+from smart_fork.page.forms import PageForms
 from smart_fork.page.renderer import HEADERS, problem, rendered, stranger
 from smart_fork.page.visits import Visits
 from smart_fork.retrieval.phrasings import MOST
@@ -43,7 +43,7 @@ class Page:
     """The page: `engine` answers questions, `entries` let browsers in, which then have the cookies of `visits`."""
 
     engine: Callable[[], Engine]
-    forms: Forms[dict[str, Any]]
+    forms: PageForms[dict[str, Any]]
     entries: Entries
     visits: Visits
 

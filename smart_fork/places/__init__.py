@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from smart_fork.errors import NotFound, ProgramMissing, Usage
-from smart_fork.places.base import Place
+from smart_fork.places.base import WorkerPlace
 from smart_fork.places.here import HerePlace
 from smart_fork.places.iterm2 import INSTALL, ITerm2Place
 from smart_fork.places.process import ProcessPlace
 from smart_fork.places.tmux import TmuxPlace
 from smart_fork.processes import Processes
-from smart_fork.registry import Worker
+from smart_fork.registry import WorkerRecord
 
-PLACES: tuple[Place, ...] = (TmuxPlace(), ProcessPlace(), ITerm2Place(), HerePlace())
+PLACES: tuple[WorkerPlace, ...] = (TmuxPlace(), ProcessPlace(), ITerm2Place(), HerePlace())
 
 
-def choose_place(name: str | None, processes: Processes, env: Mapping[str, str]) -> Place:
+def choose_place(name: str | None, processes: Processes, env: Mapping[str, str]) -> WorkerPlace:
     """The place of that name; without one, tmux where it is installed, else a process.
 
     Raises:
@@ -35,7 +35,7 @@ def choose_place(name: str | None, processes: Processes, env: Mapping[str, str])
     return place
 
 
-def place_of(worker: Worker) -> Place:
+def place_of(worker: WorkerRecord) -> WorkerPlace:
     """Where a worker of the registry was started.
 
     Raises:

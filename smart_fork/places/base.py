@@ -21,7 +21,7 @@ from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused
 from smart_fork.places import handoff
 from smart_fork.processes import Processes
-from smart_fork.registry import Registry, Worker
+from smart_fork.registry import Registry, WorkerRecord
 
 _HANDED_OVER = ".command.json"
 
@@ -37,7 +37,7 @@ class Started:
     worker_id: str = ""
 
 
-class Place(Protocol):
+class WorkerPlace(Protocol):
     """A place to run. It gives the agent the plan's arguments as they are; no shell sees them."""
 
     @property
@@ -68,7 +68,7 @@ class Place(Protocol):
         """Which variables a program has there that it is not given; of their values only that they are set counts."""
         ...
 
-    def start(self, plan: ForkPlan, worker: Worker, processes: Processes, env: Mapping[str, str]) -> Started:
+    def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:
         """Start the plan's command, with exactly `env` as far as the place allows.
 
         Raises:
@@ -117,7 +117,7 @@ class Place(Protocol):
 KEYS = ("Enter", *"123456789")
 
 
-def whereabouts(worker: Worker) -> Started:
+def whereabouts(worker: WorkerRecord) -> Started:
     """Where a worker of the registry was started, by whichever process and however long ago."""
     log = Path(worker.log_path) if worker.log_path else None
     return Started(worker.terminal_id, worker.pid, log, worker.attach, worker.id)
@@ -169,12 +169,12 @@ def require_ours(started: Started, processes: Processes) -> int:
     return started.pid
 
 
-def worker_file(worker: Worker, suffix: str) -> Path:
+def worker_file(worker: WorkerRecord, suffix: str) -> Path:
     """A file of this worker, below ``<SMART_FORK_HOME>/logs/workers``."""
     return private_dir(state_home() / "logs" / "workers") / f"{worker.id}{suffix}"
 
 
-def hand_over(worker: Worker, command: Mapping[str, Any]) -> list[str]:
+def hand_over(worker: WorkerRecord, command: Mapping[str, Any]) -> list[str]:
     """A short command that becomes `command`: what it is goes through a private file that it removes."""
     file = worker_file(worker, f".{secrets.token_hex(4)}{_HANDED_OVER}")
     for other in file.parent.glob(f"*{_HANDED_OVER}"):  # what nobody came for

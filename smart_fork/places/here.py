@@ -11,7 +11,7 @@ from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused
 from smart_fork.places.base import Started, runs
 from smart_fork.processes import Processes
-from smart_fork.registry import Worker
+from smart_fork.registry import WorkerRecord
 
 
 class HerePlace:
@@ -30,7 +30,7 @@ class HerePlace:
         """See `Place.inherited`: none."""
         return {}
 
-    def start(self, plan: ForkPlan, worker: Worker, processes: Processes, env: Mapping[str, str]) -> Started:  # noqa: ARG002
+    def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:  # noqa: ARG002
         """See `Place.start`. Does not return."""
         sys.stdout.flush()
         sys.stderr.flush()

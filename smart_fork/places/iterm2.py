@@ -19,7 +19,7 @@ from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
 from smart_fork.places.base import KEYS, Started, hand_over, require_ours, seems_gone
 from smart_fork.processes import Processes
-from smart_fork.registry import Worker
+from smart_fork.registry import WorkerRecord
 
 INSTALL = "On macOS: install smart-fork[iterm2], and allow iTerm2's Python API in its settings."
 #: Around what is pasted; the agents ask their terminal for it.
@@ -36,7 +36,7 @@ class Tab:
     hands_over: Mapping[str, Any]
 
 
-def plan_tab(plan: ForkPlan, worker: Worker, env: Mapping[str, str]) -> Tab:
+def plan_tab(plan: ForkPlan, worker: WorkerRecord, env: Mapping[str, str]) -> Tab:
     """The tab for a plan. Pure."""
     return Tab(plain_name(worker.name), {"argv": list(plan.argv), "cwd": str(plan.cwd), "env": dict(env)})
 
@@ -57,7 +57,7 @@ class ITerm2Place:
         """See `Place.inherited`: none."""
         return {}
 
-    def start(self, plan: ForkPlan, worker: Worker, processes: Processes, env: Mapping[str, str]) -> Started:  # noqa: ARG002
+    def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:  # noqa: ARG002
         """See `Place.start`."""
         if not plan.cwd.is_dir():
             raise NotFound(f"No such directory: {plan.cwd}")

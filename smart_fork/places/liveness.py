@@ -15,7 +15,7 @@ from smart_fork.places import place_of
 from smart_fork.places.base import whereabouts
 from smart_fork.places.tmux import Panes
 from smart_fork.processes import Processes
-from smart_fork.registry import OVER, Registry, Worker
+from smart_fork.registry import OVER, Registry, WorkerRecord
 
 #: A process that began later after its worker was registered has only got the same number.
 START_SECONDS = 60.0
@@ -26,7 +26,7 @@ BECOMING_SECONDS = 60.0
 
 
 def lives(
-    worker: Worker, processes: Processes, env: Mapping[str, str], now: float, *, panes: Panes | None = None
+    worker: WorkerRecord, processes: Processes, env: Mapping[str, str], now: float, *, panes: Panes | None = None
 ) -> bool:
     """Whether there is still something of a worker, which may have been said to run long ago."""
     if worker.state in OVER:
@@ -54,8 +54,8 @@ def note_ends(
     env: Mapping[str, str],
     now: float,
     *,
-    among: Iterable[Worker] | None = None,
-) -> list[Worker]:
+    among: Iterable[WorkerRecord] | None = None,
+) -> list[WorkerRecord]:
     """Have the registry say what is true now: the workers, of all or `among` these, that are found to have ended."""
     panes = Panes(processes, env)
     said_to_run = registry.workers(states=("starting", "running")) if among is None else among
@@ -73,12 +73,12 @@ def process_start(pid: int) -> float | None:
         return None
 
 
-def _is_becoming(worker: Worker, now: float, began: float | None) -> bool:
+def _is_becoming(worker: WorkerRecord, now: float, began: float | None) -> bool:
     """Whether what runs there may not bear the worker's mark yet: it is a program that becomes the agent."""
     return worker.place in ("here", "iterm2") and began is not None and now - began < BECOMING_SECONDS
 
 
-def _window_is_gone(worker: Worker, processes: Processes, env: Mapping[str, str]) -> bool:
+def _window_is_gone(worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> bool:
     if worker.terminal_id is None:
         return False
     try:

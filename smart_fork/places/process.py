@@ -13,7 +13,7 @@ from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused
 from smart_fork.places.base import Started, require_ours, runs, worker_file
 from smart_fork.processes import Processes
-from smart_fork.registry import Worker
+from smart_fork.registry import WorkerRecord
 
 #: So much is read of what it wrote, and so much of that is shown.
 _READ_BYTES, _LAST_CHARACTERS = 64_000, 2_000
@@ -36,7 +36,7 @@ class ProcessPlace:
         """See `Place.inherited`: none."""
         return {}
 
-    def start(self, plan: ForkPlan, worker: Worker, processes: Processes, env: Mapping[str, str]) -> Started:
+    def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:
         """See `Place.start`."""
         log = worker_file(worker, ".log")
         said = plan.said.encode() if plan.delivery == "input" else b""

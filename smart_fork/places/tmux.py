@@ -30,7 +30,7 @@ from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, SmartForkError
 from smart_fork.places.base import KEYS, Started, hand_over, not_taken, require_ours, runs
 from smart_fork.processes import Completed, Processes
-from smart_fork.registry import Worker
+from smart_fork.registry import WorkerRecord
 from smart_fork.snippets import quoted
 
 #: Uses a server of its own (``tmux -L``).
@@ -81,7 +81,7 @@ class TmuxPlace:
         told = _run(processes, env, "show-environment", "-g")
         return dict(line.split("=", 1) for line in told.text.splitlines() if told.ok and "=" in line)
 
-    def start(self, plan: ForkPlan, worker: Worker, processes: Processes, env: Mapping[str, str]) -> Started:
+    def start(self, plan: ForkPlan, worker: WorkerRecord, processes: Processes, env: Mapping[str, str]) -> Started:
         """See `Place.start`."""
         if not plan.cwd.is_dir():  # tmux would silently take the home directory
             raise NotFound(f"No such directory: {plan.cwd}")
@@ -229,7 +229,7 @@ class TmuxPlace:
                 return done
         raise ProgramFailed(f"tmux could not open a window: {done.complaint}", "Run the fork as a process.")
 
-    def _command(self, argv: Sequence[str], worker: Worker, given: Mapping[str, str]) -> list[str]:
+    def _command(self, argv: Sequence[str], worker: WorkerRecord, given: Mapping[str, str]) -> list[str]:
         """The command; or where it is too long for tmux, or given something, a program that becomes it."""
         if not given and sum(len(os.fsencode(word)) + 1 for word in argv) <= MAX_COMMAND_BYTES:
             return list(argv)

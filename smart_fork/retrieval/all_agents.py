@@ -9,11 +9,11 @@ from smart_fork.agents.facets import title_of
 from smart_fork.agents.selection import ALL, BOTH, titles
 from smart_fork.engines.configured import OWN
 from smart_fork.retrieval.answer import Answer, Found, Hit, RecentSession
-from smart_fork.retrieval.finder import SOON_SECONDS, Engine, Request, find
+from smart_fork.retrieval.finder import SOON_SECONDS, Engine, FindRequest, find
 from smart_fork.retrieval.ranking import FITS
 
 
-def find_in_all(request: Request, engine: Engine, look: Callable[[Request, Engine], Answer] = find) -> Answer:
+def find_in_all(request: FindRequest, engine: Engine, look: Callable[[FindRequest, Engine], Answer] = find) -> Answer:
     """`find` for the one agent of the request; where nothing fits, for all of them, and ``agents_notice`` says so.
 
     Raises:

@@ -20,7 +20,7 @@ from smart_fork.caller import caller_session
 from smart_fork.errors import SmartForkError
 from smart_fork.processes import SystemProcesses
 from smart_fork.retrieval.answer import Answer
-from smart_fork.retrieval.finder import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, FindRequest, find
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.renewal import renew_quietly
 from smart_fork.retrieval.rerank import configured_reranker
@@ -49,7 +49,7 @@ def ask(
     Raises:
         Usage: something in the request is not acceptable.
     """
-    request = Request(
+    request = FindRequest(
         intent,
         agent_type=agent,
         limit=limit,

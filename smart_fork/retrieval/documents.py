@@ -12,7 +12,7 @@ from typing import NamedTuple
 from indexer.masking import mask
 from indexer.store.base import Placement, SessionRow, Store
 from indexer.transcripts.model import AgentName
-from smart_fork.engines.base import Question, RankedDocument, SearchEngine
+from smart_fork.engines.base import EngineQuestion, RankedDocument, SearchEngine
 from smart_fork.retrieval.evidence import admitted
 from smart_fork.retrieval.found import Candidate, Candidates, Query
 from smart_fork.retrieval.lines import lines_of
@@ -43,7 +43,7 @@ def search_documents(store: Store, query: Query, engine: SearchEngine, agents: t
     def enough(documents: Sequence[RankedDocument]) -> bool:
         return len(_best(store, query, documents)[0]) >= query.limit
 
-    ranking = engine.ask(Question(query.intent, words, agents, enough=enough))
+    ranking = engine.ask(EngineQuestion(query.intent, words, agents, enough=enough))
     best, unknown = _best(store, query, ranking.documents)
     if ranking.way is None:
         log.warning("%s could not be searched: %s", engine.name, ranking.error)

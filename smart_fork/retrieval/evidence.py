@@ -13,7 +13,7 @@ from smart_fork.retrieval.fork_point import edited, fork_point
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.ranking import Coverage, Evidence, Phrased
 from smart_fork.retrieval.stand_ins import without_askers
-from smart_fork.retrieval.words import Matches, Words
+from smart_fork.retrieval.words import Matches, QueryWords
 from smart_fork.whereabouts import belongs, is_in_doubt, placed, placed_here
 
 NEAREST_CHUNKS = 400
@@ -52,7 +52,7 @@ def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, 
     """Everything that ranking needs, by the words of each phrasing, by the `vectors` of those embedded, or by both."""
     similarities = store.similarities(vectors, query.scope) if vectors is not None else None
     near = {hit.row: hit.cosines for hit in similarities.best(_share(query))} if similarities else {}
-    wording = Words(store, query) if words else None
+    wording = QueryWords(store, query) if words else None
     nothing = Matches(frozenset(), tuple({} for _ in query.phrasings))
     by_chunk = wording.matches("chunks", WORD_CHUNKS) if wording else nothing
     by_session = wording.matches("sessions", WORD_SESSIONS) if wording else nothing
@@ -218,7 +218,7 @@ def _compare_all(
 
 
 def _coverage(
-    wording: Words, sessions: Sequence[Mapping[int, float]], chunks: Sequence[Mapping[int, float]],
+    wording: QueryWords, sessions: Sequence[Mapping[int, float]], chunks: Sequence[Mapping[int, float]],
     evidence: Sequence[Mapping[int, Evidence]],
 ) -> list[Coverage]:  # fmt: skip
     """How much of each phrasing's words its best sessions, its best chunks, and each title have."""

@@ -70,7 +70,7 @@ _SWITCHED_OFF = "Indexing is switched off (SMART_FORK_INDEXING=false)."
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class FindRequest:
     """What is asked, `also` in other words. `None` means the default everywhere, as MCP clients send it.
 
     `session_id`, with its `agent_type`, asks for the passage of that session alone. `works_in` is where a fork of a
@@ -116,7 +116,7 @@ class Engine:
 class _Asked:
     """A request that has been checked. `outside` is the search program that answers it, if any."""
 
-    request: Request
+    request: FindRequest
     intent: str
     also: tuple[str, ...]
     agents: tuple[AgentName, ...]
@@ -135,7 +135,7 @@ class _State:
     background: str = ""
 
 
-def find(request: Request, engine: Engine) -> Answer:
+def find(request: FindRequest, engine: Engine) -> Answer:
     """The answer (see docs/json.md).
 
     Raises:
@@ -162,7 +162,7 @@ def find(request: Request, engine: Engine) -> Answer:
         return _not_available(error.message, error.hint, asked)
 
 
-def check(request: Request) -> tuple[AgentName, ...]:
+def check(request: FindRequest) -> tuple[AgentName, ...]:
     """The agents to search, after everything in the request has been checked. Touches no disk.
 
     Raises:

@@ -24,7 +24,7 @@ KEPT = 0.6
 _EDITS = re.compile(r"^edit \S", re.MULTILINE)
 
 
-class Parts(NamedTuple):
+class PointParts(NamedTuple):
     """What speaks for an exchange: `nearest` is the cosine of its best passages, the next three are beside the most.
 
     `pending` is 1 where the exchange after it changes files, and speaks against it.
@@ -37,7 +37,7 @@ class Parts(NamedTuple):
     pending: float
 
 
-WORTH = Parts(1.3, 1.8, 3.4, 1.5, -1.3)
+WORTH = PointParts(1.3, 1.8, 3.4, 1.5, -1.3)
 
 
 def edited(places: Sequence[Placement], texts: Mapping[int, str]) -> set[int]:
@@ -68,7 +68,7 @@ def fork_point(
 def parts(
     places: Sequence[Placement], words: Sequence[Mapping[int, float]], similar: Sequence[Mapping[int, float]],
     changing: Collection[int],
-) -> dict[int, Parts]:  # fmt: skip
+) -> dict[int, PointParts]:  # fmt: skip
     """What speaks for each exchange, in the mean of all phrasings."""
     of_exchange: defaultdict[int, list[Placement]] = defaultdict(list)
     for place in places:
@@ -96,7 +96,7 @@ def parts(
     most_talk = max(talk.values()) or 1.0
     pending = {exchange for exchange, following in pairwise(sorted(of_exchange)) if following in changing}
     return {
-        exchange: Parts(
+        exchange: PointParts(
             nearest[exchange], by_words[exchange], talk[exchange] / most_talk, exchange / last, exchange in pending
         )
         for exchange in of_exchange

@@ -24,7 +24,7 @@ class Matches:
     scores: tuple[Mapping[int, float], ...]
 
 
-class Words:
+class QueryWords:
     """The known terms of each phrasing, rarer ones weighing more, and what they find in the scope of a question."""
 
     def __init__(self, store: Searchable, query: Query) -> None:

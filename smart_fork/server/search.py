@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from indexer.project import Project
     from smart_fork.agents.options import Options
     from smart_fork.caller import Caller
-    from smart_fork.retrieval.finder import Request
+    from smart_fork.retrieval.finder import FindRequest
     from smart_fork.retrieval.model import BackgroundModel
     from smart_fork.retrieval.together import Together
 
@@ -213,7 +213,9 @@ class Searching:
         """Say what the search index holds, how fresh and complete it is, and which logs could not be read."""
         return await in_thread(_status)
 
-    def _find_and_fork(self, request: Request, choice: Mapping[str, Any], caller: Caller, progress: Progress) -> Answer:
+    def _find_and_fork(
+        self, request: FindRequest, choice: Mapping[str, Any], caller: Caller, progress: Progress
+    ) -> Answer:
         from smart_fork.forking.search_and_fork import find_and_fork
         from smart_fork.retrieval.finder import Engine
         from smart_fork.retrieval.rerank import configured_reranker
@@ -277,10 +279,10 @@ def _request(  # noqa: PLR0917 - what both tools take
     ctx: Context[Any, Any], caller: Caller, intent: str, also: list[str] | None, agent_type: str | None,
     limit: int | None, project_path: str | None, collection: str | None, min_score: float | None,
     include_snippets: bool | None, explain: bool | None,  # noqa: FBT001
-) -> Request:  # fmt: skip
-    from smart_fork.retrieval.finder import Request
+) -> FindRequest:  # fmt: skip
+    from smart_fork.retrieval.finder import FindRequest
 
-    return Request(
+    return FindRequest(
         intent,
         agent_type=(caller.agent or agent_type) if sent(ctx).get("agent_type") is None else agent_type,
         limit=limit,

@@ -166,10 +166,10 @@ def _message(worker: str, message: str, queue: bool, answer: bool) -> WorkerMess
 
 def _wait(workers: list[str], any_of: bool, seconds: float, given_up: threading.Event, told: Any) -> WorkersWaited:  # noqa: FBT001
     from smart_fork.retrieval.results import UNTRUSTED
-    from smart_fork.workers.observation import Around
+    from smart_fork.workers.observation import Instruments
     from smart_fork.workers.wait import wait_workers as wait
 
-    around = Around(clock=_Patience(given_up))
+    around = Instruments(clock=_Patience(given_up))
     found = wait(workers, any_of=any_of, timeout=seconds, told=told, around=around)
     step = about_workers(found.workers, waited=True, done=found.done)
     return replace(found, notice=UNTRUSTED, next=step)

@@ -103,7 +103,7 @@ def _serve(listening: Listening, told: Told | None) -> int | None:
     """Serve until the end; where it is to be started anew, the port."""
     from smart_fork.service.app import PUBLIC
     from smart_fork.service.entrance import Entrance
-    from smart_fork.service.parts import Parts
+    from smart_fork.service.parts import ServiceParts
 
     keep_port(listening.port)
     restart = threading.Event()
@@ -112,7 +112,7 @@ def _serve(listening: Listening, told: Told | None) -> int | None:
         restart.set()
         server.should_exit = True
 
-    parts = Parts(lambda: upgrade.pending)
+    parts = ServiceParts(lambda: upgrade.pending)
     entrance = Entrance(state_home() / "page", listening.port)
     application, doors = parts.application(entrance)
     traffic = Traffic(application, PUBLIC)

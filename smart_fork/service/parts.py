@@ -21,9 +21,9 @@ from smart_fork.cuts import snapshots
 from smart_fork.excise import erasure
 from smart_fork.hooks import switch
 from smart_fork.page import views
-from smart_fork.page.forms import Forms
+from smart_fork.page.forms import PageForms
 from smart_fork.retrieval.answer import Unsearched
-from smart_fork.retrieval.finder import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, FindRequest, find
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.model import BackgroundModel
 from smart_fork.retrieval.renewal import Renewal
@@ -37,7 +37,7 @@ from smart_fork.service.guard import Doors
 from smart_fork.workers.recovery import recover
 
 #: What is asked to see whether questions are answered.
-QUESTION = Request("is anybody there", agent_type="all", all_projects=True, limit=1)
+QUESTION = FindRequest("is anybody there", agent_type="all", all_projects=True, limit=1)
 
 #: So long the end waits for an index run: what it has done by then is kept, and the next one goes on from there.
 RUN_SECONDS = 3600.0
@@ -48,7 +48,7 @@ STOP_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
-class Parts:
+class ServiceParts:
     """All parts of one service. Nothing runs before `start`. `restart` says which version it is going to become."""
 
     def __init__(self, restart: Callable[[], Mapping[str, str] | None] = lambda: None) -> None:
@@ -59,7 +59,7 @@ class Parts:
 
     def application(self, entrance: Entrance) -> tuple[Starlette, Doors]:
         """What answers, and which of its addresses are for whom."""
-        page = views.Page(self._engine, Forms(entrance.token), entrance.entries, entrance.visits)
+        page = views.Page(self._engine, PageForms(entrance.token), entrance.entries, entrance.visits)
         work = app.Work(self.model, self._question, self._status, self._restart)
         return app.application(
             create_server(self.model, self._together, everything=wants_everything(os.environ)),

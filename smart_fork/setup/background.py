@@ -9,7 +9,7 @@ from smart_fork.errors import SmartForkError
 from smart_fork.processes import Processes
 from smart_fork.service.units import installation
 from smart_fork.service.units.base import Supervisor
-from smart_fork.setup.ledger import Ledger, Line
+from smart_fork.setup.ledger import Ledger, LedgerLine
 from smart_fork.setup.step import Step, missing_folders, take_away
 
 _NAME = "service"
@@ -38,11 +38,11 @@ def planned(program: str, processes: Processes) -> Step:
 
 def _written(keeper: Supervisor, ledger: Ledger) -> list[str]:
     if not keeper.path.exists() and ledger.of("service", "", keeper.path) is None:
-        ledger.write(Line(what="service", path=keeper.path, folders=missing_folders(keeper.path)))
+        ledger.write(LedgerLine(what="service", path=keeper.path, folders=missing_folders(keeper.path)))
     return installation.install(keeper, installation.settings_for(keeper))
 
 
-def undo(line: Line, processes: Processes) -> list[str]:
+def undo(line: LedgerLine, processes: Processes) -> list[str]:
     """Stop and remove it.
 
     Raises:
@@ -55,6 +55,6 @@ def undo(line: Line, processes: Processes) -> list[str]:
     return []
 
 
-def standing(line: Line) -> str:
+def standing(line: LedgerLine) -> str:
     """What is no longer as it was left; empty where all is."""
     return "" if line.path.exists() else "the service was removed"

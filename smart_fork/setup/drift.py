@@ -9,11 +9,11 @@ from smart_fork.agents.facets import registration_of
 from smart_fork.doctor import Check
 from smart_fork.errors import SmartForkError
 from smart_fork.setup import background, entry, hook_entries, recall, skill_file, tool_permission
-from smart_fork.setup.ledger import Ledger, Line, What
+from smart_fork.setup.ledger import Ledger, LedgerLine, What
 
 _AGAIN = "`smart-fork setup` sets it up again; `smart-fork setup --remove` undoes the rest."
 
-_STANDING: Mapping[What, Callable[[Line], str]] = {
+_STANDING: Mapping[What, Callable[[LedgerLine], str]] = {
     "server": entry.standing,
     "skill": skill_file.standing,
     "hooks": hook_entries.standing,
@@ -47,7 +47,7 @@ def checks() -> Iterator[Check]:
     yield from recall.checks(ledger)
 
 
-def _standing(line: Line) -> str:
+def _standing(line: LedgerLine) -> str:
     """What is no longer as it was left; empty where all is."""
     try:
         return _STANDING[line.what](line)
@@ -55,7 +55,7 @@ def _standing(line: Line) -> str:
         return error.message
 
 
-def _missing_program(line: Line) -> str:
+def _missing_program(line: LedgerLine) -> str:
     starts = registration_of(line.agent).argv(line.value or {}) if line.what == "server" else ()
     program = "".join(starts[:1])
     return program if program and not Path(program).exists() else ""

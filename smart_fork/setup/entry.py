@@ -11,7 +11,7 @@ from smart_fork.agents.registration import Registration, UnsuitableError
 from smart_fork.agents.registration.base import NAME, is_ours
 from smart_fork.errors import SmartForkError
 from smart_fork.setup.edit import Edit
-from smart_fork.setup.ledger import Ledger, Line
+from smart_fork.setup.ledger import Ledger, LedgerLine
 from smart_fork.setup.step import Step, missing_folders, take_away
 
 _NAME = "MCP server"
@@ -54,7 +54,7 @@ def _written(way: Registration, program: str, ledger: Ledger) -> list[str]:
     except UnsuitableError as error:
         raise _unsuitable(way, error) from error
     ledger.write(
-        Line(
+        LedgerLine(
             what="server", agent=way.agent, path=path, edit=Edit.of(original, made), value=entry, former=former,
             had_servers=had_servers, made=_is_made(text, earlier), folders=folders,
         )
@@ -64,12 +64,12 @@ def _written(way: Registration, program: str, ledger: Ledger) -> list[str]:
     return []
 
 
-def _is_made(text: str | None, earlier: Line | None) -> bool:
+def _is_made(text: str | None, earlier: LedgerLine | None) -> bool:
     """Whether nobody else had such a file: what is left of it is deleted when nothing is in it any more."""
     return text is None or bool(earlier and (earlier.made or (earlier.edit and not earlier.edit.before)))
 
 
-def _original(way: Registration, text: str | None, line: Line | None) -> tuple[str | None, Line | None]:
+def _original(way: Registration, text: str | None, line: LedgerLine | None) -> tuple[str | None, LedgerLine | None]:
     """The settings without what an earlier set-up has done to them, and its line where it still counts."""
     if line is None or line.edit is None or text is None or line.edit.never_came(text):
         return text, None
@@ -78,7 +78,7 @@ def _original(way: Registration, text: str | None, line: Line | None) -> tuple[s
     return way.restore(text, line.former, had_servers=line.had_servers), line
 
 
-def undo(line: Line) -> list[str]:
+def undo(line: LedgerLine) -> list[str]:
     """Take out the entry; gives what a person should know.
 
     Raises:
@@ -99,7 +99,7 @@ def undo(line: Line) -> list[str]:
     return notes
 
 
-def _taken_out(way: Registration, line: Line, text: str) -> list[str]:
+def _taken_out(way: Registration, line: LedgerLine, text: str) -> list[str]:
     """The entry out of settings that others have changed since."""
     try:
         value = way.value(text)
@@ -117,7 +117,7 @@ def _taken_out(way: Registration, line: Line, text: str) -> list[str]:
     return [f"{line.path} has changed since: only our entry was taken out{changed}"]
 
 
-def standing(line: Line) -> str:
+def standing(line: LedgerLine) -> str:
     """What is no longer as it was left; empty where all is.
 
     Raises:

@@ -8,7 +8,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork import foreign_files
 from smart_fork.agents.facets import registration_of
 from smart_fork.hooks import settings
-from smart_fork.setup.ledger import Ledger, Line
+from smart_fork.setup.ledger import Ledger, LedgerLine
 from smart_fork.setup.step import Step, missing_folders, take_away
 
 
@@ -30,11 +30,11 @@ def _written(agent: AgentName, ledger: Ledger) -> list[str]:
     path = settings.settings_file(agent)
     line = ledger.of("hooks", agent, path)
     folders = [*(line.folders if line else ()), *missing_folders(path)]
-    ledger.write(Line(what="hooks", agent=agent, path=path, folders=folders))
+    ledger.write(LedgerLine(what="hooks", agent=agent, path=path, folders=folders))
     return list(settings.install(agent).notes)
 
 
-def undo(line: Line) -> list[str]:
+def undo(line: LedgerLine) -> list[str]:
     """Take them out.
 
     Raises:
@@ -47,7 +47,7 @@ def undo(line: Line) -> list[str]:
     return []
 
 
-def standing(line: Line) -> str:
+def standing(line: LedgerLine) -> str:
     """What is no longer as it was left; empty where all is.
 
     Raises:

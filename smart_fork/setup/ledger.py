@@ -20,7 +20,7 @@ from smart_fork.setup.edit import Edit
 What = Literal["server", "skill", "hooks", "recall", "reading", "service"]
 
 
-class Line(BaseModel):
+class LedgerLine(BaseModel):
     """One thing that was done, or was just going to be.
 
     `edit` is what was changed in the file at `path`, for a server and a skill. `value` and `former` are the entry of a
@@ -50,7 +50,7 @@ class _Kept(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     version: Literal[1] = 1
-    lines: list[Line] = Field(default_factory=list)
+    lines: list[LedgerLine] = Field(default_factory=list)
 
 
 class Ledger:
@@ -60,14 +60,14 @@ class Ledger:
         self.path = state_home() / "setup" / "ledger.json"
         self._kept = self._read()
 
-    def __iter__(self) -> Iterator[Line]:
+    def __iter__(self) -> Iterator[LedgerLine]:
         return iter(tuple(self._kept.lines))
 
-    def of(self, what: What, agent: str, path: Path) -> Line | None:
+    def of(self, what: What, agent: str, path: Path) -> LedgerLine | None:
         """The line about this, if there is one."""
         return next((line for line in self if line.about == (what, agent, path)), None)
 
-    def write(self, line: Line) -> None:
+    def write(self, line: LedgerLine) -> None:
         """Keep `line`, in the place of the one about the same: what was done first is undone last.
 
         Raises:
@@ -77,7 +77,7 @@ class Ledger:
         at = next((at for at, one in enumerate(lines) if one.about == line.about), len(lines))
         self._save([*lines[:at], line, *lines[at + 1 :]])
 
-    def strike(self, line: Line) -> None:
+    def strike(self, line: LedgerLine) -> None:
         """Forget what is undone. Without any line there is no ledger.
 
         Raises:
@@ -85,7 +85,7 @@ class Ledger:
         """
         self._save([one for one in self if one.about != line.about])
 
-    def _save(self, lines: list[Line]) -> None:
+    def _save(self, lines: list[LedgerLine]) -> None:
         kept = _Kept(lines=lines)
         try:
             if lines:

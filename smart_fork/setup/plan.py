@@ -24,7 +24,7 @@ from smart_fork.setup.step import Step
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SetupOptions:
     """What of it is wanted."""
 
     agents: tuple[AgentName, ...]
@@ -37,7 +37,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class AgentHere:
     """An agent that is here. `program` is empty where only its folder is: an editor may have brought it."""
 
     way: Registration
@@ -49,11 +49,11 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SetupPlan:
     """The agents that are here, those that are not, and the steps, in the order in which they are done."""
 
     program: str
-    found: tuple[Found, ...]
+    found: tuple[AgentHere, ...]
     absent: tuple[str, ...]
     steps: tuple[Step, ...]
 
@@ -63,7 +63,7 @@ class Plan:
         return not any(step.is_open for step in self.steps)
 
 
-def make_plan(options: Options, ledger: Ledger, processes: Processes) -> Plan:
+def make_plan(options: SetupOptions, ledger: Ledger, processes: Processes) -> SetupPlan:
     """Look at everything that is wanted.
 
     Raises:
@@ -77,7 +77,7 @@ def make_plan(options: Options, ledger: Ledger, processes: Processes) -> Plan:
         step = "Install one and start it once, then run this again; `smart-fork demo` works without."
         raise ProgramMissing(missing(absent), step)
     steps = tuple(_steps(options, [one.way for one in found], program, ledger, processes))
-    return Plan(program, found, absent, steps)
+    return SetupPlan(program, found, absent, steps)
 
 
 def missing(absent: Sequence[str]) -> str:
@@ -85,15 +85,15 @@ def missing(absent: Sequence[str]) -> str:
     return f"{titles(absent)} {'were' if len(absent) > 1 else 'was'} not found"
 
 
-def _found(way: Registration) -> Found | None:
+def _found(way: Registration) -> AgentHere | None:
     try:
-        return Found(way, find_program(way.agent))
+        return AgentHere(way, find_program(way.agent))
     except SmartForkError:  # it is not here, or nothing of ours starts it
-        return Found(way, "") if way.home().is_dir() else None
+        return AgentHere(way, "") if way.home().is_dir() else None
 
 
 def _steps(
-    options: Options, ways: Sequence[Registration], program: str, ledger: Ledger, processes: Processes
+    options: SetupOptions, ways: Sequence[Registration], program: str, ledger: Ledger, processes: Processes
 ) -> Iterator[Step]:
     for way in ways:
         yield entry.planned(way, program)

@@ -14,7 +14,7 @@ from smart_fork.doctor import Check
 from smart_fork.errors import SmartForkError
 from smart_fork.hooks import switch
 from smart_fork.service.client import find_service
-from smart_fork.setup.ledger import Ledger, Line
+from smart_fork.setup.ledger import Ledger, LedgerLine
 from smart_fork.setup.step import Step
 
 NAME = "told at first prompts"
@@ -33,7 +33,7 @@ def planned(way: Registration) -> Step:
 
 def _written(agent: AgentName, ledger: Ledger) -> list[str]:
     path = switch.file_of(agent)
-    ledger.write(Line(what="recall", agent=agent, path=path))
+    ledger.write(LedgerLine(what="recall", agent=agent, path=path))
     try:
         switch.turn_on(agent)
     except OSError as error:
@@ -41,7 +41,7 @@ def _written(agent: AgentName, ledger: Ledger) -> list[str]:
     return [f"It speaks while the service runs. {_OFF}"]
 
 
-def undo(line: Line) -> list[str]:
+def undo(line: LedgerLine) -> list[str]:
     """Switch it off.
 
     Raises:
@@ -55,7 +55,7 @@ def undo(line: Line) -> list[str]:
     return []
 
 
-def standing(line: Line) -> str:
+def standing(line: LedgerLine) -> str:
     """What is no longer as it was left; empty where all is."""
     return "" if line.path.is_file() else "first prompts are not asked about any more"
 

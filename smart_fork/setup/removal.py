@@ -13,7 +13,7 @@ from smart_fork.errors import SmartForkError
 from smart_fork.hooks import settings
 from smart_fork.processes import Processes
 from smart_fork.setup import background, entry, hook_entries, recall, skill_file, tool_permission
-from smart_fork.setup.ledger import Ledger, Line, What
+from smart_fork.setup.ledger import Ledger, LedgerLine, What
 
 #: For people.
 NAMES: Mapping[What, str] = {
@@ -24,7 +24,7 @@ NAMES: Mapping[What, str] = {
     "reading": tool_permission.NAME,
     "service": "service",
 }
-_UNDO: Mapping[str, Callable[[Line], list[str]]] = {
+_UNDO: Mapping[str, Callable[[LedgerLine], list[str]]] = {
     "server": entry.undo,
     "skill": skill_file.undo,
     "hooks": hook_entries.undo,
@@ -37,7 +37,7 @@ _UNDO: Mapping[str, Callable[[Line], list[str]]] = {
 class Undone:
     """A line of the ledger that was undone; with an `error` it was not, and stays in the ledger."""
 
-    line: Line
+    line: LedgerLine
     notes: tuple[str, ...] = ()
     error: str = ""
     hint: str = ""
@@ -56,7 +56,7 @@ class Undone:
         }
 
 
-def lines_of(ledger: Ledger, agents: tuple[str, ...], what: Collection[What] = ()) -> list[Line]:
+def lines_of(ledger: Ledger, agents: tuple[str, ...], what: Collection[What] = ()) -> list[LedgerLine]:
     """What there is to undo for these agents, the last first; for all of them, what is the machine's as well.
 
     With `what` only that.
@@ -66,13 +66,13 @@ def lines_of(ledger: Ledger, agents: tuple[str, ...], what: Collection[What] = (
     return [line for line in lines if not what or line.what in what]
 
 
-def remove(ledger: Ledger, lines: list[Line], processes: Processes) -> list[Undone]:
+def remove(ledger: Ledger, lines: list[LedgerLine], processes: Processes) -> list[Undone]:
     """Undo these lines, each on its own: one that fails does not stop the next."""
     going = {line.about for line in lines}
     return [_undone(ledger, line, processes, going) for line in lines]
 
 
-def _undone(ledger: Ledger, line: Line, processes: Processes, going: Collection[object]) -> Undone:
+def _undone(ledger: Ledger, line: LedgerLine, processes: Processes, going: Collection[object]) -> Undone:
     try:
         if sharer := _sharer(ledger, line):
             ledger.write(sharer.model_copy(update={"folders": [*line.folders, *sharer.folders]}))
@@ -86,7 +86,7 @@ def _undone(ledger: Ledger, line: Line, processes: Processes, going: Collection[
     return Undone(line, tuple(notes))
 
 
-def _sharer(ledger: Ledger, line: Line) -> Line | None:
+def _sharer(ledger: Ledger, line: LedgerLine) -> LedgerLine | None:
     """What was set up for another agent in the same file, which is all ours: only skills are shared."""
     same = (one for one in ledger if (one.what, one.path) == ("skill", line.path) and one.agent != line.agent)
     return next(same, None) if line.what == "skill" else None

@@ -10,7 +10,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork import foreign_files
 from smart_fork.agents.registration import Registration
 from smart_fork.setup.edit import Edit
-from smart_fork.setup.ledger import Ledger, Line
+from smart_fork.setup.ledger import Ledger, LedgerLine
 from smart_fork.setup.step import Step, missing_folders, take_away
 
 SKILL = "past-sessions"
@@ -41,12 +41,12 @@ def planned(way: Registration, folder: Path, ledger: Ledger) -> Step:
 def _written(agent: AgentName, path: Path, ledger: Ledger) -> list[str]:
     text, line = _read(path), ledger.of("skill", agent, path)
     folders = [*(line.folders if line else ()), *missing_folders(path)]
-    ledger.write(Line(what="skill", agent=agent, path=path, edit=Edit.of(None, content()), folders=folders))
+    ledger.write(LedgerLine(what="skill", agent=agent, path=path, edit=Edit.of(None, content()), folders=folders))
     foreign_files.write(path, text, content())
     return []
 
 
-def undo(line: Line) -> list[str]:
+def undo(line: LedgerLine) -> list[str]:
     """Take it away, unless somebody has changed it.
 
     Raises:
@@ -62,7 +62,7 @@ def undo(line: Line) -> list[str]:
     return notes
 
 
-def standing(line: Line) -> str:
+def standing(line: LedgerLine) -> str:
     """What is no longer as it was left; empty where all is."""
     text = _read(line.path)
     if text is None:

@@ -15,7 +15,7 @@ from smart_fork.agents.registration.base import Allowing
 from smart_fork.agents.registration.permissions import Added, missing, put, restore
 from smart_fork.errors import SmartForkError
 from smart_fork.setup.edit import Edit
-from smart_fork.setup.ledger import Ledger, Line
+from smart_fork.setup.ledger import Ledger, LedgerLine
 from smart_fork.setup.step import Step, missing_folders, take_away
 
 NAME = "reading without asking"
@@ -54,13 +54,13 @@ def _written(way: Registration, allowing: Allowing, ledger: Ledger) -> list[str]
     with _understood(path):
         original = _without(text, earlier) if earlier and text is not None else text
         made, added = put(original, allowing.rules)
-    line = Line(what="reading", agent=way.agent, path=path, edit=Edit.of(original, made), folders=folders)
+    line = LedgerLine(what="reading", agent=way.agent, path=path, edit=Edit.of(original, made), folders=folders)
     ledger.write(line.model_copy(update={"value": added._asdict()}))
     foreign_files.write(path, text, made)
     return []
 
 
-def undo(line: Line) -> list[str]:
+def undo(line: LedgerLine) -> list[str]:
     """Take the rules out that were put in.
 
     Raises:
@@ -79,7 +79,7 @@ def undo(line: Line) -> list[str]:
     return notes
 
 
-def standing(line: Line) -> str:
+def standing(line: LedgerLine) -> str:
     """What is no longer as it was left; empty where all is.
 
     Raises:
@@ -90,7 +90,7 @@ def standing(line: Line) -> str:
     return f"rules for tools that only read are gone from {line.path}" if gone else ""
 
 
-def _without(text: str, line: Line) -> str | None:
+def _without(text: str, line: LedgerLine) -> str | None:
     """The settings without what a line says was put in."""
     if line.edit is not None and line.edit.is_in(text):
         return line.edit.undone(text)
@@ -99,7 +99,7 @@ def _without(text: str, line: Line) -> str | None:
     return restore(text, _added(line))
 
 
-def _added(line: Line) -> Added:
+def _added(line: LedgerLine) -> Added:
     value = line.value or {}
     empty = tuple((str(way), str(text)) for way, text in value.get("empty", ()))
     return Added(tuple(value.get("rules", ())), tuple(value.get("made", ())), empty)

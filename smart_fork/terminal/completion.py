@@ -28,7 +28,7 @@ _FLAGS = ("--json", "--worktree", "-w", "--dry-run", "--yes", "-y", "--any", "--
 _OFFERED, _TITLE = 40, 60
 
 
-class Candidate(NamedTuple):
+class Completion(NamedTuple):
     """A word that fits, and what it stands for."""
 
     value: str
@@ -76,15 +76,15 @@ def _kind(words: list[str], beginning: str) -> str | None:
     return "session" if words[0] in _OF_SESSIONS else "worker" if words[0] in _OF_WORKERS else None
 
 
-def _commands(beginning: str) -> list[Candidate]:
+def _commands(beginning: str) -> list[Completion]:
     return [
-        Candidate(name, harmless(command.purpose, _TITLE))
+        Completion(name, harmless(command.purpose, _TITLE))
         for name, command in COMMANDS.items()
         if name.startswith(beginning) and not command.hidden
     ]
 
 
-def _sessions(beginning: str) -> list[Candidate]:
+def _sessions(beginning: str) -> list[Completion]:
     index, here = index_db(), project_of(os.getcwd()).key  # noqa: PTH109 - one import less
     typed = beginning.lower()
     found = glimpse.newest(index, here, _OFFERED, typed)
@@ -92,14 +92,14 @@ def _sessions(beginning: str) -> list[Candidate]:
         found = glimpse.newest(index, None, _OFFERED, typed)
     known = [(one, short(one.session_id)) for one in found if is_id(one.session_id)]
     return [
-        Candidate(brief if brief.startswith(typed) else one.session_id, harmless(f"{one.agent} {one.title}", _TITLE))
+        Completion(brief if brief.startswith(typed) else one.session_id, harmless(f"{one.agent} {one.title}", _TITLE))
         for one, brief in known
     ]
 
 
-def _workers(beginning: str) -> list[Candidate]:
+def _workers(beginning: str) -> list[Completion]:
     return [
-        Candidate(one.worker_id, harmless(f"{one.status or 'running'} {one.name}", _TITLE))
+        Completion(one.worker_id, harmless(f"{one.status or 'running'} {one.name}", _TITLE))
         for one in workers.running()
         if one.worker_id.startswith(beginning) and is_id(one.worker_id)
     ]
@@ -108,7 +108,7 @@ def _workers(beginning: str) -> list[Candidate]:
 _CANDIDATES = {"command": _commands, "session": _sessions, "worker": _workers}
 
 
-def _said(shell: str, found: Iterable[Candidate], env: Mapping[str, str], *, meant: bool) -> tuple[str, int]:
+def _said(shell: str, found: Iterable[Completion], env: Mapping[str, str], *, meant: bool) -> tuple[str, int]:
     """`meant` says whether a value needs its meaning to be told from others."""
     several = list({one.value: one for one in found}.values())
     if shell == "zsh":

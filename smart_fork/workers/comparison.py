@@ -22,7 +22,7 @@ from smart_fork.agents.spent import output_tokens
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.places.liveness import lives
 from smart_fork.processes import Processes
-from smart_fork.registry import Kind, Registry, Worker
+from smart_fork.registry import Kind, Registry, WorkerRecord
 from smart_fork.repository.changes import FileChange, difference
 from smart_fork.snippets import printable
 
@@ -95,7 +95,7 @@ def compare(references: Sequence[str], processes: Processes, *, patch: bool = Fa
     return [_compared(worker, processes, patch=patch) for worker in workers]
 
 
-def last_fan_out(workers: Sequence[Worker]) -> list[Worker]:
+def last_fan_out(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
     """Of all workers, newest first: the newest ones that were given the same prompt together.
 
     In the order of their numbered names, since which of them was registered first is chance.
@@ -140,7 +140,7 @@ def counted(file: FileChange) -> str:
     return "binary" if file.added is None else f"+{file.added} -{file.removed}"
 
 
-def _compared(worker: Worker, processes: Processes, *, patch: bool) -> Compared:
+def _compared(worker: WorkerRecord, processes: Processes, *, patch: bool) -> Compared:
     living = lives(worker, processes, os.environ, time.time())
     one = Compared(
         worker.id,
@@ -158,7 +158,7 @@ def _compared(worker: Worker, processes: Processes, *, patch: bool) -> Compared:
     return _with_changes(_with_words(one, worker), worker, processes, patch=patch)
 
 
-def _with_words(one: Compared, worker: Worker) -> Compared:
+def _with_words(one: Compared, worker: WorkerRecord) -> Compared:
     """With what its log says."""
     try:
         session, log = _session(worker)
@@ -181,7 +181,7 @@ def _with_words(one: Compared, worker: Worker) -> Compared:
     )
 
 
-def _with_changes(one: Compared, worker: Worker, processes: Processes, *, patch: bool) -> Compared:
+def _with_changes(one: Compared, worker: WorkerRecord, processes: Processes, *, patch: bool) -> Compared:
     """With what it has done to its worktree."""
     if not (worker.worktree and worker.base_commit):
         return replace(one, notes=(*one.notes, "Its changes are not known: it has no worktree of its own"))
@@ -195,7 +195,7 @@ def _with_changes(one: Compared, worker: Worker, processes: Processes, *, patch:
     return replace(one, files=files, diff=diff if patch else None)
 
 
-def _session(worker: Worker) -> tuple[Session, Path]:
+def _session(worker: WorkerRecord) -> tuple[Session, Path]:
     if not worker.session_id:
         raise NotFound("It has no session of its own yet")
     if worker.agent not in READERS.names:
@@ -207,7 +207,7 @@ def _session(worker: Worker) -> tuple[Session, Path]:
     return session, session.source_path
 
 
-def _seconds(older: Worker, newer: Worker) -> float:
+def _seconds(older: WorkerRecord, newer: WorkerRecord) -> float:
     return _moment(newer.started_at) - _moment(older.started_at)
 
 

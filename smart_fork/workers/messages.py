@@ -28,9 +28,9 @@ from smart_fork.errors import ForkRefused, ProgramFailed, Usage
 from smart_fork.forking.provisions import provisions
 from smart_fork.forking.typist import SCREEN_SECONDS, Typist
 from smart_fork.places import place_of
-from smart_fork.places.base import Place, note_started, runs, whereabouts
-from smart_fork.registry import UNASKED, Registry, Worker
-from smart_fork.workers.observation import Around, Seen, Watcher
+from smart_fork.places.base import WorkerPlace, note_started, runs, whereabouts
+from smart_fork.registry import UNASKED, Registry, WorkerRecord
+from smart_fork.workers.observation import Instruments, Seen, WorkerWatch
 from smart_fork.workers.roster import described
 from smart_fork.workers.state import WorkerMessaged
 
@@ -44,7 +44,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]+")
 
 
 def message_worker(
-    reference: str, text: str, *, queue: bool = False, answer: bool = False, around: Around | None = None
+    reference: str, text: str, *, queue: bool = False, answer: bool = False, around: Instruments | None = None
 ) -> WorkerMessaged:
     """Say `text` to a worker; with `answer`, choose that option of what it asks.
 
@@ -59,7 +59,7 @@ def message_worker(
     with Registry() as registry:
         worker = registry.successor(registry.get(reference))
         with _in_turn(worker):
-            talk = _Talk(worker, registry, Watcher(around))
+            talk = _Talk(worker, registry, WorkerWatch(around))
             how = talk.answer(text) if answer else talk.say(text, queue=queue)
         worker = registry.get(worker.id)
         told = described(worker, talk.watcher.look(worker, registry))
@@ -79,7 +79,7 @@ def typed_text(text: str) -> str:
     return f"{said} " if said.endswith("\\") or last.startswith("@") else said
 
 
-def going_on(worker: Worker, program: str, text: str) -> ForkPlan:
+def going_on(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
     """How the worker's session goes on without a terminal, as the same worker and with what it was allowed.
 
     Raises:
@@ -110,7 +110,7 @@ def going_on(worker: Worker, program: str, text: str) -> ForkPlan:
 
 
 @contextlib.contextmanager
-def _in_turn(worker: Worker) -> Iterator[None]:
+def _in_turn(worker: WorkerRecord) -> Iterator[None]:
     """Two who talk to one worker at once would type into each other's lines."""
     lock = FileLock(private_dir(state_home() / "locks") / f"{worker.id}.lock", mode=0o600)
     try:
@@ -127,12 +127,12 @@ def _in_turn(worker: Worker) -> Iterator[None]:
 class _Talk:
     """One message to one worker."""
 
-    worker: Worker
+    worker: WorkerRecord
     registry: Registry
-    watcher: Watcher
+    watcher: WorkerWatch
 
     def __post_init__(self) -> None:
-        self.around: Around = self.watcher.around
+        self.around: Instruments = self.watcher.around
         self.warnings: list[str] = []
         self.worker = self.registry.get(self.worker.id)  # another talk may just have ended
         self.started = whereabouts(self.worker)
@@ -194,7 +194,7 @@ class _Talk:
                 self.warnings.append(f"It still asks the same. See: {self.worker.attach}")
         return "answered"
 
-    def _resume(self, place: Place, text: str) -> How:
+    def _resume(self, place: WorkerPlace, text: str) -> How:
         worker, around = self.worker, self.around
         if not place.headless:
             raise ForkRefused(
@@ -225,7 +225,7 @@ class _Talk:
             raise ProgramFailed(f"{worker.id} could not go on: {ending(said, 500) or 'it said nothing'}")
         return "resumed"
 
-    def _typist(self, place: Place) -> Typist:
+    def _typist(self, place: WorkerPlace) -> Typist:
         return Typist(place, self.started, screen_of(self.worker.agent), self.around)
 
     def _look(self) -> Seen:

@@ -26,7 +26,7 @@ from smart_fork.places import place_of
 from smart_fork.places.base import whereabouts
 from smart_fork.places.liveness import lives
 from smart_fork.processes import Processes, SystemProcesses
-from smart_fork.registry import OVER, Registry, State, Status, Worker
+from smart_fork.registry import OVER, Registry, State, Status, WorkerRecord
 from smart_fork.snippets import printable
 
 #: Between two looks for a session that is not known.
@@ -34,7 +34,7 @@ SEARCH_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class Instruments:
     """What workers are looked at with. Tests may give their own."""
 
     processes: Processes = field(default_factory=SystemProcesses)
@@ -64,16 +64,16 @@ class Seen:
         return self.state in ("ended", "failed") or self.status in ("idle", "waiting")
 
 
-class Watcher:
+class WorkerWatch:
     """Looks at workers again and again: what has not changed since the last time is not read again."""
 
-    def __init__(self, around: Around | None = None) -> None:
-        self.around = around or Around()
+    def __init__(self, around: Instruments | None = None) -> None:
+        self.around = around or Instruments()
         self._logs: dict[str, Path] = {}
         self._read: dict[Path, tuple[tuple[int, int], Activity]] = {}
         self._searched: dict[str, float] = {}
 
-    def look(self, worker: Worker, registry: Registry) -> Seen:
+    def look(self, worker: WorkerRecord, registry: Registry) -> Seen:
         """What `worker` does now. That it has ended is noted, and its session, where only now it can be found."""
         worker = self._with_session(worker, registry)
         wrote = self._activity(worker)
@@ -105,14 +105,14 @@ class Watcher:
             status = "working" if worker.prompt or on_its_way else "idle"
         return replace(seen, status=status)
 
-    def output(self, worker: Worker) -> Masked | None:
+    def output(self, worker: WorkerRecord) -> Masked | None:
         """What a worker that has ended said last; `None` of one that runs, or where it is not to be found out."""
         try:
             return place_of(worker).ended(whereabouts(worker), self.around.processes, self.around.env)
         except SmartForkError:
             return None
 
-    def log_of(self, worker: Worker) -> Path | None:
+    def log_of(self, worker: WorkerRecord) -> Path | None:
         """The worker's own log, if it has one by now."""
         if worker.session_id is None or worker.agent not in READERS.names:
             return None
@@ -124,7 +124,7 @@ class Watcher:
             self._logs[worker.session_id] = known
         return known
 
-    def _with_session(self, worker: Worker, registry: Registry) -> Worker:
+    def _with_session(self, worker: WorkerRecord, registry: Registry) -> WorkerRecord:
         """It was not known yet when the worker had been started, where the machine was busy."""
         now = self.around.clock.now()
         if worker.session_id or now < self._searched.get(worker.id, 0.0) + SEARCH_SECONDS:
@@ -134,7 +134,7 @@ class Watcher:
             registry.set_session_id(one.id, session_id)
         return registry.get(worker.id)
 
-    def _activity(self, worker: Worker) -> Activity:
+    def _activity(self, worker: WorkerRecord) -> Activity:
         path = self.log_of(worker)
         if path is None:
             return Activity()
@@ -151,14 +151,14 @@ class Watcher:
             return replace(wrote, status="working")
         return wrote
 
-    def _ended(self, worker: Worker) -> Masked | None:
+    def _ended(self, worker: WorkerRecord) -> Masked | None:
         """What it said last, if it has ended; `None` while it runs."""
         around = self.around
         if lives(worker, around.processes, around.env, around.clock.now()):
             return None
         return self.output(worker) or NOTHING
 
-    def _headless(self, worker: Worker) -> bool:
+    def _headless(self, worker: WorkerRecord) -> bool:
         try:
             return place_of(worker).headless
         except SmartForkError:
@@ -168,7 +168,7 @@ class Watcher:
         """Whether that was so long ago that the screen has had the time to show it."""
         return self.around.clock.now() - (moment(at) or 0.0) >= SETTLED_SECONDS
 
-    def _told(self, worker: Worker, wrote: Activity) -> tuple[Status, Question | None]:
+    def _told(self, worker: WorkerRecord, wrote: Activity) -> tuple[Status, Question | None]:
         """What the hooks and the log say, whichever is newer."""
         if worker.status and (worker.status_at or "") >= (wrote.at or ""):
             asks = worker.status == "waiting" and worker.status_note
@@ -177,7 +177,7 @@ class Watcher:
             return "waiting", Question(beginning(mask(wrote.problem), MAX_CHARACTERS))
         return wrote.status, None
 
-    def _screen(self, worker: Worker) -> Masked | None:
+    def _screen(self, worker: WorkerRecord) -> Masked | None:
         try:
             screen = place_of(worker).screen(whereabouts(worker), self.around.processes, self.around.env)
         except SmartForkError:

@@ -23,7 +23,7 @@ from smart_fork.errors import SmartForkError
 from smart_fork.places.liveness import note_ends
 from smart_fork.places.tmux import Panes
 from smart_fork.processes import Processes, SystemProcesses
-from smart_fork.registry import Registry, Worker
+from smart_fork.registry import Registry, WorkerRecord
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +32,8 @@ log = logging.getLogger(__name__)
 class Recovered:
     """What `reconcile` has found out: the workers that are no more, and those whose session is known now."""
 
-    ended: tuple[Worker, ...] = ()
-    identified: tuple[Worker, ...] = ()
+    ended: tuple[WorkerRecord, ...] = ()
+    identified: tuple[WorkerRecord, ...] = ()
 
 
 def reconcile(
@@ -66,7 +66,7 @@ def recover() -> None:
         log.warning("the registry of workers could not be brought up to date: %s", error)
 
 
-def _marked(worker: Worker) -> int | None:
+def _marked(worker: WorkerRecord) -> int | None:
     """The only process that bears the worker's mark and was not started by one that does."""
     above: dict[int, int] = {}
     for process in psutil.process_iter():

@@ -16,11 +16,11 @@ from smart_fork.agents.selection import ALL, selected
 from smart_fork.conversation import Message
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.places.tmux import TmuxPlace
-from smart_fork.registry import OVER, Registry, State, Worker
+from smart_fork.registry import OVER, Registry, State, WorkerRecord
 from smart_fork.retrieval.results import title
 from smart_fork.snippets import printable
 from smart_fork.whereabouts import in_project
-from smart_fork.workers.observation import Around, Seen, Watcher
+from smart_fork.workers.observation import Instruments, Seen, WorkerWatch
 from smart_fork.workers.state import WorkerRead, WorkerState
 
 LIVING: tuple[State, ...] = ("starting", "running")
@@ -31,7 +31,7 @@ LAST_WORDS_CHARACTERS = 2_000
 
 
 def list_workers(
-    project: Project | None, *, agent: str = "all", include_closed: bool = False, around: Around | None = None
+    project: Project | None, *, agent: str = "all", include_closed: bool = False, around: Instruments | None = None
 ) -> tuple[WorkerState, ...]:
     """The workers of a project (of all where `None`), newest first; those that have ended only if asked for.
 
@@ -41,7 +41,7 @@ def list_workers(
         Usage: there is no such agent.
     """
     agents = selected(agent)
-    watcher = Watcher(around)
+    watcher = WorkerWatch(around)
     found = []
     with Registry() as registry:
         known = registry.workers()
@@ -56,7 +56,7 @@ def list_workers(
     return (*found, *(_of_others(known, project, watcher.around) if len(agents) > 1 else ()))
 
 
-def read_worker(reference: str, *, exchanges: int = EXCHANGES, around: Around | None = None) -> WorkerRead:
+def read_worker(reference: str, *, exchanges: int = EXCHANGES, around: Instruments | None = None) -> WorkerRead:
     """A worker's last exchanges, from its own log and without what that has from its parent.
 
     `messages` are numbered as those of its session are; `earlier` says how many of its own come before these.
@@ -67,7 +67,7 @@ def read_worker(reference: str, *, exchanges: int = EXCHANGES, around: Around | 
     """
     if exchanges < 1:
         raise Usage(f"exchanges must be at least 1, not {exchanges}")
-    watcher = Watcher(around)
+    watcher = WorkerWatch(around)
     with Registry() as registry:
         seen = watcher.look(registry.get(reference), registry)
         worker = registry.get(reference)
@@ -79,7 +79,7 @@ def read_worker(reference: str, *, exchanges: int = EXCHANGES, around: Around | 
     return WorkerRead.more(described(worker, seen), messages=tuple(chosen), earlier=len(own) - len(chosen))
 
 
-def described(worker: Worker, seen: Seen) -> WorkerState:
+def described(worker: WorkerRecord, seen: Seen) -> WorkerState:
     """A worker and what it does. Both ids are always there."""
     return WorkerState(
         worker_id=worker.id,
@@ -104,7 +104,7 @@ def described(worker: Worker, seen: Seen) -> WorkerState:
     )
 
 
-def own_session(worker: Worker, watcher: Watcher) -> Session | None:
+def own_session(worker: WorkerRecord, watcher: WorkerWatch) -> Session | None:
     """The worker's own session, as its log has it; `None` where there is none yet, or nothing was said in it."""
     path = watcher.log_of(worker)
     try:
@@ -113,7 +113,7 @@ def own_session(worker: Worker, watcher: Watcher) -> Session | None:
         return None
 
 
-def own_messages(session: Session, worker: Worker) -> list[Message]:
+def own_messages(session: Session, worker: WorkerRecord) -> list[Message]:
     """What was said in a worker's own part, numbered as in its session; secrets masked, long texts cut."""
     own = own_part(session, worker)
     start = len(session.turns) - len(own)
@@ -123,7 +123,7 @@ def own_messages(session: Session, worker: Worker) -> list[Message]:
     return [replace(message, text=beginning(message.text, MESSAGE_CHARACTERS)) for message in said]
 
 
-def last_words(worker: Worker, seen: Seen, watcher: Watcher) -> Masked:
+def last_words(worker: WorkerRecord, seen: Seen, watcher: WorkerWatch) -> Masked:
     """What the worker's agent said last; of one that ended without having said anything, its last output."""
     session = own_session(worker, watcher)
     said = [message.text for message in (own_messages(session, worker) if session else []) if _spoke(message)]
@@ -152,7 +152,7 @@ def _within(cwd: str, project: Project | None) -> bool:
     return permission.permits(cwd) if project is None else in_project(cwd, project)
 
 
-def _of_others(known: Sequence[Worker], project: Project | None, around: Around) -> list[WorkerState]:
+def _of_others(known: Sequence[WorkerRecord], project: Project | None, around: Instruments) -> list[WorkerState]:
     """Windows in our tmux sessions that are nobody's whom we started."""
     tmux = TmuxPlace()
     if not tmux.available(around.processes, around.env):
@@ -178,7 +178,7 @@ def _of_others(known: Sequence[Worker], project: Project | None, around: Around)
     ]
 
 
-def require(references: Sequence[str], registry: Registry) -> list[Worker]:
+def require(references: Sequence[str], registry: Registry) -> list[WorkerRecord]:
     """The workers of these ids, session ids, names or terminals, each once.
 
     Raises:

@@ -10,11 +10,11 @@ from indexer.project import Project
 from smart_fork.errors import ForkRefused, SmartForkError
 from smart_fork.places import place_of
 from smart_fork.places.base import runs, whereabouts
-from smart_fork.registry import Registry, Worker
+from smart_fork.registry import Registry, WorkerRecord
 from smart_fork.repository import worktree
 from smart_fork.snippets import printable
 from smart_fork.whereabouts import in_project
-from smart_fork.workers.observation import Around
+from smart_fork.workers.observation import Instruments
 from smart_fork.workers.roster import LIVING, require
 from smart_fork.workers.staged_copies import remove_copies
 from smart_fork.workers.state import WorkerClosed
@@ -25,7 +25,7 @@ LOOK_SECONDS = 0.05
 
 
 def close_workers(
-    references: Sequence[str], *, remove_worktree: bool = False, around: Around | None = None
+    references: Sequence[str], *, remove_worktree: bool = False, around: Instruments | None = None
 ) -> tuple[WorkerClosed, ...]:
     """End these workers; with `remove_worktree`, take their worktrees away too where these hold nothing unsaved.
 
@@ -35,17 +35,17 @@ def close_workers(
         Usage: none is named.
         NotFound: one does not exist; then none is ended.
     """
-    around = around or Around()
+    around = around or Instruments()
     with Registry() as registry:
         workers = require(references, registry)
         return tuple(_close(worker, registry, around, remove_worktree=remove_worktree) for worker in workers)
 
 
 def stop_workers(
-    project: Project | None, *, remove_worktree: bool = False, around: Around | None = None
+    project: Project | None, *, remove_worktree: bool = False, around: Instruments | None = None
 ) -> tuple[WorkerClosed, ...]:
     """End all workers of a project that run, or of all projects where `None`."""
-    around = around or Around()
+    around = around or Instruments()
     with Registry() as registry:
         running = [
             worker for worker in registry.workers(states=LIVING) if project is None or in_project(worker.cwd, project)
@@ -53,7 +53,7 @@ def stop_workers(
         return tuple(_close(worker, registry, around, remove_worktree=remove_worktree) for worker in running)
 
 
-def _close(worker: Worker, registry: Registry, around: Around, *, remove_worktree: bool) -> WorkerClosed:
+def _close(worker: WorkerRecord, registry: Registry, around: Instruments, *, remove_worktree: bool) -> WorkerClosed:
     closed, note = False, ""
     try:
         closed = _end(worker, around)
@@ -70,7 +70,7 @@ def _close(worker: Worker, registry: Registry, around: Around, *, remove_worktre
     )
 
 
-def _end(worker: Worker, around: Around) -> bool:
+def _end(worker: WorkerRecord, around: Instruments) -> bool:
     """Whether it ran until now.
 
     Raises:
@@ -93,7 +93,7 @@ def _end(worker: Worker, around: Around) -> bool:
     return True
 
 
-def _gone(worker: Worker, around: Around, seconds: float) -> bool:
+def _gone(worker: WorkerRecord, around: Instruments, seconds: float) -> bool:
     deadline = around.clock.now() + seconds
     while runs(whereabouts(worker), around.processes):
         if around.clock.now() >= deadline:
@@ -102,7 +102,7 @@ def _gone(worker: Worker, around: Around, seconds: float) -> bool:
     return True
 
 
-def _remove_worktree(worker: Worker, registry: Registry, around: Around) -> tuple[bool, list[str]]:
+def _remove_worktree(worker: WorkerRecord, registry: Registry, around: Instruments) -> tuple[bool, list[str]]:
     """Whether it is gone, with the copies of transcripts that were staged into it; and what is kept, and why."""
     if not worker.worktree:
         return False, ["No worktree was made for it"]

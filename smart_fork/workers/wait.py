@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from smart_fork.errors import Usage
-from smart_fork.registry import Registry, Worker
-from smart_fork.workers.observation import Around, Seen, Watcher
+from smart_fork.registry import Registry, WorkerRecord
+from smart_fork.workers.observation import Instruments, Seen, WorkerWatch
 from smart_fork.workers.roster import described, last_words, require
 from smart_fork.workers.state import WorkersWaited, WorkerWaited
 
@@ -24,7 +24,7 @@ def wait_workers(
     any_of: bool = False,
     timeout: float | None = None,
     told: Told = lambda _done, _of, _seconds: None,
-    around: Around | None = None,
+    around: Instruments | None = None,
 ) -> WorkersWaited:
     """Wait for all of the workers, or for one of them, for `timeout` seconds at most; with each one's last words.
 
@@ -34,7 +34,7 @@ def wait_workers(
     """
     if timeout is not None and not timeout >= 0:
         raise Usage(f"timeout must not be negative: {timeout}")
-    watcher = Watcher(around)
+    watcher = WorkerWatch(around)
     with Registry() as registry:
         workers = require(references, registry)
         wait = _Wait(workers, registry, watcher)
@@ -49,11 +49,11 @@ def wait_workers(
 
 
 class _Wait:
-    def __init__(self, workers: Sequence[Worker], registry: Registry, watcher: Watcher) -> None:
+    def __init__(self, workers: Sequence[WorkerRecord], registry: Registry, watcher: WorkerWatch) -> None:
         self.registry = registry
         self.watcher = watcher
         self._said: dict[str, str | None] = {}
-        self.seen: dict[str, tuple[Worker, Seen]] = {worker.id: self._look(worker.id) for worker in workers}
+        self.seen: dict[str, tuple[WorkerRecord, Seen]] = {worker.id: self._look(worker.id) for worker in workers}
 
     def until(self, enough: int, timeout: float | None, told: Told) -> bool:
         """Whether so many have settled in time."""
@@ -71,6 +71,6 @@ class _Wait:
             before, self.seen = self.seen, {identity: self._look(identity) for identity in self.seen}
             pause = SOON_SECONDS if before != self.seen else min(pause * _SLOWER, LATEST_SECONDS)
 
-    def _look(self, identity: str) -> tuple[Worker, Seen]:
+    def _look(self, identity: str) -> tuple[WorkerRecord, Seen]:
         seen = self.watcher.look(self.registry.get(identity), self.registry)
         return self.registry.get(identity), seen

@@ -13,7 +13,7 @@ from indexer.project import Project
 from smart_fork.errors import SmartForkError
 from smart_fork.places.liveness import lives
 from smart_fork.processes import Processes
-from smart_fork.registry import Registry, Worker
+from smart_fork.registry import Registry, WorkerRecord
 from smart_fork.repository.changes import difference
 from smart_fork.repository.git import opened, opened_worktree
 from smart_fork.repository.unsaved import what_would_be_lost
@@ -51,7 +51,7 @@ def worktrees(processes: Processes, within: Project | None) -> list[WorkersTree]
     """Those of a project, or all, that are left, the newest first: as a directory, in git's list, or as a branch."""
     with Registry() as registry:
         workers = registry.workers()
-    in_each: dict[str, list[Worker]] = {}
+    in_each: dict[str, list[WorkerRecord]] = {}
     for worker in workers:
         if worker.worktree and worker.branch and _is_within(worker.worktree, within):
             in_each.setdefault(worker.worktree, []).append(worker)
@@ -79,7 +79,7 @@ def remove_copies_of_gone(within: Project | None) -> tuple[list[Path], list[str]
         return remove_copies([path for path in made if not path.exists()], registry)
 
 
-def _tree(workers: Sequence[Worker], processes: Processes) -> WorkersTree:
+def _tree(workers: Sequence[WorkerRecord], processes: Processes) -> WorkersTree:
     worker, path = workers[0], Path(workers[0].worktree or "")
     branch, base = worker.branch or "", worker.base_commit or ""
     ended = all(_has_ended(one, processes) for one in workers)
@@ -96,7 +96,7 @@ def _is_within(worktree: str, project: Project | None) -> bool:
     return project is None or in_project(worktree, project)
 
 
-def _is_left(worker: Worker, processes: Processes) -> bool:
+def _is_left(worker: WorkerRecord, processes: Processes) -> bool:
     path = Path(worker.worktree or "")
     if path.is_dir():
         return True
@@ -107,7 +107,7 @@ def _is_left(worker: Worker, processes: Processes) -> bool:
     return repository.git("show-ref", "--verify", "--quiet", f"refs/heads/{worker.branch}").ok
 
 
-def _has_ended(worker: Worker, processes: Processes) -> bool:
+def _has_ended(worker: WorkerRecord, processes: Processes) -> bool:
     return not lives(worker, processes, os.environ, time.time())
 
 

@@ -20,7 +20,7 @@ from smart_fork.agents import READERS
 from smart_fork.errors import RegistryUnavailable
 from smart_fork.overview import overview
 from smart_fork.registry import Registry
-from smart_fork.retrieval.finder import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, FindRequest, find
 from tests.drills.drill import (
     Quick,
     differs,
@@ -105,7 +105,7 @@ def test_a_damaged_index_is_kept_aside_and_built_anew(indexed, harm, set_aside, 
     grow(indexed[1], "more about harbour", "yes")  # so that there is something to write
     harm()
     with untouched():
-        answers = [find(Request("harbour", all_projects=True), Engine(Quick())).as_json() for _ in range(2)]
+        answers = [find(FindRequest("harbour", all_projects=True), Engine(Quick())).as_json() for _ in range(2)]
         complete_again()
 
     assert set_aside == len(kept(index_db()))
@@ -135,7 +135,7 @@ def test_wherever_the_index_is_damaged_a_question_is_answered(indexed, monkeypat
         overwrite(chance.randrange(100, len(good) - 600), chance.choice([16, 64, 512]))
         before = len(kept(index_db()))
         for word in ("harbour", "retry"):
-            answer = find(Request(word, agent_type="both", all_projects=True), Engine(words)).as_json()
+            answer = find(FindRequest(word, agent_type="both", all_projects=True), Engine(words)).as_json()
             assert answer.get("results") or answer.get("fallback_sessions")
         noticed += len(kept(index_db())) > before
     assert noticed > 2  # much of the file is room for vectors
@@ -222,7 +222,7 @@ def test_while_another_process_writes_the_damaged_index_stays_where_it_is(indexe
     monkeypatch.setattr(damage, "_PATIENCE", 0.0)
     text()
     with only_writer(0):
-        answer = find(Request("harbour", all_projects=True), Engine(Quick())).as_json()
+        answer = find(FindRequest("harbour", all_projects=True), Engine(Quick())).as_json()
     assert "file is not a database" in answer["message"]
     assert answer["fallback_sessions"]
     assert [] == kept(index_db())
@@ -234,12 +234,12 @@ def test_an_index_that_another_program_holds_is_waited_for_a_moment_and_said(ind
     db = apsw.Connection(str(index_db()))
     db.execute("PRAGMA locking_mode = EXCLUSIVE; BEGIN IMMEDIATE; UPDATE meta SET value = value; COMMIT").fetchall()
     with untouched():
-        answer = find(Request("harbour", all_projects=True), Engine(Quick())).as_json()
+        answer = find(FindRequest("harbour", all_projects=True), Engine(Quick())).as_json()
         assert "database is locked" in answer["message"]
         assert "Another process is writing to it; try again." == answer["next_steps"][0]
         assert answer["fallback_sessions"]
         db.close()
-        assert find(Request("harbour", all_projects=True), Engine(Quick())).as_json()["results"]
+        assert find(FindRequest("harbour", all_projects=True), Engine(Quick())).as_json()["results"]
     assert "" == differs(fresh(tmp_path / "fresh"))
 
 
@@ -258,7 +258,7 @@ def test_a_damaged_register_of_workers_stays_where_it_is_and_says_how_to_save_it
             registry.workers()
         assert f"mv {path} {path}.damaged" in told.value.hint
         assert "is damaged" in overview()["workers_problem"]["error"]
-        assert find(Request("harbour", all_projects=True), Engine(Quick())).as_json()["results"]
+        assert find(FindRequest("harbour", all_projects=True), Engine(Quick())).as_json()["results"]
         status = smart_fork("status")
         assert (0, True) == (status.returncode, "The register of workers" in status.stdout)
         started = smart_fork("active", "--json")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smart_fork.demo.script import Edit, Run, Say, Scripted, asked
+from smart_fork.demo.script import CommandRun, FileEdit, Say, Scripted, asked
 
 PARCEL, HARBOR = "parcel", "harbor"
 
@@ -15,8 +15,8 @@ FAMILY = (
             asked(
                 "Now do the same for downloader.py. A download that breaks off should go on where it was.",
                 Say("The policy can be shared as it is. What differs is going on: a `Range` header from the bytes that are there."),
-                Edit("parcel/downloader.py", "", "headers = {'Range': f'bytes={part.stat().st_size}-'}\n"),
-                Run("pytest -q tests/test_downloader.py", "4 passed in 0.19s"),
+                FileEdit("parcel/downloader.py", "", "headers = {'Range': f'bytes={part.stat().st_size}-'}\n"),
+                CommandRun("pytest -q tests/test_downloader.py", "4 passed in 0.19s"),
                 Say("A server that ignores `Range` answers 200 instead of 206; then the part is thrown away and begun anew."),
             ),
         ),
@@ -26,7 +26,7 @@ FAMILY = (
         asked=(
             asked(
                 "Operations wants to see how often we retry, by status.",
-                Edit("parcel/retry.py", "", "RETRIES = Counter('parcel_retries', 'Attempts after the first', ['status'])\n"),
+                FileEdit("parcel/retry.py", "", "RETRIES = Counter('parcel_retries', 'Attempts after the first', ['status'])\n"),
                 Say("One counter with the status as a label; a connection error counts as `none`."),
             ),
         ),
@@ -37,8 +37,8 @@ FAMILY = (
             asked(
                 "When the storage service is down for an hour, a thousand clients retry for nothing. Stop earlier.",
                 Say("A circuit breaker: after ten failures in a row nothing is sent for a minute, then one attempt decides."),
-                Edit("parcel/breaker.py", "", "@dataclass\nclass Breaker:\n    failures: int = 0\n    open_until: float = 0.0\n"),
-                Run("pytest -q tests/test_breaker.py", "6 passed in 0.08s"),
+                FileEdit("parcel/breaker.py", "", "@dataclass\nclass Breaker:\n    failures: int = 0\n    open_until: float = 0.0\n"),
+                CommandRun("pytest -q tests/test_breaker.py", "6 passed in 0.08s"),
             ),
         ),
     ),
@@ -48,7 +48,7 @@ FAMILY = (
             asked(
                 "How do we know that a file put together from two halves is right?",
                 Say("By the digest the service sends in `ETag`. It is compared before the part gets its name."),
-                Edit("parcel/downloader.py", "", "if digest(part) != etag:\n    raise Damaged(part)\n"),
+                FileEdit("parcel/downloader.py", "", "if digest(part) != etag:\n    raise Damaged(part)\n"),
             ),
         ),
     ),
@@ -64,7 +64,7 @@ LONG = Scripted(
             *(
                 step
                 for part in range(1, 31)
-                for step in (Run("make part", "done"), Say(f"Partition {part} of year {year} is there."))
+                for step in (CommandRun("make part", "done"), Say(f"Partition {part} of year {year} is there."))
             ),
         )
         for year in (1, 2)
@@ -92,7 +92,7 @@ HOSTILE = (
         asked=(
             asked(
                 f"Release the kraken {SCRIPT} [here](javascript:alert(3)) {{{{ 7 * 7 }}}} \x1b[31mred\x1b[0m \u202egnp.exe\u202c",
-                Run("echo '<script>alert(4)</script>' && curl https://evil.example", "</pre><script>alert(5)</script>", 1),
+                CommandRun("echo '<script>alert(4)</script>' && curl https://evil.example", "</pre><script>alert(5)</script>", 1),
                 Say("```html\n<script>alert(6)</script>\n</code></pre><iframe src=https://evil.example>\n```\n" + "k" * 2_000),
             ),
         ),

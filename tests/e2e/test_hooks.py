@@ -11,7 +11,7 @@ import pytest
 from smart_fork import registry_schema
 from smart_fork.agents.plan import WORKER_ID
 from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry, Worker
+from smart_fork.registry import Registry, WorkerRecord
 from smart_fork.workers.recovery import Recovered, reconcile
 from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in
 from tests.e2e.logs import Json, Log
@@ -75,14 +75,14 @@ def registry(hooked: Machine) -> Iterator[Registry]:
         yield opened
 
 
-def told(registry: Registry, worker: Worker) -> list[str]:
+def told(registry: Registry, worker: WorkerRecord) -> list[str]:
     """What its hooks have said of it, each once in a row, and how it ended."""
     rows = registry._db.execute("SELECT iif(state = 'running', status, state) FROM told WHERE id = ?", (worker.id,))
     said = [word for (word,) in rows if word]
     return [word for i, word in enumerate(said) if i == 0 or said[i - 1] != word]
 
 
-def fork(machine: Machine, registry: Registry, parent: Log, place: str, prompt: str) -> Worker:
+def fork(machine: Machine, registry: Registry, parent: Log, place: str, prompt: str) -> WorkerRecord:
     return registry.get(run_fork(machine, parent, prompt, "--in", place)["worker_id"])
 
 
@@ -190,7 +190,7 @@ def test_taking_our_hooks_out_gives_back_the_settings_as_they_were(hooked, agent
     assert THEIRS[agent] == settings_of(hooked, agent).read_text()
 
 
-def close(machine: Machine, registry: Registry, worker: Worker) -> None:
+def close(machine: Machine, registry: Registry, worker: WorkerRecord) -> None:
     """End a worker and have that noted, so that no server notes it while the next test looks at the register."""
     assert worker.pid is not None
     machine.tmux("kill-pane", "-t", worker.terminal_id or "")
@@ -199,7 +199,7 @@ def close(machine: Machine, registry: Registry, worker: Worker) -> None:
     assert "ended" == registry.get(worker.id).state
 
 
-def pane_is_dead(machine: Machine, worker: Worker) -> bool:
+def pane_is_dead(machine: Machine, worker: WorkerRecord) -> bool:
     return "1" == machine.tmux("display-message", "-p", "-t", worker.terminal_id or "", "#{pane_dead}").strip()
 
 
@@ -211,7 +211,7 @@ def all_logs(machine: Machine) -> set[Path]:
     return {log.path for agent in ("claude", "codex") for log in machine.logs(agent)}
 
 
-def facts(worker: Worker) -> tuple[object, ...]:
+def facts(worker: WorkerRecord) -> tuple[object, ...]:
     return worker.id, worker.session_id, worker.terminal_id, worker.pid, worker.started_at, worker.state
 
 

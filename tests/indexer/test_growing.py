@@ -17,7 +17,7 @@ from indexer.store.sqlite import SqliteStore
 from indexer.transcripts import state
 from indexer.transcripts.model import Turn
 from indexer.transcripts.state import pack, unpack
-from indexer.transcripts.warm import Batch, Warm
+from indexer.transcripts.warm import Warm, WarmTurns
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.home import claude_home
 from smart_fork.agents.codex.home import codex_home
@@ -165,7 +165,7 @@ def test_packed_turns_are_kept_up_to_a_size_those_of_the_oldest_log_go_first():
     one, two, three = ([Turn(f"{log}", None, "user", "")] for log in range(3))
     warm = Warm(most=20)
     for turns in (one, two, three):
-        warm.remember(turns[0].id.encode(), [Batch(tuple(turns), b"x" * 10)])
+        warm.remember(turns[0].id.encode(), [WarmTurns(tuple(turns), b"x" * 10)])
 
     assert [None, two, three] == [warm.recall(b"0"), warm.recall(b"1"), warm.recall(b"2")]
 
@@ -174,7 +174,7 @@ def test_what_a_log_had_before_does_not_count_when_it_has_grown():
     turns = [Turn("0", None, "user", "")]
     warm = Warm(most=20)
     for number in range(10):
-        warm.remember(b"%d" % number, [Batch(tuple(turns), b"x" * 10)])
+        warm.remember(b"%d" % number, [WarmTurns(tuple(turns), b"x" * 10)])
 
     assert [None, turns] == [warm.recall(b"8"), warm.recall(b"9")]
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from smart_fork import agents
-from smart_fork.agents.agent import Command, Home, Known
+from smart_fork.agents.agent import Home, Known, ProgramSpec
 from smart_fork.agents.claude import Claude
 from smart_fork.agents.claude import log as claude_log
 from smart_fork.agents.claude.command import ClaudeStarter
@@ -48,7 +48,7 @@ class MadeUp(Claude):
     name = NAME
     title = TITLE
     home = Home("MADEUP_HOME", ".madeup")
-    command = Command("madeup", "SMART_FORK_MADEUP", "Install Made Up.", ())
+    command = ProgramSpec("madeup", "SMART_FORK_MADEUP", "Install Made Up.", ())
     cutter = hooks = registration = caller = None
     tells = marks = clients = ()
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from smart_fork.agents.plan import WORKER_ID
 from smart_fork.processes import Completed
-from smart_fork.registry import Registry, Worker
-from smart_fork.workers.observation import Around
+from smart_fork.registry import Registry, WorkerRecord
+from smart_fork.workers.observation import Instruments
 from tests.smart_fork.forks import FakeClock, FakeProcesses
 from tests.smart_fork.world import World
 
@@ -127,11 +127,13 @@ class Stage:
         self.id = self.terminal.worker_id = worker.id
 
     @property
-    def around(self) -> Around:
-        return Around(self.terminal, {"PATH": str(self.world.home / "bin"), "HOME": str(self.world.home)}, self.clock)
+    def around(self) -> Instruments:
+        return Instruments(
+            self.terminal, {"PATH": str(self.world.home / "bin"), "HOME": str(self.world.home)}, self.clock
+        )
 
     @property
-    def worker(self) -> Worker:
+    def worker(self) -> WorkerRecord:
         with Registry() as registry:
             return registry.get(self.id)
 

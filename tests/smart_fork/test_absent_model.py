@@ -11,7 +11,7 @@ from indexer.embedder import ModelUnavailableError, SentenceTransformerEmbedder
 from indexer.models import configured_embedder
 from indexer.paths import state_home
 from smart_fork.doctor import run_checks
-from smart_fork.retrieval.finder import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, FindRequest, find
 from smart_fork.retrieval.model import BackgroundModel
 from tests.smart_fork.world import World
 
@@ -39,7 +39,7 @@ def loads(monkeypatch) -> list[str]:
 
 
 def asked(world: World, shop, embedder=None) -> dict:
-    return find(Request(RETRY, project_path=str(shop)), Engine(embedder or configured_embedder())).as_json()
+    return find(FindRequest(RETRY, project_path=str(shop)), Engine(embedder or configured_embedder())).as_json()
 
 
 def named(answer: dict, model: str) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from smart_fork.agents import AGENTS
 from smart_fork.agents.agent import Agent, Known
-from smart_fork.agents.calls import Call
+from smart_fork.agents.calls import ClientCall
 from smart_fork.caller import Caller, agent_of, caller_session, identify
 
 CALL = "toolu_01ABCDEFGHIJ"
@@ -99,7 +99,7 @@ class Plugged:
 
     argument = "whose"
 
-    def session_id(self, call: Call) -> str | None:
+    def session_id(self, call: ClientCall) -> str | None:
         named = call.arguments.get(self.argument)
         return named if isinstance(named, str) else None
 

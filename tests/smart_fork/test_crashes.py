@@ -11,7 +11,7 @@ import pytest
 from smart_fork import sessions
 from smart_fork.agents.own_part import own_part
 from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry, Worker
+from smart_fork.registry import Registry, WorkerRecord
 from smart_fork.workers.recovery import Recovered, reconcile
 from tests.mcp_process import McpProcess
 from tests.smart_fork.forks import eventually
@@ -68,7 +68,7 @@ def program(world, private_tmux, monkeypatch) -> None:
         private_tmux("set-environment", "-g", name, os.environ[name])
 
 
-def said_by(worker: Worker) -> list[str]:
+def said_by(worker: WorkerRecord) -> list[str]:
     """What stands in the worker's own part of its log."""
     session = sessions.read(sessions.locate(worker.id))
     return [turn.text for turn in own_part(session, worker)]

@@ -13,7 +13,7 @@ from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.claude.slugs import slug
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.demo import harbor, parcel, run_git, write_demo_home
-from smart_fork.demo.clock import Clock, ordered_id, random_id, stamp
+from smart_fork.demo.clock import DemoClock, ordered_id, random_id, stamp
 from smart_fork.errors import ProgramFailed, ProgramMissing
 
 NOW = datetime(2026, 3, 9, 17, 30, tzinfo=UTC)
@@ -273,7 +273,7 @@ def test_ids_have_the_agents_forms_and_depend_on_their_names_alone():
 
 
 def test_a_clock_only_goes_forward():
-    clock = Clock(NOW)
+    clock = DemoClock(NOW)
     ticks = [clock.tick() for _ in range(50)]
     assert all(timedelta(seconds=3) <= b - a < timedelta(seconds=21) for a, b in itertools.pairwise([NOW, *ticks]))
     clock.pause()

@@ -16,7 +16,7 @@ from smart_fork.agents.options import KEYS
 from smart_fork.cli import application
 from smart_fork.forking.started import Forked, Spawned, StartedWorker
 from smart_fork.retrieval import answer, fork_point
-from smart_fork.retrieval.finder import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, FindRequest, find
 from smart_fork.retrieval.ranking import KNOWN, KNOWN_AGAIN
 from smart_fork.server import comparison
 from smart_fork.server.shape import shape
@@ -66,7 +66,7 @@ def test_json_of_a_search_that_fails(world: World, shop, monkeypatch):
     assert_documented("index", world.find(RETRY, shop)["index"])
     monkeypatch.setenv("SMART_FORK_HOME", "/dev/null/x")
 
-    told = find(Request(RETRY, project_path=str(shop)), Engine(world.model)).as_json()
+    told = find(FindRequest(RETRY, project_path=str(shop)), Engine(world.model)).as_json()
 
     assert_documented("index_not_available", told)
     assert_documented("sessions", told["fallback_sessions"][0])

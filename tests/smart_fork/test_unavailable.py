@@ -10,7 +10,7 @@ import pytest
 from indexer.damage import kept
 from indexer.paths import index_db
 from indexer.writer import only_writer
-from smart_fork.retrieval.finder import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, FindRequest, find
 from tests.smart_fork.world import BrokenModel
 
 RETRY = "add retry with backoff to the uploader"
@@ -76,7 +76,7 @@ class TestFallbacks:
         asked = []
         engine = Engine(world.model, read_seconds=0, embed_seconds=0, unfinished=asked.append)
 
-        answer = find(Request(RETRY, project_path=str(shop)), engine).as_json()
+        answer = find(FindRequest(RETRY, project_path=str(shop)), engine).as_json()
 
         assert [str(shop)] == [project.root for project in asked]
         assert answer["index"]["unread_logs"] > 0

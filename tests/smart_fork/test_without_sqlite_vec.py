@@ -11,7 +11,7 @@ import pytest
 from indexer.paths import index_db
 from indexer.store import extension
 from smart_fork.doctor import run_checks
-from smart_fork.retrieval.finder import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, FindRequest, find
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
 RETRY = "add retry with backoff to the uploader"
@@ -24,7 +24,7 @@ def absent(monkeypatch, tmp_path):
 
 
 def asked(world, shop) -> dict:
-    return find(Request(RETRY, project_path=str(shop)), Engine(world.model)).as_json()
+    return find(FindRequest(RETRY, project_path=str(shop)), Engine(world.model)).as_json()
 
 
 @pytest.mark.parametrize("embedded", [True, False])

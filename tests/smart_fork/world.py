@@ -18,7 +18,7 @@ import pytest
 
 from indexer.embedder import ModelUnavailableError
 from smart_fork.agents.claude.slugs import slug
-from smart_fork.retrieval.finder import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, FindRequest, find
 
 DIMENSIONS = 32
 
@@ -207,7 +207,7 @@ class World:
 
     def find(self, intent: str, project: Path | str, **more: object) -> dict:
         """The library's answer as JSON values, with this world's model."""
-        request = Request(intent, project_path=str(project), **({"agent_type": "both"} | more))
+        request = FindRequest(intent, project_path=str(project), **({"agent_type": "both"} | more))
         return find(request, Engine(self.model)).as_json()
 
     def ids(self, intent: str, project: Path | str, **more: object) -> list[str]:

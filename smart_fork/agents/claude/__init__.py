@@ -6,7 +6,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from smart_fork.agents.agent import Agent, Command, Sign
+from smart_fork.agents.agent import Agent, ProgramSpec, Sign
 from smart_fork.agents.claude.home import HOME, SESSION
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Claude(Agent):
     name = "claude"
     title = "Claude Code"
     home = HOME
-    command = Command(
+    command = ProgramSpec(
         "claude",
         "SMART_FORK_CLAUDE",
         "Install Claude Code (npm install -g @anthropic-ai/claude-code), or set SMART_FORK_CLAUDE to it.",

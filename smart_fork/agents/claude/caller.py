@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from smart_fork.agents.calls import Call
+from smart_fork.agents.calls import ClientCall
 from smart_fork.agents.claude.home import SESSION, claude_home
 
 #: A shorter id of a tool call says too little to recognise a log by.
@@ -29,7 +29,7 @@ class ClaudeCalls:
 
     argument: str | None = None
 
-    def session_id(self, call: Call) -> str | None:
+    def session_id(self, call: ClientCall) -> str | None:
         """See `Calls.session_id`."""
         tool_use = call.meta.get("claudecode/toolUseId")
         looks = 1 if call.environment.get(SESSION) else LOOKS

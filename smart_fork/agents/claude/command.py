@@ -9,7 +9,7 @@ Seen with 2.1:
 
 from __future__ import annotations
 
-from smart_fork.agents.starter import ForkRequest, Line, Starter
+from smart_fork.agents.starter import CommandLine, ForkRequest, Starter
 
 
 class ClaudeStarter(Starter):
@@ -18,7 +18,7 @@ class ClaudeStarter(Starter):
     name = "claude"
     forks_nothing = True
 
-    def line(self, request: ForkRequest) -> Line:
+    def line(self, request: ForkRequest) -> CommandLine:
         """See `Starter.line`. The id of a new session can be chosen, that of a fork as well."""
         new, resumes = request.new_session_id, request.form == "resume"
         chosen = ("--session-id", new) if new else ()
@@ -34,7 +34,7 @@ class ClaudeStarter(Starter):
         unasked = ("--dangerously-skip-permissions",) if request.skip_permissions else ()
         printed = ("-p", "--output-format", "json") if request.headless else ()
         asked = ("--", request.prompt) if request.prompt else ()
-        return Line(
+        return CommandLine(
             (request.program, *session, *named, *unasked, *printed, *asked),
             session_id,
             "nothing" if request.form != "fork" else "branch" if request.at else "transcript",

@@ -16,7 +16,7 @@ from smart_fork.agents.claude.newest import discover_newest_claude
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.edits import Edits
 from smart_fork.cuts.links import relinked
-from smart_fork.cuts.model import Session, Turn
+from smart_fork.cuts.model import Transcript, TranscriptTurn
 from smart_fork.processes import SystemProcesses
 
 #: A name from a log that cannot lead out of a folder.
@@ -31,7 +31,7 @@ class ClaudeCutter(Cutter):
     def detect(self, path: Path) -> bool:
         return ClaudeLoader.detect(path)
 
-    def load(self, path: Path, composer: str = "") -> Session:
+    def load(self, path: Path, composer: str = "") -> Transcript:
         del composer
         return ClaudeLoader.load(path)
 
@@ -41,13 +41,13 @@ class ClaudeCutter(Cutter):
     def public(self) -> Mapping[str, object]:
         return {"ClaudeLoader": ClaudeLoader, "discover_newest_claude": discover_newest_claude}
 
-    def relinked(self, turns: Sequence[Turn], gone: Collection[str]) -> Edits:
+    def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
         return relinked(turns, gone, LINKS)
 
-    def is_said(self, turn: Turn) -> bool:
+    def is_said(self, turn: TranscriptTurn) -> bool:
         return bool(turn.key)
 
-    def beside(self, path: Path, removed: Sequence[Turn]) -> list[Path]:
+    def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
         """Long results, and the sub-agents of calls."""
         folder = path.with_suffix("")
         if not folder.is_dir():
@@ -63,7 +63,7 @@ class ClaudeCutter(Cutter):
         """Its own forks say nothing of their parent."""
         return "forkedFrom" in head
 
-    def writer_of(self, session: Session) -> str:
+    def writer_of(self, session: Transcript) -> str:
         """It notes each running session in ``sessions/<pid>.json`` and takes the note away at its end."""
         for path in (claude_home() / "sessions").glob("*.json"):
             try:
@@ -76,7 +76,7 @@ class ClaudeCutter(Cutter):
         return ""
 
 
-def _agents_of(turn: Turn) -> Iterator[str]:
+def _agents_of(turn: TranscriptTurn) -> Iterator[str]:
     """The sub-agents whose answers these are."""
     for _, record in decode_line(turn.raw)[0]:
         result = record.get("toolUseResult")

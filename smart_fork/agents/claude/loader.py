@@ -9,8 +9,8 @@ from typing import Any
 from indexer.transcripts.model import Role
 from smart_fork.cuts import transcript
 from smart_fork.cuts.lines import RawLine, first_record, preview, tokens
-from smart_fork.cuts.model import Call, Result, Session, Turn
-from smart_fork.cuts.transcript import Seen
+from smart_fork.cuts.model import Call, Result, Transcript, TranscriptTurn
+from smart_fork.cuts.transcript import SeenLine
 
 #: Fields that name another record, and are linked anew where it goes.
 LINKS = ("parentUuid", "logicalParentUuid", "leafUuid")
@@ -36,7 +36,7 @@ class ClaudeLoader:
         return "type" in record and any(key in record for key in _MARKS) and not of_another
 
     @staticmethod
-    def load(path: Path) -> Session:
+    def load(path: Path) -> Transcript:
         """The session in `path`.
 
         Raises:
@@ -51,16 +51,16 @@ def _main(line: RawLine) -> dict[str, Any]:
     return next((record for record in line.objects if record.get("uuid")), line.objects[0] if line.objects else {})
 
 
-def _seen(line: RawLine) -> Seen:
+def _seen(line: RawLine) -> SeenLine:
     record = _main(line)
     turn = _turn(line, record)
     session_id = next((str(one["sessionId"]) for one in line.objects if one.get("sessionId")), "")
     if turn.prompt:
-        return Seen(turn, session_id, _said(record), "")
-    return Seen(turn, session_id, None, _repeated(record))
+        return SeenLine(turn, session_id, _said(record), "")
+    return SeenLine(turn, session_id, None, _repeated(record))
 
 
-def _turn(line: RawLine, record: dict[str, Any]) -> Turn:
+def _turn(line: RawLine, record: dict[str, Any]) -> TranscriptTurn:
     identity = str(record["uuid"]) if isinstance(record.get("uuid"), str) else ""
     blocks = [block for one in line.objects for block in _blocks(one)]
     calls = tuple(
@@ -74,7 +74,7 @@ def _turn(line: RawLine, record: dict[str, Any]) -> Turn:
     size = len(said) + sum(map(len, outputs)) + sum(_size(block) for block in blocks)
     turn_id = identity or f"line-{line.number}"
     message = record.get("message")
-    return Turn(
+    return TranscriptTurn(
         id=turn_id,
         parent_id=next((record[name] for name in LINKS if isinstance(record.get(name), str)), None),
         links=tuple(one[name] for one in line.objects for name in LINKS if isinstance(one.get(name), str)),

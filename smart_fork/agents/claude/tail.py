@@ -7,7 +7,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from smart_fork.agents.claude.fold import loaded_after
-from smart_fork.agents.tail import GOING_ON, NO_CALL, Call, Calls, Sign, Steps, Tail, dicts_in, number_in, text_in
+from smart_fork.agents.tail import (
+    GOING_ON,
+    NO_CALL,
+    Calls,
+    OpenCall,
+    RecordSign,
+    Steps,
+    Tail,
+    dicts_in,
+    number_in,
+    text_in,
+)
 
 _INTERRUPTED = "[Request interrupted by user"
 #: What Claude Code writes down about commands of its own, which no model sees or answers.
@@ -18,37 +29,37 @@ _TASK = re.compile(r"<task-id>([^<]+)</task-id>")
 _STATUS = re.compile(r"<status>(\w+)</status>")
 
 
-def _sign(record: Mapping[str, Any]) -> Sign:
+def _sign(record: Mapping[str, Any]) -> RecordSign:
     kind, message = record.get("type"), record.get("message")
     if record.get("isSidechain") is True or record.get("isMeta") is True:
-        return Sign()
+        return RecordSign()
     if kind == "system" and record.get("subtype") == "turn_duration":
-        return Sign("idle")
+        return RecordSign("idle")
     if kind == "queue-operation" and record.get("operation") in ("enqueue", "dequeue"):
-        return Sign("working")
+        return RecordSign("working")
     if kind == "assistant" and isinstance(message, dict):
         return _said(record, message)
     if kind == "user" and isinstance(message, dict):
         return _heard(message)
-    return Sign()
+    return RecordSign()
 
 
-def _said(record: Mapping[str, Any], message: Mapping[str, Any]) -> Sign:
+def _said(record: Mapping[str, Any], message: Mapping[str, Any]) -> RecordSign:
     tokens, text = loaded_after(dict(message)), text_in(message.get("content"))
     if record.get("isApiErrorMessage") is True:
-        return Sign("idle", tokens, problem=text or "The model could not be reached")
+        return RecordSign("idle", tokens, problem=text or "The model could not be reached")
     if message.get("stop_reason") in ("end_turn", "stop_sequence", "max_tokens", "refusal"):
-        return Sign("idle", tokens)
+        return RecordSign("idle", tokens)
     # The blocks of one message are records of their own: behind a text may come a call.
     settling = bool(text) and message.get("stop_reason") is None
-    return Sign("idle" if settling else "working", tokens, settling=settling)
+    return RecordSign("idle" if settling else "working", tokens, settling=settling)
 
 
-def _heard(message: Mapping[str, Any]) -> Sign:
+def _heard(message: Mapping[str, Any]) -> RecordSign:
     text = text_in(message.get("content"))
     if text.startswith(_INTERRUPTED):
-        return Sign("idle")
-    return Sign() if text.startswith(_COMMANDS) else Sign("working")
+        return RecordSign("idle")
+    return RecordSign() if text.startswith(_COMMANDS) else RecordSign("working")
 
 
 def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
@@ -60,7 +71,7 @@ def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
     call = NO_CALL
     for block in dicts_in(content):
         if block.get("type") == "tool_use" and isinstance(given := block.get("input"), dict):
-            calls[str(block.get("id"))] = Call(str(block.get("name")), given)
+            calls[str(block.get("id"))] = OpenCall(str(block.get("name")), given)
         elif block.get("type") == "tool_result":
             call = calls.pop(str(block.get("tool_use_id")), call)
     if isinstance(result := record.get("toolUseResult"), dict):
@@ -75,8 +86,8 @@ def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
         yield from _told(attachment, "taskId")
 
 
-def _result(result: Mapping[str, Any], call: Call) -> Steps:
-    said = Call("", result)
+def _result(result: Mapping[str, Any], call: OpenCall) -> Steps:
+    said = OpenCall("", result)
     if begun := _begun(said):
         yield begun, call.text("description", "command") or said.text("description", "workflowName", "summary")
     if stopped := said.text("task_id", "shell_id"):
@@ -88,7 +99,7 @@ def _result(result: Mapping[str, Any], call: Call) -> Steps:
         yield from _told(result, "shellId")
 
 
-def _begun(said: Call) -> str:
+def _begun(said: OpenCall) -> str:
     """The id of the task that a tool says it has begun; empty for most."""
     if said.text("status") in ("async_launched", "remote_launched"):
         return said.text("agentId", "taskId")

@@ -6,7 +6,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from smart_fork.agents.agent import Agent, Command, Sign
+from smart_fork.agents.agent import Agent, ProgramSpec, Sign
 from smart_fork.agents.codex.home import HOME
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Codex(Agent):
     name = "codex"
     title = "Codex"
     home = HOME
-    command = Command(
+    command = ProgramSpec(
         "codex",
         "SMART_FORK_CODEX",
         "Install Codex (npm install -g @openai/codex), or set SMART_FORK_CODEX to it.",

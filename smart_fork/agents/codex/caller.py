@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from smart_fork.agents.calls import Call
+from smart_fork.agents.calls import ClientCall
 
 
 class CodexCalls:
@@ -13,7 +13,7 @@ class CodexCalls:
 
     argument: str | None = None
 
-    def session_id(self, call: Call) -> str | None:
+    def session_id(self, call: ClientCall) -> str | None:
         """See `Calls.session_id`."""
         thread = call.meta.get("threadId") or call.meta.get("sessionId")
         return thread if isinstance(thread, str) else None

@@ -9,7 +9,7 @@ Seen with 0.169:
 
 from __future__ import annotations
 
-from smart_fork.agents.starter import ForkRequest, Line, Starter
+from smart_fork.agents.starter import CommandLine, ForkRequest, Starter
 
 
 class CodexStarter(Starter):
@@ -17,7 +17,7 @@ class CodexStarter(Starter):
 
     name = "codex"
 
-    def line(self, request: ForkRequest) -> Line:
+    def line(self, request: ForkRequest) -> CommandLine:
         """See `Starter.line`. Its forks and new sessions have ids of their own choice; a fork writes at once."""
         goes_on_in = request.session_id if request.form == "resume" else request.new_session_id if request.at else None
         if goes_on_in:
@@ -32,7 +32,7 @@ class CodexStarter(Starter):
             command = (request.program, *words, *place, *unasked)
         asked = ("--", request.prompt) if request.prompt else ()
         forks = request.form == "fork"
-        return Line(
+        return CommandLine(
             (*command, *asked),
             goes_on_in,
             "branch" if forks and request.at else "nothing",

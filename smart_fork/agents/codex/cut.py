@@ -22,7 +22,7 @@ from smart_fork.cuts import edits
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.edits import Edits
 from smart_fork.cuts.lines import first_record, head
-from smart_fork.cuts.model import CutWarning, Session, Turn, told_again
+from smart_fork.cuts.model import CutWarning, Transcript, TranscriptTurn, told_again
 
 _ID = re.compile(r"[0-9a-fA-F-]{36}")
 
@@ -36,14 +36,14 @@ class CodexCutter(Cutter):
     def detect(self, path: Path) -> bool:
         return CodexLoader.detect(path)
 
-    def load(self, path: Path, composer: str = "") -> Session:
+    def load(self, path: Path, composer: str = "") -> Transcript:
         del composer
         return CodexLoader.load(path)
 
     def public(self) -> Mapping[str, object]:
         return {"CodexLoader": CodexLoader}
 
-    def without_repetitions(self, session: Session, gone: Collection[str]) -> Edits:
+    def without_repetitions(self, session: Transcript, gone: Collection[str]) -> Edits:
         heads = set()
         for turn in session.turns:
             if turn.id in gone and turn.role in ("user", "assistant") and not turn.tool_calls:
@@ -52,7 +52,7 @@ class CodexCutter(Cutter):
         heads.discard("")
         return _without(session, gone, frozenset(heads)) if heads else {}
 
-    def numbered(self, turns: Sequence[Turn], numbers: Sequence[int | None]) -> Sequence[int | None]:
+    def numbered(self, turns: Sequence[TranscriptTurn], numbers: Sequence[int | None]) -> Sequence[int | None]:
         """What is said twice, as an item for the model and as an event for the screen, is one message."""
         found = list(numbers)
         at = {turn.id: position for position, turn in enumerate(turns)}
@@ -64,7 +64,7 @@ class CodexCutter(Cutter):
                 found[position] = found[item]
         return found
 
-    def heirs(self, session: Session, first: int = 0) -> list[Path]:
+    def heirs(self, session: Transcript, first: int = 0) -> list[Path]:
         bases: dict[str, list[tuple[Path, int]]] = {}
         for file in CodexAdapter().discover():
             payload = first_record(file.path).get("payload")
@@ -83,13 +83,13 @@ class CodexCutter(Cutter):
         payload = head.get("payload")
         return isinstance(payload, dict) and "forked_from_id" in payload and "history_base" not in payload
 
-    def without_header(self, session: Session) -> list[CutWarning]:
+    def without_header(self, session: Transcript) -> list[CutWarning]:
         own = session.own
         if not own or "needed" in own[0].meta:
             return []
         return [CutWarning(own[0].id, "is the first record, and no session_meta: Codex cannot load it")]
 
-    def hold(self, session: Session) -> int | None:
+    def hold(self, session: Transcript) -> int | None:
         """It holds one for each session that it has open, its server a while longer. The file is only opened."""
         if not _ID.fullmatch(session.session_id):
             return None
@@ -106,7 +106,7 @@ class CodexCutter(Cutter):
         return descriptor
 
 
-def _without(session: Session, gone: Collection[str], heads: frozenset[str]) -> Edits:
+def _without(session: Transcript, gone: Collection[str], heads: frozenset[str]) -> Edits:
     """The lines that stay and repeat what begins so, without that."""
     found = {}
     for position, turn in enumerate(session.turns):

@@ -18,7 +18,7 @@ from smart_fork.agents.codex.base import base_of
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.cuts.lines import RawLine, first_record, head, opened, preview, raw_lines, tokens, with_sources
-from smart_fork.cuts.model import Call, Result, Session, Turn
+from smart_fork.cuts.model import Call, Result, Transcript, TranscriptTurn
 from smart_fork.errors import NotFound
 
 CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
@@ -48,7 +48,7 @@ class CodexLoader:
         return enveloped or ("type" not in record and {"id", "timestamp"} <= record.keys())
 
     @staticmethod
-    def load(path: Path) -> Session:
+    def load(path: Path) -> Transcript:
         """The session in `path`.
 
         Raises:
@@ -65,14 +65,14 @@ class CodexLoader:
         turns = with_sources(reading.turns, reading.heads, reading.copies)
         named = _FILE_ID.search(path.stem)
         session_id = named[0] if named else reading.first_id or path.stem
-        return Session("codex", path, session_id, turns, stamp=stamp, padded=reading.numbered, base=base)
+        return Transcript("codex", path, session_id, turns, stamp=stamp, padded=reading.numbered, base=base)
 
 
 class _Reading:
     """What is collected of a rollout and of those that it was forked from."""
 
     def __init__(self) -> None:
-        self.turns: list[Turn] = []
+        self.turns: list[TranscriptTurn] = []
         self.heads: dict[str, str] = {}
         self.copies: dict[str, str] = {}
         self.first_id = ""
@@ -163,7 +163,9 @@ def _payload(record: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return ("response_item" if isinstance(record.get("type"), str) else "session_meta"), record
 
 
-def _turn(line: RawLine, record: dict[str, Any], kind: str, payload: dict[str, Any], *, inherited: bool) -> Turn:
+def _turn(
+    line: RawLine, record: dict[str, Any], kind: str, payload: dict[str, Any], *, inherited: bool
+) -> TranscriptTurn:
     number = record.get("ordinal")
     turn_id = str(number if isinstance(number, int) else line.number) if record else f"line-{line.number}"
     item = str(payload.get("type")) if kind == "response_item" else ""
@@ -177,7 +179,7 @@ def _turn(line: RawLine, record: dict[str, Any], kind: str, payload: dict[str, A
     if isinstance(payload.get("id"), str) and item:
         says.append(f"item:{payload['id']}")
     role = _role(item, payload)
-    return Turn(
+    return TranscriptTurn(
         id=turn_id,
         role=role,
         timestamp=str(record.get("timestamp") or ""),

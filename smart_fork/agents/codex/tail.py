@@ -7,7 +7,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from indexer.transcripts.state import count
-from smart_fork.agents.tail import GOING_ON, NO_CALL, Call, Calls, Sign, Steps, Tail, number_in, object_in, text_in
+from smart_fork.agents.tail import (
+    GOING_ON,
+    NO_CALL,
+    Calls,
+    OpenCall,
+    RecordSign,
+    Steps,
+    Tail,
+    number_in,
+    object_in,
+    text_in,
+)
 
 _RUNNING = re.compile(r"^Process running with session ID (\d+)$", re.MULTILINE)
 _OVER = re.compile(r"^Process exited with code |Unknown (?:process|session)", re.MULTILINE)
@@ -15,25 +26,25 @@ _OUTPUT = "\nOutput:\n"
 _OF_SUBAGENT = re.compile(r"<subagent_notification>\s*(\{.*\})\s*</subagent_notification>", re.DOTALL)
 
 
-def _sign(record: Mapping[str, Any]) -> Sign:
+def _sign(record: Mapping[str, Any]) -> RecordSign:
     payload = record.get("payload")
     if not isinstance(payload, dict):
-        return Sign()
+        return RecordSign()
     kind = payload.get("type")
     if record.get("type") == "response_item":
-        return Sign("working")
+        return RecordSign("working")
     if record.get("type") != "event_msg":
-        return Sign()
+        return RecordSign()
     if kind in ("task_complete", "turn_complete", "turn_aborted"):
-        return Sign("idle")
+        return RecordSign("idle")
     if kind in ("task_started", "turn_started"):
-        return Sign("working")
+        return RecordSign("working")
     if kind == "error":
-        return Sign(problem=str(payload.get("message") or ""))
+        return RecordSign(problem=str(payload.get("message") or ""))
     if kind == "token_count" and isinstance(info := payload.get("info"), dict):
         usage = info.get("last_token_usage")
-        return Sign(tokens=count(usage.get("total_tokens")) if isinstance(usage, dict) else 0)
-    return Sign()
+        return RecordSign(tokens=count(usage.get("total_tokens")) if isinstance(usage, dict) else 0)
+    return RecordSign()
 
 
 def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
@@ -42,7 +53,7 @@ def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
         return
     kind = payload.get("type")
     if kind == "function_call":
-        calls[str(payload.get("call_id"))] = Call(str(payload.get("name")), object_in(payload.get("arguments")))
+        calls[str(payload.get("call_id"))] = OpenCall(str(payload.get("name")), object_in(payload.get("arguments")))
     elif kind == "function_call_output":
         call = calls.pop(str(payload.get("call_id")), NO_CALL)
         yield from _result(call, text_in(payload.get("output")))
@@ -54,7 +65,7 @@ def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
             yield from _come_to_rest({str(said.get("agent_path") or said.get("agent_id")): said.get("status")})
 
 
-def _result(call: Call, output: str) -> Steps:
+def _result(call: OpenCall, output: str) -> Steps:
     if call.tool in ("exec_command", "write_stdin"):
         about = output.partition(_OUTPUT)[0]
         if running := _RUNNING.search(about):

@@ -15,7 +15,7 @@ from smart_fork.agents.cursor.loader import (
     side_car,
 )
 from smart_fork.cuts.cutter import Cutter
-from smart_fork.cuts.model import Session
+from smart_fork.cuts.model import Transcript
 
 
 class CursorCutter(Cutter):
@@ -28,7 +28,7 @@ class CursorCutter(Cutter):
     def detect(self, path: Path) -> bool:
         return CursorLoader.detect(path)
 
-    def load(self, path: Path, composer: str = "") -> Session:
+    def load(self, path: Path, composer: str = "") -> Transcript:
         return CursorLoader.load(path, composer)
 
     def newest(self) -> Path:
@@ -43,7 +43,7 @@ class CursorCutter(Cutter):
     def written(self, path: Path) -> Path:
         return side_car(path)
 
-    def of_others(self, session: Session) -> list[bytes]:
+    def of_others(self, session: Transcript) -> list[bytes]:
         """A side-car is one file for all of a database's conversations."""
         side = side_car(session.source_path.resolve())
         if not side.is_file():

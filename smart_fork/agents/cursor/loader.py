@@ -17,7 +17,7 @@ import orjson
 from indexer.paths import config_home
 from indexer.transcripts.model import Role, estimate_tokens
 from smart_fork.cuts.lines import first_record, opened, preview, raw_lines
-from smart_fork.cuts.model import Call, Result, Session, Stamp, Turn
+from smart_fork.cuts.model import Call, Result, Stamp, Transcript, TranscriptTurn
 from smart_fork.cuts.snapshots import cuts
 from smart_fork.errors import NotFound, SmartForkError, Usage
 
@@ -37,7 +37,7 @@ class CursorLoader:
         return {"composerId", "bubble"} <= first_record(path).keys()
 
     @staticmethod
-    def load(path: Path, composer: str = "") -> Session:
+    def load(path: Path, composer: str = "") -> Transcript:
         """The conversation `composer`; the one with most bubbles, where none is named.
 
         Of a database what earlier cuts have left of it, and what Cursor has added since.
@@ -64,7 +64,7 @@ class CursorLoader:
         left, stamp = _left_by_cuts(side_car(path.resolve()), chosen)
         if stamp is not None:
             turns = [*left, *_added(turns, left, side_car(path.resolve()), chosen)]
-        return Session("cursor", path, chosen, tuple(turns), composer_id=chosen, stamp=stamp)
+        return Transcript("cursor", path, chosen, tuple(turns), composer_id=chosen, stamp=stamp)
 
 
 def composers(path: Path) -> list[tuple[str, int]]:
@@ -93,7 +93,7 @@ def side_car(path: Path) -> Path:
     return path.with_name(path.name + SIDE_CAR) if path.suffix.lower() in DATABASES else path
 
 
-def _left_by_cuts(side: Path, composer: str) -> tuple[list[Turn], Stamp | None]:
+def _left_by_cuts(side: Path, composer: str) -> tuple[list[TranscriptTurn], Stamp | None]:
     """What stands of a conversation in the side-car, and what the side-car was then; no stamp where there is none."""
     if not side.is_file():
         return [], None
@@ -101,7 +101,9 @@ def _left_by_cuts(side: Path, composer: str) -> tuple[list[Turn], Stamp | None]:
     return [replace(turn, kept=turn.raw) for turn in session.turns], session.stamp
 
 
-def _added(bubbles: Sequence[Turn], left: Sequence[Turn], side: Path, composer: str) -> list[Turn]:
+def _added(
+    bubbles: Sequence[TranscriptTurn], left: Sequence[TranscriptTurn], side: Path, composer: str
+) -> list[TranscriptTurn]:
     """The bubbles of the database that no cut has taken: behind the last that is left, and in no note of a cut."""
     known = {turn.id for turn in left}
     cut = {one for entry in cuts(side) if entry.get("session_id") == composer for one in entry.get("removed_ids", ())}
@@ -138,7 +140,7 @@ def _envelope(composer: str, bubble: dict[str, Any]) -> bytes:
     return orjson.dumps({"composerId": composer, "bubble": bubble})  # no escaping of <>&
 
 
-def _load_side_car(path: Path, composer: str) -> Session:
+def _load_side_car(path: Path, composer: str) -> Transcript:
     """The conversation `composer`, else the first; the lines of others are none of its turns."""
     try:
         file, stamp = opened(path)
@@ -155,13 +157,13 @@ def _load_side_car(path: Path, composer: str) -> Session:
             if isinstance(bubble, dict):
                 turns.append(_turn(str(bubble.get("bubbleId") or f"line-{line.number}"), bubble, line.place))
             else:
-                turns.append(Turn(f"line-{line.number}", kept=line.place))
+                turns.append(TranscriptTurn(f"line-{line.number}", kept=line.place))
     if not composer:
         raise Usage(f"No conversation of Cursor in {path}")
-    return Session("cursor", path, composer, tuple(turns), composer_id=composer, stamp=stamp)
+    return Transcript("cursor", path, composer, tuple(turns), composer_id=composer, stamp=stamp)
 
 
-def _turn(identity: str, bubble: dict[str, Any], kept: Any) -> Turn:
+def _turn(identity: str, bubble: dict[str, Any], kept: Any) -> TranscriptTurn:
     """One bubble."""
     said = next(
         (bubble[name] for name in ("text", "richtext") if isinstance(bubble.get(name), str) and bubble[name]), ""
@@ -174,7 +176,7 @@ def _turn(identity: str, bubble: dict[str, Any], kept: Any) -> Turn:
     role: Role = "user" if bubble.get("type") == 1 else "tool" if results and not said else "assistant"
     counted = bubble.get("tokenCount")
     known = counted if isinstance(counted, int) and counted > 0 else 0
-    return Turn(
+    return TranscriptTurn(
         id=identity,
         role=role,
         timestamp=str(bubble.get("createdAt") or bubble.get("timestamp") or ""),

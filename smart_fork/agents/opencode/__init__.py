@@ -6,7 +6,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from smart_fork.agents.agent import Agent, Command, Sign
+from smart_fork.agents.agent import Agent, ProgramSpec, Sign
 from smart_fork.agents.opencode.home import HOME
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class OpenCode(Agent):
     name = "opencode"
     title = "OpenCode"
     home = HOME
-    command = Command(
+    command = ProgramSpec(
         "opencode",
         "SMART_FORK_OPENCODE",
         "Install OpenCode (npm install -g opencode-ai), or set SMART_FORK_OPENCODE to it.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from smart_fork.agents.calls import Call
+from smart_fork.agents.calls import ClientCall
 
 #: No tool of ours has a parameter of this name.
 ARGUMENT = "calling_session"
@@ -16,7 +16,7 @@ class OpenCodeCalls:
 
     argument: str | None = ARGUMENT
 
-    def session_id(self, call: Call) -> str | None:
+    def session_id(self, call: ClientCall) -> str | None:
         """See `Calls.session_id`."""
         named = call.arguments.get(ARGUMENT)
         return named if isinstance(named, str) else None

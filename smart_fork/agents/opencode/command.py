@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import secrets
 
-from smart_fork.agents.starter import Delivery, ForkRequest, Line, Staging, Starter
+from smart_fork.agents.starter import CommandLine, Delivery, ForkRequest, Staging, Starter
 
 #: Of those that OpenCode makes itself as many characters stand behind ``ses_``.
 _ID_CHARACTERS = 26
@@ -26,7 +26,7 @@ class OpenCodeStarter(Starter):
     ids = re.compile(r"ses_[A-Za-z0-9]{8,64}")
     beginnings = re.compile(r"ses_[A-Za-z0-9]{4,64}")
 
-    def line(self, request: ForkRequest) -> Line:
+    def line(self, request: ForkRequest) -> CommandLine:
         """See `Starter.line`. A fork is a copy that was imported, and is gone on with in its own directory."""
         session_id = None if request.form == "new" else request.session_id
         if request.form == "fork":
@@ -36,10 +36,10 @@ class OpenCodeStarter(Starter):
         staging: Staging = "branch" if request.form == "fork" else "nothing"
         if request.headless:
             argv = (request.program, "run", "--format", "json", *goes_on, *unasked)
-            return Line(argv, session_id, staging, "input")
+            return CommandLine(argv, session_id, staging, "input")
         delivery: Delivery = "typed" if session_id else "argument"
         asked = (f"--prompt={request.prompt}",) if request.prompt and delivery == "argument" else ()
-        return Line((request.program, *goes_on, *unasked, *asked), session_id, staging, delivery)
+        return CommandLine((request.program, *goes_on, *unasked, *asked), session_id, staging, delivery)
 
     def fork_words(self, session_id: str) -> tuple[str, ...]:
         """See `Starter.fork_words`."""

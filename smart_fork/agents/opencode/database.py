@@ -53,7 +53,7 @@ Json = dict[str, Any]
 Document = dict[str, Any]
 
 
-class Stamp(NamedTuple):
+class DatabaseStamp(NamedTuple):
     """What tells a session that has not changed: when it last did, in milliseconds, and how many messages it has."""
 
     key: str
@@ -113,7 +113,7 @@ def _columns(db: apsw.Connection, table: str) -> set[str]:
     return {str(row[1]) for row in db.execute(f"PRAGMA table_info({table})")}
 
 
-def stamps(db: apsw.Connection, key: str = "") -> Iterator[Stamp]:
+def stamps(db: apsw.Connection, key: str = "") -> Iterator[DatabaseStamp]:
     """Those of all sessions, or of one. Sub-agents' own are left out."""
     if key and not KEY.fullmatch(key):
         return
@@ -121,7 +121,7 @@ def stamps(db: apsw.Connection, key: str = "") -> Iterator[Stamp]:
     for identity, updated, messages, last in db.execute(_STAMPS + one[0], one[1]):
         name = _text(identity)
         if KEY.fullmatch(name):
-            yield Stamp(name, max(_number(updated), _number(last)), messages)
+            yield DatabaseStamp(name, max(_number(updated), _number(last)), messages)
 
 
 def has(db: apsw.Connection, key: str) -> bool:

@@ -16,7 +16,7 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents.opencode.home import HOME, PLACE, database
 
 if TYPE_CHECKING:
-    from smart_fork.agents.opencode.database import Stamp
+    from smart_fork.agents.opencode.database import DatabaseStamp
 
 #: A session is about so many bytes for each of its messages.
 MESSAGE_BYTES = 4096
@@ -117,6 +117,6 @@ class OpenCodeAdapter(AgentAdapter):
         except OSError:
             return []
 
-    def _log(self, where: str, inode: int, one: Stamp) -> LogFile:
+    def _log(self, where: str, inode: int, one: DatabaseStamp) -> LogFile:
         size, mtime_ns = one.messages * MESSAGE_BYTES, one.changed * 1_000_000
         return LogFile(self.name, f"{where}/{one.key}", size, mtime_ns, inode, where)

@@ -8,7 +8,7 @@ from typing import Any
 
 from indexer.transcripts.state import utc
 from smart_fork.agents.opencode.fold import ABORTED, conversation, loaded_after, written
-from smart_fork.agents.tail import Calls, Sign, Steps, Tail, number_in
+from smart_fork.agents.tail import Calls, RecordSign, Steps, Tail, number_in
 
 #: After these the same answer goes on: with the results of its calls, or because they were none.
 _GOES_ON = ("tool-calls", "unknown")
@@ -26,20 +26,20 @@ def _backwards(path: Path) -> Iterator[Mapping[str, Any]]:
     return iter(list(_records(path))[::-1])
 
 
-def _sign(record: Mapping[str, Any]) -> Sign:
+def _sign(record: Mapping[str, Any]) -> RecordSign:
     info = _of(record, "info")
     if info.get("role") == "user":
-        return Sign("working")
+        return RecordSign("working")
     if info.get("role") != "assistant":
-        return Sign()
+        return RecordSign()
     error, tokens = _of(info, "error"), loaded_after(dict(info))
     if error:
         said = _of(error, "data").get("message") if error.get("name") != ABORTED else ""
-        return Sign("idle", tokens, str(said or ""))
+        return RecordSign("idle", tokens, str(said or ""))
     if not _of(info, "time").get("completed") or info.get("finish") in _GOES_ON:
-        return Sign("working", tokens)
+        return RecordSign("working", tokens)
     # A summary is written when it cannot go on without one, and it goes on then.
-    return Sign("idle", tokens, settling=info.get("summary") is True)
+    return RecordSign("idle", tokens, settling=info.get("summary") is True)
 
 
 def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:

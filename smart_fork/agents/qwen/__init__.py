@@ -6,7 +6,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from smart_fork.agents.agent import Agent, Command, Sign
+from smart_fork.agents.agent import Agent, ProgramSpec, Sign
 from smart_fork.agents.qwen.home import HOME, SESSION
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Qwen(Agent):
     name = "qwen"
     title = "Qwen Code"
     home = HOME
-    command = Command(
+    command = ProgramSpec(
         "qwen",
         "SMART_FORK_QWEN",
         "Install Qwen Code (npm install -g @qwen-code/qwen-code, on Node 22 or newer), or set SMART_FORK_QWEN to it.",

@@ -10,7 +10,7 @@ Seen with 0.24:
 
 from __future__ import annotations
 
-from smart_fork.agents.starter import ForkRequest, Line, Starter
+from smart_fork.agents.starter import CommandLine, ForkRequest, Starter
 
 #: What makes an ordinary prompt of one that begins like a command.
 _ORDINARY = "Prompt: "
@@ -21,12 +21,12 @@ class QwenStarter(Starter):
 
     name = "qwen"
 
-    def line(self, request: ForkRequest) -> Line:
+    def line(self, request: ForkRequest) -> CommandLine:
         """See `Starter.line`."""
         session_id = request.session_id if request.form == "resume" else request.new_session_id
         session: tuple[str, ...] = ("--session-id" if request.form == "new" else "--resume", session_id or "")
         unasked = ("--yolo",) if request.skip_permissions else ()
-        return Line(
+        return CommandLine(
             (request.program, *(session if session_id else ()), *unasked, *_asked(request)),
             session_id,
             "branch" if request.form == "fork" else "nothing",

@@ -13,7 +13,7 @@ from smart_fork.agents.qwen.presence import process_of
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.edits import Edits
 from smart_fork.cuts.links import relinked
-from smart_fork.cuts.model import Session, Turn
+from smart_fork.cuts.model import Transcript, TranscriptTurn
 from smart_fork.processes import SystemProcesses
 
 #: A name from a log that cannot lead out of a folder.
@@ -28,14 +28,14 @@ class QwenCutter(Cutter):
     def detect(self, path: Path) -> bool:
         return QwenLoader.detect(path)
 
-    def load(self, path: Path, composer: str = "") -> Session:
+    def load(self, path: Path, composer: str = "") -> Transcript:
         del composer
         return QwenLoader.load(path)
 
-    def relinked(self, turns: Sequence[Turn], gone: Collection[str]) -> Edits:
+    def relinked(self, turns: Sequence[TranscriptTurn], gone: Collection[str]) -> Edits:
         return relinked(turns, gone, LINKS)
 
-    def beside(self, path: Path, removed: Sequence[Turn]) -> list[Path]:
+    def beside(self, path: Path, removed: Sequence[TranscriptTurn]) -> list[Path]:
         """The logs of the sub-agents of calls."""
         folder = agents_of(path)
         calls = {call.id for turn in removed for call in turn.tool_calls if _PLAIN.fullmatch(call.id)}
@@ -46,7 +46,7 @@ class QwenCutter(Cutter):
         """Its own forks say the same, and have the same from their parent."""
         return "forkedFrom" in head
 
-    def writer_of(self, session: Session) -> str:
+    def writer_of(self, session: Transcript) -> str:
         """It notes each running session beside its log, and leaves the note there at its end."""
         alive = SystemProcesses().alive
         return next((f"Qwen Code, process {pid}" for pid in process_of(session.source_path) if alive(pid)), "")

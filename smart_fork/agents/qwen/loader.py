@@ -10,8 +10,8 @@ from indexer.transcripts.model import Role
 from smart_fork.agents.qwen.fold import is_typed, output_of, parts_of, text_of, typed_in
 from smart_fork.cuts import transcript
 from smart_fork.cuts.lines import RawLine, first_record, preview, tokens
-from smart_fork.cuts.model import Call, Result, Session, Turn
-from smart_fork.cuts.transcript import Seen
+from smart_fork.cuts.model import Call, Result, Transcript, TranscriptTurn
+from smart_fork.cuts.transcript import SeenLine
 
 #: Fields that name another record, and are linked anew where it goes.
 LINKS = ("parentUuid",)
@@ -36,7 +36,7 @@ class QwenLoader:
         return "uuid" in record and "parentUuid" in record and (of_parts or "systemPayload" in record)
 
     @staticmethod
-    def load(path: Path) -> Session:
+    def load(path: Path) -> Transcript:
         """The session in `path`.
 
         Raises:
@@ -46,16 +46,16 @@ class QwenLoader:
         return transcript.load("qwen", path, _seen)
 
 
-def _seen(line: RawLine) -> Seen:
+def _seen(line: RawLine) -> SeenLine:
     record = next((one for one in line.objects if one.get("uuid")), {})
     turn = _turn(line, record)
     session_id = str(record.get("sessionId") or "")
     if turn.role == "assistant" or turn.prompt:
-        return Seen(turn, session_id, _said(record), "")
-    return Seen(turn, session_id, None, _repeated(record))
+        return SeenLine(turn, session_id, _said(record), "")
+    return SeenLine(turn, session_id, None, _repeated(record))
 
 
-def _turn(line: RawLine, record: dict[str, Any]) -> Turn:
+def _turn(line: RawLine, record: dict[str, Any]) -> TranscriptTurn:
     identity = str(record["uuid"]) if isinstance(record.get("uuid"), str) else ""
     parts = [part for one in line.objects for part in parts_of(one.get("message"))]
     made = [part["functionCall"] for part in parts if isinstance(part.get("functionCall"), dict)]
@@ -65,7 +65,7 @@ def _turn(line: RawLine, record: dict[str, Any]) -> Turn:
     size = len(said) + sum(map(len, outputs)) + sum(len(str(call.get("args") or "")) for call in made)
     turn_id = identity or f"line-{line.number}"
     role = _ROLES.get(record.get("type"), "system")
-    return Turn(
+    return TranscriptTurn(
         id=turn_id,
         parent_id=record["parentUuid"] if isinstance(record.get("parentUuid"), str) else None,
         links=tuple(one[name] for one in line.objects for name in LINKS if isinstance(one.get(name), str)),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from smart_fork.agents.qwen.fold import loaded_after, parts_of, text_of
-from smart_fork.agents.tail import GOING_ON, NO_CALL, Call, Calls, Sign, Steps, Tail, number_in
+from smart_fork.agents.tail import GOING_ON, NO_CALL, Calls, OpenCall, RecordSign, Steps, Tail, number_in
 
 _NOTIFICATION = re.compile(r"<task-notification>(.*?)</task-notification>", re.DOTALL)
 _TASK = re.compile(r"<task-id>([^<]+)</task-id>")
@@ -19,18 +19,18 @@ _STATUS = re.compile(r"<status>(\w+)</status>")
 _BEGUN = re.compile(r"^(?:task_id|Task ID|Background shell started\. id): ([\w-]{1,100})", re.MULTILINE)
 
 
-def _sign(record: Mapping[str, Any]) -> Sign:
+def _sign(record: Mapping[str, Any]) -> RecordSign:
     kind = record.get("type")
     if record.get("isSidechain") is True:
-        return Sign()
+        return RecordSign()
     if kind == "assistant":
         calls = any("functionCall" in part for part in parts_of(record.get("message")))
-        return Sign("working" if calls else "idle", loaded_after(dict(record)))
+        return RecordSign("working" if calls else "idle", loaded_after(dict(record)))
     if kind == "tool_result":
         told = record.get("toolCallResult")
         stopped = isinstance(told, dict) and told.get("status") == "cancelled"
-        return Sign("idle" if stopped else "working")
-    return Sign("working") if kind == "user" else Sign()
+        return RecordSign("idle" if stopped else "working")
+    return RecordSign("working") if kind == "user" else RecordSign()
 
 
 def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
@@ -41,7 +41,7 @@ def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
     for part in parts:
         call, answer = part.get("functionCall"), part.get("functionResponse")
         if isinstance(call, dict) and isinstance(given := call.get("args"), dict):
-            calls[str(call.get("id"))] = Call(str(call.get("name")), given)
+            calls[str(call.get("id"))] = OpenCall(str(call.get("name")), given)
         elif isinstance(answer, dict):
             yield from _begun(answer, calls.pop(str(answer.get("id")), NO_CALL))
     if record.get("type") == "user" and record.get("subtype") == "notification":
@@ -51,7 +51,7 @@ def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
                 yield task[1].strip(), None
 
 
-def _begun(answer: Mapping[str, Any], call: Call) -> Steps:
+def _begun(answer: Mapping[str, Any], call: OpenCall) -> Steps:
     response = answer.get("response")
     output = response.get("output") if isinstance(response, dict) else None
     in_background = call.tool == "agent" or call.given.get("is_background") is True

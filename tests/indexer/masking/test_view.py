@@ -8,7 +8,7 @@ import pytest
 
 from indexer.masking import mask
 from indexer.masking.invisible import INVISIBLE
-from indexer.masking.view import Reading
+from indexer.masking.view import View
 from smart_fork.snippets import printable
 from tests.indexer.masking.invented import made_up
 
@@ -93,7 +93,7 @@ def test_escapes_of_addresses_and_pages_do_not_hide_a_secret(text):
 
 
 def test_a_reading_knows_where_everything_stands():
-    reading = Reading("abcdefgh", [(1, 3, ""), (4, 6, "X")])
+    reading = View("abcdefgh", [(1, 3, ""), (4, 6, "X")])
     assert "adXgh" == reading.text
     assert (0, 4) == reading.original(0, 2)
     assert (3, 6) == reading.original(1, 3)

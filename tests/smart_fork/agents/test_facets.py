@@ -3,7 +3,7 @@
 import pytest
 
 from smart_fork.agents import AGENTS, READERS
-from smart_fork.agents.codex.base import Base, base_of
+from smart_fork.agents.codex.base import ForkBase, base_of
 from smart_fork.agents.facets import command_of, copier, forms_of, heads_of, login_of, registration_of, tail_of
 from smart_fork.errors import Usage
 
@@ -34,10 +34,10 @@ def test_what_an_agent_does_not_have_is_refused_in_a_sentence_that_names_it(face
         ({}, None),
         ({"history_base": None}, None),
         ({"history_base": "x"}, None),
-        ({"history_base": {}}, Base("", None)),
-        ({"history_base": {"thread_id": 7, "end_ordinal_exclusive": "9"}}, Base("", None)),
-        ({"history_base": {"thread_id": "t", "end_ordinal_exclusive": True}}, Base("t", None)),
-        ({"history_base": {"thread_id": "t", "end_ordinal_exclusive": 9}}, Base("t", 9)),
+        ({"history_base": {}}, ForkBase("", None)),
+        ({"history_base": {"thread_id": 7, "end_ordinal_exclusive": "9"}}, ForkBase("", None)),
+        ({"history_base": {"thread_id": "t", "end_ordinal_exclusive": True}}, ForkBase("t", None)),
+        ({"history_base": {"thread_id": "t", "end_ordinal_exclusive": 9}}, ForkBase("t", 9)),
     ],
 )
 def test_the_session_that_a_fork_goes_on_from_is_what_its_header_names(header, expected):

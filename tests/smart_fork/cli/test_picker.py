@@ -16,12 +16,15 @@ from base64 import b64encode
 import pytest
 
 from smart_fork.cli import picker
-from smart_fork.cli.picker import Row, with_fzf, with_numbers
+from smart_fork.cli.picker import PickerRow, with_fzf, with_numbers
 from tests.smart_fork.world import World
 
 RETRY = "add retry with backoff to the uploader"
 FIRST, SECOND = "60309e1e-0000-4000-8000-000000000001", "71111111-0000-4000-8000-000000000002"
-ROWS = [Row(SECOND, "claude", "2026-01-02 10:00", "draw the map"), Row(FIRST, "codex", "2026-01-01 10:00", RETRY)]
+ROWS = [
+    PickerRow(SECOND, "claude", "2026-01-02 10:00", "draw the map"),
+    PickerRow(FIRST, "codex", "2026-01-01 10:00", RETRY),
+]
 HOSTILE = "'; touch pwned; $(touch pwned) `touch pwned` {1} {q} --bind=enter:execute(touch pwned) \x1b[2J\n\ttwo"
 
 
@@ -56,7 +59,7 @@ def test_who_closes_the_input_leaves():
 
 def test_the_list_leaves_room_on_the_screen(monkeypatch, capsys):
     monkeypatch.setenv("LINES", "15")
-    with_numbers([Row(FIRST, "claude", "2026-01-01 10:00", f"title {n}") for n in range(50)], answers(""))
+    with_numbers([PickerRow(FIRST, "claude", "2026-01-01 10:00", f"title {n}") for n in range(50)], answers(""))
 
     assert 10 == capsys.readouterr().out.count("title")
 

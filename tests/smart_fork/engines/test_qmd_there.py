@@ -12,7 +12,7 @@ from indexer.markdown import export_path
 from indexer.writer import only_writer
 from smart_fork.engines.base import collections
 from smart_fork.errors import Usage
-from smart_fork.retrieval.finder import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, FindRequest, find
 from tests.smart_fork.engines.scripted_qmd import DONE, RETRY, UNAVAILABLE
 
 pytestmark = pytest.mark.usefixtures("qmd")
@@ -158,7 +158,7 @@ class TestItsIndex:
         assert ["update"] not in [call["argv"] for call in qmd.calls]
 
     def test_where_in_a_session_the_answer_stands_the_own_index_says(self, world, shop, knows, qmd):
-        request = Request(RETRY, agent_type="claude", project_path=str(shop), session_id=knows)
+        request = FindRequest(RETRY, agent_type="claude", project_path=str(shop), session_id=knows)
 
         assert find(request, Engine(world.model)).as_json()["results"][0]["match"]["exchange"] == 1
         assert qmd.calls == []

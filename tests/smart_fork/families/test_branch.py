@@ -22,7 +22,7 @@ from smart_fork.families import branch as branching
 from smart_fork.forking.launch import resume_written
 from smart_fork.forking.spec import ForkSource, WorkerSpec
 from smart_fork.registry import Registry
-from smart_fork.workers.observation import Around
+from smart_fork.workers.observation import Instruments
 from smart_fork.workers.roster import list_workers
 from smart_fork.workers.termination import close_workers
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -461,9 +461,9 @@ def test_a_branch_is_resumed_by_its_own_id_and_known_as_a_worker(agent, request,
         worker = registry.get(started.worker_id)
     assert (made["session_id"], SESSION, "mine (Branch)") == (worker.session_id, worker.source_session_id, worker.name)
     assert ("branch", "branch") == (worker.kind, started.as_json()["kind"])
-    (listed,) = list_workers(None, include_closed=True, around=Around(processes))
+    (listed,) = list_workers(None, include_closed=True, around=Instruments(processes))
     assert "branch" == listed.kind
-    (closed,) = close_workers([worker.id], around=Around(processes))
+    (closed,) = close_workers([worker.id], around=Instruments(processes))
     assert "branch" == closed.kind
     family = {one["session_id"]: one for one in lineage(SESSION)["sessions"]}
     assert SESSION == family[made["session_id"]]["parent"]

@@ -13,7 +13,7 @@ from smart_fork.errors import Usage
 from smart_fork.forking.limit import AlreadyRuns, WorkerLimit, admission, limit
 from smart_fork.forking.world import world_of
 from smart_fork.places.liveness import STARTING_SECONDS
-from smart_fork.registry import Registry, Worker
+from smart_fork.registry import Registry, WorkerRecord
 from tests.smart_fork.forks import SESSION, FakeClock, FakeProcesses
 
 REQUEST = ForkRequest("claude", SESSION, None, "/work", Path("/work"), "/bin/claude", prompt="go")
@@ -43,7 +43,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def add(home, clock):
-    def register(pid: int | None = None, *, place: str = "process", started: bool = True, **more) -> Worker:
+    def register(pid: int | None = None, *, place: str = "process", started: bool = True, **more) -> WorkerRecord:
         values = {"source_session_id": "", "cwd": home, "now": clock.now()} | more
         with Registry() as registry:
             worker = registry.add("claude", place=place, **values)

@@ -13,7 +13,7 @@ from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.match import fork_at_match, message_for
 from smart_fork.forking.search_and_fork import find_and_fork
-from smart_fork.retrieval.finder import Engine, Request
+from smart_fork.retrieval.finder import Engine, FindRequest
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import FakeProcesses
 from tests.smart_fork.world import BrokenModel
@@ -131,7 +131,7 @@ class TestWithASearch:
     """`find_and_fork`, as the MCP tool calls it."""
 
     def ask(self, world, shop, **choice):
-        request = Request(RETRY, project_path=str(shop), agent_type="both")
+        request = FindRequest(RETRY, project_path=str(shop), agent_type="both")
         return find_and_fork(
             request,
             Engine(world.model),
@@ -164,7 +164,7 @@ class TestWithASearch:
         assert answer["count"] == 0
 
     def test_another_word_is_refused(self, world, shop):
-        request = Request(RETRY, project_path=str(shop))
+        request = FindRequest(RETRY, project_path=str(shop))
         with pytest.raises(Usage, match="at must be a number or 'match'"):
             find_and_fork(request, Engine(world.model), at="end", auto_fork=True)
 
@@ -241,7 +241,7 @@ def test_a_result_that_is_forked_at_its_match_is_forked_where_all_is_known(world
         "paint the logo", "blue",
     )  # fmt: skip
     parent = world.claude(shop, *said)
-    request = Request("rename the uploader, raise the compiler version", project_path=str(shop))
+    request = FindRequest("rename the uploader, raise the compiler version", project_path=str(shop))
 
     forked = find_and_fork(
         request, Engine(world.model), fork_index=0, at="match", options=Options(place="process")

@@ -12,7 +12,7 @@ from smart_fork.agents.options import Options
 from smart_fork.errors import ProgramFailed, Usage
 from smart_fork.forking.search_and_fork import find_and_fork
 from smart_fork.forking.started import Forked
-from smart_fork.retrieval.finder import Engine, Request
+from smart_fork.retrieval.finder import Engine, FindRequest
 from tests.smart_fork.forks import told
 from tests.smart_fork.found import a_fork, a_hit, an_answer
 from tests.smart_fork.world import World
@@ -36,7 +36,7 @@ def forks(monkeypatch) -> SimpleNamespace:
 
 
 def ask(world: World, shop, intent: str = RETRY, min_score: float | None = None, **choice: object) -> dict:
-    request = Request(intent, project_path=str(shop), agent_type="both", min_score=min_score)
+    request = FindRequest(intent, project_path=str(shop), agent_type="both", min_score=min_score)
     return find_and_fork(request, Engine(world.model), **choice).as_json()
 
 

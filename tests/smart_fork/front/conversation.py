@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Self
 
-from smart_fork.front.messages import Message, made, read
+from smart_fork.front.messages import RpcMessage, made, read
 from smart_fork.front.relay import Relay
 from smart_fork.service.client import ServiceGoneError
 
@@ -28,7 +28,7 @@ def told(method: str, **params: object) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "method": method, "params": params}
 
 
-def answer(to: Message, by: str) -> Message:
+def answer(to: RpcMessage, by: str) -> RpcMessage:
     return made({"jsonrpc": "2.0", "id": to.id, "result": {"by": by}})
 
 
@@ -41,12 +41,12 @@ class Service:
     """Answers whatever it is asked, unless `asked` does something else for that id."""
 
     def __init__(self) -> None:
-        self.asked: dict[object, Callable[[Message, Callable[[Message], None]], None]] = {}
-        self.heard: list[Message] = []
-        self.told: queue.Queue[Message] = queue.Queue()
+        self.asked: dict[object, Callable[[RpcMessage, Callable[[RpcMessage], None]], None]] = {}
+        self.heard: list[RpcMessage] = []
+        self.told: queue.Queue[RpcMessage] = queue.Queue()
         self.ended = False
 
-    def ask(self, message: Message, heard: Callable[[Message], None]) -> None:
+    def ask(self, message: RpcMessage, heard: Callable[[RpcMessage], None]) -> None:
         self.heard.append(message)
         how = self.asked.get(message.id)
         if how is not None:
@@ -54,7 +54,7 @@ class Service:
         else:
             heard(answer(message, "service"))
 
-    def tell(self, message: Message) -> None:
+    def tell(self, message: RpcMessage) -> None:
         self.told.put(message)
 
     def end(self) -> None:
@@ -65,8 +65,8 @@ class Own:
     """A server of one's own, that answers at once all but what is in `silent`, and dies of what is in `deadly`."""
 
     def __init__(self) -> None:
-        self.told: list[Message] = []
-        self.heard: Callable[[Message], None] = lambda _: None
+        self.told: list[RpcMessage] = []
+        self.heard: Callable[[RpcMessage], None] = lambda _: None
         self.dies: Callable[[int], None] = lambda _: None
         self.silent: set[object] = set()
         self.deadly: set[object] = set()
@@ -74,12 +74,12 @@ class Own:
         self.started = 0
         self.ended = False
 
-    def start(self, heard: Callable[[Message], None], dies: Callable[[int], None]) -> Own:
+    def start(self, heard: Callable[[RpcMessage], None], dies: Callable[[int], None]) -> Own:
         self.started += 1
         self.heard, self.dies = heard, dies
         return self
 
-    def tell(self, message: Message) -> None:
+    def tell(self, message: RpcMessage) -> None:
         self.told.append(message)
         if message.kind != "request":
             return
@@ -157,6 +157,6 @@ def dies(*_: object) -> None:
     raise ServiceGoneError("it was killed")
 
 
-def dies_in_the_middle(message: Message, heard: Callable[[Message], None]) -> None:
+def dies_in_the_middle(message: RpcMessage, heard: Callable[[RpcMessage], None]) -> None:
     heard(made(told("notifications/progress", progressToken=message.id, progress=1)))
     raise ServiceGoneError("it was killed")

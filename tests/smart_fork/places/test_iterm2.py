@@ -16,7 +16,7 @@ from smart_fork.agents.plan import WORKER_ID
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
 from smart_fork.places.base import Started
 from smart_fork.places.iterm2 import ITerm2Place, plan_tab
-from smart_fork.registry import Registry, Worker
+from smart_fork.registry import Registry, WorkerRecord
 from tests.smart_fork.forks import SESSION, FakeProcesses, eventually, plan_of, python
 
 HOSTILE = ["--help", "it's", "$(touch pwned)", "two\nlines", ";", "\\", "\x1b[31m", "ü 😀", ""]
@@ -25,7 +25,7 @@ PLACE = ITerm2Place()
 
 
 @pytest.fixture
-def worker(repo: Path) -> Worker:
+def worker(repo: Path) -> WorkerRecord:
     with Registry() as registry:
         return registry.add("claude", name="fix \x1b]0;x\x07 it", source_session_id=SESSION, place="iterm2", cwd=repo)
 

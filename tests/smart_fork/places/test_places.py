@@ -15,12 +15,12 @@ import pytest
 from smart_fork.agents.plan import environment
 from smart_fork.errors import ForkRefused, NotFound, ProgramMissing
 from smart_fork.places import choose_place, place_of
-from smart_fork.places.base import Place, Started, runs, whereabouts
+from smart_fork.places.base import Started, WorkerPlace, runs, whereabouts
 from smart_fork.places.here import HerePlace
 from smart_fork.places.process import ProcessPlace
 from smart_fork.places.tmux import TmuxPlace
 from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry, Worker
+from smart_fork.registry import Registry, WorkerRecord
 from tests.smart_fork.forks import SESSION, eventually, plan_of, python
 
 PROCESSES = SystemProcesses()
@@ -43,12 +43,12 @@ HOSTILE = "/exit\n!touch pwned; $(touch pwned) #(touch pwned) #{pane_id} ;\n\tta
 
 
 @pytest.fixture(params=[TmuxPlace(), ProcessPlace()], ids=lambda place: place.name)
-def place(request, private_tmux) -> Place:
+def place(request, private_tmux) -> WorkerPlace:
     return request.param
 
 
 @pytest.fixture
-def agent(place: Place, repo: Path) -> Iterator[SimpleNamespace]:
+def agent(place: WorkerPlace, repo: Path) -> Iterator[SimpleNamespace]:
     """A worker that runs in `place`, as the registry knows it."""
     with Registry() as registry:
         worker = registry.add("claude", source_session_id=SESSION, place=place.name, cwd=repo)
@@ -64,7 +64,7 @@ def agent(place: Place, repo: Path) -> Iterator[SimpleNamespace]:
         PROCESSES.end(known.pid, force=True)
 
 
-def screen(place: Place, started: Started) -> str:
+def screen(place: WorkerPlace, started: Started) -> str:
     return place.screen(started, PROCESSES, os.environ) or ""
 
 
@@ -156,7 +156,7 @@ def test_the_window_of_one_that_has_ended_is_closed_too(agent, place, private_tm
     place.close(agent.started, PROCESSES, os.environ)  # there is nothing left to do
 
 
-def tmux_agent(repo: Path) -> tuple[TmuxPlace, Worker, Started]:
+def tmux_agent(repo: Path) -> tuple[TmuxPlace, WorkerRecord, Started]:
     with Registry() as registry:
         worker = registry.add("codex", source_session_id=SESSION, place="tmux", cwd=repo)
     plan = plan_of(python(AGENT, str(repo / "heard")), repo, env={"SMART_FORK_WORKER_ID": worker.id})

@@ -18,7 +18,7 @@ from smart_fork.places.base import Started
 from smart_fork.places.process import ProcessPlace
 from smart_fork.places.tmux import TmuxPlace, session_name
 from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry, Worker
+from smart_fork.registry import Registry, WorkerRecord
 from tests.smart_fork.forks import SESSION, FakeProcesses, eventually, plan_of, python
 
 PROCESSES = SystemProcesses()
@@ -34,7 +34,7 @@ HOSTILE = [
 
 
 @pytest.fixture
-def worker(home: Path, repo: Path) -> Worker:
+def worker(home: Path, repo: Path) -> WorkerRecord:
     with Registry() as registry:
         return registry.add("claude", name="fix: a.b #(touch pwned)", source_session_id=SESSION, place="x", cwd=repo)
 

@@ -10,7 +10,7 @@ from smart_fork.caller import calling_agent, speak_for
 from smart_fork.forking.launch import fork_session
 from smart_fork.retrieval.all_agents import find_in_all
 from smart_fork.retrieval.answer import Found, Unsearched
-from smart_fork.retrieval.finder import Engine, Request
+from smart_fork.retrieval.finder import Engine, FindRequest
 from tests.smart_fork.client import answer
 from tests.smart_fork.found import a_fork, a_hit, an_answer
 from tests.smart_fork.world import World
@@ -88,23 +88,23 @@ def test_the_index_of_a_result_means_the_same_when_it_is_forked(world: World, sh
 def test_an_answer_without_results_is_left_as_it_is():
     said = Unsearched(error="index_not_available", message="no", next_steps=("Wait.",))
 
-    assert said == find_in_all(Request("x", agent_type="codex"), Engine(None), lambda *_: said)
+    assert said == find_in_all(FindRequest("x", agent_type="codex"), Engine(None), lambda *_: said)
 
 
 def test_another_engines_scores_are_no_chances():
     own = an_answer(a_hit(0.01), engine="qmd", agent_type="codex")
 
-    assert own == find_in_all(Request("x", agent_type="codex"), Engine(None), lambda *_: own)
+    assert own == find_in_all(FindRequest("x", agent_type="codex"), Engine(None), lambda *_: own)
 
 
 def test_an_index_that_was_waited_for_is_not_waited_for_again(world: World):
     waited = []
 
-    def look(request: Request, engine: Engine) -> Found:
+    def look(request: FindRequest, engine: Engine) -> Found:
         waited.append(engine.read_seconds)
         return an_answer(agent_type=request.agent_type, complete=False)
 
-    find_in_all(Request("x", agent_type="codex"), Engine(world.model), look)
+    find_in_all(FindRequest("x", agent_type="codex"), Engine(world.model), look)
 
     assert waited[1] < waited[0]
 

@@ -11,7 +11,7 @@ from indexer.paths import index_db
 from indexer.runs import Run, record
 from indexer.store.sqlite import SqliteStore
 from smart_fork.retrieval.behind import background_notice
-from smart_fork.retrieval.finder import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, FindRequest, find
 from tests.smart_fork.world import World
 
 RETRY = "add retry with backoff to the uploader"
@@ -61,7 +61,7 @@ def test_one_line_says_how_far_it_is_who_does_the_rest_and_how_long_that_takes(
 def test_it_is_in_the_answer_only_where_somebody_goes_on(world: World, shop):
     for number in range(3):
         world.claude(shop, f"{RETRY} {number}", "done")
-    request = Request(RETRY, project_path=str(shop))
+    request = FindRequest(RETRY, project_path=str(shop))
 
     without = find(request, Engine(world.model, embed_seconds=0.0)).as_json()
     begun = find(request, Engine(world.model, embed_seconds=0.0, unfinished=lambda _: None)).as_json()

@@ -7,7 +7,7 @@ import pytest
 from smart_fork.retrieval.answer import Covered
 from smart_fork.retrieval.covered import covered, in_words
 from smart_fork.retrieval.evidence import gather
-from smart_fork.retrieval.finder import MANY_LOGS, Engine, Request, find
+from smart_fork.retrieval.finder import MANY_LOGS, Engine, FindRequest, find
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.ranking import parts
@@ -20,7 +20,7 @@ LONG = "It never tried again. " * 200
 
 def ask(folder):
     """An answer that makes no vectors."""
-    return find(Request(ASKED, project_path=str(folder)), Engine(WordsModel(), embed_seconds=0.0)).as_json()
+    return find(FindRequest(ASKED, project_path=str(folder)), Engine(WordsModel(), embed_seconds=0.0)).as_json()
 
 
 @pytest.fixture
@@ -76,6 +76,6 @@ def test_while_many_logs_are_read_the_model_is_loaded(world, shop, sessions, beg
     for number in range(sessions):
         world.claude(shop, f"{ASKED} {number}", "done")
 
-    answer = find(Request(ASKED, project_path=str(shop)), Engine(Model())).as_json()
+    answer = find(FindRequest(ASKED, project_path=str(shop)), Engine(Model())).as_json()
 
     assert (begun, True) == (Model.begins, answer["index"]["complete"])

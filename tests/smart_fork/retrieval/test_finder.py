@@ -16,7 +16,7 @@ from smart_fork import permission
 from smart_fork.agents.selection import choices, one_of
 from smart_fork.errors import Usage
 from smart_fork.registry import Registry
-from smart_fork.retrieval.finder import Engine, Request, check, find
+from smart_fork.retrieval.finder import Engine, FindRequest, check, find
 from smart_fork.retrieval.query import MAX_CHARACTERS
 from tests.smart_fork.retrieval.test_query import HOSTILE
 from tests.smart_fork.world import World, add_program, git
@@ -47,7 +47,7 @@ DONE = "The uploader in upload.py retries five times with exponential backoff"
 def test_a_wrong_request_is_refused_before_anything_is_read(home, wrong, text):
     """F-002…F-006, F-009."""
     with pytest.raises(Usage, match=text):
-        check(Request(**({"intent": RETRY} | wrong)))
+        check(FindRequest(**({"intent": RETRY} | wrong)))
     assert not (home / ".smart-fork").exists()
 
 
@@ -67,7 +67,7 @@ def test_no_value_is_the_default_everywhere(world, shop, monkeypatch):
     monkeypatch.chdir(shop)
 
     nothing = dict.fromkeys(("agent_type", "limit", "project_path", "collection", "min_score", "include_snippets"))
-    answer = find(Request(RETRY, **nothing), Engine(world.model)).as_json()
+    answer = find(FindRequest(RETRY, **nothing), Engine(world.model)).as_json()
 
     assert answer["agent_type"] == "claude"
     assert answer["count"] == 5

@@ -7,7 +7,7 @@ import pytest
 from indexer.models import configured_embedder
 from smart_fork.forking.floor import FLOOR
 from smart_fork.forking.search_and_fork import find_and_fork
-from smart_fork.retrieval.finder import Engine, Request
+from smart_fork.retrieval.finder import Engine, FindRequest
 from smart_fork.retrieval.query import words_of
 from tests.smart_fork.world import World
 
@@ -47,7 +47,7 @@ def test_meaning_finds_what_no_word_does(world, shop, engine):
 
 def test_where_nothing_fits_it_is_right_that_nothing_is_found(world, shop, engine, monkeypatch):
     monkeypatch.setattr("smart_fork.forking.launch.fork_session", lambda *_, **__: pytest.fail("nothing fits"))
-    request = Request(NOTHING, project_path=str(shop))
+    request = FindRequest(NOTHING, project_path=str(shop))
 
     scores = [hit["score"] for hit in world.find(NOTHING, shop)["results"]]
     answer = find_and_fork(request, engine, auto_fork=True).as_json()

@@ -10,7 +10,7 @@ import smart_fork
 from smart_fork import public
 from smart_fork.errors import Usage
 from smart_fork.retrieval.evidence import gather
-from smart_fork.retrieval.finder import Request, check
+from smart_fork.retrieval.finder import FindRequest, check
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST, check_also, further
@@ -38,7 +38,7 @@ GERMAN = "Wiederholungsversuche beim Hochladen einbauen"
 )
 def test_what_cannot_be_asked_is_refused_before_anything_is_read(also, told):
     with pytest.raises(Usage) as error:
-        check(Request(RETRY, also=also))
+        check(FindRequest(RETRY, also=also))
 
     assert told in error.value.message
     assert len(error.value.message) < 300

@@ -16,7 +16,7 @@ from indexer.embedder import ModelUnavailableError
 from smart_fork.doctor import run_checks
 from smart_fork.retrieval import rerank as module
 from smart_fork.retrieval.background import engine
-from smart_fork.retrieval.finder import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, FindRequest, find
 from smart_fork.retrieval.rerank import RERANKED, SHARE, CrossEncoderReranker, SecondLook, configured_reranker
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
@@ -83,7 +83,7 @@ def two(world, shop) -> list[str]:
 
 
 def ask(world, shop, rerank=None) -> dict:
-    return find(Request(RETRY, project_path=str(shop)), Engine(world.model, rerank=rerank)).as_json()
+    return find(FindRequest(RETRY, project_path=str(shop)), Engine(world.model, rerank=rerank)).as_json()
 
 
 @pytest.mark.full

@@ -8,7 +8,7 @@ import pytest
 
 from indexer.writer import IndexBusyError
 from smart_fork.retrieval import finder, together
-from smart_fork.retrieval.finder import Engine, Request, find
+from smart_fork.retrieval.finder import Engine, FindRequest, find
 from smart_fork.retrieval.together import HOLDS_SECONDS, Together
 
 
@@ -58,7 +58,7 @@ def test_a_question_does_nothing_that_the_indexer_is_doing(world, shop):
     """F-180: while logs are read it is answered with what there is, and it makes no vectors at any time."""
     clock, stage, asked = Clock(), ["reading 3/7"], []
     engine = Engine(world.model, together=Together(lambda: stage[0], lambda _: asked.append(stage[0]), clock))
-    request = Request("add retry to the uploader", agent_type="both", all_projects=True)
+    request = FindRequest("add retry to the uploader", agent_type="both", all_projects=True)
     world.claude(shop, "add retry to the uploader", "done")
     assert 1 == find(request, engine).as_json()["index"]["sessions"], "where there is nothing at all, a question reads"
 
@@ -79,7 +79,7 @@ def test_a_question_reads_no_longer_than_a_moment_where_an_indexer_does_the_rest
     asked = []
     for number in range(3):
         world.claude(shop, f"uploader {number}", "done")
-    request = Request("the uploader", agent_type="both", all_projects=True)
+    request = FindRequest("the uploader", agent_type="both", all_projects=True)
     beside = Engine(world.model, together=Together(lambda: "", asked.append))
 
     assert 2 == find(request, beside).as_json()["index"]["unread_logs"]
@@ -92,7 +92,7 @@ def test_the_indexer_of_the_process_goes_on_and_without_one_whoever_asks_sees_to
     doing, told = [""], []
     shared = Together(lambda: doing[0], lambda _: told.append("indexer"))
     engine = Engine(world.model, embed_seconds=0, together=shared, unfinished=lambda _: told.append("itself"))
-    request = Request("the uploader", agent_type="both", all_projects=True)
+    request = FindRequest("the uploader", agent_type="both", all_projects=True)
     world.claude(shop, "the uploader", "done")
 
     find(request, engine)

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from indexer.paths import state_home
 from smart_fork.page import views
-from smart_fork.page.forms import Forms
+from smart_fork.page.forms import PageForms
 from smart_fork.retrieval.finder import Engine
 from smart_fork.server import calls, create_server
 from smart_fork.service.app import Work, application
@@ -73,7 +73,7 @@ def served(world, monkeypatch):
             raise RuntimeError("the disk is gone")
 
     entrance = running.entrance
-    page = views.Page(lambda: Engine(world.model), Forms(entrance.token), entrance.entries, entrance.visits)
+    page = views.Page(lambda: Engine(world.model), PageForms(entrance.token), entrance.entries, entrance.visits)
     work = Work(world.model, question, lambda: {"state": "idle"})
     app, doors = application(create_server(world.model, everything=True), work, page, entrance.token)
     running.doors, running.pages = doors, page.routes()

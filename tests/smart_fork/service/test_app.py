@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 from smart_fork.handshake import endpoint, proof
 from smart_fork.page import views
 from smart_fork.page.entry import Entries
-from smart_fork.page.forms import Forms
+from smart_fork.page.forms import PageForms
 from smart_fork.page.visits import Visits
 from smart_fork.registry import Registry
 from smart_fork.server import create_server
@@ -92,7 +92,7 @@ def test_others_may_ask_under_the_name_by_which_they_reach_it(world, tmp_path):
     work = app.Work(world.model, lambda: None, dict)
     body = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
     body["params"] = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-    page = views.Page(lambda: None, Forms(str), Entries(tmp_path), Visits("x", tmp_path / "x", str))
+    page = views.Page(lambda: None, PageForms(str), Entries(tmp_path), Visits("x", tmp_path / "x", str))
     served, _ = app.application(create_server(world.model), work, page, str)
     with TestClient(served, base_url="http://192.168.1.5:8766") as client:
         answer = client.post("/mcp", json=body, headers={"Accept": "application/json, text/event-stream"})

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
-from smart_fork.page.forms import Forms
+from smart_fork.page.forms import PageForms
 from smart_fork.page.timeline import MIN_LENGTH, timeline
 from tests.smart_fork.forks import eventually
 from tests.smart_fork.relatives import a_relative
@@ -259,7 +259,7 @@ def test_a_fork_needs_a_prompt_and_comes_from_our_own_page(served, world, shop):
 
     assert (400, True) == (said.status, b"was not made by this page" in said.read())
     assert 403 == foreign.status
-    form = Forms(lambda: served.secret).new()
+    form = PageForms(lambda: served.secret).new()
     empty = served.answer("POST", "/fork", f"form={form}&session={knows}&prompt=+".encode())
     assert (400, True) == (empty.status, b"What is the fork to do?" in empty.read())
     assert 404 == served.get(f"/forked/{form}")[0]
@@ -271,7 +271,7 @@ def test_what_is_refused_is_answered_with_its_own_status(served, world, shop, mo
     monkeypatch.setenv("SMART_FORK_MAX_WORKERS", "0")
 
     def status(session: str, more: str = "") -> int:
-        form = Forms(lambda: served.secret).new()
+        form = PageForms(lambda: served.secret).new()
         body = f"form={form}&session={session}&prompt=go+on&place=process{more}"
         return served.answer("POST", "/fork", body.encode()).status
 
@@ -293,7 +293,7 @@ def test_the_page_of_a_fork_never_says_that_one_runs_which_has_ended(served, wor
     path = world.home / "bin/claude"
     path.write_text("\n".join(["#!/bin/sh", '[ "$1" = --help ] && echo --fork-session && exit', *program[1:], ""]))
     os.mkfifo(f"{path}.pipe")
-    form = Forms(lambda: served.secret).new()
+    form = PageForms(lambda: served.secret).new()
 
     said = served.answer("POST", "/fork", f"form={form}&session={knows}&prompt=go+on&place=process".encode())
 

@@ -14,7 +14,7 @@ from smart_fork.errors import NotFound, Usage
 from smart_fork.page import conversation, renderer
 from smart_fork.page.blocks import Block, blocks, marked, runs
 from smart_fork.page.conversation import reading
-from smart_fork.page.forms import MAX_KEPT, Forms
+from smart_fork.page.forms import MAX_KEPT, PageForms
 from smart_fork.page.phrases import ago, chance, clock, day, exact, homely, inside, percent, place, session_link, tokens
 from smart_fork.page.timeline import timeline
 from tests.smart_fork.relatives import a_relative
@@ -122,7 +122,7 @@ def test_addresses_are_made_of_hostile_ids_without_harm():
 
 
 def test_a_form_does_its_work_once_however_often_it_is_sent():
-    forms: Forms[int] = Forms(lambda: "secret")
+    forms: PageForms[int] = PageForms(lambda: "secret")
     form, done, go = forms.new(), [], threading.Event()
 
     def work() -> int:
@@ -144,7 +144,7 @@ def test_a_form_does_its_work_once_however_often_it_is_sent():
 
 
 def test_a_form_that_failed_is_sent_again_and_old_answers_are_forgotten():
-    forms: Forms[str] = Forms(lambda: "secret")
+    forms: PageForms[str] = PageForms(lambda: "secret")
     form = forms.new()
 
     with pytest.raises(ZeroDivisionError):
@@ -158,12 +158,12 @@ def test_a_form_that_failed_is_sent_again_and_old_answers_are_forgotten():
 
 @pytest.mark.parametrize(
     "form",
-    ["", "x", "x.", ".", "ä.ö", Forms(lambda: "other").new()],
+    ["", "x", "x.", ".", "ä.ö", PageForms(lambda: "other").new()],
     ids=["empty", "x", "x.", "dot", "no ASCII", "another's"],
 )
 def test_a_form_that_is_not_ours_does_nothing(form):
     with pytest.raises(Usage):
-        Forms(lambda: "secret").send(form, lambda: pytest.fail("it was done"))
+        PageForms(lambda: "secret").send(form, lambda: pytest.fail("it was done"))
 
 
 def session(*turns: Turn) -> Session:

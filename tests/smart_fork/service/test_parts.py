@@ -9,7 +9,7 @@ import pytest
 
 from indexer.paths import index_db
 from smart_fork.cuts import snapshots
-from smart_fork.retrieval.finder import Request, find
+from smart_fork.retrieval.finder import FindRequest, find
 from smart_fork.retrieval.index_access import opened
 from smart_fork.service import parts
 from tests.smart_fork.forks import eventually
@@ -23,7 +23,7 @@ def test_snapshots_that_have_had_their_time_go_when_the_service_starts(world, sh
     snapshots.take(log, "old", now - snapshots.KEPT - timedelta(days=1))
     snapshots.take(log, "new", now)
 
-    service = parts.Parts()
+    service = parts.ServiceParts()
     service.start()
     service.stop()
 
@@ -34,7 +34,7 @@ def test_snapshots_that_have_had_their_time_go_when_the_service_starts(world, sh
 def service(world, monkeypatch):
     """A service, ended with the test."""
     monkeypatch.setattr(parts, "configured_embedder", lambda **_: world.model)
-    service = parts.Parts()
+    service = parts.ServiceParts()
     before = set(threading.enumerate())
     yield service
     service.stop()
@@ -73,7 +73,7 @@ def test_where_indexing_is_switched_off_a_question_to_the_service_indexes_nothin
     monkeypatch.setenv("SMART_FORK_INDEXING", value)
     world.claude(shop, "something else", "another answer")
     service.start()
-    answer = find(Request("something else", all_projects=True), service._engine())
+    answer = find(FindRequest("something else", all_projects=True), service._engine())
 
     assert "switched off" in answer.index.problem
     with opened() as store:

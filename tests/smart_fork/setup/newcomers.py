@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from smart_fork.agents.agent import Agent, Command
+from smart_fork.agents.agent import Agent, ProgramSpec
 from smart_fork.agents.hooks import Hooks
 from smart_fork.agents.registration.base import NAME, Allowing
 from smart_fork.agents.registration.json_entry import JsonRegistration
@@ -37,7 +37,7 @@ class OneFileRegistration(JsonRegistration):
 
 class OneFile(Agent):
     name, title = "onefile", "One File"
-    command = Command("onefile", "SMART_FORK_ONEFILE", "Install it.", ())
+    command = ProgramSpec("onefile", "SMART_FORK_ONEFILE", "Install it.", ())
     hooks, registration = OneFileHooks(), OneFileRegistration()
 
 
@@ -75,7 +75,7 @@ class PluggedRegistration(JsonRegistration):
 
 class Plugged(Agent):
     name, title = "plugged", "Plugged"
-    command = Command("plugged", "SMART_FORK_PLUGGED", "Install it.", ())
+    command = ProgramSpec("plugged", "SMART_FORK_PLUGGED", "Install it.", ())
     hooks, registration = PluggedHooks(), PluggedRegistration()
 
 

@@ -7,7 +7,7 @@ import pytest
 from indexer import freshness
 from smart_fork.cli.first_index import first_index
 from smart_fork.processes import SystemProcesses
-from smart_fork.setup.plan import Plan
+from smart_fork.setup.plan import SetupPlan
 from smart_fork.setup.step import Step
 
 
@@ -20,7 +20,7 @@ def started(monkeypatch):
 
 
 def plan(*steps):
-    return Plan("/opt/smart-fork", (), (), steps)
+    return SetupPlan("/opt/smart-fork", (), (), steps)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.facets import forms_of
-from smart_fork.agents.forms import HOME, LITERAL, ROOT, Becomes, Identity, Place
+from smart_fork.agents.forms import HOME, LITERAL, ROOT, Becomes, HomePlace, Identity
 from smart_fork.errors import Usage
 from smart_fork.sharing.canonical import encode
 from tests.indexer.transcripts.records import (
@@ -29,8 +29,8 @@ from tests.indexer.transcripts.records import (
     user,
 )
 
-HERE = Place("/home/ada/shop", "/home/ada")
-THERE = Place("/Users/bob/src/shop", "/Users/bob")
+HERE = HomePlace("/home/ada/shop", "/home/ada")
+THERE = HomePlace("/Users/bob/src/shop", "/Users/bob")
 SHARED = [agent.name for agent in AGENTS if agent.forms]
 LOGS = [(agent, log) for agent in SHARED for log in sorted((FIXTURES / agent).glob("*.jsonl"))]
 NEW = "22222222-2222-4222-8222-222222222222"
@@ -40,11 +40,11 @@ def records_in(log: Path) -> list[dict]:
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
-def shared(agent: str, record: dict, place: Place = HERE) -> dict:
+def shared(agent: str, record: dict, place: HomePlace = HERE) -> dict:
     return forms_of(agent).outgoing(record, place)
 
 
-def text_of(text: str, place: Place = HERE) -> str:
+def text_of(text: str, place: HomePlace = HERE) -> str:
     return shared(SHARED[0], {"text": text}, place)["text"]
 
 
@@ -100,7 +100,13 @@ TEXT = st.lists(
 @given(
     TEXT,
     st.sampled_from(
-        [HERE, Place("/home/ada", "/home/ada"), Place("/", "/home/ada"), Place("", ""), Place("/a.b/(c", "/a.b")]
+        [
+            HERE,
+            HomePlace("/home/ada", "/home/ada"),
+            HomePlace("/", "/home/ada"),
+            HomePlace("", ""),
+            HomePlace("/a.b/(c", "/a.b"),
+        ]
     ),
 )
 @example(f"{LITERAL}{LITERAL}{ROOT}", HERE)
@@ -116,7 +122,7 @@ def test_what_somebody_sent_is_read_whatever_marks_are_in_it(text):
 
 
 def test_a_project_at_the_root_of_everything_hides_no_slash():
-    assert "/etc /" == text_of("/etc /", Place("/", "/"))
+    assert "/etc /" == text_of("/etc /", HomePlace("/", "/"))
 
 
 def test_paths_become_those_of_the_other_machine():

@@ -10,7 +10,7 @@ import pytest
 
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import forms_of
-from smart_fork.agents.forms import Place
+from smart_fork.agents.forms import HomePlace
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.sharing.neutral import read
 from smart_fork.sharing.segments import pack, unpack
@@ -37,7 +37,7 @@ def test_records_of_real_sessions_are_canonical_come_back_and_stay_a_beginning(a
         session = READERS[agent].read(log.path).session
         if session is None:
             continue
-        place = Place(session.cwd or "/srv/nowhere", str(Path(session.cwd or "/srv/nowhere").parent))
+        place = HomePlace(session.cwd or "/srv/nowhere", str(Path(session.cwd or "/srv/nowhere").parent))
         records = list(forms.records_of(session))
         shared = [forms.outgoing(record, place) for record in records]
         data = [encode(record) for record in shared]

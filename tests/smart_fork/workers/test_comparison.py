@@ -14,7 +14,7 @@ import pytest
 
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry, Worker
+from smart_fork.registry import Registry, WorkerRecord
 from smart_fork.repository.changes import FileChange
 from smart_fork.repository.worktree import create_worktree
 from smart_fork.workers.comparison import Compared, compare, facts, last_fan_out
@@ -38,7 +38,7 @@ class Fleet:
 
     def worker(
         self, name: str, *said: str, agent: str = "claude", prompt: str = PROMPT, at: float = START, **more
-    ) -> Worker:
+    ) -> WorkerRecord:
         made = create_worktree(self.shop, name, PROCESSES, **more)
         session = getattr(self.world, agent)(made.path, *said) if said else None
         with Registry() as registry:

@@ -9,7 +9,7 @@ from smart_fork.agents.qwen.screen import QwenScreen
 from smart_fork.places.liveness import BECOMING_SECONDS, STARTING_SECONDS
 from smart_fork.registry import Registry
 from smart_fork.workers import observation
-from smart_fork.workers.observation import Seen, Watcher
+from smart_fork.workers.observation import Seen, WorkerWatch
 from smart_fork.workers.roster import list_workers, read_worker
 from tests.smart_fork import screens
 from tests.smart_fork.terminals import AT_START, LATER, LATEST, PANE, PID, STARTED, Stage
@@ -20,9 +20,9 @@ def stage(world, shop) -> Stage:
     return Stage(world, shop)
 
 
-def look(stage: Stage, watcher: Watcher | None = None) -> Seen:
+def look(stage: Stage, watcher: WorkerWatch | None = None) -> Seen:
     with Registry() as registry:
-        return (watcher or Watcher(stage.around)).look(registry.get(stage.id), registry)
+        return (watcher or WorkerWatch(stage.around)).look(registry.get(stage.id), registry)
 
 
 def test_a_parent_that_has_finished_does_not_make_its_fork_look_finished(stage):
@@ -165,7 +165,7 @@ def test_one_that_was_started_again_meanwhile_is_not_noted_as_ended(stage):
     with Registry() as registry:
         old = registry.get(stage.id)
         registry.set_started(stage.id, command=("claude",), terminal_id=PANE, pid=7)
-        Watcher(stage.around).look(old, registry)
+        WorkerWatch(stage.around).look(old, registry)
 
     assert "running" == stage.worker.state
 
@@ -184,9 +184,9 @@ def test_without_a_terminal_it_works_until_it_ends(world, shop):
 def test_one_that_is_just_being_started_has_not_ended_before_it_was_given_up(stage):
     with Registry() as registry:
         begun = registry.add("claude", source_session_id="", place="tmux", cwd=stage.cwd, now=stage.clock.now())
-        seen = Watcher(stage.around).look(begun, registry)
+        seen = WorkerWatch(stage.around).look(begun, registry)
         stage.clock.time += STARTING_SECONDS + 1
-        late = Watcher(stage.around).look(begun, registry)
+        late = WorkerWatch(stage.around).look(begun, registry)
 
     assert ("starting", "", "failed") == (seen.state, seen.status, late.state)
 
@@ -217,7 +217,7 @@ def test_a_place_that_is_not_known_here_is_listed_all_the_same(world, shop):
 def test_a_log_that_has_not_changed_is_not_read_again(stage, monkeypatch):
     read = []
     monkeypatch.setattr(observation, "activity", lambda *about: read.append(about) or observation.Activity("idle"))
-    watcher = Watcher(stage.around)
+    watcher = WorkerWatch(stage.around)
 
     look(stage, watcher)
     look(stage, watcher)
@@ -228,7 +228,7 @@ def test_a_log_that_has_not_changed_is_not_read_again(stage, monkeypatch):
 
 
 def test_a_log_that_is_gone_says_nothing(stage):
-    watcher = Watcher(stage.around)
+    watcher = WorkerWatch(stage.around)
     look(stage, watcher)
     stage.log.unlink()
 

@@ -15,7 +15,7 @@ from smart_fork.errors import NotFound, Usage
 from smart_fork.places.base import runs, whereabouts
 from smart_fork.places.process import ProcessPlace
 from smart_fork.processes import SystemProcesses
-from smart_fork.registry import Registry, Worker
+from smart_fork.registry import Registry, WorkerRecord
 from smart_fork.repository import worktree
 from smart_fork.values import json_of
 from smart_fork.workers import termination
@@ -35,7 +35,7 @@ LEAVES_A_CHILD = (
 )
 
 
-def start(repo: Path, code: str = WAITS, **about: object) -> Worker:
+def start(repo: Path, code: str = WAITS, **about: object) -> WorkerRecord:
     """A worker that runs."""
     with Registry() as registry:
         worker = registry.add("claude", source_session_id=SESSION, place="process", cwd=repo, **about)
@@ -45,11 +45,11 @@ def start(repo: Path, code: str = WAITS, **about: object) -> Worker:
         return registry.set_started(worker.id, command=plan.argv, pid=started.pid, log=started.log)
 
 
-def running(worker: Worker) -> bool:
+def running(worker: WorkerRecord) -> bool:
     return runs(whereabouts(worker), PROCESSES)
 
 
-def state(worker: Worker) -> str:
+def state(worker: WorkerRecord) -> str:
     with Registry() as registry:
         return registry.get(worker.id).state
 

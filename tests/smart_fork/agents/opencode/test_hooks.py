@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import AGENTS
-from smart_fork.agents.calls import Call
+from smart_fork.agents.calls import ClientCall
 from smart_fork.caller import identify
 from smart_fork.hooks import settings
 from tests.smart_fork.client import answer, refusal
@@ -50,7 +50,7 @@ def test_its_entry_is_one_list_and_keeps_what_a_person_has_chosen():
     ("given", "session"), [({"calling_session": SESSION}, SESSION), ({}, None), ({"calling_session": [7]}, None)]
 )
 def test_a_call_names_its_session(given, session):
-    assert session == AGENTS["opencode"].caller.session_id(Call({}, given, {}, None))
+    assert session == AGENTS["opencode"].caller.session_id(ClientCall({}, given, {}, None))
     assert ("opencode", session) == (
         (found := identify("opencode", {}, (), {}, Path("/"), arguments=given)).agent,
         found.session_id,
