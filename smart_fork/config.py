@@ -34,6 +34,18 @@ def engine() -> str:
     return name.strip().lower()
 
 
+def section(name: str) -> dict[str, Any]:
+    """What stands under ``[name]``; empty where there is no such section.
+
+    Raises:
+        Usage: the file is no TOML, or that is no section.
+    """
+    found = _settings().get(name, {})
+    if not isinstance(found, dict):
+        raise Usage(f"{_file()}: {name} is no section", f"Write it as [{name}], and what belongs to it below.")
+    return found
+
+
 def _file() -> Path:
     return state_home() / "config.toml"
 

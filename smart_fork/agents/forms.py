@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from indexer.transcripts.model import Session
@@ -60,11 +60,30 @@ class Told(NamedTuple):
     agents: int = 0
 
 
+class GivenCall(NamedTuple):
+    """A call of a tool: its id, and what the tool was given."""
+
+    id: str
+    given: Any
+
+
+class Image(NamedTuple):
+    """An image, or a document of another kind than text: what it is, how many bytes it has, and how what is said in
+    its place is written.
+    """
+
+    kind: str
+    size: int
+    instead: Callable[[str], Any]
+
+
 class Forms(ABC):
     """One agent's records."""
 
     #: The fields of a record that say whose it is.
     taken: ClassVar[frozenset[str]]
+    #: The fields that hold what tools were given and gave back: in them no name says what a value is.
+    free: ClassVar[frozenset[str]]
     #: The types of the objects in it that hold thoughts: some are signed as they are.
     thoughts: ClassVar[tuple[str, ...]]
 
@@ -86,6 +105,26 @@ class Forms(ABC):
     @abstractmethod
     def told(self, record: Record) -> Told:
         """What of it is neither text nor call."""
+
+    @abstractmethod
+    def sent(self, record: Record) -> Record | None:
+        """What of it is shared, from a list of what may be; `None` where nothing is. Doing it again changes nothing."""
+
+    @abstractmethod
+    def calls(self, record: Record) -> Iterator[GivenCall]:
+        """The calls that it makes."""
+
+    @abstractmethod
+    def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
+        """The record with `mark` in the place of what the calls of these ids were given, and gave back."""
+
+    @abstractmethod
+    def image(self, value: Record) -> Image | None:
+        """The image that an object in a record is, if it is one."""
+
+    @abstractmethod
+    def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
+        """The record without those of its thoughts for which `of` is true; `None` where nothing is left of it."""
 
     def identity_of(self, record: Record, place: HomePlace) -> Identity:
         """What `incoming` needs to give this very record again."""
@@ -118,6 +157,17 @@ class Forms(ABC):
 
     def _is_thought(self, value: Mapping[str, Any]) -> bool:
         return value.get("type") in self.thoughts
+
+
+def all_texts(value: Any, mark: str, depth: int = 0) -> Any:
+    """The same with `mark` in the place of every text."""
+    if isinstance(value, str) or depth >= _DEPTH:
+        return mark
+    if isinstance(value, list):
+        return [all_texts(part, mark, depth + 1) for part in value]
+    if isinstance(value, dict):
+        return {name: all_texts(part, mark, depth + 1) for name, part in value.items()}
+    return value
 
 
 def _to_marks(place: HomePlace) -> Callable[[str], str]:

@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from indexer.transcripts.model import Session
 from smart_fork.agents.claude.records import is_boundary, of_conversation
-from smart_fork.agents.forms import Becomes, Forms, Identity, Record, Told
+from smart_fork.agents.forms import Becomes, Forms, GivenCall, Identity, Image, Record, Told, all_texts
 
 #: The tools that set another agent to work, by their names now and before.
 _AGENTS = ("Task", "Agent")
+#: What of a record is shared. Not among it are modes of permission, hooks, settings of thinking, lists of things to do.
+_FIELDS = frozenset({
+    "type", "subtype", "uuid", "timestamp", "cwd", "gitBranch", "version", "userType", "entrypoint", "isSidechain",
+    "isMeta", "isCompactSummary", "isVisibleInTranscriptOnly", "message", "requestId", "toolUseResult", "promptId",
+    "promptSource", "origin", "commandMode", "sourceToolAssistantUUID", "sourceToolUseID", "isApiErrorMessage", "error",
+    "content", "level", "compactMetadata",
+})  # fmt: skip
+_OF_MESSAGE = frozenset({
+    "role", "content", "id", "model", "type", "stop_reason", "stop_sequence", "stop_details", "usage",
+})  # fmt: skip
+#: The kinds of blocks, and what of each is shared; of what a server's tools gave back all is.
+_ALL = frozenset[str]()
+_BLOCKS = {
+    "text": frozenset({"type", "text", "citations"}),
+    "thinking": frozenset({"type", "thinking", "signature"}),
+    "redacted_thinking": frozenset({"type", "data"}),
+    "tool_use": frozenset({"type", "id", "name", "input", "caller"}),
+    "tool_result": frozenset({"type", "tool_use_id", "content", "is_error"}),
+    "image": frozenset({"type", "source"}),
+    "document": frozenset({"type", "source", "title", "context", "citations"}),
+    "server_tool_use": _ALL, "web_search_tool_result": _ALL, "web_fetch_tool_result": _ALL,
+    "code_execution_tool_result": _ALL, "mcp_tool_use": _ALL, "mcp_tool_result": _ALL,
+}  # fmt: skip
 
 
 class ClaudeForms(Forms):
@@ -18,6 +41,7 @@ class ClaudeForms(Forms):
 
     taken = frozenset({"sessionId", "parentUuid", "logicalParentUuid", "forkedFrom"})
     thoughts = ("thinking", "redacted_thinking")
+    free = frozenset({"input", "toolUseResult", "structuredContent"})
 
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
         return of_conversation(session, session.turns[: None if end is None else end + 1])
@@ -47,6 +71,74 @@ class ClaudeForms(Forms):
             images=(kinds + inside).count("image"),
             agents=sum(block.get("type") == "tool_use" and block.get("name") in _AGENTS for block in blocks),
         )
+
+    def sent(self, record: Record) -> Record | None:
+        kind, message = record.get("type"), record.get("message")
+        if not is_boundary(record) and not (kind in ("user", "assistant") and isinstance(message, dict)):
+            return None
+        kept = {name: value for name, value in record.items() if name in _FIELDS}
+        if isinstance(message, dict):
+            kept["message"] = message = {name: value for name, value in message.items() if name in _OF_MESSAGE}
+            if isinstance(message.get("content"), list):
+                message["content"] = content = [part for block in _blocks(message["content"]) if (part := _sent(block))]
+                return kept if content else None
+        return kept
+
+    def calls(self, record: Record) -> Iterator[GivenCall]:
+        for block in _of(record):
+            if block.get("type") == "tool_use":
+                yield GivenCall(str(block.get("id") or ""), block.get("input"))
+
+    def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
+        content, result = [], record.get("toolUseResult")
+        for block in _of(record):
+            if block.get("type") == "tool_use" and block.get("id") in ids:
+                content.append(block | {"input": all_texts(block.get("input"), mark)})
+            elif block.get("type") == "tool_result" and block.get("tool_use_id") in ids:
+                content.append(block | {"content": mark})
+                result = mark
+            else:
+                content.append(block)
+        if content == list(_of(record)):
+            return record
+        new = record | {"message": record["message"] | {"content": content}}
+        return new | {"toolUseResult": result} if "toolUseResult" in record else new
+
+    def image(self, value: Record) -> Image | None:
+        if value.get("type") not in ("image", "document", "pdf"):
+            return None
+        for name, field, kind in (("source", "data", "media_type"), ("file", "base64", "type")):
+            given = value.get(name)
+            if isinstance(given, dict) and isinstance(data := given.get(field), str) and given.get("type") != "text":
+                return Image(str(given.get(kind) or value["type"]), len(data) * 3 // 4, _STANDS_FOR[name])
+        return None
+
+    def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
+        blocks = list(_of(record))
+        content = [block for block in blocks if block.get("type") not in self.thoughts or not of(block)]
+        if len(content) == len(blocks):
+            return record
+        return record | {"message": record["message"] | {"content": content}} if content else None
+
+
+#: In a message there is a text in the place of an image; what the program shows of it is a text alone.
+_STANDS_FOR: dict[str, Callable[[str], Any]] = {
+    "source": lambda note: {"type": "text", "text": note},
+    "file": str,
+}
+
+
+def _sent(block: Record) -> Record | None:
+    kind = block.get("type")
+    names = _BLOCKS.get(kind) if isinstance(kind, str) else None
+    if names is None:
+        return None
+    return {name: value for name, value in block.items() if name in names} if names else block
+
+
+def _of(record: Record) -> Iterator[Record]:
+    message = record.get("message")
+    return _blocks(message.get("content") if isinstance(message, dict) else None)
 
 
 def _blocks(content: object) -> Iterator[dict[str, Any]]:

@@ -87,7 +87,7 @@ class CodexForm:
         if record["type"] == "session_meta":
             return None
         record.pop("ordinal", None)
-        _to_legacy(payload)
+        to_legacy(payload)
         if self.new.cwd is not None and record["type"] == "turn_context" and "cwd" in payload:
             payload["cwd"] = str(self.new.cwd)
         return respelled(source, record)
@@ -187,7 +187,7 @@ def _begins_a_turn(kind: str, payload: Record) -> bool:
     return kind in ("turn_context", "compacted") or said in ("task_started", "user_message", "thread_rolled_back")
 
 
-def _to_legacy(payload: Record) -> None:
+def to_legacy(payload: Record) -> None:
     """What is shown on the screen of a resumed session: newer versions tell it by other events than this form has."""
     item = payload.get("item")
     if payload.get("type") != "item_completed" or not isinstance(item, dict):

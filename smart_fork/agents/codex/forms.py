@@ -2,18 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
+import orjson
+
 from indexer.transcripts.model import Session
-from smart_fork.agents.codex.copy import kept
+from smart_fork.agents.codex.copy import kept, to_legacy
 from smart_fork.agents.codex.fold import unwrapped
-from smart_fork.agents.forms import Becomes, Forms, Identity, Record, Told
+from smart_fork.agents.forms import Becomes, Forms, GivenCall, Identity, Image, Record, Told, all_texts
 
 _OUTPUTS = ("function_call_output", "custom_tool_call_output", "tool_search_output")
 _IMAGES = ("input_image", "image_generation_call")
 #: The tool that sets another agent to work.
 _AGENT = "spawn_agent"
+_CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call", "web_search_call")
+_ANY = ("type", "id", "call_id", "name", "namespace", "status", "turn_id")
+#: What is shared of each kind of item and event. Not among them are what the program told the model by itself, what it
+#: may do here, copies of outputs for the screen, and how much of somebody's allowance is left.
+_ITEMS = {
+    "message": ("role", "content", "phase", "internal_chat_message_metadata_passthrough"),
+    "reasoning": ("summary", "content", "encrypted_content"),
+    "function_call": ("arguments",), "function_call_output": ("output",),
+    "custom_tool_call": ("input",), "custom_tool_call_output": ("output",),
+    "local_shell_call": ("action",),
+    "tool_search_call": ("arguments", "execution"), "tool_search_output": ("execution", "tools", "output"),
+    "web_search_call": ("action",),
+    "image_generation_call": ("revised_prompt", "result"),
+    "compaction": ("encrypted_content",), "compaction_summary": ("encrypted_content",),
+}  # fmt: skip
+_EVENTS = {
+    "user_message": ("message", "text", "images", "kind", "text_elements"),
+    "agent_message": ("message", "text", "phase"),
+    "agent_reasoning": ("text",),
+    "token_count": ("info",),
+    "task_started": ("model_context_window", "started_at", "collaboration_mode_kind"),
+    "task_complete": ("last_agent_message", "completed_at", "duration_ms", "time_to_first_token_ms"),
+    "turn_aborted": ("reason", "completed_at", "duration_ms"),
+    "thread_rolled_back": ("num_turns",),
+    "context_compacted": (),
+}  # fmt: skip
+#: What the program puts before what a person says, as a message of its own.
+_AROUND = re.compile(r"\s*<(?:environment_context|user_instructions|permissions instructions)[\s>]|# AGENTS\.md instr")
+_IMAGE_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
 
 
 class CodexForms(Forms):
@@ -23,6 +55,7 @@ class CodexForms(Forms):
 
     taken = frozenset({"ordinal"})
     thoughts = ("reasoning",)
+    free = frozenset({"arguments", "input", "output", "action", "tools"})
 
     def records_of(self, session: Session, end: int | None = None) -> Iterator[Record]:
         last = None if end is None else session.turns[end].id
@@ -54,6 +87,117 @@ class CodexForms(Forms):
             images=images,
             agents=int(item.get("name") == _AGENT and kind not in _OUTPUTS),
         )
+
+    def sent(self, record: Record) -> Record | None:
+        kind, payload = record.get("type"), record.get("payload")
+        if not isinstance(payload, dict):
+            return None
+        if kind == "response_item":
+            shared = _item(payload)
+        elif kind == "event_msg":
+            to_legacy(payload := dict(payload))
+            shared = _only(payload, _EVENTS)
+        elif kind == "compacted":
+            shared = _compacted(payload)
+        else:
+            return None
+        return {"timestamp": record.get("timestamp", ""), "type": kind, "payload": shared} if shared else None
+
+    def calls(self, record: Record) -> Iterator[GivenCall]:
+        for item in _items(record):
+            if item.get("type") in _CALLS:
+                given = item.get("arguments", item.get("input", item.get("action")))
+                yield GivenCall(_call_id(item), _decoded(given))
+
+    def withheld(self, record: Record, ids: Collection[str], mark: str) -> Record:
+        return _with_items(record, lambda item: _withheld(item, mark) if _call_id(item) in ids else item)
+
+    def image(self, value: Record) -> Image | None:
+        kind, url = value.get("type"), value.get("image_url")
+        if kind == "input_image":
+            found = _IMAGE_URL.match(url) if isinstance(url, str) else None
+            size = (len(url) - found.end()) * 3 // 4 if found and isinstance(url, str) else 0
+            return Image(found[1] if found else "image", size, lambda note: {"type": "input_text", "text": note})
+        if kind == "image_generation_call" and isinstance(value.get("result"), str) and not _is_note(value["result"]):
+            return Image("image", len(value["result"]) * 3 // 4, lambda note: value | {"result": note})
+        return None
+
+    def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
+        """What is shown of a thought goes with it. Thoughts are records of their own."""
+        item = record.get("payload")
+        kind = item.get("type") if isinstance(item, dict) else None
+        if isinstance(item, dict) and kind in (*self.thoughts, "agent_reasoning") and of(item):
+            return None
+        return _with_items(record, lambda item: None if item.get("type") in self.thoughts and of(item) else item)
+
+
+def _item(item: Record) -> Record | None:
+    """An item as it is shared; a message only of a person or the model."""
+    if item.get("type") == "message":
+        texts = [part.get("text") for part in _parts(item.get("content"))]
+        around = texts and all(isinstance(text, str) and _AROUND.match(text) for text in texts)
+        if item.get("role") not in ("user", "assistant") or around:
+            return None
+    return _only(item, _ITEMS)
+
+
+def _only(payload: Record, kinds: dict[str, tuple[str, ...]]) -> Record | None:
+    kind = payload.get("type")
+    names = kinds.get(kind) if isinstance(kind, str) else None
+    return None if names is None else {name: payload[name] for name in payload if name in _ANY or name in names}
+
+
+def _compacted(payload: Record) -> Record:
+    left: Record = {name: payload[name] for name in ("message", "replacement_history") if name in payload}
+    if "replacement_history" in left:
+        left["replacement_history"] = [one for item in _parts(left["replacement_history"]) if (one := _item(item))]
+    return left
+
+
+def _items(record: Record) -> Iterator[Record]:
+    """The items that a record has: itself, or those that a compaction left."""
+    payload = record.get("payload")
+    if record.get("type") == "response_item" and isinstance(payload, dict):
+        yield payload
+    elif record.get("type") == "compacted" and isinstance(payload, dict):
+        yield from _parts(payload.get("replacement_history"))
+
+
+def _with_items(record: Record, change: Callable[[Record], Record | None]) -> Record:
+    old = list(_items(record))
+    new = [one for item in old if (one := change(item)) is not None]
+    if new == old:
+        return record
+    payload = new[0] if record["type"] == "response_item" else record["payload"] | {"replacement_history": new}
+    return record | {"payload": payload}
+
+
+def _withheld(item: Record, mark: str) -> Record:
+    changed = dict(item)
+    for name in ("arguments", "input", "action", "output", "tools"):
+        if isinstance(given := item.get(name), str) and name == "arguments" and _decoded(given) is not given:
+            changed[name] = orjson.dumps(all_texts(_decoded(given), mark)).decode()
+        elif name in item:
+            changed[name] = mark if name == "output" else all_texts(given, mark)
+    return changed
+
+
+def _call_id(item: Record) -> str:
+    return str(item.get("call_id") or item.get("id") or "")
+
+
+def _decoded(given: object) -> object:
+    """What a tool was given, which is mostly JSON in a text."""
+    if isinstance(given, str) and given.startswith(("{", "[")):
+        try:
+            return orjson.loads(given)
+        except orjson.JSONDecodeError:
+            return given
+    return given
+
+
+def _is_note(text: str) -> bool:
+    return text.startswith("[")
 
 
 def _header(moment: str, becomes: Becomes) -> Record:

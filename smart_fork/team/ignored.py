@@ -1,0 +1,123 @@
+"""``.smartforkignore`` of a repository: the files whose contents do not leave this machine.
+
+It is written as ``.gitignore`` is. It can withhold something, and nothing else: who clones a repository uploads nothing
+by what is in it.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from smart_fork.agents.forms import GivenCall, HomePlace
+from smart_fork.errors import Usage
+from smart_fork.snippets import quoted
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+NAME = ".smartforkignore"
+WITHHELD = "[WITHHELD]"
+#: More than anybody writes; and of one line, what a pattern that was made to be slow has more of.
+_BYTES, _LINE, _STARS = 64 << 10, 300, 8
+_PATH, _DEPTH = 1_000, 64
+#: Fields whose whole text is a path.
+_PATHS = re.compile(r"(?i)path|file|dir|folder")
+_WORDS = re.compile(r"[^\s\"'`=:;|&<>(),{}\[\]]+")
+_QUOTED = re.compile(r"\"([^\"\n]{1,1000})\"|'([^'\n]{1,1000})'")
+#: Lines of what a tool gave back that say of which file they are: of a search, and of a difference.
+_LINES = re.compile(r"^(?:(?:\+\+\+|---|diff --git) (?:[ab]/)?)?([^\s:]{1,1000})(?=:| b/|\s*$)", re.MULTILINE)
+
+
+class Ignored:
+    """The files of one project that stay here."""
+
+    def __init__(self, spec: GitIgnoreSpec, place: HomePlace) -> None:
+        self._spec, self._place = spec, place
+
+    def named_by(self, call: GivenCall, cwd: str) -> str:
+        """The first of them that a call names; empty where it names none."""
+        return next((path for name, text in _texts(call.given) for path in self._in(name, text, cwd)), "")
+
+    def shown_in(self, output: str, cwd: str) -> str:
+        """The first of them whose lines are in what a tool gave back, as searches and differences write it."""
+        found = (line[1] for line in _LINES.finditer(output) if line.end() < len(output) and output[line.end()] in ": ")
+        return next((path for path in found if self._matches(path, cwd)), "")
+
+    def _in(self, name: str, text: str, cwd: str) -> Iterator[str]:
+        words = [text] if _PATHS.search(name) else []  # may have blanks in it
+        words += (found[1] or found[2] for found in _QUOTED.finditer(text))
+        words += _WORDS.findall(text)
+        return (word for word in dict.fromkeys(words) if self._matches(word, cwd))
+
+    def _matches(self, path: str, cwd: str) -> bool:
+        if not path or len(path) > _PATH:
+            return False
+        path = path.removeprefix("file://")
+        if path.startswith("~/"):
+            path = self._place.home + path[1:]
+        path = posixpath.normpath(posixpath.join(cwd or self._place.root, path))
+        root = self._place.root.rstrip("/")
+        if not path.startswith(f"{root}/"):
+            return False
+        below = path.removeprefix(f"{root}/")
+        return self._spec.match_file(below) or self._spec.match_file(f"{below}/")
+
+
+def ignored(place: HomePlace) -> Ignored | None:
+    """What the file at the project's root says; `None` where there is none, or nothing in it.
+
+    Raises:
+        Usage: It is there, and cannot be kept to.
+    """
+    if not place.root:
+        return None
+    lines = _lines(Path(place.root) / NAME)
+    if not any(line.strip() and not line.startswith("#") for line in lines):
+        return None
+    from pathspec import GitIgnoreSpec
+
+    try:
+        return Ignored(GitIgnoreSpec.from_lines(lines), place)
+    except (ValueError, re.error) as error:
+        raise Usage(f"{NAME} has a line that is no pattern: {error}", _MEND) from error
+
+
+_MEND = "Mend it, or take it away: nothing is sent while it cannot be kept to."
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise Usage(f"{NAME} cannot be read: {error.strerror}", _MEND) from error
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise Usage(f"{NAME} is no file", _MEND)
+        data = file.read(_BYTES + 1)
+    lines = data.decode("utf-8", "replace").splitlines()
+    if len(data) > _BYTES:
+        raise Usage(f"{NAME} has more than {_BYTES >> 10} KiB", _MEND)
+    for line in lines:
+        if len(line) > _LINE or line.count("*") > _STARS:
+            raise Usage(f"{NAME} has a line with too much in it: {quoted(line)}", _MEND)
+    return lines
+
+
+def _texts(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Every text, with the name of the field that it is in."""
+    if isinstance(value, str):
+        yield name, value
+    elif depth < _DEPTH and isinstance(value, dict):
+        for key, part in value.items():
+            yield from _texts(part, key, depth + 1)
+    elif depth < _DEPTH and isinstance(value, list):
+        for part in value:
+            yield from _texts(part, name, depth + 1)

@@ -1,0 +1,255 @@
+"""What leaves this machine of a session: each step can only take something away.
+
+1. Refused altogether is what nobody may share; what the agent is writing just now stays, up to its last finished turn.
+2. Of each record what is on the list of its agent. 3. Nothing of the files that ``.smartforkignore`` names.
+4. No images, unless they are asked for. 5. Paths of this machine become marks. 6. Secrets are masked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from indexer import forgotten
+from indexer.transcripts.model import Session
+from smart_fork.agents import READERS
+from smart_fork.agents.facets import forms_of
+from smart_fork.agents.forms import Forms, HomePlace, Record
+from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable
+from smart_fork.sharing.canonical import encode
+from smart_fork.sharing.digest import NOTHING, START, state_after, written
+from smart_fork.team.ignored import WITHHELD, Ignored, ignored
+from smart_fork.team.secrets import MaskedSecrets, Secrets
+from smart_fork.team.settings import Sharing, settings
+
+#: What is left out, as a person is told of it.
+OTHER, FILES, IMAGES, THOUGHTS, OPEN = (
+    "records that are no conversation", "calls of withheld files", "images", "thoughts with a secret",
+    "what is not finished yet",
+)  # fmt: skip
+#: Deeper than any record is.
+_DEPTH = 64
+_DATA_URL = re.compile(r"data:([\w.+-]{1,40}/[\w.+-]{1,40});base64,([A-Za-z0-9+/=_-]{64,})")
+
+
+class NotSent(SmartForkError):
+    """It could be sent and must not be."""
+
+    code = "not_sent"
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """What went out before: how many records of the log, and their digest as they are in it."""
+
+    count: int = 0
+    digest: str = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """What is sent of a session.
+
+    `records` are canonical, and those alone that come after what went out before. `numbers` says of each which of the
+    log's it is. `local` is the log as it is then, for the next time. `masked` counts secrets by kind, `samples` shows a
+    few of each with what stands around, masked; `left_out` counts what is not sent; `withheld` names the files of which
+    nothing is, `files` those that the session set out to edit.
+    """
+
+    session: Session
+    place: HomePlace
+    records: tuple[bytes, ...]
+    numbers: tuple[int, ...]
+    local: Since
+    masked: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    samples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    withheld: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    title: str = ""
+
+    @property
+    def size(self) -> int:
+        """How many bytes are sent."""
+        return sum(map(len, self.records))
+
+
+def prepare(
+    log: Path,
+    agent: str,
+    root: str | Path,
+    *,
+    since: Since | None = None,
+    images: bool = False,
+    chosen: Sharing | None = None,
+    home: Path | None = None,
+) -> Outgoing:
+    """What is sent of the session in `log`, whose project has its root there.
+
+    Raises:
+        NotFound: There is no conversation in it, or one that it was forked from is gone.
+        NotSent: A person has forgotten it, it is a sub-agent's, or in a directory of which nothing is shared.
+        ForkRefused: Nothing in it is finished.
+        Conflict: What went out before is not in it any more.
+        Unshareable: An id in it looks like a secret, or a record cannot be written.
+        Usage: Sessions of that agent are not shared, or a setting is wrong.
+    """
+    forms, known = forms_of(agent), settings() if chosen is None else chosen
+    place = HomePlace(str(root).rstrip("/"), str(home or Path.home()).rstrip("/"))
+    session = _read(log, agent)
+    _may_leave(session, place, known)
+    points = session.branch_points()
+    if not points:
+        raise ForkRefused("Nothing to push: the agent has not finished an answer in it yet.", "Push it after that.")
+    steps = _Steps(forms, place, session.cwd, ignored(place), Secrets(known.redact, known.allow), images=images)
+    if points[-1] + 1 < len(session.turns) and any(turn.speaks for turn in session.turns[points[-1] + 1 :]):
+        steps.left_out[OPEN] = sum(turn.speaks for turn in session.turns[points[-1] + 1 :])
+    records = tuple(steps.records(session, points[-1], since or Since()))
+    return Outgoing(
+        session,
+        place,
+        tuple(data for _, data in records),
+        tuple(number for number, _ in records),
+        steps.local,
+        +steps.found.kinds,
+        steps.left_out,
+        {kind: tuple(shown) for kind, shown in steps.found.samples.items()},
+        tuple(steps.withheld),
+        tuple(dict.fromkeys(path for turn in session.turns for call in turn.tool_calls for path in call.edits)),
+        steps.text(session.title),
+    )
+
+
+def _read(log: Path, agent: str) -> Session:
+    try:
+        result = READERS[agent].read(log)
+    except FileNotFoundError as error:
+        raise NotFound(f"The session's log is gone: {log}") from error
+    if result.session is None:
+        if "sub-agent" in result.skipped:
+            raise NotSent("Nothing is pushed of sub-agents.", "Push the session that started it.")
+        raise NotFound(f"No conversation in {log}: {result.skipped}")
+    return result.session
+
+
+def _may_leave(session: Session, place: HomePlace, known: Sharing) -> None:
+    if session.origin == "subagent":
+        raise NotSent("Nothing is pushed of sub-agents.", "Push the session that started it.")
+    if (session.agent, session.session_id) in forgotten.forgotten():
+        raise NotSent("You have had this session forgotten.", "What is forgotten is not pushed.")
+    for where in filter(None, (session.cwd, place.root)):
+        for never in known.never:
+            if Path(where).resolve().is_relative_to(never):
+                raise NotSent(f"Nothing is pushed from {never}.", "[team] never in config.toml names that directory.")
+
+
+class _Steps:
+    """The steps in their order, and what they took away."""
+
+    def __init__(
+        self, forms: Forms, place: HomePlace, cwd: str, hidden: Ignored | None, secrets: Secrets, *, images: bool
+    ) -> None:
+        self._forms, self._place, self._cwd = forms, place, cwd
+        self._hidden, self._secrets, self._images = hidden, secrets, images
+        self._ids: set[str] = set()
+        self.found = MaskedSecrets()
+        self.left_out: Counter[str] = Counter()
+        self.withheld: dict[str, None] = {}
+        self.local = Since()
+
+    def text(self, text: str) -> str:
+        """A text about the session, without paths of this machine and secrets."""
+        shared = self._forms.outgoing({"text": text}, self._place)["text"]
+        return self._secrets.text(str(shared))
+
+    def records(self, session: Session, end: int, since: Since) -> Iterator[tuple[int, bytes]]:
+        """Each record that is sent, with its number in the log."""
+        state, number = START, 0
+        for record in self._forms.records_of(session, end):
+            if number == since.count:
+                _same(written(state), since)
+            number += 1
+            state = state_after([encode(self._forms.outgoing(record, self._place))], state)
+            self._note_calls(record)
+            if number > since.count and (data := self._sent(record, number)):
+                yield number, data
+        if number < since.count or (number == since.count and written(state) != since.digest):
+            _same("", since)
+        self.local = Since(number, written(state))
+
+    def _sent(self, record: Record, number: int) -> bytes | None:
+        kept = self._forms.sent(record)
+        if kept is None:
+            self.left_out[OTHER] += 1
+            return None
+        kept = self._without_files(kept)
+        if not self._images:
+            kept = self._without_images(kept, 0)
+        try:
+            masked = self._secrets.record(self._forms.outgoing(kept, self._place), self._forms, self.found)
+            if masked is None:
+                self.left_out[THOUGHTS] += 1
+            return encode(masked) if masked else None
+        except Unshareable as error:
+            raise type(error)(f"Record {number}: {error.message}", error.hint) from error
+
+    def _note_calls(self, record: Record) -> None:
+        """Also those that went out before: what they give back may come now."""
+        if self._hidden:
+            cwd = record.get("cwd")
+            for call in self._forms.calls(record):
+                if path := self._hidden.named_by(call, cwd if isinstance(cwd, str) else self._cwd):
+                    self._ids.add(call.id)
+                    self.withheld[path] = None
+
+    def _without_files(self, record: Record) -> Record:
+        if self._hidden is None:
+            return record
+        for call, output in self._forms.told(record).outputs:
+            if call not in self._ids and (path := self._hidden.shown_in(output, self._cwd)):
+                self._ids.add(call)
+                self.withheld[path] = None
+        new = self._forms.withheld(record, self._ids, WITHHELD)
+        if new != record:
+            self.left_out[FILES] += 1
+        return new
+
+    def _without_images(self, value: Any, depth: int) -> Any:
+        if isinstance(value, str):
+            return _DATA_URL.sub(self._left_out, value) if "data:" in value else value
+        if depth >= _DEPTH:
+            return value
+        if isinstance(value, list):
+            return [self._without_images(part, depth + 1) for part in value]
+        if isinstance(value, dict):
+            if image := self._forms.image(value):
+                self.left_out[IMAGES] += 1
+                return image.instead(_note(image.kind, image.size))
+            return {name: self._without_images(part, depth + 1) for name, part in value.items()}
+        return value
+
+    def _left_out(self, found: re.Match[str]) -> str:
+        self.left_out[IMAGES] += 1
+        return _note(found[1], len(found[2]) * 3 // 4)
+
+
+def _note(kind: str, size: int) -> str:
+    """``[image left out: png, 120 kB]``."""
+    what, _, which = kind.rpartition("/")
+    return f"[{what if what == 'image' else 'document' if what else 'image'} left out: {which}, {_size(size)}]"
+
+
+def _size(size: int) -> str:
+    return f"{size} bytes" if size < 1_000 else f"{size // 1_000} kB" if size < 1_000_000 else f"{size / 1e6:.1f} MB"
+
+
+def _same(digest: str, since: Since) -> None:
+    if digest != since.digest:
+        raise Conflict(
+            f"What was pushed has changed here since (within its first {since.count} records).",
+            "smart-fork team branch --local goes on with what is here as a session of its own.",
+        )

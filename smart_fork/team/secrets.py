@@ -1,0 +1,243 @@
+"""Secrets out of records: what people call a password, a key or a token becomes ``[REDACTED:<kind>]``.
+
+What ties records together is looked into and never changed: an id that looks like a secret is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from indexer.masking.masked import MARK
+from indexer.masking.secrets import hidden, spans_of
+from indexer.masking.spans import SHAPE, Span
+from smart_fork.agents.forms import Forms, Record
+from smart_fork.cuts.ties import is_tie
+from smart_fork.errors import Unshareable
+
+_MASK = re.compile(r"\[REDACTED:([a-z0-9-]{1,40})\]")
+#: Names beside which a value says that it is a secret, and what a program is given beside them.
+_TELLING = re.compile(r"(?i)pass|pw|secret|token|key|auth|bearer|value|credential|cookie|header")
+#: Ties that nothing hangs on between machines.
+_LOOSE = frozenset({"cwd", "gitBranch"})
+#: What nobody can read: it is signed, encrypted, or an image.
+_OPAQUE = ("signature", "encrypted_content", "base64")
+_DEPTH = 64
+#: Texts stand in a record several times, as what came back and as what is shown of it.
+_REMEMBERED, _LONG = 64, 200
+OWN = "own-pattern"
+CONTEXT = 40
+SAMPLES = 5
+
+
+@dataclass
+class MaskedSecrets:
+    """What was masked: how often each kind, and a few places of each."""
+
+    kinds: Counter[str] = field(default_factory=Counter)
+    samples: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, before: str, after: str) -> None:
+        """A text before and after."""
+        self.kinds.update(_MASK.findall(after))
+        self.kinds.subtract(_MASK.findall(before))
+        for mask in _MASK.finditer(after):
+            shown = self.samples.setdefault(mask[1], [])
+            sample = after[max(0, mask.start() - CONTEXT) : mask.end() + CONTEXT]
+            if len(shown) < SAMPLES and sample not in shown:
+                shown.append(sample)
+
+
+class Secrets:
+    """What is masked: what is known to be secret and own patterns, without what is allowed."""
+
+    def __init__(self, redact: Sequence[str] = (), allow: Sequence[str] = ()) -> None:
+        self._own = [re.compile(pattern) for pattern in redact]
+        self._allowed = [text for text in allow if text]
+        self._long = lru_cache(_REMEMBERED)(self._masked)
+
+    def text(self, text: str) -> str:
+        """A text without secrets. Doing it again changes nothing."""
+        return self._long(text) if len(text) > _LONG else self._masked(text)
+
+    def record(self, record: Record, forms: Forms, found: MaskedSecrets) -> Record | None:
+        """A record without secrets; thoughts that have one are left out whole. `None` where nothing is left.
+
+        Raises:
+            Unshareable: An id, or a name that is none of the agent's own words, looks like a secret.
+        """
+        thoughts = forms.without_thoughts(record, lambda thought: self._has_secret(thought, found))
+        return None if thoughts is None else _Walk(self.text, forms, found).value(thoughts, "", free=False)
+
+    def _has_secret(self, thought: Record, found: MaskedSecrets) -> bool:
+        texts = list(_texts(thought))
+        new = [self.text(text) for text in texts]
+        for before, after in zip(texts, new, strict=True):
+            if before != after:
+                found.add(before, after)
+        return texts != new
+
+    def _masked(self, text: str) -> str:
+        while spans := self._spans(text):
+            text = hidden(text, spans)
+        return text
+
+    def _spans(self, text: str) -> list[Span]:
+        spans = spans_of(text)
+        if self._own:
+            masks = [mask.span() for mask in _MASK.finditer(text)] if MARK in text else []
+            for pattern in self._own:
+                own = [one.span() for one in pattern.finditer(text) if one.end() > one.start()]
+                spans += [Span(a, SHAPE, b, OWN) for a, b in own if not any(c < b and a < d for c, d in masks)]
+        if spans and self._allowed:
+            allowed = [(at, at + len(one)) for one in self._allowed for at in _places(text, one)]
+            spans = [one for one in spans if not any(a <= one.start and one.end <= b for a, b in allowed)]
+        return spans
+
+
+class _Walk:
+    """One record, walked through."""
+
+    def __init__(self, text: Callable[[str], str], forms: Forms, found: MaskedSecrets) -> None:
+        self._text, self._forms, self._found = text, forms, found
+
+    def value(self, value: Any, name: str, *, free: bool, depth: int = 0) -> Any:
+        """A value of a field of that name; in what is `free` no name says what it is."""
+        if isinstance(value, str):
+            return self._of_field(value, name, free=free)
+        if depth >= _DEPTH or not isinstance(value, dict | list):
+            return value
+        entering = not free and name in self._forms.free
+        free = free or entering
+        if isinstance(value, list):
+            new: Any = [self.value(part, "", free=free, depth=depth + 1) for part in value]
+        else:
+            new = {
+                (self._changed(key) if free else key): self.value(part, key, free=free, depth=depth + 1)
+                for key, part in value.items()
+            }
+        return self._in_context(new) if entering else new
+
+    def _of_field(self, value: str, name: str, *, free: bool) -> str:
+        if name.lower().endswith(_OPAQUE) or (name == "data" and not free) or (name == "data" and len(value) > 1_000):
+            return value
+        if free or name in _LOOSE or not is_tie(name, value):
+            return self._json(value) if value.startswith(("{", "[")) else self._changed(value)
+        if self._text(value) != value:
+            raise Unshareable(f"What looks like a secret stands where nothing can be masked: in {name}")
+        return value
+
+    def _changed(self, text: str) -> str:
+        new = self._text(text)
+        if new != text:
+            self._found.add(text, new)
+        return new
+
+    def _json(self, text: str) -> str:
+        """A text that may be JSON stays JSON."""
+        new = self._text(text)
+        if new == text:
+            return text
+        try:
+            inner = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            return self._changed(text)
+        walked = self._in_context(self.value(inner, "", free=True, depth=1))
+        return self._changed(orjson.dumps(walked).decode())
+
+    def _in_context(self, value: Any) -> Any:
+        """What a tool was given, once more as one text: a name may say that what stands beside it is secret."""
+        if not _tells(value):
+            return value
+        for spelled in _spellings(value):
+            if self._text(spelled) != spelled:
+                break
+        else:
+            return value
+        return _Told(self._text, self._found).value(value)
+
+
+class _Told:
+    """Values of which a name beside them says that they are secret: a name and its value are read as one text."""
+
+    def __init__(self, text: Callable[[str], str], found: MaskedSecrets) -> None:
+        self._text, self._found = text, found
+
+    def value(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return self._listed([self.value(part) for part in value])
+        if not isinstance(value, dict):
+            return value
+        new = {name: self.value(part) for name, part in value.items()}
+        named = next((new[name] for name in ("name", "key", "id", "property") if isinstance(new.get(name), str)), "")
+        for name, part in new.items():
+            if isinstance(part, str | int) and not isinstance(part, bool):
+                new[name] = self._beside(name, part, named if name.lower() == "value" else "")
+        return new
+
+    def _beside(self, name: str, value: str | int, named: str) -> str | int:
+        for beside in filter(None, (name, named)):
+            pair = orjson.dumps({beside: str(value)}).decode()
+            if (new := self._text(pair)) != pair:
+                self._found.add(pair, new)
+                return _MASK.search(new)[0]  # type: ignore[index]
+        return value
+
+    def _listed(self, values: list[Any]) -> list[Any]:
+        """The arguments of a program: what stands behind an option may be what it says."""
+        for position in range(len(values) - 1):
+            first, second = values[position : position + 2]
+            if isinstance(first, str) and isinstance(second, str) and _TELLING.search(first):
+                for joined in (f"{first} {second}", f"{first}={second}"):
+                    new = self._text(joined)
+                    if new != joined and new.startswith(first) and not _MASK.fullmatch(second):
+                        self._found.add(joined, new)
+                        values[position + 1] = _MASK.search(new)[0]  # type: ignore[index]
+                        break
+        return values
+
+
+def _tells(value: Any, depth: int = 0) -> bool:
+    """Whether there is a name in it beside which a value may be secret."""
+    if depth >= _DEPTH:
+        return False
+    if isinstance(value, dict):
+        return any(_TELLING.search(name) or _tells(part, depth + 1) for name, part in value.items())
+    if isinstance(value, list):
+        return any(
+            _tells(part, depth + 1) if not isinstance(part, str) else len(part) < _LONG and _TELLING.search(part)
+            for part in value
+        )
+    return False
+
+
+def _spellings(value: Any) -> Iterator[str]:
+    yield orjson.dumps(value).decode()
+    yield " ".join(_texts(value))
+    yield "=".join(_texts(value))
+
+
+def _texts(value: Any, depth: int = 0) -> Iterator[str]:
+    """The texts that can be read."""
+    if isinstance(value, str):
+        yield value
+    elif depth < _DEPTH and isinstance(value, dict):
+        for name, part in value.items():
+            if not name.lower().endswith(_OPAQUE) and name != "data":
+                yield from _texts(part, depth + 1)
+    elif depth < _DEPTH and isinstance(value, list):
+        for part in value:
+            yield from _texts(part, depth + 1)
+
+
+def _places(text: str, part: str) -> Iterator[int]:
+    at = text.find(part)
+    while at >= 0:
+        yield at
+        at = text.find(part, at + 1)
