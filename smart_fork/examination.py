@@ -19,7 +19,7 @@ from indexer.markdown import export_names, export_path, is_export
 from indexer.model_notice import telling
 from indexer.paths import index_db, state_home
 from indexer.pipeline import document_of
-from indexer.store import soundness
+from indexer.store import groups, soundness
 from indexer.store.base import Scope, SessionRow, Store
 from indexer.store.queries import StoreReading
 from indexer.store.soundness import SHOWN, read_only
@@ -82,7 +82,7 @@ class _Examination:
             "workers": _workers,
             "references": lambda: _part("references", soundness.dangling(db), "every row has what it speaks of"),
             "words": lambda: _part("words", soundness.words(db), "all passages and sessions have their words"),
-            "vectors": lambda: _part("vectors", soundness.vectors(db), "all vectors are where they belong"),
+            "vectors": lambda: _part("vectors", groups.faults(db), "all vectors are where they belong"),
             "logs": self._logs,
             "sample": self._sample,
             "exports": self._exports,

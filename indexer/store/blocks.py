@@ -11,21 +11,17 @@ from typing import Any
 import apsw
 
 from indexer.store import extension, vectors
+from indexer.store.groups import in_blocks, length
 from indexer.store.schema import immediate
 
 
 def move(db: apsw.Connection) -> None:
     """Have sqlite-vec keep the vectors of an index that has them in blocks."""
-    if not there_are(db) or not extension.is_loaded(db):
+    if not in_blocks(db) or not extension.is_loaded(db):
         return
     with immediate(db):
-        if there_are(db):  # nobody else was quicker
+        if in_blocks(db):  # nobody else was quicker
             _move(db)
-
-
-def there_are(db: apsw.Connection) -> bool:
-    """Whether there are vectors, or could be, in blocks."""
-    return bool(db.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'vector_blocks'").get)
 
 
 def remove(db: apsw.Connection, chunks: Iterable[int]) -> None:
@@ -38,7 +34,7 @@ def remove(db: apsw.Connection, chunks: Iterable[int]) -> None:
 
 
 def _move(db: apsw.Connection) -> None:
-    if size := vectors.length(db):
+    if size := length(db):
         vectors.create(db, size)
         blocks: list[Any] = db.execute("SELECT id FROM vector_blocks ORDER BY id").fetchall()
         for (block,) in blocks:

@@ -15,7 +15,7 @@ from indexer.chunks import Voices
 from indexer.objects import known
 from indexer.outcome import Edits, Outcome
 from indexer.project import Project, head_of, is_within, places_of
-from indexer.store import backlog, vectors
+from indexer.store import backlog, groups
 from indexer.store.base import Counts, HavingTable, Lines, Placement, Scope, Scored, SessionRow, Similarities, WordTable
 from indexer.store.connection import with_vectors
 from indexer.transcripts.model import AgentName
@@ -146,7 +146,7 @@ class StoreReading:
 
         if not (questions and self.meta("model")):
             return nearest.NOTHING
-        size = vectors.length(self.db)
+        size = groups.length(self.db)
         if wrong := next((len(one) for one in questions if len(one) != 4 * size), None):
             raise ValueError(f"the index has vectors of {size} dimensions, not of {wrong // 4}")
         with_vectors(self.db)

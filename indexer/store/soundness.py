@@ -5,17 +5,13 @@ Each function yields what is wrong, in words.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import apsw
 
-from indexer.store import blocks
 from indexer.store.connection import BUSY_MILLISECONDS, opening
-from indexer.store.vectors import GROUP, NUMBER, length, slots_of
 
 #: So many faults of a kind are told one by one.
 SHOWN = 5
@@ -73,37 +69,3 @@ def words(db: apsw.Connection) -> Iterator[str]:
                 yield f"{len(missing)} {name} of part {part} cannot be found by their words"
             if surplus := found - there:
                 yield f"{index} has words of {len(surplus)} {name} of part {part} that are not there"
-
-
-def vectors(db: apsw.Connection) -> Iterator[str]:
-    """Groups of vectors of another shape than they must have, and passages whose vector is not where it should be.
-
-    What sqlite-vec keeps is looked at without it.
-    """
-    size = length(db)
-    if not size or blocks.there_are(db):
-        return
-    home = {chunk: part for chunk, part in db.execute("SELECT id, part FROM chunks WHERE block <> 0")}  # noqa: C416 - typed
-    slots = {
-        chunk: (group, slot)
-        for chunk, group, slot in db.execute("SELECT rowid, chunk_id, chunk_offset FROM vectors_rowids")
-    }
-    groups: Any = db.execute(
-        "SELECT chunk_id, partition00, CAST(validity AS BLOB), CAST(rowids AS BLOB), CAST(vectors AS BLOB) "
-        "FROM vectors_chunks LEFT JOIN vectors_vector_chunks00 AS bytes ON bytes._rowid_ = chunk_id"
-    )
-    for group, part, used, rowids, stored in groups:
-        if (len(used), len(rowids), len(stored or b"")) != (GROUP // 8, GROUP * NUMBER, GROUP * size):
-            yield f"group {group} of vectors has {len(stored or b'')} bytes: not {GROUP} times {size}"
-            continue
-        strange = 0
-        for slot in slots_of(used):
-            (chunk,) = struct.unpack_from("<q", rowids, slot * NUMBER)
-            there = slots.pop(chunk, None) == (group, slot) and any(stored[slot * size : (slot + 1) * size])
-            strange += home.pop(chunk, None) != part or not there
-        if strange:
-            yield f"group {group} of vectors has {strange} that are no vectors of passages of its part"
-    if home:
-        yield f"{len(home)} passages have no vector where it should be"
-    if slots:
-        yield f"{len(slots)} vectors are where there are none"

@@ -10,17 +10,13 @@ another. Without the extension whole groups can be taken out as well.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import Any
 
 import apsw
 
 from indexer.store import extension
-
-#: Vectors a group. Small parts waste the rest of one; more in a group are hardly read faster.
-GROUP = 128
-#: Bytes of a chunk's number.
-NUMBER = 8
+from indexer.store.groups import GROUP, NUMBER, length, slots_of, telling_damage
 
 
 def create(db: apsw.Connection, dimensions: int) -> None:
@@ -101,32 +97,6 @@ def read_groups(db: apsw.Connection, parts: Iterable[int]) -> Iterator[tuple[byt
             yield group
 
 
-@contextmanager
-def telling_damage(db: apsw.Connection) -> Iterator[None]:
-    """sqlite-vec has no code of its own for damage. Where it fails, whether its tables say the same is looked at.
-
-    Raises:
-        apsw.CorruptError: they do not.
-    """
-    from indexer.store import soundness
-
-    try:
-        yield
-    except (apsw.SQLError, ValueError, TypeError) as error:  # the last two where a number is none, or too large
-        try:
-            fault = next(soundness.vectors(db), "")
-        except apsw.SQLError as worse:  # a table is gone
-            fault = str(worse)
-        if fault:
-            raise apsw.CorruptError(f"{error}: {fault}") from error
-        raise
-
-
-def length(db: apsw.Connection) -> int:
-    """Bytes of a vector: one a dimension."""
-    return int(db.execute("SELECT value FROM meta WHERE key = 'dimensions'").get or 0)
-
-
 def _read(db: apsw.Connection, places: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, bytes]]:
     if not places:
         return
@@ -164,11 +134,6 @@ def _fill_up(db: apsw.Connection, group: int) -> None:
     moving = dict(read(db, [int.from_bytes(rowids[slot * NUMBER :][:NUMBER], "little") for slot in slots]))
     db.execute(f"DELETE FROM vectors WHERE rowid IN ({_numbers(moving)})")  # noqa: S608 - integers
     append(db, part, moving)
-
-
-def slots_of(used: bytes) -> Iterator[int]:
-    """The numbers of the bits that are set."""
-    return (8 * at + bit for at, byte in enumerate(used) for bit in range(8) if byte >> bit & 1)
 
 
 def _remove_groups(db: apsw.Connection, groups: Iterable[int]) -> None:

@@ -35,7 +35,7 @@ def serve(options: Sequence[str]) -> None:
         if rest is not None:
             from smart_fork.front.handover import converse
 
-            status = converse(hello, rest, tools, catalogue)
+            status = converse(hello, rest, tools, catalogue, listed(catalogue, tools))
     except BrokenPipeError:  # nobody listens any more
         pass
     except KeyboardInterrupt:

@@ -9,7 +9,6 @@ from functools import partial
 from itertools import chain
 from typing import Any, NoReturn
 
-from smart_fork.front.first_answers import listed
 from smart_fork.front.local import Local
 from smart_fork.front.messages import read
 from smart_fork.front.relay import Relay
@@ -20,11 +19,13 @@ from smart_fork.service.client import Service, ServiceGoneError, find_service
 log = logging.getLogger(__name__)
 
 
-def converse(hello: bytes | None, first: bytes, tools: str, catalogue: dict[str, Any]) -> int:
+def converse(
+    hello: bytes | None, first: bytes, tools: str, catalogue: dict[str, Any], listed: list[dict[str, Any]]
+) -> int:
     """Have `first` answered, and all that comes on stdin; the status with which to end.
 
-    The client has begun with `hello`, where it is one that begins so. `catalogue` has what it was told since, and
-    `tools` says how much of it.
+    The client has begun with `hello`, where it is one that begins so. `catalogue` has what it was told since, `tools`
+    says how much of it, and `listed` is the list of them.
     """
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -37,7 +38,7 @@ def converse(hello: bytes | None, first: bytes, tools: str, catalogue: dict[str,
             hello=greeting,
             remote=Remote(service, greeting) if service is not None and greeting is not None else None,
             reading=reading_tools(catalogue["tools"]),
-            listed=listed(catalogue, tools),
+            listed=listed,
             start=partial(Local, tools),
         )
         relay.run(chain([first], sys.stdin.buffer))

@@ -16,7 +16,7 @@ import indexer
 from indexer.failures import is_damage
 from indexer.freshness import complete
 from indexer.paths import index_db
-from indexer.store import blocks, extension, schema, soundness, vectors
+from indexer.store import extension, groups, schema
 from indexer.store.base import Scope
 from indexer.store.queries import StoreReading
 from indexer.store.schema import immediate
@@ -117,7 +117,7 @@ def test_without_it_words_are_found_sessions_are_kept_and_vectors_are_there_agai
     assert before == nearest(without, "User: the first text")  # the same connection
     embed(without)
     assert without.counts().chunks == len(stored_vectors(without.db)) == without.counts().embedded
-    assert [] == list(soundness.vectors(without.db))
+    assert [] == list(groups.faults(without.db))
     without.close()
 
 
@@ -136,7 +136,7 @@ def test_without_it_what_is_forgotten_is_in_no_byte_either(store, absent):
         assert 0 < without.counts().embedded < 199  # its whole group has gone
     assert vector not in every_byte()
     with closing(SqliteStore(index_db())) as again:
-        assert [] == list(soundness.vectors(again.db))
+        assert [] == list(groups.faults(again.db))
         embed(again)
         assert 199 == again.counts().embedded == len(stored_vectors(again.db))
 
@@ -175,7 +175,7 @@ def test_after_groups_have_gone_and_the_database_was_written_again_all_is_found(
             store.forget_session("claude", f"s{number}")
     assert store.erase()
 
-    assert [] == list(soundness.vectors(store.db))
+    assert [] == list(groups.faults(store.db))
     for number in (10, 300, 301, 550):
         (place,) = store.placements_of(store.session("claude", f"s{number}").row)
         assert place.chunk == nearest(store, f"User: text {number}")[0]
@@ -237,7 +237,7 @@ def test_a_question_to_damaged_tables_tells_that_they_are(store, harm):
 def test_what_goes_wrong_without_damage_is_not_taken_for_it(store):
     save(store, session_of("some text"))
     embed(store)
-    with pytest.raises(apsw.SQLError), vectors.telling_damage(store.db):
+    with pytest.raises(apsw.SQLError), groups.telling_damage(store.db):
         store.db.execute("SELECT * FROM nowhere")
 
 
@@ -295,8 +295,8 @@ def directions(store) -> dict[int, np.ndarray]:
 
 def all_moved(given) -> bool:
     with closing(SqliteStore(index_db())) as store:
-        assert [] == list(soundness.vectors(store.db))
-        assert not blocks.there_are(store.db)
+        assert [] == list(groups.faults(store.db))
+        assert not groups.in_blocks(store.db)
         assert ([], len(given)) == (store.waiting((), 9), store.counts().embedded)
         moved = directions(store)
     return moved.keys() == given.keys() and all(
@@ -325,14 +325,14 @@ def test_until_it_can_be_loaded_blocks_stay_and_what_is_forgotten_goes_from_them
     filled(30)
     as_before(block=5)
     with absent(), closing(SqliteStore(index_db())) as without:
-        assert blocks.there_are(without.db)
+        assert groups.in_blocks(without.db)
         assert 30 == without.counts().embedded
         assert without.forget_session("claude", "s0")
         assert without.erase()
         assert (29, 25) == (without.counts().chunks, without.counts().embedded)
     with closing(SqliteStore(index_db())) as store:
         assert 25 == store.counts().embedded == len(stored_vectors(store.db))
-        assert [] == list(soundness.vectors(store.db))
+        assert [] == list(groups.faults(store.db))
         embed(store)
         assert 29 == store.counts().embedded
 

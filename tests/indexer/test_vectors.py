@@ -7,8 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from indexer.store import soundness, vectors
+from indexer.store import vectors
 from indexer.store.base import Scope
+from indexer.store.groups import faults
 from indexer.store.schema import immediate
 from indexer.store.sqlite import SqliteStore
 from tests.indexer.written import crowd, save, session_of, stored_vectors, vector_of
@@ -164,7 +165,7 @@ def test_groups_that_have_become_half_empty_are_filled_up(store):
     assert [(1000, 128), (1000, 107), (1001, 128), (1001, 107)] == groups(store)
     assert {row: before[row] for row in range(10_130, 10_600)} == dict(stored_vectors(store.db))
     assert 470 == store.counts().embedded
-    assert [] == list(soundness.vectors(store.db))
+    assert [] == list(faults(store.db))
     assert 130 == store.add_vectors([(row, vector_of(str(row)).tobytes()) for row in gone])
     assert set(range(10_000, 10_600)) == dict(stored_vectors(store.db)).keys()
 
