@@ -10,7 +10,9 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from smart_fork.retrieval.finder import Engine, FindRequest, find
+from smart_fork.retrieval.finder import find
+from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.upkeep import Engine
 
 
 class NoModel:

@@ -315,8 +315,10 @@ def _read(world: World, folder: Path, count: int, own: str, report: Report) -> l
     from indexer.project import project_of
     from smart_fork import permission
     from smart_fork.agents import READERS
-    from smart_fork.retrieval.finder import Engine, FindRequest, find
+    from smart_fork.retrieval.finder import find
     from smart_fork.retrieval.recent import recent_sessions
+    from smart_fork.retrieval.request import FindRequest
+    from smart_fork.retrieval.upkeep import Engine
 
     wrong = []
     project = project_of(folder)

@@ -85,9 +85,10 @@ def find(
         IndexUnavailable: nothing can be searched.
     """
     from smart_fork.retrieval.answer import Unsearched
-    from smart_fork.retrieval.finder import Engine, FindRequest
     from smart_fork.retrieval.finder import find as answer
+    from smart_fork.retrieval.request import FindRequest
     from smart_fork.retrieval.rerank import configured_reranker
+    from smart_fork.retrieval.upkeep import Engine
 
     request = FindRequest(intent, agent_type=agent, limit=limit, project_path=project, min_score=min_score, also=also)
     found = answer(request, Engine(_embedder(), rerank=configured_reranker()))

@@ -77,7 +77,7 @@ def _check(wanted: Wanted) -> None:
     if searching and not wanted.looked_for.strip():
         raise Usage("--top and --at match need an intent", 'Say what to look for: --intent "…", or a prompt.')
     if wanted.top is not None:
-        from smart_fork.retrieval.finder import check_score
+        from smart_fork.retrieval.request import check_score
 
         check_score(wanted.min_score)
     if (wanted.intent is not None or wanted.also) and not searching:

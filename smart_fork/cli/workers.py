@@ -34,7 +34,7 @@ def active(  # noqa: PLR0917 - typer's way
     as_json: JsonOption = False,
 ) -> None:
     """The workers that run, newest first, and what each is doing."""
-    from smart_fork.retrieval.finder import current_project
+    from smart_fork.retrieval.request import current_project
     from smart_fork.workers.roster import list_workers
 
     within = None if everywhere else current_project(str(project) if project else None)
@@ -132,7 +132,7 @@ def stop(
     as_json: JsonOption = False,
 ) -> None:
     """End all workers of the current project that run. What they wrote stays."""
-    from smart_fork.retrieval.finder import current_project
+    from smart_fork.retrieval.request import current_project
     from smart_fork.workers.termination import stop_workers
 
     within = None if everywhere else current_project(str(project) if project else None)

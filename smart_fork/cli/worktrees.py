@@ -25,7 +25,7 @@ def worktrees(
 ) -> None:
     """The git worktrees that were made for workers: what is in each, and whether it can be removed."""
     from smart_fork.processes import SystemProcesses
-    from smart_fork.retrieval.finder import current_project
+    from smart_fork.retrieval.request import current_project
     from smart_fork.workers import worktrees as trees
 
     if everywhere and project:

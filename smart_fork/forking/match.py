@@ -13,7 +13,9 @@ from smart_fork.agents.options import Options
 from smart_fork.errors import IndexUnavailable, NotFound
 from smart_fork.forking.started import Forked
 from smart_fork.retrieval.answer import Unsearched
-from smart_fork.retrieval.finder import Engine, FindRequest, find
+from smart_fork.retrieval.finder import find
+from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.upkeep import Engine
 
 #: Stands for a message's number: the end of the exchange that answers the intent.
 MATCH = "match"

@@ -16,7 +16,9 @@ from smart_fork.forking.match import MATCH, message_for
 from smart_fork.forking.which import Ask, Later, about_as_likely
 from smart_fork.retrieval.all_agents import find_in_all
 from smart_fork.retrieval.answer import Answer, Found, Hit
-from smart_fork.retrieval.finder import Engine, FindRequest, check, find
+from smart_fork.retrieval.finder import find
+from smart_fork.retrieval.request import FindRequest, check
+from smart_fork.retrieval.upkeep import Engine
 from smart_fork.snippets import shown
 
 log = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ from typing import Any
 
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.retrieval.answer import Answer, RecentSession
-from smart_fork.retrieval.finder import Engine
 from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
+from smart_fork.retrieval.upkeep import Engine
 
 #: Results at first, and where more are asked for; and how many of the latest sessions.
 RESULTS, MORE, RECENT = 10, 50, 30
@@ -51,7 +51,8 @@ def lines(fields: Iterable[str]) -> list[str]:
 
 
 def _search(values: Mapping[str, Any], engine: Engine) -> Answer:
-    from smart_fork.retrieval.finder import FindRequest, find
+    from smart_fork.retrieval.finder import find
+    from smart_fork.retrieval.request import FindRequest
 
     project = values["project"]
     question = FindRequest(

@@ -25,7 +25,7 @@ from smart_fork.page.visits import Visits
 from smart_fork.retrieval.phrasings import MOST
 
 if TYPE_CHECKING:
-    from smart_fork.retrieval.finder import Engine
+    from smart_fork.retrieval.upkeep import Engine
 
 #: Addresses that need no token: where a browser sends its code, and what the page looks like.
 WAY_IN = "/open"

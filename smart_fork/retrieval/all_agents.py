@@ -9,8 +9,10 @@ from smart_fork.agents.facets import title_of
 from smart_fork.agents.selection import ALL, BOTH, titles
 from smart_fork.engines.configured import OWN
 from smart_fork.retrieval.answer import Answer, Found, Hit, RecentSession
-from smart_fork.retrieval.finder import SOON_SECONDS, Engine, FindRequest, find
+from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.ranking import FITS
+from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.upkeep import SOON_SECONDS, Engine
 
 
 def find_in_all(request: FindRequest, engine: Engine, look: Callable[[FindRequest, Engine], Answer] = find) -> Answer:

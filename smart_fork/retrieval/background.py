@@ -20,10 +20,12 @@ from smart_fork.caller import caller_session
 from smart_fork.errors import SmartForkError
 from smart_fork.processes import SystemProcesses
 from smart_fork.retrieval.answer import Answer
-from smart_fork.retrieval.finder import Engine, FindRequest, find
+from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.renewal import renew_quietly
+from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.rerank import configured_reranker
+from smart_fork.retrieval.upkeep import Engine
 
 log = logging.getLogger(__name__)
 

@@ -17,11 +17,11 @@ from smart_fork.agents.births import worker_of
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.registration import NAME
 from smart_fork.registry import Registry
-from smart_fork.retrieval.finder import current_project
 from smart_fork.retrieval.found import Candidate, Query
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.obstacles import Forkable, obstacles
 from smart_fork.retrieval.query import plain
+from smart_fork.retrieval.request import current_project
 from smart_fork.retrieval.search import embedded, search
 from smart_fork.snippets import printable
 

@@ -8,8 +8,8 @@ from smart_fork.agents import READERS
 from smart_fork.agents.selection import selected
 from smart_fork.errors import Usage
 from smart_fork.retrieval.answer import RecentSession
-from smart_fork.retrieval.finder import current_project
 from smart_fork.retrieval.recent import recent_sessions
+from smart_fork.retrieval.request import current_project
 from smart_fork.retrieval.results import recent_session
 
 

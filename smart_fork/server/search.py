@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from indexer.project import Project
     from smart_fork.agents.options import Options
     from smart_fork.caller import Caller
-    from smart_fork.retrieval.finder import FindRequest
     from smart_fork.retrieval.model import BackgroundModel
+    from smart_fork.retrieval.request import FindRequest
     from smart_fork.retrieval.together import Together
 
 #: How long a call waits for the model to be loaded before it answers by words alone.
@@ -217,8 +217,8 @@ class Searching:
         self, request: FindRequest, choice: Mapping[str, Any], caller: Caller, progress: Progress
     ) -> Answer:
         from smart_fork.forking.search_and_fork import find_and_fork
-        from smart_fork.retrieval.finder import Engine
         from smart_fork.retrieval.rerank import configured_reranker
+        from smart_fork.retrieval.upkeep import Engine
 
         engine = Engine(
             self._model(),
@@ -280,7 +280,7 @@ def _request(  # noqa: PLR0917 - what both tools take
     limit: int | None, project_path: str | None, collection: str | None, min_score: float | None,
     include_snippets: bool | None, explain: bool | None,  # noqa: FBT001
 ) -> FindRequest:  # fmt: skip
-    from smart_fork.retrieval.finder import FindRequest
+    from smart_fork.retrieval.request import FindRequest
 
     return FindRequest(
         intent,

@@ -141,7 +141,7 @@ class _Patience:
 
 
 def _list(project: str | None, agent: str, include_closed: bool) -> Workers:  # noqa: FBT001 - by partial
-    from smart_fork.retrieval.finder import current_project
+    from smart_fork.retrieval.request import current_project
     from smart_fork.retrieval.results import UNTRUSTED
     from smart_fork.workers.roster import list_workers as listed
 

@@ -23,12 +23,14 @@ from smart_fork.hooks import switch
 from smart_fork.page import views
 from smart_fork.page.forms import PageForms
 from smart_fork.retrieval.answer import Unsearched
-from smart_fork.retrieval.finder import Engine, FindRequest, find
+from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.model import BackgroundModel
 from smart_fork.retrieval.renewal import Renewal
+from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.rerank import configured_reranker
 from smart_fork.retrieval.together import Together
+from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server import create_server, wants_everything
 from smart_fork.server.search import EMBED_SECONDS, MODEL_SECONDS, READ_SECONDS
 from smart_fork.service import app

@@ -22,8 +22,10 @@ SECONDS = 60.0
 #: Reads and embeds everything, without waiting for the frameworks that are faster from hundreds of texts on.
 INDEX = """
 from indexer.light import LightEmbedder
-from smart_fork.retrieval.finder import Engine, Request, find
-answer = find(Request("anything", agent_type="both", all_projects=True), Engine(LightEmbedder(), 60, 60))
+from smart_fork.retrieval.finder import find
+from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.upkeep import Engine
+answer = find(FindRequest("anything", agent_type="both", all_projects=True), Engine(LightEmbedder(), 60, 60))
 assert answer.index.complete, answer
 """
 

@@ -11,8 +11,10 @@ from indexer.embedder import ModelUnavailableError, SentenceTransformerEmbedder
 from indexer.models import configured_embedder
 from indexer.paths import state_home
 from smart_fork.doctor import run_checks
-from smart_fork.retrieval.finder import Engine, FindRequest, find
+from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.model import BackgroundModel
+from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.upkeep import Engine
 from tests.smart_fork.world import World
 
 RETRY = "add retry with backoff to the uploader"

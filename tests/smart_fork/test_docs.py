@@ -16,8 +16,10 @@ from smart_fork.agents.options import KEYS
 from smart_fork.cli import application
 from smart_fork.forking.started import Forked, Spawned, StartedWorker
 from smart_fork.retrieval import answer, fork_point
-from smart_fork.retrieval.finder import Engine, FindRequest, find
+from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.ranking import KNOWN, KNOWN_AGAIN
+from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server import comparison
 from smart_fork.server.shape import shape
 from smart_fork.server.start import _worker_schema

@@ -11,7 +11,9 @@ import pytest
 from indexer.paths import index_db
 from indexer.store import extension
 from smart_fork.doctor import run_checks
-from smart_fork.retrieval.finder import Engine, FindRequest, find
+from smart_fork.retrieval.finder import find
+from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.upkeep import Engine
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
 RETRY = "add retry with backoff to the uploader"

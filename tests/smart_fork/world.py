@@ -18,7 +18,9 @@ import pytest
 
 from indexer.embedder import ModelUnavailableError
 from smart_fork.agents.claude.slugs import slug
-from smart_fork.retrieval.finder import Engine, FindRequest, find
+from smart_fork.retrieval.finder import find
+from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.upkeep import Engine
 
 DIMENSIONS = 32
 

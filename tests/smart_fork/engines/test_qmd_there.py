@@ -12,7 +12,9 @@ from indexer.markdown import export_path
 from indexer.writer import only_writer
 from smart_fork.engines.base import collections
 from smart_fork.errors import Usage
-from smart_fork.retrieval.finder import Engine, FindRequest, find
+from smart_fork.retrieval.finder import find
+from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.upkeep import Engine
 from tests.smart_fork.engines.scripted_qmd import DONE, RETRY, UNAVAILABLE
 
 pytestmark = pytest.mark.usefixtures("qmd")

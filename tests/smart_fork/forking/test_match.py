@@ -13,7 +13,8 @@ from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, Usage
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.match import fork_at_match, message_for
 from smart_fork.forking.search_and_fork import find_and_fork
-from smart_fork.retrieval.finder import Engine, FindRequest
+from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.upkeep import Engine
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import FakeProcesses
 from tests.smart_fork.world import BrokenModel

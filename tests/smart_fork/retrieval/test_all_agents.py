@@ -10,7 +10,8 @@ from smart_fork.caller import calling_agent, speak_for
 from smart_fork.forking.launch import fork_session
 from smart_fork.retrieval.all_agents import find_in_all
 from smart_fork.retrieval.answer import Found, Unsearched
-from smart_fork.retrieval.finder import Engine, FindRequest
+from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.upkeep import Engine
 from tests.smart_fork.client import answer
 from tests.smart_fork.found import a_fork, a_hit, an_answer
 from tests.smart_fork.world import World

@@ -11,7 +11,9 @@ from indexer.paths import index_db
 from indexer.runs import Run, record
 from indexer.store.sqlite import SqliteStore
 from smart_fork.retrieval.behind import background_notice
-from smart_fork.retrieval.finder import Engine, FindRequest, find
+from smart_fork.retrieval.finder import find
+from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.upkeep import Engine
 from tests.smart_fork.world import World
 
 RETRY = "add retry with backoff to the uploader"

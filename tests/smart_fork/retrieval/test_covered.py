@@ -7,11 +7,13 @@ import pytest
 from smart_fork.retrieval.answer import Covered
 from smart_fork.retrieval.covered import covered, in_words
 from smart_fork.retrieval.evidence import gather
-from smart_fork.retrieval.finder import MANY_LOGS, Engine, FindRequest, find
+from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.ranking import parts
+from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.status import index_status
+from smart_fork.retrieval.upkeep import MANY_LOGS, Engine
 from tests.smart_fork.world import WordsModel
 
 ASKED = "why does the uploader lose a file"

@@ -16,8 +16,10 @@ from smart_fork import permission
 from smart_fork.agents.selection import choices, one_of
 from smart_fork.errors import Usage
 from smart_fork.registry import Registry
-from smart_fork.retrieval.finder import Engine, FindRequest, check, find
+from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.query import MAX_CHARACTERS
+from smart_fork.retrieval.request import FindRequest, check
+from smart_fork.retrieval.upkeep import Engine
 from tests.smart_fork.retrieval.test_query import HOSTILE
 from tests.smart_fork.world import World, add_program, git
 

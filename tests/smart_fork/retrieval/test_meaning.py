@@ -7,8 +7,9 @@ import pytest
 from indexer.models import configured_embedder
 from smart_fork.forking.floor import FLOOR
 from smart_fork.forking.search_and_fork import find_and_fork
-from smart_fork.retrieval.finder import Engine, FindRequest
 from smart_fork.retrieval.query import words_of
+from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.upkeep import Engine
 from tests.smart_fork.world import World
 
 KNOWS = (

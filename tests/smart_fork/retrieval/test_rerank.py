@@ -16,8 +16,10 @@ from indexer.embedder import ModelUnavailableError
 from smart_fork.doctor import run_checks
 from smart_fork.retrieval import rerank as module
 from smart_fork.retrieval.background import engine
-from smart_fork.retrieval.finder import Engine, FindRequest, find
+from smart_fork.retrieval.finder import find
+from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.rerank import RERANKED, SHARE, CrossEncoderReranker, SecondLook, configured_reranker
+from smart_fork.retrieval.upkeep import Engine
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
 RETRY = "add retry with backoff to the uploader"

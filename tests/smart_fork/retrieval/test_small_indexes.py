@@ -6,7 +6,9 @@ import pytest
 
 from indexer.paths import index_db
 from indexer.store.connection import connect
-from smart_fork.retrieval.finder import Engine, FindRequest, find
+from smart_fork.retrieval.finder import find
+from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.upkeep import Engine
 from tests.smart_fork.retrieval.test_query import HOSTILE
 from tests.smart_fork.world import BrokenModel
 

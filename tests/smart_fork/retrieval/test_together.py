@@ -7,9 +7,11 @@ import threading
 import pytest
 
 from indexer.writer import IndexBusyError
-from smart_fork.retrieval import finder, together
-from smart_fork.retrieval.finder import Engine, FindRequest, find
+from smart_fork.retrieval import together, upkeep
+from smart_fork.retrieval.finder import find
+from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.together import HOLDS_SECONDS, Together
+from smart_fork.retrieval.upkeep import Engine
 
 
 class Clock:
@@ -75,7 +77,7 @@ def test_a_question_does_nothing_that_the_indexer_is_doing(world, shop):
 
 
 def test_a_question_reads_no_longer_than_a_moment_where_an_indexer_does_the_rest(world, shop, monkeypatch):
-    monkeypatch.setattr(finder, "SOON_SECONDS", 0.0)
+    monkeypatch.setattr(upkeep, "SOON_SECONDS", 0.0)
     asked = []
     for number in range(3):
         world.claude(shop, f"uploader {number}", "done")

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from indexer.paths import state_home
 from smart_fork.page import views
 from smart_fork.page.forms import PageForms
-from smart_fork.retrieval.finder import Engine
+from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server import calls, create_server
 from smart_fork.service.app import Work, application
 from smart_fork.service.connections import Connection

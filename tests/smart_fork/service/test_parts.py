@@ -9,8 +9,9 @@ import pytest
 
 from indexer.paths import index_db
 from smart_fork.cuts import snapshots
-from smart_fork.retrieval.finder import FindRequest, find
+from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.index_access import opened
+from smart_fork.retrieval.request import FindRequest
 from smart_fork.service import parts
 from tests.smart_fork.forks import eventually
 

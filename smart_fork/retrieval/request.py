@@ -1,0 +1,123 @@
+"""What may be asked of the index, checked before anything is read: an intent, whose sessions, of which project."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from indexer.project import Project, project_of
+from indexer.transcripts.model import AgentName
+from smart_fork import permission
+from smart_fork.agents.selection import first, selected
+from smart_fork.engines.base import collections
+from smart_fork.errors import Usage
+from smart_fork.retrieval.phrasings import check_also
+from smart_fork.retrieval.query import plain
+from smart_fork.snippets import printable, quoted, shown
+
+#: Of a path that is no project's, how much is repeated.
+MAX_SHOWN = 500
+DEFAULT_LIMIT, MAX_LIMIT = 5, 50
+
+
+@dataclass(frozen=True, slots=True)
+class FindRequest:
+    """What is asked, `also` in other words. `None` means the default everywhere, as MCP clients send it.
+
+    `session_id`, with its `agent_type`, asks for the passage of that session alone. `works_in` is where a fork of a
+    result is to work; `None` for where the session itself did.
+    """
+
+    intent: str
+    agent_type: str | None = None
+    limit: int | None = None
+    project_path: str | None = None
+    collection: str | None = None
+    min_score: float | None = None
+    include_snippets: bool | None = None
+    include_automated: bool = False
+    all_projects: bool = False
+    caller_session_id: str | None = None
+    session_id: str | None = None
+    explain: bool = False
+    works_in: str | None = None
+    also: Sequence[str] | None = None
+
+
+def check(request: FindRequest) -> tuple[AgentName, ...]:
+    """The agents to search, after everything in the request has been checked. Touches no disk.
+
+    Raises:
+        Usage: something in it is not as it may be.
+    """
+    if not _is_text(request.intent):
+        raise Usage("intent is required", "Say what you want to do next, in a sentence.")
+    check_also(request.also)
+    agents = selected(request.agent_type or first())
+    if request.limit is not None and not (_is_number(request.limit) and 1 <= request.limit == int(request.limit)):
+        raise Usage(
+            f"limit must be at least 1, not {shown(request.limit)}",
+            f"Leave it out for {DEFAULT_LIMIT}; {MAX_LIMIT} is the most.",
+        )
+    check_score(request.min_score)
+    if request.collection is None:
+        return agents
+    known = collections()
+    named = tuple(agent for agent, name in known.items() if name == request.collection)
+    if not named:
+        unknown = shown(request.collection).strip('"')
+        raise Usage(
+            f"unknown collection: {unknown}",
+            f"Known: {', '.join(known.values())}.",
+        )
+    return named
+
+
+def check_score(min_score: float | None) -> None:
+    """Whether this can be the least score that is wanted.
+
+    Raises:
+        Usage: it is no number between 0 and 1.
+    """
+    if min_score is not None and not _is_number(min_score):
+        raise Usage(f"min_score must be a finite number, not {shown(min_score)}", "Scores are between 0 and 1.")
+    if min_score is not None and not 0 <= min_score <= 1:
+        raise Usage(f"min_score must be between 0 and 1, not {shown(min_score)}", "0 leaves nothing out.")
+
+
+def current_project(path: str | None) -> Project:
+    """The project of `path`, or of the working directory.
+
+    Raises:
+        Usage: there is no such directory.
+    """
+    named = quoted(path or ".", MAX_SHOWN)
+    permission.require(path or str(Path.cwd()), named, below=True)
+    try:
+        directory = Path(path).expanduser() if path else Path.cwd()
+        there = directory.is_dir()
+    except (OSError, RuntimeError, ValueError):  # a name too long, an unknown ~user, a NUL
+        there = False
+    if not there:
+        raise Usage(f"project_path does not exist: {named}", "Give the path of a directory.")
+    return project_of(directory)
+
+
+def project_notice(project: Project | None) -> str:
+    """Why less is found than a `.git` claims. Where it leads is not told to who may not ask there."""
+    if project is None or not project.doubt:
+        return ""
+    why = "" if permission.limited() else f": {printable(project.doubt)}"
+    return f"The .git of this directory is not believed, so only what was done in it is found{why}"
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(plain(value))
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,169 @@
+"""The index is brought up to date for a question, as far as the question may wait; an indexer does the rest."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from indexer import absent_model
+from indexer.changes import Progress
+from indexer.embedder import Embedder, ModelUnavailableError
+from indexer.failures import is_damage, next_step
+from indexer.freshness import embed_first, read_changes
+from indexer.models import Beginning
+from indexer.project import Project
+from indexer.store.base import Scope, Store
+from indexer.store.extension import VectorsUnavailableError
+from indexer.switches import is_off
+from indexer.transcripts.model import AgentName
+from indexer.writer import IndexBusyError
+from smart_fork.agents import READERS
+from smart_fork.engines.base import SearchEngine
+from smart_fork.processes import Processes, SystemProcesses
+from smart_fork.retrieval.behind import background_notice
+from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.rerank import Rerank
+from smart_fork.retrieval.together import Together
+
+log = logging.getLogger(__name__)
+
+#: How long a question waits for logs to be read, and for vectors of the current project.
+READ_SECONDS, EMBED_SECONDS = 20.0, 15.0
+#: So many changed logs are worth the model's frameworks; how long one reads where an indexer does the rest.
+MANY_LOGS, SOON_SECONDS = 40, 1.0
+_BEING_READ = "Logs are being indexed just now."
+_SWITCHED_OFF = "Indexing is switched off (SMART_FORK_INDEXING=false)."
+
+
+@dataclass(slots=True)
+class Engine:
+    """What answers: the embedder, a reranker, and how long a question may wait. `progress` is told about long work.
+
+    `together` is what the questions of one process share. `unfinished` is called where there is more to index than
+    somebody should wait for, and no indexer to do it, with the project that comes first.
+    """
+
+    embedder: Embedder
+    read_seconds: float = READ_SECONDS
+    embed_seconds: float = EMBED_SECONDS
+    progress: Progress | None = None
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    unfinished: Callable[[Project | None], None] | None = None
+    rerank: Rerank | None = None
+    together: Together | None = None
+    processes: Processes = field(default_factory=SystemProcesses)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that has been checked. `outside` is the search program that answers it, if any."""
+
+    request: FindRequest
+    intent: str
+    also: tuple[str, ...]
+    agents: tuple[AgentName, ...]
+    project: Project | None
+    limit: int
+    outside: SearchEngine | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How many changed logs are left, what kept us from them, why no model helps, what is done of it all meanwhile."""
+
+    left: int | None
+    problem: str = ""
+    absent: str = ""
+    background: str = ""
+
+
+def refresh(store: Store, asked: Asked, engine: Engine) -> State:
+    """Brings the index up to date as far as time allows."""
+    absent = absent_model.remembered(engine.embedder.model)
+    if is_off("SMART_FORK_INDEXING", engine.environment):
+        log.warning(_SWITCHED_OFF)
+        return State(None, _SWITCHED_OFF, absent)
+    together = engine.together
+    if together is not None and together.reading and store.counts().sessions:
+        return State(None, _BEING_READ, absent)
+
+    indexed = together is not None and together.indexed
+    seconds = min(engine.read_seconds, SOON_SECONDS) if indexed else engine.read_seconds
+
+    def look() -> int:
+        return read_changes(store, READERS, asked.project, seconds, _telling(engine))[1]
+
+    try:
+        left = look() if together is None else together.left(look)
+    except IndexBusyError:
+        return State(None, "Another process is indexing just now.", absent)
+    except Exception as error:
+        if is_damage(error):
+            raise
+        log.warning("the index could not be brought up to date: %s", error)
+        step = next_step(error)
+        why = f"The index could not be brought up to date: {error}{'. ' if step else ''}{step}"
+        return State(None, why, absent)
+    lacks = not indexed and not absent and asked.outside is None
+    absent, rate = _embed_some(store, asked, engine) if lacks else (absent, 0.0)
+    counts = store.counts()
+    stale = counts.embedded < counts.chunks or store.meta("model") not in ("", engine.embedder.model)
+    goes_on = (left or stale or store.owes_erasing()) and go_on(engine, asked.project)
+    return State(left, absent=absent, background=background_notice(store, left, rate) if goes_on else "")
+
+
+def _telling(engine: Engine) -> Progress:
+    """Tells `engine.progress`. Where there is much to read there is much to embed: the model is loaded meanwhile."""
+
+    def told(stage: str, done: int, total: int) -> None:
+        if total >= MANY_LOGS and engine.embed_seconds > 0 and isinstance(engine.embedder, Beginning):
+            engine.embedder.begin()
+        if engine.progress:
+            engine.progress(stage, done, total)
+
+    return told
+
+
+def go_on(engine: Engine, project: Project | None) -> bool:
+    """Gets what is left indexed, by the process's own indexer where it has one. Whether anybody does it."""
+    if engine.together is not None and engine.together.indexed:
+        engine.together.go_on(project)
+    elif engine.unfinished:
+        engine.unfinished(project)
+    else:
+        return False
+    return True
+
+
+def scope_of(store: Store, asked: Asked) -> Scope:
+    """Whose passages answer: those of the project and the agents, or of the one session that is asked about."""
+    if (session_id := asked.request.session_id) is None:
+        return store.scope(asked.project, asked.agents, automated=asked.request.include_automated)
+    rows = [row for agent in asked.agents if (row := store.session(agent, session_id))]
+    return Scope((rows[0].part,), session=rows[0].row, project=asked.project) if rows else Scope()
+
+
+def _embed_some(store: Store, asked: Asked, engine: Engine) -> tuple[str, float]:
+    """Vectors for what is asked about, as far as time allows; where somebody goes on, for the passages that find most.
+    Why there is no model for it, where there is none; and how many were made in a second.
+    """
+    scope = scope_of(store, asked)
+    counts = store.counts(scope)
+    current = store.meta("model") in ("", engine.embedder.model)
+    if (counts.embedded == counts.chunks and current) or engine.embed_seconds <= 0:
+        return "", 0.0
+    try:
+        _ = engine.embedder.dimensions  # a model is loaded before the clock runs and others are kept from writing
+        goes_on = engine.unfinished is not None
+        made = embed_first(store, engine.embedder, scope, engine.embed_seconds, engine.progress, only_first=goes_on)
+        return "", made.embedded / seconds if (seconds := made.seconds.get("embedding", 0.0)) else 0.0
+    except IndexBusyError:
+        log.info("another process is embedding")
+    except Exception as error:  # the model is the user's choice, and may fail in any way
+        if is_damage(error):
+            raise
+        log.warning("no new vectors: %s", error)
+        return str(error) if isinstance(error, ModelUnavailableError | VectorsUnavailableError) else "", 0.0
+    return "", 0.0
