@@ -117,6 +117,12 @@ class Conflict(SmartForkError):
         self.count, self.digest = count, digest
 
 
+class Withdrawn(Conflict):
+    """Something of what is sent was taken back by who had shared it."""
+
+    code = "withdrawn"
+
+
 class Unshareable(SmartForkError):
     """What is sent or was received is not in the form in which sessions are shared."""
 

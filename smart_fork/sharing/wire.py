@@ -300,12 +300,18 @@ class Edit(Message):
 
 
 class Rewrite(Message):
-    """``POST sessions/{id}/rewrites``: what is withdrawn, and the records that take its place."""
+    """``POST sessions/{id}/rewrites``: what is withdrawn, and the records that take its place.
+
+    What describes the session is replaced as well where it is given, also in what was made of it and says the same.
+    """
 
     kind: Literal["cut", "mask"]
     revision: Count
     edits: Annotated[tuple[Edit, ...], Field(min_length=1, max_length=SEGMENTS)]
     records: tuple[Base64, ...] = ()
+    title: Text | None = None
+    tags: Tags | None = None
+    summary: Summary | None = None
 
 
 class Rewritten(Message):
@@ -316,9 +322,10 @@ class Rewritten(Message):
 
 
 class Change(Message):
-    """Something that was withdrawn. Without `edits` all of the session was."""
+    """Something that was withdrawn of a session; ``delete`` says that all that was its own was."""
 
     session_id: SessionId
+    project: ProjectKey
     revision: Count
     kind: Literal["cut", "mask", "delete"]
     edits: tuple[Edit, ...] = ()

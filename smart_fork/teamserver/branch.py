@@ -10,7 +10,7 @@ from smart_fork.errors import Conflict, Usage, WrongVerb
 from smart_fork.sharing.digest import state_after, written
 from smart_fork.sharing.segments import Place, Segment, cut, unpack
 from smart_fork.sharing.wire import Branch
-from smart_fork.teamserver import segments, sessions
+from smart_fork.teamserver import segments, sessions, withdrawn
 from smart_fork.teamserver.auth import Person, Project
 from smart_fork.teamserver.database import Connection, Database
 from smart_fork.teamserver.limits import Bounds
@@ -28,6 +28,7 @@ def branch(database: Database, project: Project, person: Person, wanted: Branch,
         Conflict: There is another session of that id.
     """
     with database.asked_by(person.id) as db:
+        withdrawn.share(db, project.id)
         source = sessions.readable(db, project.key, person, wanted.source_id)
         _right_verb(source, person, wanted)
         project.needs("writer")

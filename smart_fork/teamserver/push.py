@@ -11,11 +11,11 @@ from datetime import datetime
 
 from psycopg.types.json import Jsonb
 
-from smart_fork.errors import Conflict, Unshareable
+from smart_fork.errors import Conflict, Unshareable, Withdrawn
 from smart_fork.sharing.digest import START, state_of, states, written
 from smart_fork.sharing.segments import Place, unpack
 from smart_fork.sharing.wire import Push
-from smart_fork.teamserver import segments, sessions
+from smart_fork.teamserver import segments, sessions, withdrawn
 from smart_fork.teamserver.auth import Person, Project
 from smart_fork.teamserver.database import Connection, Database
 from smart_fork.teamserver.limits import Bounds
@@ -65,21 +65,41 @@ def push(database: Database, project: Project, person: Person, checked: Checked,
     Raises:
         NotFound: It is not this person's.
         Conflict: It is not as the push says that it was.
+        Withdrawn: Some of the new records were taken back.
         Unshareable: The records do not lead from the base to the new digest.
         TooLarge: It would be more than is taken.
     """
     wanted = checked.push
     project.needs("writer")
     sessions.may_publish(project, wanted.visibility)
+    fresh: list[bytes] = []
     if wanted.segments:
         with database.asked_by(person.id) as db:
-            _verify(_records(db, project, person, checked, bounds), checked)
+            records = _records(db, project, person, checked, bounds)
+            _verify(records, checked)
+            fresh = _fresh(records, checked)
     elif (wanted.count, wanted.digest) != (wanted.base_count, wanted.base_digest):
         raise Unshareable("The push names no segments for its records.")
+    try:
+        return _commit(database, project, person, checked, bounds, fresh=fresh)
+    except Withdrawn:
+        with database.asked_by(person.id) as db:  # what was sent for it does not wait to be swept
+            withdrawn.alone(db, project.id)
+            segments.drop(db, project.id, [place.digest for place in checked.places])
+        raise
+
+
+def _commit(
+    database: Database, project: Project, person: Person, checked: Checked, bounds: Bounds, *, fresh: list[bytes]
+) -> Outcome:
+    wanted = checked.push
     with database.asked_by(person.id) as db:
+        withdrawn.share(db, project.id)
+        withdrawn.refuse(db, project.id, fresh)
         for digest, (body, records) in sorted(checked.sent.items()):  # in one order, so that nobody waits in a circle
             raw = sum(map(len, records)) + len(records)
             segments.take(db, project, person, digest, body=body, records=len(records), raw=raw)
+        segments.check_there(db, project.id, [place.digest for place in checked.places])
         outcome = _appended(db, project, person, checked, bounds) or _as_it_is(db, project, person, wanted)
         if not outcome.up_to_date:
             sessions.note(db, person, "push", project.id, wanted.id)
@@ -98,6 +118,17 @@ def _records(
     for digest in there:
         found[digest] = unpack(segments.bodies(db, project, [digest])[digest], digest, bounds.limits)
     return found
+
+
+def _fresh(records: dict[str, list[bytes]], checked: Checked) -> list[bytes]:
+    """The records of the push that its base does not have."""
+    base = checked.push.base_count
+    return [
+        line
+        for place in checked.places
+        for number, line in enumerate(records[place.digest], place.first_record)
+        if number >= base
+    ]
 
 
 def _verify(records: dict[str, list[bytes]], checked: Checked) -> None:
@@ -128,19 +159,19 @@ def _verify(records: dict[str, list[bytes]], checked: Checked) -> None:
 def _appended(db: Connection, project: Project, person: Person, checked: Checked, bounds: Bounds) -> Outcome | None:
     """The session with what is new, or None if it is not as it should be for that."""
     wanted = checked.push
+    made = None
     if wanted.base_count == 0 and wanted.base_digest == written(START) and wanted.count:
-        row = _made(db, project, person, wanted)
-    elif wanted.count > wanted.base_count:
+        made = _made(db, project, person, wanted)
+    row = made
+    if made is None and wanted.count > wanted.base_count:  # also one of which all was withdrawn
         row = _moved(db, project, person, wanted)
-    else:
-        row = None
     if row is None:
         return None
     _fits(db, project, checked)
     sessions.put_places(db, project.id, wanted.id, checked.places, checked.position)
     _count(db, project, person, checked, before=int(row["bytes"]), bounds=bounds)
     now = sessions.readable(db, project.key, person, wanted.id)
-    return Outcome(now, created=wanted.base_count == 0, up_to_date=False)
+    return Outcome(now, created=made is not None, up_to_date=False)
 
 
 def _made(db: Connection, project: Project, person: Person, wanted: Push) -> Row | None:

@@ -30,6 +30,7 @@ PARTITIONED = (
     "session_words",
     "lexemes",
     "rewrites",
+    "tombstones",
     "pulls",
 )
 #: Whoever changes the schema holds this lock, of which there is one in a database.
@@ -262,12 +263,69 @@ def m005_rights(db: Connection) -> None:
     )
 
 
+def m006_withdrawals(db: Connection) -> None:
+    """What must not come back, in which order it was withdrawn, and who is told; who sees what of the audit."""
+    db.execute(
+        """
+        CREATE SEQUENCE rewrite_numbers;
+        CREATE INDEX ON rewrites(project_id, seq);
+        -- Of a record that was withdrawn its digest alone is kept.
+        CREATE TABLE tombstones(
+            project_id bigint NOT NULL, digest bytea NOT NULL CHECK (length(digest) = 32),
+            at timestamptz NOT NULL DEFAULT now(),
+            PRIMARY KEY (project_id, digest)
+        ) PARTITION BY HASH (project_id);
+        """
+    )
+    _hashed(db, "tombstones")
+    db.execute(
+        """
+        GRANT USAGE ON rewrite_numbers TO smartfork_app;
+        GRANT SELECT, INSERT ON tombstones TO smartfork_app;
+
+        -- Who withdraws a session reaches all that was made of it, also what he may not read. `protected` is how many
+        -- of the first records are none of that session's own, and stay.
+        CREATE FUNCTION family_below(project bigint, session uuid)
+        RETURNS TABLE(id uuid, owner_id bigint, protected bigint)
+        LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+            WITH RECURSIVE below AS (
+                SELECT s.id, s.owner_id, s.base_count AS protected, 0 AS depth FROM sessions s
+                WHERE s.project_id = project AND s.id = session AND (s.owner_id = asking() OR EXISTS (
+                    SELECT FROM members m
+                    WHERE m.project_id = project AND m.user_id = asking() AND m.role = 'maintainer'))
+                UNION ALL
+                SELECT c.id, c.owner_id, least(b.protected, c.base_count), b.depth + 1
+                FROM below b JOIN sessions c ON c.project_id = project AND c.parent_id = b.id
+            )
+            SELECT id, owner_id, protected FROM below ORDER BY depth, id
+        $$;
+
+        CREATE INDEX ON audit(session_id, id);
+        CREATE INDEX ON audit(actor, id);
+        -- The server's role reads no line by itself: one sees what he did, what was done with his sessions, all of a
+        -- project whose maintainer he is; an admin, if he asks for it, everything.
+        CREATE FUNCTION audit_seen(everything boolean) RETURNS SETOF audit
+        LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+            SELECT a.* FROM audit a WHERE a.actor = asking()
+                OR EXISTS (SELECT FROM sessions s
+                    WHERE s.project_id = a.project_id AND s.id = a.session_id AND s.owner_id = asking())
+                OR EXISTS (SELECT FROM members m
+                    WHERE m.project_id = a.project_id AND m.user_id = asking() AND m.role = 'maintainer')
+                OR everything AND EXISTS (SELECT FROM users u WHERE u.id = asking() AND u.role = 'admin')
+        $$;
+        REVOKE EXECUTE ON FUNCTION family_below, audit_seen FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION family_below, audit_seen TO smartfork_app;
+        """
+    )
+
+
 MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     m001_people,
     m002_sessions,
     m003_search,
     m004_jobs_and_audit,
     m005_rights,
+    m006_withdrawals,
 )
 
 

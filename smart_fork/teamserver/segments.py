@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
+from hashlib import sha256
 
-from smart_fork.errors import NotFound, TooLarge
-from smart_fork.sharing.segments import Place, unpack
+from smart_fork.errors import NotFound, TooLarge, Unshareable
+from smart_fork.sharing.limits import Limits
+from smart_fork.sharing.segments import Place, Segment, unpack
 from smart_fork.teamserver.auth import Person, Project
 from smart_fork.teamserver.database import Connection
 from smart_fork.teamserver.limits import Bounds
@@ -29,16 +31,25 @@ def have(db: Connection, project: Project, person: Person, digests: Iterable[str
 
 def take(db: Connection, project: Project, person: Person, digest: str, *, body: bytes, records: int, raw: int) -> None:
     """Store a segment that was checked, and that this person has it. Done again it changes nothing."""
-    values = (project.id, bytes.fromhex(digest), records, raw, body)
-    db.execute(
-        "INSERT INTO segments(project_id, digest, records, raw_bytes, body) VALUES (%s, %s, %s, %s, %s)"
-        " ON CONFLICT (project_id, digest) DO NOTHING",
-        values,
-    )
+    _insert(db, project.id, digest, body, records=records, raw=raw)
     db.execute(
         "INSERT INTO uploads(project_id, user_id, digest) VALUES (%s, %s, %s)"
         " ON CONFLICT (project_id, user_id, digest) DO UPDATE SET at = now()",
-        (project.id, person.id, values[1]),
+        (project.id, person.id, bytes.fromhex(digest)),
+    )
+
+
+def store(db: Connection, project_id: int, segment: Segment) -> None:
+    """Store a segment that was made here: nobody has sent it."""
+    place = segment.place
+    _insert(db, project_id, place.digest, segment.body, records=place.records, raw=place.raw_bytes)
+
+
+def _insert(db: Connection, project_id: int, digest: str, body: bytes, *, records: int, raw: int) -> None:
+    db.execute(
+        "INSERT INTO segments(project_id, digest, records, raw_bytes, body) VALUES (%s, %s, %s, %s, %s)"
+        " ON CONFLICT (project_id, digest) DO NOTHING",
+        (project_id, bytes.fromhex(digest), records, raw, body),
     )
 
 
@@ -77,6 +88,54 @@ def bodies(db: Connection, project: Project, digests: Iterable[str]) -> dict[str
 def body_of(db: Connection, project: Project) -> Callable[[Place], bytes]:
     """What finds the compressed bytes of one segment of a project."""
     return lambda place: bodies(db, project, [place.digest])[place.digest]
+
+
+def check_there(db: Connection, project_id: int, digests: Iterable[str]) -> None:
+    """See that segments that were looked at before this transaction are still there.
+
+    Raises:
+        Unshareable: Something of them was withdrawn meanwhile.
+    """
+    named = {bytes.fromhex(digest) for digest in digests}
+    row = db.execute(
+        "SELECT count(*) AS number FROM segments WHERE project_id = %s AND digest = ANY(%s)", (project_id, list(named))
+    ).fetchone()
+    if row is None or row["number"] < len(named):
+        raise Unshareable("A segment was taken away meanwhile.", "Push again")
+
+
+def drop(db: Connection, project_id: int, digests: Iterable[str]) -> None:
+    """Take away those of these segments that no session has, whoever has sent them."""
+    gone = [
+        row["digest"]
+        for row in db.execute(
+            "DELETE FROM segments g WHERE g.project_id = %s AND g.digest = ANY(%s) AND NOT EXISTS"
+            " (SELECT FROM session_segments s WHERE s.project_id = g.project_id AND s.digest = g.digest)"
+            " RETURNING digest",
+            (project_id, [bytes.fromhex(digest) for digest in digests]),
+        )
+    ]
+    db.execute("DELETE FROM uploads WHERE project_id = %s AND digest = ANY(%s)", (project_id, gone))
+
+
+def drop_unused(db: Connection, project: Project, records: Container[bytes], limits: Limits) -> None:
+    """Take away segments of no session that have one of these records, by their digests: earlier versions of one that
+    was not full, and what was sent and not committed.
+    """
+    unused = [
+        row["digest"].hex()
+        for row in db.execute(
+            "SELECT g.digest FROM segments g WHERE g.project_id = %s AND NOT EXISTS"
+            " (SELECT FROM session_segments s WHERE s.project_id = g.project_id AND s.digest = g.digest)",
+            (project.id,),
+        )
+    ]
+    having = [
+        digest
+        for digest in unused
+        if any(sha256(one).digest() in records for one in unpack(bodies(db, project, [digest])[digest], digest, limits))
+    ]
+    drop(db, project.id, having)
 
 
 def sweep(db: Connection, project_id: int, hours: float = 24) -> int:

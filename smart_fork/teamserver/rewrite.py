@@ -1,0 +1,327 @@
+"""Withdrawing: records are taken out of a session, or replaced, and by their digests out of all that was made of it.
+
+Forks of others are changed as well; what a session was made of never is: who copies a session cannot withdraw it from
+its author. Each session is changed in a transaction of its own. What a crash leaves over is a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from psycopg import sql
+
+from smart_fork.errors import Conflict, Unshareable, WrongVerb
+from smart_fork.sharing.digest import written
+from smart_fork.sharing.limits import LIMITS, Limits
+from smart_fork.sharing.segments import Place, unpack
+from smart_fork.sharing.wire import Rewrite
+from smart_fork.teamserver import segments, sessions, traces, withdrawn
+from smart_fork.teamserver.auth import Person, Project
+from smart_fork.teamserver.database import Connection, Database
+from smart_fork.teamserver.edits import Edited, Edits, checked, edited
+from smart_fork.teamserver.journal import Entry, Journal
+from smart_fork.teamserver.sessions import Row
+
+#: The kind of the job that goes on with a withdrawal, and how long it leaves that to who has begun it.
+JOB, SECONDS_TO_BEGIN_WITH = "rewrite", 60
+#: What describes a session in words of its own.
+NOTHING_SAID: Mapping[str, Any] = {"title": "", "tags": [], "summary": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A session that is changed; its first `protected` records stay, whatever they are."""
+
+    id: str
+    owner: int
+    protected: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The session after it, and how many others were changed."""
+
+    row: Row
+    descendants: int
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A withdrawal from one session of a project, whoever wants it."""
+
+    project: Project
+    session_id: str
+    kind: str
+    limits: Limits = LIMITS
+
+    def targets(self, db: Connection) -> list[Target]:
+        """The session and all that was made of it, parents first, for its owner and for maintainers."""
+        rows = db.execute(
+            "SELECT id, owner_id, protected FROM family_below(%s, %s)", (self.project.id, self.session_id)
+        )
+        return [Target(str(row["id"]), row["owner_id"], row["protected"]) for row in rows]
+
+    def apply(self, db: Connection, target: Target, edits: Edits) -> Edited | None:
+        """Change one session, in a transaction of its owner's that has the project alone."""
+        row = db.execute(
+            "SELECT base_count, base_digest, revision, bytes FROM sessions WHERE project_id = %s AND id = %s",
+            (self.project.id, target.id),
+        ).fetchone()
+        if row is None:
+            return None
+        places = sessions.places(db, self.project.id, target.id)
+        body_of, base = segments.body_of(db, self.project), (row["base_count"], bytes(row["base_digest"]))
+        made = edited(places, body_of, edits, protected=target.protected, base=base, limits=self.limits)
+        if made is None:
+            return None
+        self._put(db, target, places, made)
+        self._count(db, target, made, int(row["bytes"]))
+        traces.drop(db, self.project.id, target.id)
+        told = {old: new and sha256(new).digest() for old, new in edits.items() if old in made.done}
+        withdrawn.note(db, self.project.id, target.id, told, kind=self.kind, revision=row["revision"] + 1)
+        return made
+
+    def _put(self, db: Connection, target: Target, places: Sequence[Place], made: Edited) -> None:
+        for one in made.segments:
+            segments.store(db, self.project.id, one)
+        sessions.put_places(db, self.project.id, target.id, [one.place for one in made.segments], made.position)
+        segments.drop(db, self.project.id, [place.digest for place in places[made.position :]])
+
+    def _count(self, db: Connection, target: Target, made: Edited, before: int) -> None:
+        row = db.execute(
+            "UPDATE sessions s SET base_count = %s, base_digest = %s, record_count = %s, head_digest = %s,"
+            " revision = revision + 1, bytes = (SELECT coalesce(sum(g.raw_bytes), 0) FROM session_segments g"
+            " WHERE g.project_id = s.project_id AND g.session_id = s.id)"
+            " WHERE s.project_id = %s AND s.id = %s RETURNING bytes",
+            (
+                *(made.base_count, made.base_digest, made.record_count, made.head_digest),
+                *(self.project.id, target.id),
+            ),
+        ).fetchone()
+        more = (int(row["bytes"]) if row else 0) - before
+        db.execute("UPDATE users SET bytes = bytes + %s WHERE id = %s", (more, target.owner))
+        db.execute("UPDATE projects SET bytes = bytes + %s WHERE id = %s", (more, self.project.id))
+
+
+def rewrite(
+    database: Database,
+    key: str,
+    person: Person,
+    session_id: str,
+    wanted: Rewrite,
+    *,
+    limits: Limits = LIMITS,
+    journal: Journal | None = None,
+) -> Outcome:
+    """Withdraw records of a session. Asked once more, since an answer was lost, it changes nothing.
+
+    Raises:
+        NotFound: It cannot be read.
+        WrongVerb: Neither is it one's own, nor does one maintain the project.
+        Conflict: It has changed since this was planned.
+        Unshareable: A record is not canonical, or none of the session's own.
+    """
+    edits = checked(wanted, limits)
+    given = {name: value for name in NOTHING_SAID if (value := getattr(wanted, name)) is not None}
+    given |= {"tags": list(given["tags"])} if "tags" in given else {}
+    with database.asked_by(person.id) as db:
+        row = _withdrawable(db, key, person, session_id)
+        known = withdrawn.known(db, row["project_id"], session_id, wanted.revision + 1)
+    work = Work(_project(row), session_id, wanted.kind, limits)
+    if known == {old: new and sha256(new).digest() for old, new in edits.items()}:
+        return Outcome(row, _below(database, work, person, edits))
+    if row["revision"] != wanted.revision:
+        raise _advanced(row)
+    return _begin(database, work, person, row, edits, given=given, journal=journal)
+
+
+def delete_everywhere(
+    database: Database,
+    key: str,
+    person: Person,
+    session_id: str,
+    *,
+    limits: Limits = LIMITS,
+    journal: Journal | None = None,
+) -> Outcome:
+    """Withdraw all that is a session's own, of it and of all that was made of it, and hide it.
+
+    Raises:
+        NotFound: There is none that one may know of.
+        WrongVerb: Neither is it one's own, nor does one maintain the project.
+    """
+    with database.asked_by(person.id) as db:
+        row = _withdrawable(db, key, person, session_id, deleted=True)
+        work = Work(_project(row), session_id, "delete", limits)
+        own = _records(db, work)[row["base_count"] :]
+    edits: dict[bytes, bytes | None] = {sha256(record).digest(): None for record in own}
+    return _begin(database, work, person, row, edits, given=NOTHING_SAID, journal=journal)
+
+
+def finish(db: Connection, project_id: int, session_id: UUID | str, _revision: int | None = None) -> None:
+    """The job: go on with what was begun, in one transaction. All that was ever withdrawn of the session is so again,
+    of what was made of it: what replaced a record is found among those that the session has now.
+    """
+    row = db.execute(
+        "SELECT s.project_id, s.owner_id, p.key FROM sessions s JOIN projects p ON p.id = s.project_id"
+        " WHERE s.project_id = %s AND s.id = %s",
+        (project_id, session_id),
+    ).fetchone()
+    if row is None:
+        return
+    work = Work(_project(row), str(session_id), "cut")
+    there = {sha256(record).digest(): record for record in _records(db, work)}
+    digests = withdrawn.edits_of(db, project_id, str(session_id))
+    edits = {old: there.get(new) if new is not None else None for old, new in digests.items()}
+    withdrawn.alone(db, project_id)
+    _as(db, row["owner_id"])
+    for target in work.targets(db):
+        _as(db, target.owner)
+        work.apply(db, target, edits)
+    segments.drop_unused(db, work.project, edits, work.limits)
+
+
+def _begin(
+    database: Database,
+    work: Work,
+    person: Person,
+    row: Row,
+    edits: Edits,
+    *,
+    given: Mapping[str, Any],
+    journal: Journal | None,
+) -> Outcome:
+    """First the session itself, with all that is needed to go on after a crash; then what was made of it."""
+    origin = Target(work.session_id, row["owner_id"], row["base_count"])
+    with database.asked_by(origin.owner) as db:
+        withdrawn.alone(db, work.project.id)
+        if _revision(db, work) != row["revision"]:
+            raise _advanced(row)
+        withdrawn.bury(db, work.project.id, edits)
+        made = work.apply(db, origin, edits)
+        if set(edits) != (made.done if made else set()):
+            raise Unshareable(
+                "Some of these records are none of the session's own.",
+                "What it was forked from is withdrawn there, by whose it is.",
+            )
+        _hide(db, work, hide=work.kind == "delete")
+        job = _noted(db, work, row["revision"] + 1)
+        _as(db, person.id)
+        sessions.note(db, person, "delete_everywhere" if work.kind == "delete" else "excise", *_ids(work))
+        _describe(db, work, row, given)
+        if journal is not None:  # what stands there and was not done is done by a restore: it was wanted
+            journal.add(Entry(work.project.key, work.session_id, work.kind, edits))
+    changed = _below(database, work, person, edits)
+    with database.asked_by(origin.owner) as db:
+        withdrawn.alone(db, work.project.id)
+        segments.drop_unused(db, work.project, edits, work.limits)
+        db.execute("DELETE FROM jobs WHERE id = %s", (job,))
+        after = db.execute("SELECT * FROM sessions WHERE project_id = %s AND id = %s", _ids(work)).fetchone()
+    return Outcome({**row, **(after or {})}, changed)
+
+
+def _below(database: Database, work: Work, person: Person, edits: Edits) -> int:
+    """Change all that was made of the session, each in a transaction of its own; how many were changed.
+
+    A branch that somebody makes meanwhile, of one that is not changed yet, is there when they are looked at again.
+    """
+    seen = {work.session_id}
+    changed = 0
+    while True:
+        with database.asked_by(person.id) as db:
+            targets = [one for one in work.targets(db) if one.id not in seen]
+        if not targets:
+            return changed
+        for target in targets:
+            seen.add(target.id)
+            with database.asked_by(target.owner) as db:
+                withdrawn.alone(db, work.project.id)
+                changed += work.apply(db, target, edits) is not None
+
+
+def _withdrawable(db: Connection, key: str, person: Person, session_id: str, *, deleted: bool = False) -> Row:
+    """A session of which that person may withdraw something; where it is `deleted`, its owner alone."""
+    if deleted:
+        own = db.execute(
+            "SELECT s.*, u.name AS owner, p.key FROM projects p JOIN sessions s ON s.project_id = p.id"
+            " JOIN users u ON u.id = s.owner_id WHERE p.key = %s AND s.id = %s AND s.owner_id = %s",
+            (key, session_id, person.id),
+        ).fetchone()
+        if own is not None:
+            return own
+    row = sessions.readable(db, key, person, session_id)
+    if row["owner_id"] == person.id:
+        return row
+    maintains = db.execute(
+        "SELECT 1 FROM members WHERE project_id = %s AND user_id = %s AND role = 'maintainer'",
+        (row["project_id"], person.id),
+    ).fetchone()
+    if maintains is None:
+        raise WrongVerb(sessions.NOT_YOURS)
+    return row
+
+
+def _describe(db: Connection, work: Work, row: Row, given: Mapping[str, Any]) -> None:
+    """Replace what describes the session, also of what was made of it and says the same."""
+    targets = work.targets(db)
+    for target in targets:
+        _as(db, target.owner)
+        for name, value in given.items():
+            db.execute(
+                sql.SQL("UPDATE sessions SET {0} = %s WHERE project_id = %s AND id = %s AND {0} = %s").format(
+                    sql.Identifier(name)
+                ),
+                (value, work.project.id, target.id, row[name]),
+            )
+
+
+def _hide(db: Connection, work: Work, *, hide: bool) -> None:
+    if hide:
+        db.execute(
+            "UPDATE sessions SET deleted_at = coalesce(deleted_at, now()) WHERE project_id = %s AND id = %s", _ids(work)
+        )
+
+
+def _noted(db: Connection, work: Work, revision: int) -> int:
+    row = db.execute(
+        "INSERT INTO jobs(project_id, session_id, kind, revision, run_after)"
+        " VALUES (%s, %s, %s, %s, now() + make_interval(secs => %s)) RETURNING id",
+        (*_ids(work), JOB, revision, SECONDS_TO_BEGIN_WITH),
+    ).fetchone()
+    return int(row["id"]) if row else 0
+
+
+def _revision(db: Connection, work: Work) -> int | None:
+    row = db.execute("SELECT revision FROM sessions WHERE project_id = %s AND id = %s", _ids(work)).fetchone()
+    return int(row["revision"]) if row else None
+
+
+def _records(db: Connection, work: Work) -> list[bytes]:
+    body_of = segments.body_of(db, work.project)
+    places = sessions.places(db, *_ids(work))
+    return [record for place in places for record in unpack(body_of(place), place.digest, work.limits)]
+
+
+def _as(db: Connection, user: int) -> None:
+    db.execute("SELECT set_config('smartfork.user', %s, true)", (str(user),))
+
+
+def _ids(work: Work) -> tuple[int, str]:
+    return work.project.id, work.session_id
+
+
+def _project(row: Row) -> Project:
+    return Project(row["project_id"], row["key"], "writer", {})
+
+
+def _advanced(row: Row) -> Conflict:
+    return Conflict(
+        "The session has changed since this was planned.",
+        "Try again: it is planned with the session as it is now.",
+        count=row["record_count"],
+        digest=written(row["head_digest"]),
+    )

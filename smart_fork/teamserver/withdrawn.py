@@ -1,0 +1,129 @@
+"""What was withdrawn: digests that nobody may push any more, who is told of them, and the lock that keeps order.
+
+Of a record that was taken out its digest alone is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+
+from psycopg.types.json import Jsonb
+
+from smart_fork.errors import Usage, Withdrawn
+from smart_fork.sharing import wire
+from smart_fork.teamserver.auth import Person
+from smart_fork.teamserver.database import Connection
+
+#: Withdrawals told at once.
+PAGE = 50
+#: Edits by digest: what stands in the place of a record, or nothing.
+Digests = Mapping[bytes, bytes | None]
+#: Whoever takes the next number of a withdrawal holds this lock until it is written: no smaller one appears later.
+_NUMBERS = 0x5F0_4B6
+
+
+def share(db: Connection, project_id: int) -> None:
+    """Let nothing be withdrawn in a project until this transaction ends; others may push meanwhile."""
+    db.execute("SELECT pg_advisory_xact_lock_shared(hashtextextended('smartfork project ' || %s, 0))", (project_id,))
+
+
+def alone(db: Connection, project_id: int) -> None:
+    """Wait until nobody pushes or branches in a project, and let nobody until this transaction ends."""
+    db.execute("SELECT pg_advisory_xact_lock(hashtextextended('smartfork project ' || %s, 0))", (project_id,))
+
+
+def refuse(db: Connection, project_id: int, records: Iterable[bytes]) -> None:
+    """Refuse records that were withdrawn.
+
+    Raises:
+        Withdrawn: One was.
+    """
+    digests = list({sha256(record).digest() for record in records})
+    row = db.execute(
+        "SELECT count(*) AS number FROM tombstones WHERE project_id = %s AND digest = ANY(%s)", (project_id, digests)
+    ).fetchone()
+    if row is not None and row["number"]:
+        raise Withdrawn(
+            f"{row['number']} of these records were withdrawn.",
+            "`smart-fork team sync` takes that over; push again after it.",
+        )
+
+
+def bury(db: Connection, project_id: int, digests: Iterable[bytes]) -> None:
+    """Let nobody push these records again."""
+    db.execute(
+        "INSERT INTO tombstones(project_id, digest) SELECT %s, unnest(%s::bytea[])"
+        " ON CONFLICT (project_id, digest) DO NOTHING",
+        (project_id, list(digests)),
+    )
+
+
+def note(db: Connection, project_id: int, session_id: str, edits: Digests, *, kind: str, revision: int) -> int:
+    """Write down what was withdrawn of a session, for all who have a copy of it; the number of the withdrawal."""
+    db.execute("SELECT pg_advisory_xact_lock(%s)", (_NUMBERS,))
+    told = [[old.hex(), new.hex() if new is not None else None] for old, new in edits.items()]
+    row = db.execute(
+        "INSERT INTO rewrites(project_id, session_id, seq, kind, edits, revision)"
+        " VALUES (%s, %s, nextval('rewrite_numbers'), %s, %s, %s) RETURNING seq",
+        (project_id, session_id, kind, Jsonb(told), revision),
+    ).fetchone()
+    return int(row["seq"]) if row else 0
+
+
+def known(db: Connection, project_id: int, session_id: str, revision: int) -> dict[bytes, bytes | None] | None:
+    """What was withdrawn of a session with that revision."""
+    row = db.execute(
+        "SELECT edits FROM rewrites WHERE project_id = %s AND session_id = %s AND revision = %s",
+        (project_id, session_id, revision),
+    ).fetchone()
+    return None if row is None else _read(row["edits"])
+
+
+def edits_of(db: Connection, project_id: int, session_id: str) -> dict[bytes, bytes | None]:
+    """All that was ever withdrawn of a session, as one edit: what replaced a record may have been replaced as well."""
+    rows = db.execute(
+        "SELECT edits FROM rewrites WHERE project_id = %s AND session_id = %s ORDER BY seq", (project_id, session_id)
+    )
+    whole: dict[bytes, bytes | None] = {}
+    for row in rows:
+        step = _read(row["edits"])
+        whole = {old: step.get(new, new) if new is not None else None for old, new in whole.items()} | step
+    return whole
+
+
+def _read(edits: Iterable[tuple[str, str | None]]) -> dict[bytes, bytes | None]:
+    return {bytes.fromhex(old): bytes.fromhex(new) if new else None for old, new in edits}
+
+
+def changes(db: Connection, person: Person, since: str | None) -> wire.Changes:
+    """What was withdrawn of a person's own sessions, and of those of which he has a copy, after a bookmark.
+
+    Raises:
+        Usage: The bookmark is none of this server's.
+    """
+    if since is not None and not (since.isascii() and since.isdigit() and len(since) < 19):
+        raise Usage("since is none of this server's.")
+    rows = db.execute(
+        "SELECT r.seq, r.session_id, r.kind, r.edits, r.revision, p.key"
+        " FROM rewrites r JOIN projects p ON p.id = r.project_id"
+        " WHERE r.seq > %(since)s AND (EXISTS (SELECT FROM pulls c WHERE c.project_id = r.project_id"
+        " AND c.session_id = r.session_id AND c.user_id = %(me)s)"
+        " OR EXISTS (SELECT FROM sessions s WHERE s.project_id = r.project_id"
+        " AND s.id = r.session_id AND s.owner_id = %(me)s))"
+        " ORDER BY r.seq LIMIT %(page)s",
+        {"since": int(since or 0), "me": person.id, "page": PAGE},
+    ).fetchall()
+    return wire.Changes(
+        changes=tuple(
+            wire.Change(
+                session_id=str(row["session_id"]),
+                project=row["key"],
+                revision=row["revision"],
+                kind=row["kind"],
+                edits=tuple(wire.Edit(old=old, new=new) for old, new in row["edits"]),
+            )
+            for row in rows
+        ),
+        next_page=str(rows[-1]["seq"]) if rows else since or "0",
+    )
