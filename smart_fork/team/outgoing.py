@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from indexer import forgotten
 from indexer.transcripts.model import Session
@@ -21,7 +24,7 @@ from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import Forms, HomePlace, Record
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable
 from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.digest import NOTHING, START, state_after, written
+from smart_fork.sharing.digest import NOTHING, START, digest_of, state_after, written
 from smart_fork.team.ignored import WITHHELD, Ignored, ignored
 from smart_fork.team.secrets import MaskedSecrets, Secrets
 from smart_fork.team.settings import Sharing, settings
@@ -57,7 +60,8 @@ class Outgoing:
     `records` are canonical, and those alone that come after what went out before. `numbers` says of each which of the
     log's it is. `local` is the log as it is then, for the next time. `masked` counts secrets by kind, `samples` shows a
     few of each with what stands around, masked; `left_out` counts what is not sent; `withheld` names the files of which
-    nothing is, `files` those that the session set out to edit.
+    nothing is, `files` those that the session set out to edit. `end` is its last turn of which something is sent, and
+    `secrets` knows what was masked. `whole` makes the same from the first record on, where these do not begin there.
     """
 
     session: Session
@@ -71,6 +75,9 @@ class Outgoing:
     withheld: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     title: str = ""
+    end: int = 0
+    secrets: Secrets = field(default_factory=Secrets)
+    whole: Callable[[], Outgoing] | None = None
 
     @property
     def size(self) -> int:
@@ -102,13 +109,12 @@ def prepare(
     place = HomePlace(str(root).rstrip("/"), str(home or Path.home()).rstrip("/"))
     session = _read(log, agent)
     _may_leave(session, place, known)
-    points = session.branch_points()
-    if not points:
-        raise ForkRefused("Nothing to push: the agent has not finished an answer in it yet.", "Push it after that.")
-    steps = _Steps(forms, place, session.cwd, ignored(place), Secrets(known.redact, known.allow), images=images)
-    if points[-1] + 1 < len(session.turns) and any(turn.speaks for turn in session.turns[points[-1] + 1 :]):
-        steps.left_out[OPEN] = sum(turn.speaks for turn in session.turns[points[-1] + 1 :])
-    records = tuple(steps.records(session, points[-1], since or Since()))
+    end = _finished(session)
+    secrets = Secrets(known.redact, known.allow)
+    steps = _Steps(forms, place, session.cwd, ignored(place), secrets, images=images)
+    if open_turns := sum(turn.speaks for turn in session.turns[end + 1 :]):
+        steps.left_out[OPEN] = open_turns
+    records = tuple(steps.records(session, end, since or Since()))
     return Outgoing(
         session,
         place,
@@ -121,7 +127,34 @@ def prepare(
         tuple(steps.withheld),
         tuple(dict.fromkeys(path for turn in session.turns for call in turn.tool_calls for path in call.edits)),
         steps.text(session.title),
+        end,
+        secrets,
+        partial(prepare, log, agent, root, images=images, chosen=known, home=home) if since and since.count else None,
     )
+
+
+def standing(log: Path, agent: str) -> Since:
+    """How a log stands at its last finished turn, to which a later push is compared.
+
+    Raises:
+        NotFound: There is no conversation in it, or one that it was forked from is gone.
+        ForkRefused: Nothing in it is finished.
+    """
+    forms, session = forms_of(agent), _read(log, agent)
+    records = [_as_it_is(record, forms) for record in forms.records_of(session, _finished(session))]
+    return Since(len(records), digest_of(records))
+
+
+def _as_it_is(record: Record, forms: Forms) -> bytes:
+    """A record without what says whose it is: the same wherever its session was copied to."""
+    kept = {name: value for name, value in record.items() if name not in forms.taken}
+    return orjson.dumps(kept, option=orjson.OPT_SORT_KEYS)
+
+
+def _finished(session: Session) -> int:
+    if points := session.branch_points():
+        return points[-1]
+    raise ForkRefused("Nothing to push: the agent has not finished an answer in it yet.", "Push it after that.")
 
 
 def _read(log: Path, agent: str) -> Session:
@@ -173,7 +206,7 @@ class _Steps:
             if number == since.count:
                 _same(written(state), since)
             number += 1
-            state = state_after([encode(self._forms.outgoing(record, self._place))], state)
+            state = state_after([_as_it_is(record, self._forms)], state)
             self._note_calls(record)
             if number > since.count and (data := self._sent(record, number)):
                 yield number, data

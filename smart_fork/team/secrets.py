@@ -25,7 +25,7 @@ _MASK = re.compile(r"\[REDACTED:([a-z0-9-]{1,40})\]")
 #: Names beside which a value says that it is a secret, and what a program is given beside them.
 _TELLING = re.compile(r"(?i)pass|pw|secret|token|key|auth|bearer|value|credential|cookie|header")
 #: Ties that nothing hangs on between machines.
-_LOOSE = frozenset({"cwd", "gitBranch"})
+LOOSE = frozenset({"cwd", "gitBranch"})
 #: What nobody can read: it is signed, encrypted, or an image.
 _OPAQUE = ("signature", "encrypted_content", "base64")
 _DEPTH = 64
@@ -127,7 +127,7 @@ class _Walk:
     def _of_field(self, value: str, name: str, *, free: bool) -> str:
         if name.lower().endswith(_OPAQUE) or (name == "data" and not free) or (name == "data" and len(value) > 1_000):
             return value
-        if free or name in _LOOSE or not is_tie(name, value):
+        if free or name in LOOSE or not is_tie(name, value):
             return self._json(value) if value.startswith(("{", "[")) else self._changed(value)
         if self._text(value) != value:
             raise Unshareable(f"What looks like a secret stands where nothing can be masked: in {name}")

@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from smart_fork.errors import NotFound, Usage
 from smart_fork.release import own_version
-from smart_fork.sharing import wire
+from smart_fork.sharing import replay, wire
 from smart_fork.sharing.remote import check_key
 from smart_fork.snippets import printable
 from smart_fork.teamserver import auth, branch, guard, push, segments, sessions
@@ -176,7 +176,7 @@ def commit(server: Server, request: Request, person: auth.Person, body: bytes) -
     wanted = push.check_bodies(parsed(wire.Push, body), server.bounds)
     with server.database.asked_by(person.id) as db:
         project = auth.project_to_push(db, person, _key(request), anybody=server.open_projects)
-    return _pushed(push.push(server.database, project, person, wanted, server.bounds))
+    return _pushed(push.push(server.database, project, person, wanted, server.bounds, readable=replay.check))
 
 
 def branches(server: Server, request: Request, person: auth.Person, body: bytes) -> wire.Message:

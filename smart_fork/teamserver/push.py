@@ -6,6 +6,7 @@ sets: of two who push on the same base one finds it changed.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -59,14 +60,22 @@ def check_bodies(push: Push, bounds: Bounds) -> Checked:
     return Checked(push, sessions.arrived(push.segments), sent)
 
 
-def push(database: Database, project: Project, person: Person, checked: Checked, bounds: Bounds) -> Outcome:
-    """Append to a session, or make it.
+def push(
+    database: Database,
+    project: Project,
+    person: Person,
+    checked: Checked,
+    bounds: Bounds,
+    *,
+    readable: Callable[[str, Sequence[bytes]], object] | None = None,
+) -> Outcome:
+    """Append to a session, or make it. `readable` looks at the records of an agent, whether it can read them.
 
     Raises:
         NotFound: It is not this person's.
         Conflict: It is not as the push says that it was.
         Withdrawn: Some of the new records were taken back.
-        Unshareable: The records do not lead from the base to the new digest.
+        Unshareable: The records do not lead from the base to the new digest, or are not `readable`.
         TooLarge: It would be more than is taken.
     """
     wanted = checked.push
@@ -75,9 +84,11 @@ def push(database: Database, project: Project, person: Person, checked: Checked,
     fresh: list[bytes] = []
     if wanted.segments:
         with database.asked_by(person.id) as db:
-            records = _records(db, project, person, checked, bounds)
-            _verify(records, checked)
-            fresh = _fresh(records, checked)
+            named = _records(db, project, person, checked, bounds)
+            _verify(named, checked)
+            fresh = _fresh(named, checked)
+            if readable and fresh:
+                _read(fresh, readable, _Before(db, project, checked, bounds, named))
     elif (wanted.count, wanted.digest) != (wanted.base_count, wanted.base_digest):
         raise Unshareable("The push names no segments for its records.")
     try:
@@ -129,6 +140,35 @@ def _fresh(records: dict[str, list[bytes]], checked: Checked) -> list[bytes]:
         for number, line in enumerate(records[place.digest], place.first_record)
         if number >= base
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """The records of a session up to its base, of which a push names some."""
+
+    db: Connection
+    project: Project
+    checked: Checked
+    bounds: Bounds
+    named: dict[str, list[bytes]]
+
+    def records(self) -> list[bytes]:
+        places = sessions.places(self.db, self.project.id, self.checked.push.id)[: self.checked.position]
+        bodies = segments.bodies(self.db, self.project, [place.digest for place in places])
+        stored = [line for place in places for line in unpack(bodies[place.digest], place.digest, self.bounds.limits)]
+        named = [line for place in self.checked.places for line in self.named[place.digest]]
+        return [*stored, *named][: self.checked.push.base_count]
+
+
+def _read(fresh: list[bytes], readable: Callable[[str, Sequence[bytes]], object], before: _Before) -> None:
+    """Look at what is new, which begins with a prompt where the base ends with a finished turn; else at all."""
+    wanted = before.checked.push
+    try:
+        readable(wanted.agent, fresh)
+    except Unshareable:
+        if not wanted.base_count:
+            raise
+        readable(wanted.agent, [*before.records(), *fresh])
 
 
 def _verify(records: dict[str, list[bytes]], checked: Checked) -> None:

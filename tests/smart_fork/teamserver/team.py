@@ -24,7 +24,10 @@ _numbers = itertools.count()
 
 
 def record(number: int, text: str = "") -> bytes:
-    return encode({"n": number, "text": text})
+    """A prompt, which the reader of its agent reads."""
+    said = {"role": "user", "content": f"prompt {number} {text}"}
+    identity = str(uuid.uuid5(uuid.NAMESPACE_OID, str(said)))
+    return encode({"type": "user", "uuid": identity, "timestamp": "2026-07-01T10:00:00.000Z", "message": said})
 
 
 def push_of(

@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 from smart_fork.http_limits import Bucket
 from smart_fork.sharing import wire
+from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.limits import Limits
 from smart_fork.teamserver import auth, guard
 from smart_fork.teamserver.app import Server, application
@@ -211,6 +212,30 @@ def test_a_session_is_pushed_segment_by_segment(team, ask, below):
     assert (201, True, False) == (first.status_code, first.json()["created"], first.json()["up_to_date"])
     assert (200, False, True) == (again.status_code, again.json()["created"], again.json()["up_to_date"])
     assert RECORDS == team.stored(session)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"permissionMode": "bypassPermissions"}, {"type": "file-history-snapshot"}, {"uuid": None}, {"sessionId": "x"}],
+    ids=str,
+)
+def test_records_that_their_agent_would_not_read_again_are_refused(team, ask, below, change):
+    session = new_id()
+    bad = encode(json.loads(RECORDS[3]) | change)
+    answer = ask("owner", "POST", f"{below}/push", push_of(session, [], [*RECORDS[:3], bad]))
+
+    assert (422, "unshareable") == (answer.status_code, answer.json()["error"])
+    assert "Record 4" in answer.json()["message"]
+    assert [] == team.stored(session)
+
+
+def test_an_answer_that_belongs_to_what_was_pushed_before_is_read_together_with_it(team, ask, below):
+    session = made(team, "private")
+    said = {"role": "assistant", "id": "m", "content": [{"type": "text", "text": "done"}]}
+    answer = encode({"type": "assistant", "uuid": "a1", "timestamp": "2026-07-01T10:00:00.000Z", "message": said})
+
+    assert 200 == ask("owner", "POST", f"{below}/push", push_of(session, RECORDS, [answer])).status_code
+    assert [*RECORDS, answer] == team.stored(session)
 
 
 def test_a_segment_that_is_another_one_is_refused(ask, below):

@@ -1,0 +1,128 @@
+"""Whether what would be sent still loads, before anything is sent of it.
+
+It is written as a log of the agent's and read again, as the server does (`smart_fork.sharing.replay`), and compared
+with the session here: the same turns by the same, in the same order, with the same ids, calls and results; no link that
+leads nowhere; ids, signatures and encrypted reasoning byte for byte; and nothing left that masking would change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from indexer.masking.masked import MARK
+from indexer.transcripts.model import Session, Turn
+from smart_fork.agents.facets import find_cutter, forms_of
+from smart_fork.agents.forms import Forms, Record
+from smart_fork.cuts.model import CutWarning, Transcript
+from smart_fork.cuts.ties import is_tie
+from smart_fork.errors import SmartForkError, Unshareable
+from smart_fork.excise.closure import dangling
+from smart_fork.excise.soundness import broken_links
+from smart_fork.sharing.canonical import decode
+from smart_fork.sharing.replay import replayed
+from smart_fork.team.outgoing import Outgoing
+from smart_fork.team.secrets import LOOSE, MaskedSecrets
+
+_NOT_SENT = "Nothing was sent. Push an earlier part of the session, or report it."
+#: All that a message says whose images were left out: without them it may have said nothing.
+_NOTES = re.compile(r"\s*(?:\[(?:image|document) left out: [^\]]*\]\s*)+")
+
+
+def check(outgoing: Outgoing) -> None:
+    """Look at all that would be sent.
+
+    Raises:
+        Unshareable: It would not load, or not be the same session; it says which record.
+    """
+    if not outgoing.records:
+        return
+    try:
+        _check(outgoing)
+    except SmartForkError:
+        if outgoing.whole is None:
+            raise
+        # What is new can be the end of a turn that went out before: then it is none by itself.
+        whole = outgoing.whole()
+        if whole.records[-len(outgoing.records) :] != outgoing.records:
+            raise
+        _check(whole)
+
+
+def _check(outgoing: Outgoing) -> None:
+    agent = outgoing.session.agent
+    forms = forms_of(agent)
+    records = [decode(record) for record in outgoing.records]
+    _masked_once(outgoing, records, forms)
+    _ties(outgoing, records, forms)
+    with replayed(agent, outgoing.records) as session:
+        _turns(outgoing, records, session)
+        _links(outgoing, session)
+
+
+def _masked_once(outgoing: Outgoing, records: Sequence[Record], forms: Forms) -> None:
+    """Masking what was not changed by it has been done twice: only what has a mask is looked at again."""
+    for number, data, record in zip(outgoing.numbers, outgoing.records, records, strict=True):
+        if MARK.encode() in data and outgoing.secrets.record(record, forms, MaskedSecrets()) != record:
+            raise Unshareable(f"Record {number} would be masked further in a second go.", _NOT_SENT)
+
+
+def _ties(outgoing: Outgoing, records: Sequence[Record], forms: Forms) -> None:
+    out = dict(zip(outgoing.numbers, records, strict=True))
+    for number, record in enumerate(forms.records_of(outgoing.session, outgoing.end), start=1):
+        if number in out:
+            here = _tied(forms.sent(record), forms)
+            if not all(tie in here for tie in _tied(out[number], forms)):  # in this order: what was passed is gone
+                raise Unshareable(f"Record {number} would have another id or signature than here.", _NOT_SENT)
+
+
+def _tied(value: Any, forms: Forms) -> Iterator[tuple[str, Any]]:
+    """What ties a record to others, in its order."""
+    if isinstance(value, dict):
+        for name in sorted(value):
+            if name in forms.free or name in LOOSE or name == "type":  # what an image is becomes a text
+                continue
+            if is_tie(name, value[name]) and not isinstance(value[name], dict | list):
+                yield name, value[name]
+            else:
+                yield from _tied(value[name], forms)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _tied(part, forms)
+
+
+def _turns(outgoing: Outgoing, records: Sequence[Record], session: Session) -> None:
+    notes = {turn.id for turn in session.turns if _NOTES.fullmatch(turn.text) and not turn.tool_results}
+    there = [turn for turn in session.turns if turn.id not in notes]
+    here = outgoing.session.turns[: outgoing.end + 1]
+    ids = {identity for record in records if isinstance(identity := record.get("uuid"), str)}
+    if ids:
+        here = tuple(turn for turn in here if turn.id in ids - notes)
+    elif outgoing.whole:
+        here = here[-len(there) :]
+    for number, (before, after) in enumerate(zip_longest(here, there), start=1):
+        if before is None or after is None or _told(before, ids) != _told(after, ids):
+            raise Unshareable(f"Turn {number} of what would be sent is not as it is here.", _NOT_SENT)
+
+
+def _told(turn: Turn, ids: Container[str]) -> tuple[object, ...]:
+    """What must be the same of a turn. Where records have no ids, its own is its place."""
+    calls = tuple((call.id, call.name) for call in turn.tool_calls)
+    results = tuple((result.tool_use_id, result.is_error) for result in turn.tool_results)
+    return turn.id if turn.id in ids else "", turn.role, turn.prompt, bool(turn.text), calls, results
+
+
+def _links(outgoing: Outgoing, session: Session) -> None:
+    """Agents themselves leave results without a call; nothing may be added to these."""
+    cutter = find_cutter(session.agent)
+    if cutter is None:
+        return
+    loose = _loose(cutter.load(session.source_path))
+    if loose and len(loose) > len(_loose(cutter.load(outgoing.session.source_path))):
+        raise Unshareable(f"Turn {loose[0].turn_id} {loose[0].reason}.", _NOT_SENT)
+
+
+def _loose(transcript: Transcript) -> list[CutWarning]:
+    return [*dangling(transcript.turns), *broken_links(transcript)]
