@@ -173,7 +173,7 @@ def test_facts_that_somebody_has_changed_lead_nowhere(store, change):
 
 KEEP = """
 import os, signal, sys, zstandard
-from indexer import kept
+from indexer import kept_logs
 from smart_fork.agents import READERS
 moments, last = 0, int(sys.argv[1])
 def moment(event, _):
@@ -184,8 +184,8 @@ def moment(event, _):
             os.kill(os.getpid(), signal.SIGKILL)
 sys.addaudithook(moment)
 for file in READERS["claude"].discover():
-    kept.keep(file, READERS["claude"].id_of(file.path), READERS["claude"])
-kept.make_room(())
+    kept_logs.keep(file, READERS["claude"].id_of(file.path), READERS["claude"])
+kept_logs.make_room(())
 """
 
 

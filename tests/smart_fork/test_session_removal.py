@@ -175,7 +175,7 @@ def test_a_list_that_cannot_be_read_lets_nothing_be_indexed(session_id, world, s
 FORGET = """
 import os, signal, sys
 import smart_fork
-from smart_fork import forgetting
+from smart_fork import session_removal
 from indexer.store import sqlite
 moments, last = 0, int(sys.argv[2])
 def moment(*what):

@@ -316,7 +316,7 @@ from datetime import datetime
 from pathlib import Path
 from smart_fork.agents import READERS
 from smart_fork.agents.claude import copy
-from smart_fork.copies import copying
+from smart_fork.copies import session_copy
 class Slow(copy.ClaudeCopy):
     def __iter__(self):
         for line in super().__iter__():
@@ -324,7 +324,7 @@ class Slow(copy.ClaudeCopy):
             print("written", flush=True)
             sys.stdin.read()
 copy.ClaudeCopy = Slow
-copying.write_branch(READERS["claude"], Path({str(claude_session)!r}), at="a5", new_session_id={NEW!r},
+session_copy.write_branch(READERS["claude"], Path({str(claude_session)!r}), at="a5", new_session_id={NEW!r},
                     target_cwd=Path({str(repo)!r}), now=datetime(2026, 1, 2))
 """
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:

@@ -125,9 +125,9 @@ def test_one_that_is_told_to_end_before_it_is_up_ends_well_and_that_is_no_crash(
     code = """
 import signal
 from pathlib import Path
-from smart_fork.service import crashes, running
+from smart_fork.service import crashes, lifetime
 assert crashes.begin(Path("state"))
-running._end_well(Path("state"))
+lifetime._end_well(Path("state"))
 print("ready", flush=True)
 signal.pause()
 """

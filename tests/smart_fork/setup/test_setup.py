@@ -351,7 +351,7 @@ import os, signal, sys
 from indexer.disk import Disk
 from smart_fork.processes import SystemProcesses
 from smart_fork.setup.ledger import Ledger
-from smart_fork.setup.plan import Options, make_plan
+from smart_fork.setup.plan import SetupOptions, make_plan
 left, replace = [int(sys.argv[1])], Disk.replace
 def die(self, staging, target):
     left[0] -= 1
@@ -360,7 +360,7 @@ def die(self, staging, target):
     replace(self, staging, target)
 Disk.replace = die
 ledger = Ledger()
-plan = make_plan(Options(("claude", "codex"), service=False, index=False), ledger, SystemProcesses())
+plan = make_plan(SetupOptions(("claude", "codex"), service=False, index=False), ledger, SystemProcesses())
 for step in plan.steps:
     if step.is_open:
         step.act(ledger)
