@@ -11,6 +11,7 @@ SmartForkError          anything below; `message` says what, `hint` says what to
 ├── NotAuthenticated    the server of the team does not know who asks
 ├── WrongVerb           the session is not one with which that may be done, or its project is another's
 ├── Conflict            the remote session is not as it was when it was last seen
+├── ServerUnavailable   the server of the team does not answer, or not as one does
 └── Unshareable         what is sent or was received is not in the form in which sessions are shared
     └── TooLarge        it has the form, and is more than is taken
 """
@@ -121,6 +122,13 @@ class Withdrawn(Conflict):
     """Something of what is sent was taken back by who had shared it."""
 
     code = "withdrawn"
+
+
+class ServerUnavailable(SmartForkError):
+    """The server of the team does not answer, or not as one does."""
+
+    code = "server_unavailable"
+    http_status = 502
 
 
 class Unshareable(SmartForkError):

@@ -126,6 +126,21 @@ class Forms(ABC):
     def without_thoughts(self, record: Record, of: Callable[[Record], bool]) -> Record | None:
         """The record without those of its thoughts for which `of` is true; `None` where nothing is left of it."""
 
+    def untied(self, record: Record) -> Record | None:
+        """The record without what belongs to the account that it was made for, beside thoughts; `None` if all does."""
+        return record
+
+    def arrived(self, record: Record, *, others: bool) -> Record | None:
+        """What of a record from elsewhere is written here: what is on the list of what is shared, whoever sent it.
+
+        Of `others`, nothing that is signed or encrypted for their account.
+        """
+        kept = self.sent(record)
+        if kept is None or not others:
+            return kept
+        kept = self.without_thoughts(kept, lambda _: True)
+        return None if kept is None else self.untied(kept)
+
     def identity_of(self, record: Record, place: HomePlace) -> Identity:
         """What `incoming` needs to give this very record again."""
         return Identity(place, {name: record[name] for name in self.taken if name in record})

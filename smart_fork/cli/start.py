@@ -145,6 +145,17 @@ def spawn(  # noqa: PLR0917 - typer's way
         raise typer.Exit(1)
 
 
+def go_on(log: str, agent: str) -> None:
+    """Go on in the session of a log that was written just now."""
+    from smart_fork.agents import READERS
+    from smart_fork.forking.spec import WorkerSpec, source_of
+
+    session = READERS[agent].read(Path(log)).session
+    if session is None:
+        raise NotFound(f"No conversation in {log}")
+    _start(WorkerSpec("resume", agent, source_of(session), Options(), caller_session_id=_caller()), as_json=False)
+
+
 def _read(source: str) -> list[Any]:
     """The workers in a file, as a list or as ``{"workers": […]}``."""
     try:

@@ -131,7 +131,7 @@ def page(server: Server, request: Request, person: auth.Person) -> wire.Message:
     before = _place(request.query_params.get("page"))
     project = server.project(request, person)
     with server.database.asked_by(person.id) as db:
-        rows = sessions.page(db, project, person, before, int(limit) + 1)
+        rows = sessions.page(db, project, person, before, int(limit) + 1, _narrowed(request, person))
     shown = rows[: int(limit)]
     bookmark = _bookmark(shown[-1]["last_activity"], shown[-1]["id"]) if len(rows) > len(shown) else None
     return wire.SessionPage(sessions=tuple(map(sessions.told, shown)), next_page=bookmark)
@@ -283,6 +283,16 @@ def _digest(request: Request) -> str:
 
 def _bookmark(at: datetime, session: UUID) -> str:
     return base64.urlsafe_b64encode(f"{at.isoformat()} {session}".encode()).decode()
+
+
+def _narrowed(request: Request, person: auth.Person) -> sessions.Narrowed:
+    """Which sessions are asked for; `mine` are one's own, whatever one is called."""
+    asked = {name: request.query_params.get(name) for name in ("owner", "tag", "agent", "root", "id")}
+    if any("\0" in value for value in asked.values() if value):
+        raise Usage("There is no such text.")
+    if request.query_params.get("mine") == "true":
+        asked["owner"] = person.name
+    return sessions.Narrowed(**asked)
 
 
 def _place(bookmark: str | None) -> tuple[str, str] | None:

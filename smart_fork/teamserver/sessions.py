@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -188,14 +189,40 @@ def delete(db: Connection, key: str, person: Person, session_id: str) -> Row:
     return row
 
 
-def page(db: Connection, where: Project, person: Person, before: tuple[str, str] | None, limit: int) -> list[Row]:
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """Which sessions of a project are listed: by their owner, a tag, the agent, their family, how their ids begin."""
+
+    owner: str | None = None
+    tag: str | None = None
+    agent: str | None = None
+    root: str | None = None
+    id: str | None = None
+
+
+def page(  # noqa: PLR0917 - a question
+    db: Connection,
+    where: Project,
+    person: Person,
+    before: tuple[str, str] | None,
+    limit: int,
+    only: Narrowed = Narrowed(),
+) -> list[Row]:
     """Sessions of a project that a person may read, newest first, from a place on."""
     return db.execute(
         "SELECT s.*, u.name AS owner, %s AS key FROM sessions s JOIN users u ON u.id = s.owner_id"
         " WHERE s.project_id = %s AND may_read(s, %s)"
+        " AND (%s::text IS NULL OR u.name = %s) AND (%s::text IS NULL OR %s = ANY(s.tags))"
+        " AND (%s::text IS NULL OR s.agent = %s) AND (%s::text IS NULL OR s.root_id::text = %s)"
+        " AND (%s::text IS NULL OR starts_with(s.id::text, %s))"
         " AND (%s::timestamptz IS NULL OR (s.last_activity, s.id) < (%s::timestamptz, %s::uuid))"
         " ORDER BY s.last_activity DESC, s.id DESC LIMIT %s",
-        (where.key, where.id, person.id, *((before[0], *before) if before else (None, None, None)), limit),
+        (
+            *(where.key, where.id, person.id, only.owner, only.owner, only.tag, only.tag, only.agent, only.agent),
+            *(only.root, only.root, only.id, only.id),
+            *((before[0], *before) if before else (None, None, None)),
+            limit,
+        ),
     ).fetchall()
 
 

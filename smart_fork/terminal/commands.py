@@ -108,7 +108,6 @@ COMMANDS = {
     "team": CommandEntry(
         "team.app",
         "Share sessions with a team: push, pull, branch and fork them, and find those of others.",
-        hidden=True,
     ),
     "service": CommandEntry("service.app", "The service that keeps the index fresh: install it once and forget it."),
 }

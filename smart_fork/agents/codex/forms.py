@@ -43,6 +43,9 @@ _EVENTS = {
     "thread_rolled_back": ("num_turns",),
     "context_compacted": (),
 }  # fmt: skip
+#: What a compaction leaves for the model alone, and how ids begin that its API gives.
+_ENCRYPTED = ("compaction", "compaction_summary")
+_OF_THE_API = re.compile(r"[a-z]{2,4}_[0-9a-f]")
 #: What the program puts before what a person says, as a message of its own.
 _AROUND = re.compile(r"\s*<(?:environment_context|user_instructions|permissions instructions)[\s>]|# AGENTS\.md instr")
 _IMAGE_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,")
@@ -129,6 +132,19 @@ class CodexForms(Forms):
         if isinstance(item, dict) and kind in (*self.thoughts, "agent_reasoning") and of(item):
             return None
         return _with_items(record, lambda item: None if item.get("type") in self.thoughts and of(item) else item)
+
+    def untied(self, record: Record) -> Record | None:
+        """Ids that the API has given refer to what only that organisation has there."""
+        payload = record.get("payload")
+        if isinstance(payload, dict) and payload.get("type") in _ENCRYPTED:
+            return None
+        return _with_items(record, _untied)
+
+
+def _untied(item: Record) -> Record | None:
+    if item.get("type") in _ENCRYPTED:
+        return None
+    return {name: value for name, value in item.items() if name != "id" or not _OF_THE_API.match(str(value))}
 
 
 def _item(item: Record) -> Record | None:

@@ -16,6 +16,7 @@ from smart_fork.teamserver.cluster import APP, OWNER, Account, Cluster, Programs
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.embedded import Embedded
 from smart_fork.teamserver.schema import make_database, migrate
+from tests.smart_fork.teamserver.machines import TeamMachine, serving, team_server
 from tests.smart_fork.teamserver.team import Team
 
 #: No test loses power, and what is slow about that safety is not what they are about.
@@ -134,3 +135,28 @@ def pool(database, base) -> Iterator[Database]:
 def team(pool, owned) -> Team:
     """People and a project of this test alone."""
     return Team(pool, owned)
+
+
+@pytest.fixture(scope="session")
+def address(pool) -> Iterator[str]:
+    """Where a real server of these tests listens."""
+    with serving(team_server(pool)) as url:
+        yield url
+
+
+@pytest.fixture
+def alice(tmp_path, team, address, capsys) -> TeamMachine:
+    """The machine of somebody who has logged in."""
+    team.add("alice")
+    machine = TeamMachine(tmp_path / "alice", "shop", team, capsys)
+    machine.invited(address, "alice")
+    return machine
+
+
+@pytest.fixture
+def bob(tmp_path, team, address, capsys) -> TeamMachine:
+    """That of somebody else, whose clone is elsewhere."""
+    team.add("bob")
+    machine = TeamMachine(tmp_path / "bob", "code/work/shop", team, capsys)
+    machine.invited(address, "bob")
+    return machine

@@ -1,0 +1,59 @@
+"""``login`` and ``logout``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.search import JsonOption
+from smart_fork.cli.team.group import app
+from smart_fork.cli.team.words import ServerOption
+from smart_fork.errors import SmartForkError
+
+
+@app.command("login")
+def log_in(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The server's address: https://…")],
+    invite: Annotated[
+        str | None, typer.Argument(help="The invitation, good once; asked for where it is missing.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let this machine in: a token for it is kept in a private file, and given to that server alone."""
+    import socket
+
+    from smart_fork.team import login
+    from smart_fork.team.client import Client
+
+    origin = login.origin_of(url)
+    given = invite or typer.prompt("Invitation", hide_input=True, err=True)
+    with Client(login.Account(origin, "", "")) as client:
+        said = client.login(given.strip(), socket.gethostname() or "unknown")
+    login.remember(login.Account(origin, said.user, said.token))
+    if as_json:
+        print_json({"server": origin, "user": said.user, "scope": said.scope})
+    else:
+        out.print(plain(f"You are {said.user} on {origin}."))
+
+
+@app.command("logout")
+def log_out(server: ServerOption = None, as_json: JsonOption = False) -> None:
+    """End the token of this machine, on the server and here."""
+    from smart_fork.team import login
+    from smart_fork.team.client import Client
+
+    account = login.account(server)
+    revoked = True
+    try:
+        with Client(account) as client:
+            client.logout()
+    except SmartForkError as error:
+        revoked = False
+        say(f"The server has not ended it: {error.message}")
+    login.forget(account.origin)
+    if as_json:
+        print_json({"server": account.origin, "revoked": revoked})
+    else:
+        out.print(plain(f"This machine has no token for {account.origin} any more."))

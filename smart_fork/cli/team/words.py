@@ -1,0 +1,117 @@
+"""Options that the verbs of a team have in common, and what they print."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.errors import Usage
+
+if TYPE_CHECKING:
+    from smart_fork.sharing.wire import Visibility
+    from smart_fork.team.shared import Shared
+
+ServerOption = Annotated[
+    str | None, typer.Option("--server", help="The server's address; by default that of this project, or the last one.")
+]
+KeyOption = Annotated[
+    str | None,
+    typer.Option("--project", "-p", help="A directory of the project, or its key, such as github.com/acme/shop."),
+]
+SessionArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="An id, 8 or more characters of one, an alias, or an address.")
+]
+CurrentArgument = Annotated[
+    str | None, typer.Argument(metavar="[ID]", help="The same; without one, the alias that is current here.")
+]
+AtOption = Annotated[
+    str | None, typer.Option("--at", help="The first so many messages, as `team show` numbers them; `head` is all.")
+]
+TitleOption = Annotated[str | None, typer.Option("--title", help="What it is called.")]
+TagsOption = Annotated[str | None, typer.Option("--tags", help="Words to list it by, with commas between them.")]
+SummaryOption = Annotated[str | None, typer.Option("--summary", help="What it is about, in a few sentences.")]
+PublicOption = Annotated[bool, typer.Option("--public", help="All members of the project may read it.")]
+PrivateOption = Annotated[bool, typer.Option("--private", help="Nobody else may read it; that is the default.")]
+AliasOption = Annotated[str | None, typer.Option("--alias", help="What it is called on this machine.")]
+IntoOption = Annotated[
+    Path | None, typer.Option("--into", help="The directory it works in here; the project's root by default.")
+]
+PlatformOption = Annotated[
+    str | None, typer.Option("--platform", help="The agent that is to have it; by default the one that made it.")
+]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on in it at once, here.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Do it although something speaks against it.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")]
+
+
+def number_of(at: str | None) -> int | None:
+    """The number that `--at` was given; ``head`` is no cut.
+
+    Raises:
+        Usage: it is none.
+    """
+    if at is None or at == "head":
+        return None
+    if not (at.isascii() and at.isdigit() and int(at[:9])):
+        raise Usage("--at takes a number of messages, from 1, or head", "`smart-fork team show ID` numbers them.")
+    return int(at[:9])
+
+
+def tags_of(tags: str | None) -> tuple[str, ...] | None:
+    """Tags as they were typed, with commas between them."""
+    return None if tags is None else tuple(tag for one in tags.split(",") if (tag := one.strip()))
+
+
+def visibility_of(*, public: bool, private: bool) -> Visibility | None:
+    """Who may read it, if that was said.
+
+    Raises:
+        Usage: both were.
+    """
+    if public and private:
+        raise Usage("--public and --private do not go together")
+    return "public" if public else "private" if private else None
+
+
+def agreed(question: str, *, yes: bool) -> bool:
+    """Whether a person says yes.
+
+    Raises:
+        Usage: nobody can be asked.
+    """
+    if yes:
+        return True
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise Usage("Nobody is asked here: this is no terminal", "--yes says yes beforehand.")
+    return typer.confirm(question, err=True)
+
+
+def print_shared(done: Shared, *, as_json: bool) -> None:
+    """What was done: as JSON, or in a few lines."""
+    if as_json:
+        print_json(done.as_json())
+        return
+    said = {"push": "Pushed", "pull": "Pulled", "branch": "Branched", "fork": "Forked"}[done.verb]
+    what = "Nothing is new" if done.up_to_date else f"{said} {done.record_count} records"
+    if done.verb == "push" and not done.up_to_date:
+        what = f"Pushed {done.pushed_records} records"
+    out.print(plain(f"{what}: ") + plain(done.title or "untitled", "bold"))
+    where = f"{done.session_id} ({done.visibility})" if done.session_id else "on this machine alone, until it is pushed"
+    out.print(plain(f"  session  {where}"))
+    if done.alias:
+        out.print(plain(f"  alias    {done.alias}"))
+    for file in done.files:
+        out.print(plain(f"  file     {file}"))
+    if done.resume_command:
+        out.print(plain(f"  go on    {done.resume_command}"))
+    if done.moved:
+        say("It ends later than was asked for, where the agent had finished.")
+    for what, numbers in (("Masked", done.masked), ("Left out", done.left_out), ("Not in it", done.lost)):
+        if numbers:
+            say(f"{what}: {', '.join(f'{number} {kind}' for kind, number in numbers.items())}")
+    for warning in done.warnings:
+        say(warning)

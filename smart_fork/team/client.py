@@ -1,0 +1,227 @@
+"""What is asked of a server: one origin, one token, and answers that are bounded and checked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote, urlsplit
+
+import httpx2
+from pydantic import ValidationError
+
+from smart_fork.errors import (
+    Conflict,
+    NotAuthenticated,
+    NotFound,
+    ServerUnavailable,
+    SmartForkError,
+    TooLarge,
+    Unshareable,
+    Usage,
+    WrongVerb,
+)
+from smart_fork.sharing import wire
+from smart_fork.sharing.limits import LIMITS
+from smart_fork.team.login import WHO, Account, is_loopback
+
+M = TypeVar("M", bound=wire.Message)
+#: What stands behind the question mark of an address.
+Asked = Mapping[str, str] | None
+#: The longest answers: a message, and a segment.
+MESSAGE_BYTES = 64 << 20
+#: Before what was not answered is asked again, in seconds.
+PAUSES = (0.1, 0.2)
+#: For one answer, from the first byte to the last.
+ANSWER_SECONDS = 120.0
+_TIMES = httpx2.Timeout(30.0, connect=5.0)
+_KINDS: Mapping[int, type[SmartForkError]] = {400: Usage, 403: WrongVerb, 413: TooLarge, 422: Unshareable}
+_SAME = "Install the same version of smart-fork as the server."
+
+
+class _Again(Exception):
+    """What is asked once more: nothing was answered, or that the server failed."""
+
+    def __init__(self, error: ServerUnavailable) -> None:
+        self.error = error
+
+
+@dataclass
+class Client:
+    """A server and who asks it. Close it, or use it as a context."""
+
+    account: Account
+    times: httpx2.Timeout = field(default_factory=lambda: _TIMES)
+    pauses: tuple[float, ...] = PAUSES
+    wait: Callable[[float], object] = time.sleep
+
+    def __post_init__(self) -> None:
+        host = urlsplit(self.account.origin).hostname or ""
+        self._http = httpx2.Client(
+            base_url=self.account.origin,
+            timeout=self.times,
+            follow_redirects=False,  # a token goes nowhere else
+            trust_env=not is_loopback(host),  # no proxy reads what stays on this machine
+            headers={wire.PROTOCOL_HEADER: str(wire.PROTOCOL), "Accept-Encoding": "identity"},
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._http.close()
+
+    def hello(self) -> wire.Hello:
+        """What the server is."""
+        return self.ask(wire.Hello, "GET", "hello")
+
+    def login(self, invite: str, machine: str) -> wire.LoggedIn:
+        """A token for an invitation."""
+        return self.ask(wire.LoggedIn, "POST", "login", wire.Login(invite=invite, machine=machine[:200]))
+
+    def logout(self) -> None:
+        """End the token."""
+        self.send("POST", "logout")
+
+    def session(self, project: str, session_id: str, verb: str = "show") -> wire.SessionRead:
+        """A session and where its segments are."""
+        found = self.ask(wire.SessionRead, "GET", f"sessions/{session_id}", asked={"project": project, "verb": verb})
+        if found.session.id != session_id or found.session.project != project:
+            raise _odd("It answers with another session than it was asked for.")
+        return found
+
+    def change(self, project: str, session_id: str, wanted: wire.SessionChange) -> wire.SessionInfo:
+        """Change what is said of a session."""
+        return self.ask(wire.SessionInfo, "PATCH", f"sessions/{session_id}", wanted, {"project": project})
+
+    def page(self, project: str, **asked: str) -> wire.SessionPage:
+        """Sessions of a project, newest first."""
+        return self.ask(wire.SessionPage, "GET", f"projects/{_path(project)}/sessions", asked=asked)
+
+    def have(self, project: str, digests: tuple[str, ...]) -> frozenset[str]:
+        """Those of these segments that need not be sent."""
+        answer = self.ask(wire.HaveAnswer, "POST", f"projects/{_path(project)}/have", wire.Have(segments=digests))
+        return frozenset(answer.present)
+
+    def put_segment(self, project: str, digest: str, body: bytes) -> None:
+        """Send a segment."""
+        self.send("PUT", f"projects/{_path(project)}/segments/{digest}", body)
+
+    def segment(self, project: str, digest: str) -> bytes:
+        """The compressed records of a segment."""
+        return self.send("GET", f"projects/{_path(project)}/segments/{digest}", most=LIMITS.segment_body_bytes)
+
+    def push(self, project: str, wanted: wire.Push) -> wire.Pushed:
+        """Append to a session, or make it."""
+        return self.ask(wire.Pushed, "POST", f"projects/{_path(project)}/push", wanted)
+
+    def branch(self, project: str, wanted: wire.Branch) -> wire.Pushed:
+        """Make a session with the first records of another."""
+        return self.ask(wire.Pushed, "POST", f"projects/{_path(project)}/branches", wanted)
+
+    def ask(self, answer: type[M], method: str, path: str, body: wire.Message | None = None, asked: Asked = None) -> M:
+        """Send a message and read the answer, below ``/v1``.
+
+        Raises:
+            SmartForkError: as `send`; `ServerUnavailable` where the answer is none of version 1.
+        """
+        sent = None if body is None else body.model_dump_json(exclude_none=True).encode()
+        said = self.send(method, path, sent, asked)
+        try:
+            return answer.model_validate_json(said)
+        except ValidationError as error:
+            raise _odd(f"It answers in another form ({error.error_count()} fields).") from None
+
+    def send(
+        self, method: str, path: str, body: bytes | None = None, asked: Asked = None, *, most: int = MESSAGE_BYTES
+    ) -> bytes:
+        """Send bytes and give those of the answer. What failed on the way or in the server is sent twice more.
+
+        Raises:
+            NotAuthenticated, WrongVerb, NotFound, Conflict, Usage, Unshareable: as the server says.
+            ServerUnavailable: it does not answer, or not as one does.
+        """
+        for pause in self.pauses:
+            try:
+                return self._once(method, path, body, asked, most)
+            except _Again:
+                self.wait(pause)
+        try:
+            return self._once(method, path, body, asked, most)
+        except _Again as failed:
+            raise failed.error from None
+
+    def _once(self, method: str, path: str, body: bytes | None, asked: Asked, most: int) -> bytes:
+        token = self.account.token
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if body is not None:
+            headers["Content-Type"] = "application/json" if body[:1] == b"{" else "application/zstd"
+        more: dict[str, Any] = {"params": dict(asked)} if asked else {}
+        try:
+            with self._http.stream(method, f"/v1/{path}", content=body, headers=headers, **more) as answer:
+                return self._read(answer, most)
+        except (httpx2.TransportError, httpx2.InvalidURL) as error:
+            message = f"The server does not answer: {self.account.origin} ({type(error).__name__})"
+            raise _Again(ServerUnavailable(message, "Is it running, and is the address right?")) from error
+
+    def _read(self, answer: httpx2.Response, most: int) -> bytes:
+        """The bytes of an answer that is one.
+
+        Raises:
+            SmartForkError: it says what went wrong, or is no answer.
+        """
+        good = answer.status_code in (200, 201, 204)
+        said = _bounded(answer, most if good else 64 << 10)
+        if good:
+            return said
+        if answer.is_redirect:
+            raise _odd("It sends elsewhere, and a token goes nowhere else.")
+        raise _failed(answer.status_code, said)
+
+
+def _bounded(answer: httpx2.Response, most: int) -> bytes:
+    """The body as it came: nothing that unfolds to more."""
+    if answer.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        raise _odd("It compresses what was to be sent as it is.")
+    parts: list[bytes] = []
+    size, until = 0, time.monotonic() + ANSWER_SECONDS
+    for part in answer.iter_raw():
+        size += len(part)
+        if size > most:
+            raise _odd(f"Its answer is longer than {most} bytes.")
+        if time.monotonic() > until:
+            raise ServerUnavailable("The server is too slow.", "Try again.")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _failed(status: int, said: bytes) -> SmartForkError | _Again:
+    """What the server says went wrong, in a sentence that can be shown."""
+    try:
+        failure = wire.Failure.model_validate_json(said)
+    except ValidationError:
+        failure = wire.Failure(error="unknown", message=f"The server answered with status {status}.")
+    message, hint = failure.message, failure.hint
+    if status >= 500:
+        return _Again(ServerUnavailable(message, hint or "The log of the server says why."))
+    if status == 401:
+        return NotAuthenticated(WHO)
+    if status == 404:
+        return NotFound(message, hint)
+    if status == 409:
+        return Conflict(message, hint, count=failure.count, digest=failure.digest)
+    if status == 426:
+        return ServerUnavailable(message, _SAME)
+    if failure.limit is not None:
+        hint = hint or f"Used: {failure.used or 0:,} of {failure.limit:,} bytes."
+    return _KINDS.get(status, SmartForkError)(message, hint)
+
+
+def _odd(what: str) -> ServerUnavailable:
+    return ServerUnavailable(f"This is no server of a team, or of another version. {what}", _SAME)
+
+
+def _path(project: str) -> str:
+    return quote(project, safe="/")

@@ -1,0 +1,89 @@
+"""The records of a shared session, as its server hands them out: nothing of it is believed before it was computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from smart_fork.errors import Conflict, TooLarge, Unshareable
+from smart_fork.sharing import wire
+from smart_fork.sharing.digest import START, state_after, state_of, states, written
+from smart_fork.sharing.limits import LIMITS
+from smart_fork.sharing.segments import Place, unpack
+from smart_fork.team.client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is known of a session's beginning: so many records have this digest."""
+
+    count: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A session, and its canonical records."""
+
+    info: wire.SessionInfo
+    records: tuple[bytes, ...]
+
+
+def download(client: Client, read: wire.SessionRead, *, base: Seen | None = None) -> Download:
+    """All records of a session.
+
+    Raises:
+        Unshareable: they are not what the server says of them.
+        TooLarge: there are more than a session can have.
+        Conflict: the past that is tracked here is not theirs: a server cannot change it unseen.
+    """
+    info = read.session
+    _check_bounds(read)
+    records: list[bytes] = []
+    state, known = START, {0: START}
+    wanted = {info.base_count, *([base.count] if base else [])}
+    for place in read.segments:
+        if place.first_record != len(records) or state_of(place.chain_start) != state:
+            raise Unshareable("A segment does not begin where the one before it ends.")
+        lines = unpack(client.segment(info.project, place.digest), place.digest)
+        if len(lines) != place.records:
+            raise Unshareable("A segment has another number of records than the server says.")
+        for line, after in zip(lines, states(lines, state), strict=True):
+            records.append(line)
+            if len(records) in wanted:
+                known[len(records)] = after
+        state = state_after(lines, state)
+    if len(records) != info.record_count or written(state) != info.head_digest:
+        raise Unshareable("The records do not have the digest that the server says.")
+    if written(known.get(info.base_count, b"")) != info.base_digest:
+        raise Unshareable("The records do not begin as the server says.")
+    if base is not None and written(known.get(base.count, b"")) != base.digest:
+        raise Conflict(
+            "The remote session is not the one that was seen before: its past has changed.",
+            "Its owner may have withdrawn something: smart-fork team sync. --force takes it as it is.",
+        )
+    return Download(info, tuple(records))
+
+
+def tail(client: Client, read: wire.SessionRead) -> tuple[int, list[bytes]]:
+    """The records of the last segment, if more fit into it, and the number of segments before it.
+
+    Raises:
+        Unshareable: they do not lead to the digest of the session.
+    """
+    if not read.segments:
+        return 0, []
+    last = read.segments[-1]
+    if Place(last.digest, last.first_record, last.records, last.raw_bytes, b"").full:
+        return len(read.segments), []
+    lines = unpack(client.segment(read.session.project, last.digest), last.digest)
+    end = written(state_after(lines, state_of(last.chain_start)))
+    if end != read.session.head_digest or last.first_record + len(lines) != read.session.record_count:
+        raise Unshareable("The last records do not have the digest that the server says.")
+    return len(read.segments) - 1, lines
+
+
+def _check_bounds(read: wire.SessionRead) -> None:
+    records = sum(place.records for place in read.segments)
+    size = sum(place.raw_bytes for place in read.segments)
+    if records > LIMITS.session_records or size > LIMITS.session_bytes:
+        raise TooLarge(f"The session has {records} records and {size} bytes, more than is taken.")

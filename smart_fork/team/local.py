@@ -1,0 +1,137 @@
+"""A session of this machine beside what is shared of it: its records in the form that is the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from indexer.project import is_within, resolve
+from indexer.transcripts.model import AgentName, Session
+from smart_fork import sessions
+from smart_fork.agents import READERS
+from smart_fork.agents.facets import forms_of, title_of
+from smart_fork.agents.forms import HomePlace, Record
+from smart_fork.copies.session_copy import last_branch_point
+from smart_fork.errors import ForkRefused, NotFound
+from smart_fork.sharing.canonical import encode
+from smart_fork.sharing.digest import START, states, written
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A log, up to its last finished turn, and its records as they are shared but for what is masked.
+
+    `path` is that log, `end` the number of its last turn.
+    """
+
+    session: Session
+    end: int
+    root: Path
+    records: tuple[bytes, ...]
+
+    @property
+    def path(self) -> Path:
+        """The log."""
+        return self.session.source_path
+
+    @property
+    def agent(self) -> AgentName:
+        """Whose it is."""
+        return self.session.agent
+
+    def digest(self, count: int) -> str:
+        """The digest of the first `count` records; empty where there are fewer."""
+        if count > len(self.records):
+            return ""
+        state = START
+        for state in states(self.records[:count]):  # noqa: B007 - the last is what is asked for
+            pass
+        return written(state)
+
+    def begins_with(self, count: int, digest: str) -> bool:
+        """Whether its first records are those of that digest."""
+        return bool(digest) and self.digest(count) == digest
+
+
+def place_of(root: Path) -> HomePlace:
+    """What stands for the root and the home in records that are shared."""
+    return HomePlace(str(root).rstrip("/"), str(Path.home()).rstrip("/"))
+
+
+def local(session: Session, root: Path, *, end: int | None = None) -> Local:
+    """A session up to turn `end`, or up to the last one that is finished.
+
+    Raises:
+        ForkRefused: nothing of it is finished, or its log is rewritten just now.
+        Unshareable: a record says what JSON cannot say.
+        Usage: sessions of that agent are not shared.
+    """
+    last = last_branch_point(session) if end is None else end
+    forms, place = forms_of(session.agent), place_of(root)
+    records = (forms.outgoing(record, place) for record in forms.records_of(session, last))
+    return Local(session, last, root, tuple(map(encode, records)))
+
+
+def read_log(path: Path, agent: AgentName, root: Path) -> Session:
+    """The session in a log that a tracking file names, which anybody could have written.
+
+    Raises:
+        NotFound: it is gone, or no log of this project.
+    """
+    reader = READERS[agent]
+    if reader.log_at(str(path)) is None:
+        raise NotFound(f"There is no session of {title_of(agent)} there: {path}")
+    try:
+        session = reader.read(path).session
+    except OSError as error:
+        raise NotFound(f"The log cannot be read: {error}") from error
+    if session is None:
+        raise NotFound(f"No conversation in {path}")
+    _check_within(session, root)
+    return session
+
+
+def found(reference: str, root: Path) -> Session:
+    """A session of this project by its id.
+
+    Raises:
+        NotFound: there is none.
+        ForkRefused: it is another project's.
+    """
+    session = sessions.read(sessions.locate(reference))
+    _check_within(session, root)
+    return session
+
+
+def newest(agent: AgentName, root: Path) -> Session:
+    """The newest session that an agent had in a project.
+
+    Raises:
+        NotFound: there is none.
+    """
+    from indexer.project import project_of
+    from smart_fork.retrieval.recent import recent_sessions
+
+    there = recent_sessions([READERS[agent]], project_of(root), 1, automated=True).sessions
+    for one in there:
+        return sessions.read(sessions.Located(one.agent, one.session_id, one.source_path))
+    raise NotFound(f"No {title_of(agent)} session found for current directory")
+
+
+def decoded(records: Iterator[Record]) -> tuple[bytes, ...]:
+    """Records as they are counted."""
+    return tuple(map(encode, records))
+
+
+def _check_within(session: Session, root: Path) -> None:
+    if session.cwd and not is_within(resolve(session.cwd), root) and not _is_worktree(session.cwd, root):
+        raise ForkRefused(
+            f"That session is another project's: it worked in {session.cwd}", "Push it from there, or name --project."
+        )
+
+
+def _is_worktree(cwd: str, root: Path) -> bool:
+    from indexer.project import project_of
+
+    return project_of(cwd).key == project_of(root).key

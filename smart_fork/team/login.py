@@ -1,0 +1,147 @@
+"""Who a person is to each server: the tokens of this machine, in a private file, each for its own origin alone."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+from filelock import FileLock
+
+from indexer.files import replace_file
+from indexer.paths import private_dir, state_home
+from smart_fork.errors import NotAuthenticated, SmartForkError, Usage
+from smart_fork.snippets import quoted
+
+URL, TOKEN = "SMART_FORK_TEAM_URL", "SMART_FORK_TEAM_TOKEN"
+WHO = "Not authenticated. Please run smart-fork team login first."
+_VERSION = 1
+_DEFAULT_PORTS = {"https": 443, "http": 80}
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A person on a server. `user` is empty where a variable brought the token: the server alone knows whose it is."""
+
+    origin: str
+    user: str
+    token: str
+
+
+def origin_of(url: str) -> str:
+    """The origin of a server's address: over TLS, or on this machine.
+
+    Raises:
+        Usage: it is no such address; a token must not travel where others read it.
+    """
+    try:
+        parts = urlsplit(url.strip())
+        host, port = (parts.hostname or "").lower(), parts.port
+    except ValueError:
+        host, port, parts = "", None, urlsplit("")
+    if not host or parts.scheme not in _DEFAULT_PORTS or parts.username is not None or parts.password is not None:
+        raise Usage(f"Not the address of a server: {quoted(url)}", "It is written like https://forks.example.org")
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise Usage(f"The address of a server has no path: {quoted(url)}")
+    if parts.scheme == "http" and not is_loopback(host):
+        raise Usage(
+            f"{quoted(url)} is not encrypted", "Only a server on this machine is talked to without TLS: https://…"
+        )
+    shown = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{shown}" + ("" if port in (None, _DEFAULT_PORTS[parts.scheme]) else f":{port}")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether what is sent to that host stays on this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def account(server: str | None = None) -> Account:
+    """Who one is on `server`; without one, where the environment says, or where one has logged in last.
+
+    Raises:
+        NotAuthenticated: nobody yet.
+        Usage: that is no address.
+    """
+    said, token = os.environ.get(URL), os.environ.get(TOKEN)
+    if said and token and (server is None or origin_of(server) == origin_of(said)):
+        return Account(origin_of(said), "", token)
+    known = _known()
+    origin = origin_of(server or said or known.get("last") or _nobody())
+    one = known["servers"].get(origin)
+    if not isinstance(one, dict) or not isinstance(one.get("token"), str):
+        _nobody()
+    return Account(origin, str(one.get("user", "")), one["token"])
+
+
+def is_known() -> bool:
+    """Whether there is any server that one could ask."""
+    return bool(os.environ.get(URL) and os.environ.get(TOKEN)) or bool(_known()["servers"])
+
+
+def remember(one: Account) -> None:
+    """Keep the token of this machine; that server is the one that is meant from now on."""
+
+    def change(known: dict[str, Any]) -> None:
+        known["servers"][one.origin] = {"user": one.user, "token": one.token}
+        known["last"] = one.origin
+
+    _change(change)
+
+
+def forget(origin: str) -> None:
+    """Keep no token for that server."""
+
+    def change(known: dict[str, Any]) -> None:
+        known["servers"].pop(origin, None)
+        if known.get("last") == origin:
+            known["last"] = next(iter(known["servers"]), None)
+
+    _change(change)
+
+
+def folder() -> Path:
+    """Where what this machine knows of its teams is kept."""
+    return private_dir(state_home() / "team")
+
+
+def _nobody() -> str:
+    raise NotAuthenticated(WHO, "An admin of the server invites you: smart-fork team login URL INVITE")
+
+
+def _file() -> Path:
+    return state_home() / "team" / "tokens.json"
+
+
+def _known() -> dict[str, Any]:
+    try:
+        said = orjson.loads(_file().read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return {"version": _VERSION, "servers": {}}
+    except (OSError, ValueError) as error:
+        raise SmartForkError(f"{_file()} cannot be read: {error}", "Take it away and log in again.") from error
+    if not isinstance(said, dict) or not isinstance(said.get("servers"), dict):
+        raise SmartForkError(f"{_file()} is damaged", "Take it away and log in again.")
+    return said
+
+
+def _change(change: Callable[[dict[str, Any]], None]) -> None:
+    with _locked():
+        known = _known()
+        change(known)
+        replace_file(_file(), [orjson.dumps(known, option=orjson.OPT_INDENT_2), b"\n"])
+
+
+def _locked() -> AbstractContextManager[Any]:
+    return FileLock(folder() / "tokens.lock", mode=0o600)

@@ -1,0 +1,164 @@
+"""Records that came from a server as a log of this machine's agent.
+
+No id, path or name of theirs becomes one here; fields that are not known are dropped; and what an agent could not load
+is not written.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+
+from indexer.transcripts.model import AgentName, Session
+from smart_fork.agents import READERS
+from smart_fork.agents.copier import NewSession
+from smart_fork.agents.facets import copier, forms_of, starter_of, title_of
+from smart_fork.agents.forms import Becomes, Record
+from smart_fork.copies.session_copy import Branch, branch_point, last_branch_point, write_copy
+from smart_fork.errors import Unshareable, Usage
+from smart_fork.sharing.canonical import decode
+from smart_fork.team import login
+from smart_fork.team.local import Local, local, place_of
+
+#: What can be lost, as a person is told of it.
+THINKING, UNKNOWN, FORGOTTEN = "thinking", "unknown records", "what a compaction had forgotten"
+
+
+@dataclass(frozen=True, slots=True)
+class Materialised:
+    """A session that is on this machine now. `lost` counts what is not in it, `undo` takes it away again."""
+
+    path: Path
+    session_id: str
+    agent: AgentName
+    lost: Mapping[str, int]
+    branch: Branch
+    local: Local
+
+    def undo(self) -> None:
+        """Take it away again."""
+        self.branch.undo()
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How many records messages have; `moved` is whether these are more than was asked for."""
+
+    records: int
+    moved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A session of a server that can be read, for as long as its file is there."""
+
+    session: Session
+    lost: Mapping[str, int]
+    _sources: Sequence[int]
+
+    def end(self, number: int) -> End:
+        """Where the first `number` messages end, as they are shown, from 1; later where the agent was not finished.
+
+        Raises:
+            Usage: there is no such message.
+        """
+        said = self.session.messages
+        if not 1 <= number <= len(said):
+            raise Usage(f"--at takes 1 to {len(said)}: so many messages the session has.")
+        at = said[number - 1][1].id
+        end = branch_point(self.session, at)
+        counted = forms_of(self.session.agent).records_of(self.session, end)
+        return End(self._sources[sum(1 for _ in counted) - 1] + 1, self.session.turns[end].id != at)
+
+
+@contextmanager
+def arrived(
+    records: Sequence[bytes], agent: AgentName, source_id: str, directory: Path, *, others: bool
+) -> Iterator[Arrived]:
+    """Records as the agent's own reader reads them, in a private file that is gone afterwards.
+
+    Raises:
+        Unshareable: they are no conversation.
+        Usage: sessions of that agent are not shared.
+    """
+    forms, lost = forms_of(agent), Counter[str]()
+    sources: list[int] = []  # of each record that is written, which of those that came it is
+
+    def kept() -> Iterator[Record]:
+        for number, one in enumerate(map(decode, records)):
+            record = forms.arrived(one, others=others)
+            if others:
+                lost[THINKING] += forms.told(one).thoughts
+            if record is not None:
+                sources.append(number)
+                yield record
+            elif not (others and forms.told(one).thoughts):
+                lost[UNKNOWN] += 1
+
+    with tempfile.TemporaryDirectory(prefix="arrived-", dir=login.folder()) as folder:
+        name = copier(agent).place(Path(folder) / "log", NewSession(source_id, None, datetime.now(UTC))).name
+        log = Path(folder) / name
+        becomes = Becomes(source_id, place_of(directory))
+        with log.open("wb") as file:
+            file.writelines(orjson.dumps(record) + b"\n" for record in forms.anew(kept(), becomes))
+        session = READERS[agent].read(log).session
+        if session is None or not session.messages:
+            raise Unshareable(f"These records are no conversation of {title_of(agent)}.")
+        yield Arrived(session, {what: number for what, number in lost.items() if number}, sources)
+
+
+def materialise(
+    records: Sequence[bytes],
+    agent: AgentName,
+    directory: Path,
+    *,
+    source_id: str,
+    others: bool,
+    root: Path | None = None,
+    count: int | None = None,
+    title: str = "",
+) -> Materialised:
+    """Write the first `count` records, up to where the agent had finished, as a session that works in `directory`.
+
+    `others` are those whose thoughts are tied to an account that is not here. It is a new session: nothing is
+    overwritten.
+
+    Raises:
+        Unshareable: they are no conversation.
+        ForkRefused: nothing of them is finished.
+        OSError: it cannot be written.
+    """
+    with arrived(records[:count], agent, source_id, directory, others=others) as one:
+        end = last_branch_point(one.session)
+        branch = write_copy(
+            READERS[agent],
+            one.session,
+            end,
+            new_session_id=starter_of(agent).new_id(),
+            target_cwd=directory,
+            now=datetime.now(),  # noqa: DTZ005 - files may be named by local time
+            title=title,
+        )
+        lost = dict(one.lost)
+        if one.session.compactions and (left := end + 1 - branch.copied) > 0:
+            lost[FORGOTTEN] = left
+    try:
+        here = local(_read(branch.path, agent), root or directory)
+    except BaseException:
+        branch.undo()
+        raise
+    return Materialised(branch.path, branch.session_id, agent, lost, branch, here)
+
+
+def _read(path: Path, agent: AgentName) -> Session:
+    session = READERS[agent].read(path).session
+    if session is None:
+        raise Unshareable(f"{title_of(agent)} would not load what was written.")
+    return session

@@ -1,0 +1,110 @@
+"""A project that is shared: where it is on this machine, what is tracked of it, and the server that is asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from smart_fork.errors import NotAuthenticated, NotFound, Usage
+from smart_fork.sharing.wire import SessionInfo
+from smart_fork.snippets import quoted
+from smart_fork.team import login
+from smart_fork.team.client import Client
+from smart_fork.team.ids import is_id, last_part
+from smart_fork.team.tracking import Alias, ProjectFolder, Tracking, place_of
+
+HINT = "A teammate's session is taken with `smart-fork team fork`; a private one only its owner can share."
+_BEGINNING = re.compile(r"[0-9a-f-]{8,36}")
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What every verb is about."""
+
+    client: Client
+    place: ProjectFolder
+    tracking: Tracking
+
+    @property
+    def key(self) -> str:
+        """The name of the project, which is the same for everybody."""
+        return self.place.key
+
+    @property
+    def server(self) -> str:
+        """The origin of the server."""
+        return self.client.account.origin
+
+    def meant(self, reference: str | None) -> str:
+        """The id of the shared session that somebody means: an alias, an id or the beginning of one, or an address.
+
+        Raises:
+            NotFound: there is none.
+            Usage: none is named, and none is current; or it means several.
+        """
+        named = self.tracking.read().named(reference)
+        if named is not None:
+            return _shared_id(*named)
+        if reference is None:
+            raise Usage("Which session?", "Name it: `smart-fork team list` shows them. None is current here.")
+        text = last_part(reference).lower()
+        if is_id(text):
+            return text
+        if _BEGINNING.fullmatch(text) is None:
+            raise missing(reference)
+        page = self.client.page(self.key, id=text, limit="2").sessions
+        if len(page) > 1:
+            raise Usage(f"{quoted(reference)} means several sessions", ", ".join(one.id for one in page))
+        if not page or not page[0].id.startswith(text):
+            raise missing(reference)
+        return page[0].id
+
+    def is_mine(self, info: SessionInfo) -> bool:
+        """Whether a session is one's own. Who has no name here, since a variable brought the token, asks the server."""
+        if self.client.account.user:
+            return info.owner == self.client.account.user
+        try:
+            self.client.session(self.key, info.id, "pull")
+        except NotFound:
+            return False
+        return True
+
+
+@contextmanager
+def opened(
+    server: str | None = None, project: str | None = None, *, directory: Path | None = None
+) -> Iterator[Project]:
+    """A project and its server: the one that is named, that the environment names, that is tracked, or the last one.
+
+    Raises:
+        NotAuthenticated: nobody has logged in there.
+        Usage: the project has no name, or that is no server.
+    """
+    place = place_of(project, directory)
+    tracking = Tracking(place)
+    with Client(_account(server, tracking)) as client:
+        yield Project(client, place, tracking)
+
+
+def missing(reference: str) -> NotFound:
+    """One answer for all that cannot be had."""
+    return NotFound(f"Session not found: {quoted(reference)}", HINT)
+
+
+def _account(server: str | None, tracking: Tracking) -> login.Account:
+    tracked = tracking.read().server
+    if server is None and tracked:
+        try:
+            return login.account(tracked)
+        except NotAuthenticated:
+            return login.account()
+    return login.account(server)
+
+
+def _shared_id(name: str, one: Alias) -> str:
+    if one.session_id is None:
+        raise NotFound(f"{name} is not shared yet.", f"smart-fork team push {name} shares it.")
+    return one.session_id

@@ -1,0 +1,177 @@
+"""Pulling: one's own shared session becomes one of this machine's agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from indexer.project import resolve
+from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
+from smart_fork.sharing.wire import SessionInfo
+from smart_fork.snippets import quoted
+from smart_fork.team.download import Download, Seen, download
+from smart_fork.team.local import local, read_log
+from smart_fork.team.materialise import Materialised, materialise
+from smart_fork.team.project import Project
+from smart_fork.team.shared import Shared, Verb, shared
+from smart_fork.team.tracking import Alias, Tracked, check_alias
+
+
+@dataclass(frozen=True, slots=True)
+class TakenAs:
+    """How a session is written here. `platform` is the agent that is to have it, where that is not its own."""
+
+    into: Path | None = None
+    platform: str | None = None
+    alias: str | None = None
+    track: bool = True
+    force: bool = False
+
+
+def pull(project: Project, reference: str, wanted: TakenAs) -> Shared:
+    """Take one's own session over, or what is new of it.
+
+    Raises:
+        NotFound: there is none of one's own.
+        Conflict: it has gone on here as well, or its past is another one.
+        SmartForkError: it cannot be written.
+    """
+    session_id = project.meant(reference)
+    read = project.client.session(project.key, session_id, "pull")
+    tracked = project.tracking.read()
+    known = next(((name, one) for name, one in tracked.aliases.items() if one.session_id == session_id), None)
+    if known is not None and not wanted.force:
+        _check_unchanged(project, known[1])
+        if _is_here(known[1], read.session, wanted):
+            name, one = known
+            project.tracking.change(lambda all_: all_.with_alias(name, all_.aliases[name]))
+            done = shared("pull", project.server, read.session, name)
+            return replace(done, up_to_date=True, files=one.files)
+    base = Seen(known[1].base_count, known[1].base_digest) if known and not wanted.force else None
+    taken = download(project.client, read, base=base)
+    name = named(tracked, wanted, session_id, known[0] if known else None)
+    written = write(project, taken, wanted, others=False)
+    if wanted.track:
+        track(project, name, tracked_as(taken.info, written, kind="pull"))
+    return told(project, "pull", taken.info, written, name if wanted.track else None)
+
+
+def write(
+    project: Project, taken: Download, wanted: TakenAs, *, others: bool, count: int | None = None
+) -> Materialised:
+    """Write the first records of a session as one of this machine."""
+    directory = resolve(wanted.into) if wanted.into else project.place.root
+    if not directory.is_dir():
+        raise NotFound(f"There is no such directory: {directory}")
+    if wanted.platform not in (None, taken.info.agent):
+        raise Usage(
+            f"Unsupported platform: {quoted(wanted.platform or '')}", "It is taken as the agent has it that made it."
+        )
+    try:
+        return materialise(
+            taken.records,
+            taken.info.agent,
+            directory,
+            source_id=taken.info.id,
+            others=others,
+            root=project.place.root if directory.is_relative_to(project.place.root) else directory,
+            count=count,
+            title=taken.info.title,
+        )
+    except OSError as error:
+        raise SmartForkError(f"It cannot be written: {error}", "Nothing of it was left behind.") from error
+
+
+def named(tracked: Tracked, wanted: TakenAs, session_id: str, before: str | None = None) -> str:
+    """The alias of a session: the one that is asked for, that it had, or the beginning of its id.
+
+    Raises:
+        Usage: it is another session's.
+    """
+    name = check_alias(wanted.alias) if wanted.alias else before or default_alias(session_id)
+    there = tracked.aliases.get(name)
+    if there is not None and name != before and there.session_id != session_id and not wanted.force:
+        raise Usage(f"The alias {name} is another session's", "Choose another one, or --force.")
+    return name
+
+
+def default_alias(session_id: str) -> str:
+    """The beginning of an id: of one that begins with the time, enough to tell it from the next."""
+    return session_id[: 13 if session_id[14:15] == "7" else 8]
+
+
+def tracked_as(info: SessionInfo, written: Materialised | None, *, kind: str) -> Alias:
+    """A session as it is tracked that the server has, and this machine as it is there."""
+    return Alias(
+        session_id=info.id,
+        parent_id=info.parent_id,
+        root_id=info.root_id,
+        base_count=info.record_count,
+        base_digest=info.head_digest,
+        platform=written.agent if written else info.agent,
+        files=(str(written.path),) if written else (),
+        last_pulled_at=now(),
+        local_digest=written.local.digest(len(written.local.records)) if written else "",
+        local_count=len(written.local.records) if written else 0,
+        revision=info.revision,
+        kind=kind,
+        visibility=info.visibility,
+        title=info.title,
+    )
+
+
+def track(project: Project, name: str, one: Alias) -> None:
+    """Write down what is shared, and let it be the current one."""
+
+    def change(tracked: Tracked) -> Tracked:
+        there = replace(tracked, server=project.server, project=project.key)
+        before = there.aliases.get(name)
+        return there.with_alias(name, replace(one, rest=before.rest) if before else one)
+
+    project.tracking.change(change)
+
+
+def told(project: Project, verb: Verb, info: SessionInfo, written: Materialised | None, name: str | None) -> Shared:
+    """What was done, as it is answered."""
+    done = shared(verb, project.server, info, name)
+    if written is None:
+        return done
+    return replace(
+        done,
+        files=(str(written.path),),
+        resume_command=resume_command(written),
+        lost=written.lost,
+        warnings=written.branch.warnings,
+    )
+
+
+def resume_command(written: Materialised) -> str:
+    """What a person types to go on in it."""
+    from smart_fork.families.branch import command_to_resume
+
+    return command_to_resume(written.agent, written.session_id, written.local.session.cwd)
+
+
+def now() -> str:
+    """The time, as it is written down."""
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _is_here(one: Alias, info: SessionInfo, wanted: TakenAs) -> bool:
+    same = (one.base_count, one.base_digest) == (info.record_count, info.head_digest)
+    there = one.file is not None and one.file.exists()
+    return same and there and wanted.into is None and wanted.alias is None and wanted.platform in (None, one.platform)
+
+
+def _check_unchanged(project: Project, one: Alias) -> None:
+    """Refuse to leave behind what was said here and is not pushed."""
+    if one.file is None or not one.file.exists():
+        return
+    here = local(read_log(one.file, one.platform, project.place.root), project.place.root)
+    if len(here.records) > one.local_count:
+        more = len(here.records) - one.local_count
+        raise Conflict(
+            f"It has gone on here: {more} records are not pushed.",
+            "Push them, or branch; --force writes a copy beside it.",
+        )

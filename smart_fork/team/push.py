@@ -1,0 +1,340 @@
+"""Pushing: what a session of this machine has said since is appended to the shared one, or makes it.
+
+Nothing is sent before somebody has seen what it is: `plan` makes it, `send` sends it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from indexer.transcripts.model import AgentName, Session
+from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents.facets import title_of
+from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
+from smart_fork.sharing import wire
+from smart_fork.sharing.digest import NOTHING, state_after, state_of, states, written
+from smart_fork.sharing.limits import MIB
+from smart_fork.sharing.segments import Segment, pack
+from smart_fork.snippets import printable, quoted
+from smart_fork.team.branch import BranchAsked, create
+from smart_fork.team.download import tail
+from smart_fork.team.ids import new_id
+from smart_fork.team.local import Local, found, local, newest, read_log
+from smart_fork.team.outgoing import Outgoing, Since, prepare
+from smart_fork.team.project import Project
+from smart_fork.team.pull import default_alias, now, track
+from smart_fork.team.shared import Shared, shared
+from smart_fork.team.tracking import Alias, Tracked
+
+#: New segments of so many bytes ride in the commit; more are sent one by one before.
+RIDES = MIB
+
+
+@dataclass(frozen=True, slots=True)
+class PushAsked:
+    """What is to be pushed, and what is said of it."""
+
+    reference: str | None = None
+    platforms: tuple[AgentName, ...] = ()
+    visibility: wire.Visibility | None = None
+    title: str | None = None
+    tags: tuple[str, ...] | None = None
+    summary: str | None = None
+    images: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would be sent, and to which of the sessions that are tracked."""
+
+    name: str
+    out: Outgoing
+    alias: Alias | None
+    asked: PushAsked
+
+    @property
+    def session(self) -> Session:
+        """The session of this machine."""
+        return self.out.session
+
+    @property
+    def publishes(self) -> bool:
+        """Whether others could read then what they could not before."""
+        return self.asked.visibility == "public" and (self.alias is None or self.alias.visibility != "public")
+
+
+def plan(project: Project, asked: PushAsked) -> Plan:
+    """What a push would send; nothing is sent.
+
+    Raises:
+        Usage: it is not said which session.
+        Conflict: what was pushed has changed here.
+        SmartForkError: it cannot be shared.
+    """
+    tracked = project.tracking.read()
+    name, session = _source(project, tracked, asked)
+    here = local(session, project.place.root)
+    alias = tracked.aliases[name] if name is not None else _continued(tracked, here)
+    if alias is not None and asked.force and not here.begins_with(alias.local_count, alias.local_digest):
+        alias = None
+    since = Since(alias.local_count, alias.local_digest) if alias else None
+    out = prepare(session.source_path, session.agent, project.place.root, since=since, images=asked.images)
+    return Plan(name or "", out, alias, asked)
+
+
+def send(project: Project, made: Plan) -> Shared:
+    """Send it. The tracking file is written after the answer.
+
+    Raises:
+        Conflict: the remote session has advanced.
+        SmartForkError: it was not taken.
+    """
+    alias, created = made.alias, False
+    if alias is None:
+        pushed = _root(project, made)
+        created, sent = pushed.created, len(made.out.records)
+        info, up_to_date = pushed.session, pushed.up_to_date
+    else:
+        if alias.session_id is None or _is_another(alias, made.session):
+            alias, created = _child(project, alias, made), True
+        info, sent, up_to_date = _appended(project, alias, made)
+        up_to_date = up_to_date and not created
+    info = _described(project, info, made, created=created)
+    name = made.name or default_alias(info.id)
+    track(project, name, _tracked(info, made, "push" if made.alias is None else made.alias.kind))
+    return replace(
+        shared("push", project.server, info, name),
+        created=created,
+        pushed_records=sent,
+        up_to_date=up_to_date,
+        files=(str(made.session.source_path),),
+        masked=dict(made.out.masked),
+        left_out=dict(made.out.left_out),
+    )
+
+
+def _source(project: Project, tracked: Tracked, asked: PushAsked) -> tuple[str | None, Session]:
+    """The session that is to be pushed, and the alias that it is tracked as."""
+    if len(asked.platforms) > 1:
+        raise Usage("Can only specify one platform flag at a time")
+    platform = asked.platforms[0] if asked.platforms else None
+    if asked.reference is not None:
+        return _named(project, tracked, asked.reference, platform)
+    if platform is not None:
+        return _as_tracked(tracked, newest(platform, project.place.root))
+    current = tracked.named(None)
+    if current is None:
+        flags = ", ".join(f"--{agent.name}" for agent in AGENTS if agent.has("forms"))
+        raise Usage(f"Must specify either a file path or a platform flag ({flags})", "Or the id of a session.")
+    return current[0], _log_of(project, *current)
+
+
+def _named(
+    project: Project, tracked: Tracked, reference: str, platform: AgentName | None
+) -> tuple[str | None, Session]:
+    if named := tracked.named(reference):
+        return named[0], _log_of(project, *named)
+    path = Path(reference).expanduser()
+    if path.suffix and path.is_file():
+        agent = next((one.name for one in READERS if one.log_at(str(path.resolve())) is not None), None)
+        if agent is None:
+            raise Usage(f"Unsupported session file format. {quoted(reference)} is no log of an agent's own folder.")
+        session = read_log(path.resolve(), agent, project.place.root)
+    else:
+        session = found(reference, project.place.root)
+    if platform not in (None, session.agent):
+        raise Usage(
+            f"Platform mismatch: that is a session of {title_of(session.agent)}, not of {title_of(platform or '')}"
+        )
+    return _as_tracked(tracked, session)
+
+
+def _as_tracked(tracked: Tracked, session: Session) -> tuple[str | None, Session]:
+    for name, one in tracked.aliases.items():
+        if one.file is not None and one.file == session.source_path:
+            return name, session
+    return None, session
+
+
+def _log_of(project: Project, name: str, one: Alias) -> Session:
+    if one.file is None:
+        raise NotFound(f"{name} is not on this machine.", f"smart-fork team pull {name} writes it here.")
+    return read_log(one.file, one.platform, project.place.root)
+
+
+def _continued(tracked: Tracked, here: Local) -> Alias | None:
+    """What of another log is pushed already: an agent that forks a session copies it, or goes on from it."""
+    known = sorted(tracked.aliases.values(), key=lambda one: -one.local_count)
+    for one in known:
+        if one.platform == here.agent and one.local_count and here.begins_with(one.local_count, one.local_digest):
+            return one
+    return None
+
+
+def _is_another(alias: Alias, session: Session) -> bool:
+    return alias.file != session.source_path
+
+
+def _root(project: Project, made: Plan) -> wire.Pushed:
+    """Make a session of its own."""
+    segments = list(pack(made.out.records))
+    wanted = _push(
+        made, new_id(), (0, NOTHING), len(made.out.records), written(state_after(made.out.records)), segments, 0
+    )
+    return _committed(project, wanted, segments)
+
+
+def _child(project: Project, alias: Alias, made: Plan) -> Alias:
+    """Make a session on the server that begins as the shared one does of which this is a branch or a fork."""
+    source_id = alias.session_id or alias.parent_id
+    if source_id is None:
+        raise SmartForkError("It is not known what this is a branch of.", "--force pushes it as a session of its own.")
+    source = project.client.session(project.key, source_id).session
+    verb: Literal["branch", "fork"] = "branch" if project.is_mine(source) else "fork"
+    asked = BranchAsked(
+        title=made.asked.title or alias.title or None,
+        tags=made.asked.tags,
+        summary=made.asked.summary,
+        visibility=made.asked.visibility or _visible(alias),
+    )
+    info = create(project, new_id(), source, alias.base_count, asked, verb=verb)
+    if info.base_digest != alias.base_digest:
+        raise Conflict(
+            "The remote session is not the one that was seen before.", "smart-fork team pull, or fork it again."
+        )
+    return replace(alias, session_id=info.id, parent_id=info.parent_id)
+
+
+def _visible(alias: Alias) -> wire.Visibility | None:
+    return "public" if alias.session_id is None and alias.visibility == "public" else None
+
+
+def _appended(project: Project, alias: Alias, made: Plan) -> tuple[wire.SessionInfo, int, bool]:
+    """The session with what is new, how many records that was, and whether it was nothing."""
+    read = project.client.session(project.key, alias.session_id or "")
+    info = read.session
+    reached = _reached(alias, info, made.out.records)
+    new = made.out.records[reached:]
+    if not new:
+        return info, 0, True
+    position, before = tail(project.client, read)
+    first = info.record_count - len(before)
+    start = state_of(read.segments[position].chain_start) if before else state_of(info.head_digest)
+    segments = list(pack([*before, *new], first, start))
+    digest = written(state_after(new, state_of(info.head_digest)))
+    base = (info.record_count, info.head_digest)
+    wanted = _push(made, info.id, base, info.record_count + len(new), digest, segments, position)
+    return _committed(project, wanted, segments).session, len(new), False
+
+
+def _reached(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -> int:
+    """How many of the new records the server has already, from a push whose answer was never seen.
+
+    Raises:
+        Conflict: it has others.
+    """
+    more = info.record_count - alias.base_count
+    if more == 0 and info.head_digest == alias.base_digest:
+        return 0
+    if 0 < more <= len(new):
+        known = list(states(new[:more], state_of(alias.base_digest)))
+        if written(known[-1]) == info.head_digest:
+            return more
+    raise Conflict(
+        f"The remote session has advanced ({alias.base_count} -> {info.record_count} records).",
+        "smart-fork team pull refreshes it; smart-fork team branch or fork goes on beside it.",
+        count=info.record_count,
+        digest=info.head_digest,
+    )
+
+
+def _push(  # noqa: PLR0917 - the message
+    made: Plan, session_id: str, base: tuple[int, str], count: int, digest: str, segments: list[Segment], position: int
+) -> wire.Push:
+    places = [one.place for one in segments]
+    return wire.Push(
+        id=session_id,
+        agent=made.session.agent,
+        base_count=base[0],
+        base_digest=base[1],
+        count=count,
+        digest=digest,
+        segments=tuple(
+            wire.SegmentPlace(
+                position=number,
+                digest=place.digest,
+                first_record=place.first_record,
+                records=place.records,
+                raw_bytes=place.raw_bytes,
+                chain_start=written(place.chain_start),
+            )
+            for number, place in enumerate(places, position)
+        ),
+        visibility=made.asked.visibility,
+        title=_title(made),
+        tags=made.asked.tags,
+        summary=made.asked.summary,
+        meta=_meta(made.session),
+    )
+
+
+def _title(made: Plan) -> str:
+    return printable(made.asked.title if made.asked.title is not None else made.out.title)[:200]
+
+
+def _meta(session: Session) -> wire.Meta:
+    given = {
+        "branch": printable(session.git_branch)[:200],
+        "turns": len(session.messages),
+        "tokens": session.token_estimate,
+        "begun": session.started or None,
+        "last_activity": session.last_activity or None,
+    }
+    return wire.Meta.model_validate(given, strict=False)
+
+
+def _committed(project: Project, wanted: wire.Push, segments: list[Segment]) -> wire.Pushed:
+    """Send what the server does not have, then the commit; a little rides in it."""
+    if sum(len(one.body) for one in segments) <= RIDES:
+        bodies = tuple(wire.SegmentBody(digest=one.place.digest, body=one.body) for one in segments)
+        return project.client.push(project.key, wanted.model_copy(update={"bodies": bodies}))
+    there: frozenset[str] = frozenset()
+    for ends in range(0, len(segments), 10_000):
+        asked = tuple(one.place.digest for one in segments[ends : ends + 10_000])
+        there |= project.client.have(project.key, asked)
+    for one in segments:
+        if one.place.digest not in there:
+            project.client.put_segment(project.key, one.place.digest, one.body)
+    return project.client.push(project.key, wanted)
+
+
+def _described(project: Project, info: wire.SessionInfo, made: Plan, *, created: bool) -> wire.SessionInfo:
+    """What is said of a session that was there, where something was said."""
+    asked = made.asked
+    said = (asked.visibility, asked.title, asked.tags, asked.summary)
+    if created or said == (None, None, None, None):
+        return info
+    wanted = wire.SessionChange(visibility=said[0], title=said[1], tags=said[2], summary=said[3])
+    return project.client.change(project.key, info.id, wanted)
+
+
+def _tracked(info: wire.SessionInfo, made: Plan, kind: str) -> Alias:
+    return Alias(
+        session_id=info.id,
+        parent_id=info.parent_id,
+        root_id=info.root_id,
+        base_count=info.record_count,
+        base_digest=info.head_digest,
+        platform=made.session.agent,
+        files=(str(made.session.source_path),),
+        last_pulled_at=now(),
+        local_digest=made.out.local.digest,
+        local_count=made.out.local.count,
+        revision=info.revision,
+        kind=kind,
+        visibility=info.visibility,
+        title=info.title,
+    )

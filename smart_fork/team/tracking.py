@@ -1,0 +1,278 @@
+"""Which sessions of this project are shared, and how far: ``<project>/.smart-fork/tracking.json``.
+
+Each alias has a base, which is what the server had when it was last seen, and pushes on its own. Nothing that comes
+from a repository is believed: a file of that name that git knows is refused, for whoever wrote it could name logs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import orjson
+from filelock import FileLock
+
+from indexer.checkout import Unproven, checkout, top_of
+from indexer.files import replace_file
+from indexer.paths import private_dir
+from indexer.project import resolve
+from smart_fork.errors import NotFound, ProgramFailed, SmartForkError, Usage
+from smart_fork.processes import SystemProcesses
+from smart_fork.repository import git
+from smart_fork.sharing.remote import check_key, project_key
+
+FOLDER, FILE = ".smart-fork", "tracking.json"
+NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_VERSION = 1
+_ELSEWHERE = "A project outside git has no name: give it one with --project host/owner/name."
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFolder:
+    """A directory in which sessions are shared: its root, and the key of the project that it is of."""
+
+    root: Path
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """A session as it is tracked here. `rest` are keys of other versions, which are kept.
+
+    `base_count` and `base_digest` are of the remote's records, `local_count` and `local_digest` of those of the local
+    log that are the same conversation; of a copy that is not pushed yet, both are of its parent's.
+    """
+
+    session_id: str | None = None
+    parent_id: str | None = None
+    root_id: str | None = None
+    base_count: int = 0
+    base_digest: str = ""
+    platform: str = ""
+    files: tuple[str, ...] = ()
+    last_pulled_at: str = ""
+    local_digest: str = ""
+    local_count: int = 0
+    revision: int = 0
+    kind: str = ""
+    visibility: str = "private"
+    title: str = ""
+    rest: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def file(self) -> Path | None:
+        """The log of this machine."""
+        return Path(self.files[0]) if self.files else None
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """All that is tracked of a project. It changes by `Tracking.change` alone."""
+
+    server: str = ""
+    project: str = ""
+    current: str = ""
+    aliases: Mapping[str, Alias] = field(default_factory=dict)
+    rest: Mapping[str, Any] = field(default_factory=dict)
+
+    def named(self, reference: str | None) -> tuple[str, Alias] | None:
+        """The alias that is meant: by its name, by an id or the beginning of one; without any, the current one."""
+        if reference is None:
+            return (self.current, self.aliases[self.current]) if self.current in self.aliases else None
+        if reference in self.aliases:
+            return reference, self.aliases[reference]
+        if len(reference) < 8:
+            return None
+        meant = [(name, one) for name, one in self.aliases.items() if _has_id(one, reference.lower())]
+        return meant[0] if len(meant) == 1 else None
+
+    def with_alias(self, name: str, one: Alias, *, current: bool = True) -> Tracked:
+        """The same with that alias, in place of one of that name."""
+        return replace(self, aliases={**self.aliases, name: one}, current=name if current else self.current)
+
+    def without(self, name: str) -> Tracked:
+        """The same without that alias."""
+        left = {key: one for key, one in self.aliases.items() if key != name}
+        return replace(self, aliases=left, current="" if self.current == name else self.current)
+
+
+@dataclass(frozen=True, slots=True)
+class Tracking:
+    """The file of one project."""
+
+    place: ProjectFolder
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        return self.place.root / FOLDER / FILE
+
+    def read(self) -> Tracked:
+        """What is tracked; nothing where there is no file.
+
+        Raises:
+            SmartForkError: it is damaged, or the repository brought it.
+        """
+        try:
+            said = orjson.loads(self.path.read_bytes())
+        except FileNotFoundError:
+            return Tracked()
+        except (OSError, ValueError) as error:
+            raise SmartForkError(f"{self.path} cannot be read: {error}", "Mend it, or take it away.") from error
+        self._refuse_if_known_to_git()
+        if not isinstance(said, dict) or not isinstance(said.get("aliases", {}), dict):
+            raise SmartForkError(f"{self.path} is damaged: no aliases", "Mend it, or take it away.")
+        if said.get("version", _VERSION) != _VERSION:
+            raise SmartForkError(f"{self.path} was written by another version", "Install that version of smart-fork.")
+        try:
+            return _tracked(said)
+        except (TypeError, ValueError) as error:
+            raise SmartForkError(f"{self.path} is damaged: {error}", "Mend it, or take it away.") from error
+
+    def change(self, change: Callable[[Tracked], Tracked]) -> Tracked:
+        """Write what `change` makes of it. Others who do the same wait."""
+        private_dir(self.path.parent)
+        _exclude(self.place.root)
+        with self._locked():
+            after = change(self.read())
+            replace_file(self.path, [orjson.dumps(_written(after), option=orjson.OPT_INDENT_2), b"\n"])
+            return after
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        with FileLock(self.path.with_suffix(".lock"), mode=0o600):
+            yield
+
+    def _refuse_if_known_to_git(self) -> None:
+        with contextlib.suppress(ProgramFailed):
+            repository = git.opened(self.place.root, SystemProcesses())
+            if repository.git("ls-files", "--error-unmatch", "--", str(self.path)).ok:
+                hint = f"It is private: git rm --cached {FOLDER}/{FILE}"
+                raise SmartForkError(f"{self.path} is in the repository, and could name any log of yours.", hint)
+
+
+def place_of(project: str | None = None, directory: Path | None = None) -> ProjectFolder:
+    """The project that is meant: by its key, or by a directory of a checkout that has the remote `origin`.
+
+    Raises:
+        Usage: a directory has no such remote, or that is no key.
+        NotFound: there is no such directory.
+    """
+    here = resolve(directory or Path.cwd())
+    if project is not None and not os.path.isdir(resolve(project)):  # noqa: PTH112 - a key is no path
+        return ProjectFolder(top_of(here) or here, check_key(project))
+    start = resolve(project) if project is not None else here
+    if not start.is_dir():
+        raise NotFound(f"There is no such directory: {start}")
+    top = top_of(start)
+    if top is None:
+        raise Usage("This directory is in no git repository.", _ELSEWHERE)
+    return ProjectFolder(top, project_key(_origin(top)))
+
+
+def check_alias(name: str) -> str:
+    """A name for an alias.
+
+    Raises:
+        Usage: it is none.
+    """
+    if NAME.fullmatch(name) is None or not name.strip("."):
+        raise Usage("An alias has 1 to 64 letters, digits, dots, dashes and underscores.")
+    return name
+
+
+def _origin(top: Path) -> str:
+    said = git.opened(top, SystemProcesses()).git("config", "--get", "remote.origin.url")
+    if not said.ok or not said.text:
+        raise Usage("This repository has no remote `origin`, which names the project.", _ELSEWHERE)
+    return said.text
+
+
+def _exclude(root: Path) -> None:
+    """Keep the folder out of ``git status``, in the repository's private list and not in its files."""
+    top = top_of(root)
+    if top is None:
+        return
+    with contextlib.suppress(OSError, Unproven):
+        path = checkout(top).common / "info" / "exclude"
+        path.parent.mkdir(exist_ok=True)
+        known = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        line = f"/{FOLDER}/"
+        if line not in known.splitlines() and not path.is_symlink():
+            with path.open("a", encoding="utf-8") as file:
+                file.write(f"{line}\n" if not known or known.endswith("\n") else f"\n{line}\n")
+
+
+def _has_id(one: Alias, beginning: str) -> bool:
+    local = (Path(file).stem for file in one.files)
+    return bool(one.session_id and one.session_id.startswith(beginning)) or any(
+        name == beginning or name.startswith(beginning) or beginning in name.split("-", 1)[-1:] for name in local
+    )
+
+
+#: Fields by the names that they have in the file.
+_KEYS = {
+    one.name: re.sub(r"_(\w)", lambda found: found[1].upper(), one.name) for one in fields(Alias) if one.name != "rest"
+}
+
+
+def _tracked(said: Mapping[str, Any]) -> Tracked:
+    ours = ("version", "server", "project", "current", "aliases")
+    return Tracked(
+        server=_text(said.get("server", "")),
+        project=_text(said.get("project", "")),
+        current=_text(said.get("current") or ""),
+        aliases={check_alias(name): _alias(one) for name, one in said.get("aliases", {}).items()},
+        rest={key: value for key, value in said.items() if key not in ours},
+    )
+
+
+def _alias(said: Any) -> Alias:
+    if not isinstance(said, dict):
+        raise TypeError("an alias is no object")
+    known: dict[str, Any] = {}
+    for name, key in _KEYS.items():
+        if said.get(key) is not None:
+            wanted = (
+                _count if name in ("base_count", "local_count", "revision") else _texts if name == "files" else _text
+            )
+            known[name] = wanted(said[key])
+    return Alias(**known, rest={key: value for key, value in said.items() if key not in _KEYS.values()})
+
+
+def _written(one: Tracked) -> dict[str, Any]:
+    aliases = {
+        name: {**alias.rest, **{key: getattr(alias, name) for name, key in _KEYS.items() if getattr(alias, name) != ()}}
+        for name, alias in one.aliases.items()
+    }
+    for alias in aliases.values():
+        if alias["sessionId"] is None:
+            del alias["sessionId"]
+    return {
+        **one.rest, "version": _VERSION, "server": one.server, "project": one.project,
+        "current": one.current or None, "aliases": aliases,
+    }  # fmt: skip
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is no list")
+    return tuple(map(_text, value))
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise TypeError(f"{value!r} is no number")
+    return value

@@ -1,0 +1,311 @@
+"""Two people, their machines, and a real server: what one pushes the other forks, and what comes of it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+
+import pytest
+
+from smart_fork.agents import READERS
+from tests.smart_fork.teamserver.machines import TeamMachine
+from tests.smart_fork.world import git
+
+PROMPT, ANSWER = "add retry with backoff to the uploader", "The uploader retries five times now."
+MORE, MORE_ANSWER = "and the docs", "The docs say so."
+
+
+def said(agent: str, path: str | Path) -> list[str]:
+    """What was said in a log."""
+    return [turn.text for _, turn in READERS[agent].read(Path(path)).session.messages]
+
+
+def session_of(machine, agent, *said_there):
+    make = machine.world.claude if agent == "claude" else machine.world.codex
+    return make(machine.repository, *said_there)
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_what_one_pushes_the_other_forks_and_she_sees_his_fork(alice, bob, agent):
+    secret = "sk-ant-api03-" + "x7Kq9" * 18
+    hers = session_of(alice, agent, PROMPT, ANSWER, f"see {alice.repository}/up.py with {secret}", MORE_ANSWER)
+
+    pushed = alice.team("push", hers, "--public", "--yes")
+    forked = bob.team("fork", pushed["session_id"])
+
+    assert pushed["created"]
+    assert (4, sum(pushed["masked"].values())) == (pushed["pushed_records"], 1)
+    (log,) = forked["files"]
+    text = Path(log).read_text()
+    assert [PROMPT, ANSWER, f"see {bob.repository}/up.py with [REDACTED:anthropic-key]", MORE_ANSWER] == said(
+        agent, log
+    )
+    assert str(alice.home) not in text
+    assert secret not in text
+    assert (pushed["session_id"], pushed["session_id"]) == (forked["parent_id"], forked["root_id"])
+    assert (pushed["record_count"], pushed["head_digest"]) == (forked["base_count"], forked["base_digest"])
+    assert bob.team("push")["up_to_date"]
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_what_was_said_since_is_appended_and_nothing_new_is_up_to_date(alice, agent):
+    """C-050, C-053."""
+    first = alice.team("push", session_of(alice, agent, PROMPT, ANSWER), "--yes")
+    go_on(alice, first["files"][0], agent, MORE, MORE_ANSWER)
+
+    second, third = alice.team("push", "--yes"), alice.team("push", "--yes")
+
+    assert first["session_id"] == second["session_id"] == third["session_id"]
+    assert (2, 2, 4) == (first["pushed_records"], second["pushed_records"], second["record_count"])
+    assert (True, 0, second["head_digest"]) == (third["up_to_date"], third["pushed_records"], third["head_digest"])
+
+
+def test_a_session_is_private_unless_it_is_said_otherwise(alice, bob):
+    """D7, C-002: the same words for one that is not there."""
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+
+    hidden = bob.do("team", "fork", pushed["session_id"], "--json")
+    nothing = bob.do("team", "fork", "00000000-0000-4000-8000-000000000000", "--json")
+
+    assert "private" == pushed["visibility"]
+    assert (3, 3) == (hidden.code, nothing.code)
+    assert hidden.out.replace(pushed["session_id"], "ID") == nothing.out.replace(
+        "00000000-0000-4000-8000-000000000000", "ID"
+    )
+
+
+def test_each_verb_is_for_one_s_own_or_for_others(alice, bob):
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--public")["session_id"]
+
+    assert_refused(bob, 4, "You don't own this session. Use smart-fork team fork.", "branch", pushed)
+    assert_refused(alice, 4, "You own this session. Use smart-fork team branch to create a copy.", "fork", pushed)
+    assert_refused(bob, 3, f"Session not found: {pushed}", "pull", pushed)
+
+
+def test_one_s_own_session_is_pulled_on_another_machine_and_pushed_from_there(alice, second_machine):
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+
+    pulled = second_machine.team("pull", pushed["session_id"][:13])
+    go_on(second_machine, pulled["files"][0], "claude", MORE, MORE_ANSWER)
+    more = second_machine.team("push", "--yes")
+    refreshed = alice.team("pull", pushed["session_id"])
+
+    assert pushed["session_id"] == pulled["session_id"] == more["session_id"]
+    assert (2, 4) == (more["pushed_records"], more["record_count"])
+    assert [PROMPT, ANSWER, MORE, MORE_ANSWER] == said("claude", refreshed["files"][0])
+    assert alice.team("push")["up_to_date"]
+
+
+def test_of_two_machines_that_go_on_the_second_is_told_that_it_has_advanced(alice, second_machine):
+    """C-052."""
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+    there = second_machine.team("pull", pushed["session_id"])
+    go_on(second_machine, there["files"][0], "claude", MORE, MORE_ANSWER)
+    second_machine.team("push", "--yes")
+    go_on(alice, pushed["files"][0], "claude", "and the tests", "They pass.")
+
+    assert_refused(alice, 9, "The remote session has advanced (2 -> 4 records).", "push", "--yes")
+    assert_refused(alice, 9, "It has gone on here: 2 records are not pushed.", "pull", pushed["session_id"])
+
+
+def test_a_push_whose_answer_was_never_seen_is_gone_on_with(alice):
+    """C-056: killed after the server had it, and before that was written down."""
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+    tracking = alice.repository / ".smart-fork/tracking.json"
+    before = tracking.read_bytes()
+    go_on(alice, pushed["files"][0], "claude", MORE, MORE_ANSWER)
+    alice.team("push", "--yes")
+    tracking.write_bytes(before)
+    go_on(alice, pushed["files"][0], "claude", "and the tests", "They pass.")
+
+    again = alice.team("push", "--yes")
+
+    assert (pushed["session_id"], 2, 6) == (again["session_id"], again["pushed_records"], again["record_count"])
+
+
+def test_what_was_pushed_and_has_changed_here_is_refused(alice):
+    """C-054."""
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+    log = Path(pushed["files"][0])
+    log.write_text(log.read_text().replace("five times", "six times"))
+
+    refused = alice.do("team", "push", "--yes")
+    forced = alice.team("push", "--yes", "--force")
+
+    assert (9, True) == (refused.code, "What was pushed has changed here since" in refused.err)
+    assert forced["session_id"] != pushed["session_id"]
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_a_branch_has_the_first_messages_alone(alice, agent):
+    """C-022, C-032: and going on in it is pushed to it."""
+    pushed = alice.team("push", session_of(alice, agent, PROMPT, ANSWER, MORE, MORE_ANSWER), "--yes")
+
+    made = alice.team("branch", "--at", "1", "--title", "only the retry", "--tags", " a, ,b")
+
+    assert (True, "only the retry", pushed["session_id"]) == (made["moved"], made["title"], made["parent_id"])
+    assert (2, 2) == (made["base_count"], made["record_count"])
+    assert [PROMPT, ANSWER] == said(agent, made["files"][0])
+    go_on(alice, made["files"][0], agent, "and the tests", "They pass.")
+    assert (made["session_id"], 2) == tuple(
+        alice.team("push", "--yes")[key] for key in ("session_id", "pushed_records")
+    )
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x", "5"])
+def test_no_messages_or_more_than_there_are_is_a_wrong_use(alice, number):
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER, MORE, MORE_ANSWER), "--yes")
+
+    assert 2 == alice.do("team", "branch", pushed["session_id"], f"--at={number}").code
+
+
+def test_a_local_branch_is_made_on_the_server_by_its_first_push(alice, bob):
+    """C-027: and one of somebody else's session is a fork there."""
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--public")
+
+    made = bob.team("fork", pushed["session_id"], "--local", "--alias", "mine")
+    assert (None, None, pushed["session_id"]) == (made["session_id"], made["url"], made["parent_id"])
+    assert "sessionId" not in bob.tracking()["aliases"]["mine"]
+    go_on(bob, made["files"][0], "claude", MORE, MORE_ANSWER)
+    there = bob.team("push", "--yes")
+
+    assert (True, pushed["session_id"], 2, 4, "private") == tuple(
+        there[key] for key in ("created", "parent_id", "base_count", "record_count", "visibility")
+    )
+
+
+def test_a_fork_that_the_agent_makes_itself_is_pushed_as_a_branch_of_what_it_goes_on_from(alice):
+    parent = session_of(alice, "claude", PROMPT, ANSWER)
+    pushed = alice.team("push", parent, "--yes")
+    with alice.here():
+        fork = alice.world.fork_claude(parent, alice.repository, MORE, MORE_ANSWER)
+
+    there = alice.team("push", fork, "--yes")
+
+    assert (pushed["session_id"], 2, 2, True) == tuple(
+        there[key] for key in ("parent_id", "base_count", "pushed_records", "created")
+    )
+
+
+def test_another_project_s_session_is_not_pushed_here(alice):
+    elsewhere = alice.home / "private"
+    elsewhere.mkdir()
+    session = alice.world.claude(elsewhere, PROMPT, ANSWER)
+
+    assert_refused(alice, 1, f"That session is another project's: it worked in {elsewhere}", "push", session, "--yes")
+
+
+def test_a_tracking_file_that_the_repository_brings_is_not_believed(alice):
+    """It could name any log of whoever clones it."""
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+    git(alice.repository, "add", "-f", ".smart-fork/tracking.json")
+
+    said_ = alice.do("team", "push", "--yes")
+
+    assert pushed["created"]
+    assert (1, True) == (said_.code, "is in the repository" in said_.err)
+
+
+def test_the_tracking_file_is_private_kept_out_of_git_and_keeps_what_it_does_not_know(alice):
+    """C-040 to C-045."""
+    alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+    path = alice.repository / ".smart-fork/tracking.json"
+    (name,) = alice.tracking()["aliases"]
+    known = alice.tracking() | {"later": {"a": 1}}
+    known["aliases"][name]["also"] = [2]
+    path.write_text(json.dumps(known))
+    go_on(alice, known["aliases"][name]["files"][0], "claude", MORE, MORE_ANSWER)
+    alice.team("push", "--yes")
+
+    kept = alice.tracking()
+
+    assert 0o600 == path.stat().st_mode & 0o777
+    assert "/.smart-fork/" in (alice.repository / ".git/info/exclude").read_text().splitlines()
+    assert ({"a": 1}, [2], name) == (kept["later"], kept["aliases"][name]["also"], kept["current"])
+    assert 4 == kept["aliases"][name]["baseCount"]
+
+
+def test_a_broken_tracking_file_is_an_error_that_names_it(alice):
+    path = alice.repository / ".smart-fork/tracking.json"
+    path.parent.mkdir()
+    path.write_text("{")
+
+    said_ = alice.do("team", "push")
+
+    assert (1, True) == (said_.code, str(path) in said_.err)
+
+
+def test_without_a_terminal_nothing_is_sent_unless_yes_is_said(alice):
+    session = session_of(alice, "claude", PROMPT, ANSWER)
+
+    refused = alice.do("team", "push", session)
+    seen = alice.team("push", session, "--dry-run")
+
+    assert (2, 2) == (refused.code, seen["pushed_records"])
+    assert not (alice.repository / ".smart-fork/tracking.json").exists()
+
+
+def test_who_has_not_logged_in_is_told_how(alice):
+    alice.team("logout")
+
+    assert_refused(alice, 4, "Not authenticated. Please run smart-fork team login first.", "push", "--claude", "--yes")
+
+
+def test_a_token_is_in_a_private_file_alone_and_ended_by_logging_out(alice):
+    path = alice.home / ".smart-fork/team/tokens.json"
+    kept = path.read_text()
+    (one,) = json.loads(kept)["servers"].values()
+
+    done = alice.team("logout")
+
+    assert (0o600, True) == (path.stat().st_mode & 0o777, done["revoked"])
+    path.write_text(kept)
+    assert one["token"].startswith("sft_")
+    assert 4 == alice.do("team", "push", session_of(alice, "claude", PROMPT, ANSWER), "--yes").code
+
+
+def test_a_large_session_is_sent_in_parts(alice, second_machine):
+    words = [f"{word} {number} {secrets.token_hex(200_000)}" for number in range(3) for word in ("do", "done")]
+    pushed = alice.team("push", session_of(alice, "claude", *words), "--yes")
+    go_on(alice, pushed["files"][0], "claude", MORE, MORE_ANSWER)
+    more = alice.team("push", "--yes")
+
+    pulled = second_machine.team("pull", more["session_id"])
+
+    assert (6, 2) == (pushed["pushed_records"], more["pushed_records"])
+    assert [*words, MORE, MORE_ANSWER] == said("claude", pulled["files"][0])
+
+
+def go_on(machine, log, agent, *words):
+    """What is said later in a log, as its agent writes it."""
+    path = Path(log)
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    if agent == "claude":
+        new = machine.world.claude_records(records[0]["sessionId"], machine.repository, *words)
+        new[0]["parentUuid"] = next(one["uuid"] for one in reversed(records) if "uuid" in one)
+    else:
+        session = machine.world.codex("/nowhere", *words)
+        made = machine.world.log_of(session)
+        new = [json.loads(line) for line in made.read_text().splitlines()][1:]
+        for number, record in enumerate(new, len(records)):
+            record["ordinal"] = number
+        if "ordinal" not in records[0]:
+            for record in new:
+                del record["ordinal"]
+        made.unlink()
+    with path.open("a") as file:
+        file.writelines(json.dumps(record) + "\n" for record in new)
+
+
+def assert_refused(machine, code, message, *words):
+    said_ = machine.do("team", *words, "--json")
+    assert (code, message) == (said_.code, json.loads(said_.out)["error"])
+
+
+@pytest.fixture
+def second_machine(tmp_path, team, alice, address, capsys):
+    """Another machine of the same person."""
+    machine = TeamMachine(tmp_path / "second", "elsewhere/shop", team, capsys)
+    machine.invited(address, "alice")
+    return machine
