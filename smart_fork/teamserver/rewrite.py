@@ -19,7 +19,7 @@ from smart_fork.sharing.digest import written
 from smart_fork.sharing.limits import LIMITS, Limits
 from smart_fork.sharing.segments import Place, unpack
 from smart_fork.sharing.wire import Rewrite
-from smart_fork.teamserver import segments, sessions, traces, withdrawn
+from smart_fork.teamserver import audit, segments, sessions, traces, withdrawn
 from smart_fork.teamserver.auth import Person, Project
 from smart_fork.teamserver.database import Connection, Database
 from smart_fork.teamserver.edits import Edited, Edits, checked, edited
@@ -133,7 +133,7 @@ def rewrite(
         known = withdrawn.known(db, row["project_id"], session_id, wanted.revision + 1)
     work = Work(_project(row), session_id, wanted.kind, limits)
     if known == {old: new and sha256(new).digest() for old, new in edits.items()}:
-        return Outcome(row, _below(database, work, person, edits))
+        return Outcome(row, _below(database, work, person.id, edits))
     if row["revision"] != wanted.revision:
         raise _advanced(row)
     return _begin(database, work, person, row, edits, given=given, journal=journal)
@@ -185,6 +185,20 @@ def finish(db: Connection, project_id: int, session_id: UUID | str, _revision: i
     segments.drop_unused(db, work.project, edits, work.limits)
 
 
+def do_again(database: Database, owner: int, base_count: int, entry: Entry, where: Project) -> None:
+    """Do a withdrawal again that stands in the journal, where it has anything left to do."""
+    work = Work(where, entry.session_id, entry.kind)
+    with database.asked_by(owner) as db:
+        withdrawn.alone(db, where.id)
+        withdrawn.bury(db, where.id, entry.edits)
+        work.apply(db, Target(entry.session_id, owner, base_count), entry.edits)
+        _hide(db, work, hide=entry.kind == "delete")
+    _below(database, work, owner, entry.edits)
+    with database.asked_by(owner) as db:
+        withdrawn.alone(db, where.id)
+        segments.drop_unused(db, where, entry.edits, work.limits)
+
+
 def _begin(
     database: Database,
     work: Work,
@@ -211,11 +225,12 @@ def _begin(
         _hide(db, work, hide=work.kind == "delete")
         job = _noted(db, work, row["revision"] + 1)
         _as(db, person.id)
-        sessions.note(db, person, "delete_everywhere" if work.kind == "delete" else "excise", *_ids(work))
+        verb = "delete_everywhere" if work.kind == "delete" else "excise"
+        audit.note(db, person, verb, *_ids(work), {"records": len(edits)})
         _describe(db, work, row, given)
         if journal is not None:  # what stands there and was not done is done by a restore: it was wanted
             journal.add(Entry(work.project.key, work.session_id, work.kind, edits))
-    changed = _below(database, work, person, edits)
+    changed = _below(database, work, person.id, edits)
     with database.asked_by(origin.owner) as db:
         withdrawn.alone(db, work.project.id)
         segments.drop_unused(db, work.project, edits, work.limits)
@@ -224,7 +239,7 @@ def _begin(
     return Outcome({**row, **(after or {})}, changed)
 
 
-def _below(database: Database, work: Work, person: Person, edits: Edits) -> int:
+def _below(database: Database, work: Work, asker: int, edits: Edits) -> int:
     """Change all that was made of the session, each in a transaction of its own; how many were changed.
 
     A branch that somebody makes meanwhile, of one that is not changed yet, is there when they are looked at again.
@@ -232,7 +247,7 @@ def _below(database: Database, work: Work, person: Person, edits: Edits) -> int:
     seen = {work.session_id}
     changed = 0
     while True:
-        with database.asked_by(person.id) as db:
+        with database.asked_by(asker) as db:
             targets = [one for one in work.targets(db) if one.id not in seen]
         if not targets:
             return changed

@@ -1,0 +1,252 @@
+"""Backups of the server's database, and restoring one: what was withdrawn after it was made stays withdrawn.
+
+A restore fills a new database, withdraws again what the journal says, and lets the two change their names in one
+transaction: whoever is killed at any step leaves the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import tuple_row
+
+from indexer.files import remove
+from indexer.masking import beginning, mask
+from smart_fork.errors import NotFound, ProgramFailed, Usage
+from smart_fork.teamserver import rewrite
+from smart_fork.teamserver.auth import Project
+from smart_fork.teamserver.cluster import APP, Programs
+from smart_fork.teamserver.database import Database
+from smart_fork.teamserver.journal import Entry, Journal
+from smart_fork.teamserver.schema import migrate
+
+KEPT_DAYS = 30
+_NAME = "smart-fork-{made:%Y%m%dT%H%M%SZ}-until-{until:%Y%m%d}.dump"
+_UNTIL = re.compile(r"smart-fork-\d{8}T\d{6}Z-until-(\d{8})\.dump")
+#: Of the steps of a restore, in their order: each leaves the old database or the new one.
+STEPS = ("made", "filled", "withdrawn", "exchanged", "done")
+_SETTINGS = {
+    "host": "PGHOST",
+    "port": "PGPORT",
+    "user": "PGUSER",
+    "password": "PGPASSWORD",
+    "dbname": "PGDATABASE",
+    "sslmode": "PGSSLMODE",
+    "sslrootcert": "PGSSLROOTCERT",
+    "passfile": "PGPASSFILE",
+}
+Step = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A backup that was written; on the day `until` the next one takes it away. `removed` were too old."""
+
+    path: Path
+    until: datetime
+    size: int
+    removed: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A database that was restored: how many withdrawals of the journal were done again."""
+
+    withdrawals: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A database by its owner's address, and the programs of PostgreSQL to reach it with."""
+
+    conninfo: str
+    programs: Programs
+
+    def other(self, name: str) -> str:
+        """The address of another database there."""
+        return make_conninfo(self.conninfo, dbname=name)
+
+    @property
+    def name(self) -> str:
+        """The name of the database."""
+        return str(conninfo_to_dict(self.conninfo)["dbname"])
+
+
+def backup(place: Place, folder: Path, *, now: datetime, days: int = KEPT_DAYS) -> Backup:
+    """Write a backup into a folder, and take away those of ours there that have expired.
+
+    Raises:
+        Usage: The folder cannot be written, or a backup would expire before it is made.
+        ProgramFailed: PostgreSQL could not write it.
+    """
+    if days < 1:
+        raise Usage("A backup is kept for at least one day.")
+    until = now + timedelta(days=days)
+    path = folder / _NAME.format(made=now.astimezone(UTC), until=until.astimezone(UTC))
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise Usage(f"{path} cannot be written: {error.strerror}") from error
+    try:
+        with os.fdopen(file, "wb") as target:
+            _run(place, ["pg_dump", "--format=custom", "--no-password"], stdout=target.fileno())
+            os.fsync(target.fileno())
+    except BaseException:
+        remove(path)
+        raise
+    return Backup(path, until, path.stat().st_size, tuple(_expired(folder, now)))
+
+
+def _expired(folder: Path, now: datetime) -> list[Path]:
+    gone = []
+    for path in sorted(folder.glob("smart-fork-*.dump")):
+        said = _UNTIL.fullmatch(path.name)
+        if said and said[1] < f"{now.astimezone(UTC):%Y%m%d}":
+            path.unlink()
+            gone.append(path)
+    return gone
+
+
+def restore(place: Place, file: Path, journal: Journal, *, step: Step = lambda _name: None) -> Restored:
+    """Put the database of a backup in the place of the one that is there. Nobody may be connected to that.
+
+    Raises:
+        NotFound: There is no such file.
+        ProgramFailed: It is no backup, or could not be read.
+        Usage: The server still runs.
+        Unshareable: The journal of withdrawals is damaged: what was withdrawn would come back.
+    """
+    if not file.is_file():
+        raise NotFound(f"No such backup: {file}")
+    entries = journal.entries()
+    with psycopg.connect(place.other("postgres"), autocommit=True) as db:
+        if db.execute("SELECT 1 FROM pg_stat_activity WHERE datname = %s", (place.name,)).fetchone():
+            raise _runs()
+        _sweep(db, place.name)
+        new = f"{place.name}_new_{secrets.token_hex(4)}"
+        db.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(new)))
+        step("made")
+        try:
+            _fill(place, new, file)
+            step("filled")
+            _bring_up(place.other(new), entries)
+            step("withdrawn")
+            _exchange(db, place.name, new)
+        except BaseException:
+            _drop(db, new)
+            raise
+        step("exchanged")
+        _sweep(db, place.name)
+        step("done")
+    return Restored(len(entries))
+
+
+def _fill(place: Place, new: str, file: Path) -> None:
+    with psycopg.connect(place.other(new), autocommit=True) as db:
+        if db.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (APP,)).fetchone() is None:
+            migrate(db)  # for the roles, which no backup has: they are the cluster's
+            db.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    with file.open("rb") as source:
+        inside = Place(place.other(new), place.programs)
+        options = ["--exit-on-error", "--single-transaction", "--no-owner", "--no-password"]
+        _run(inside, ["pg_restore", *options, "--dbname", new], stdin=source.fileno())
+
+
+def _bring_up(conninfo: str, entries: list[Entry]) -> None:
+    """Bring the schema up to date, and withdraw again what was."""
+    with psycopg.connect(conninfo, autocommit=True, row_factory=tuple_row) as db:
+        migrate(db)
+        # Clients ask for what is newer than the last number that they have seen, which may be of after the backup.
+        db.execute(
+            "SELECT setval('rewrite_numbers', greatest(extract(epoch FROM now())::bigint, last_value + 1))"
+            " FROM rewrite_numbers"
+        )
+        with Database(make_conninfo(conninfo, user=_role(conninfo)), connections=2) as pool:
+            for entry in entries:
+                row = db.execute(
+                    "SELECT p.id, s.owner_id, s.base_count FROM projects p JOIN sessions s ON s.project_id = p.id"
+                    " WHERE p.key = %s AND s.id = %s",
+                    (entry.project, entry.session_id),
+                ).fetchone()
+                if row is not None:
+                    where = Project(row[0], entry.project, "maintainer", {})
+                    rewrite.do_again(pool, row[1], row[2], entry, where)
+                else:  # not there yet: it must not be pushed as it was
+                    db.execute(
+                        "INSERT INTO tombstones(project_id, digest) SELECT p.id, unnest(%s::bytea[]) FROM projects p"
+                        " WHERE p.key = %s ON CONFLICT (project_id, digest) DO NOTHING",
+                        (list(entry.edits), entry.project),
+                    )
+
+
+def _role(conninfo: str) -> str:
+    """Who asks as the server does: its own role over a socket, else who owns the database and becomes it."""
+    values = conninfo_to_dict(conninfo)
+    return APP if str(values.get("host", "")).startswith("/") else str(values.get("user", APP))
+
+
+def _exchange(db: psycopg.Connection[tuple[object, ...]], name: str, new: str) -> None:
+    """Both names in one transaction."""
+    before = f"{name}_old_{secrets.token_hex(4)}"
+    try:
+        with db.transaction():
+            if db.execute("SELECT 1 FROM pg_database WHERE datname = %s", (name,)).fetchone():
+                _rename(db, name, before)
+            _rename(db, new, name)
+    except psycopg.errors.ObjectInUse as error:
+        raise _runs() from error
+
+
+def _runs() -> Usage:
+    return Usage("The server still runs: somebody is connected to its database.", "Stop it first")
+
+
+def _rename(db: psycopg.Connection[tuple[object, ...]], old: str, new: str) -> None:
+    db.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(sql.Identifier(old), sql.Identifier(new)))
+
+
+def _sweep(db: psycopg.Connection[tuple[object, ...]], name: str) -> None:
+    """Take away what restores have left: databases that were replaced, and those that never came to it."""
+    pattern = re.compile(rf"{re.escape(name)}_(old|new)_[0-9a-f]{{8}}")
+    for (other,) in db.execute("SELECT datname FROM pg_database").fetchall():
+        if pattern.fullmatch(str(other)):
+            _drop(db, str(other))
+
+
+def _drop(db: psycopg.Connection[tuple[object, ...]], name: str) -> None:
+    db.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def _run(place: Place, argv: list[str], *, stdin: int = subprocess.DEVNULL, stdout: int = subprocess.DEVNULL) -> None:
+    """Run a program of PostgreSQL; a password is in no list of processes."""
+    values = conninfo_to_dict(place.conninfo)
+    if lacking := [name for name in values if name not in _SETTINGS]:
+        raise Usage(f"A backup cannot be made with {lacking[0]} in the address of the database.")
+    settings = {_SETTINGS[name]: str(value) for name, value in values.items()}
+    try:
+        done = subprocess.run(
+            [place.programs[argv[0]], *argv[1:]],
+            env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC", **settings},
+            stdin=stdin,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    except OSError as error:
+        raise ProgramFailed(
+            f"{argv[0]} cannot be run ({error.strerror}).", f"Look into {place.programs.folder}"
+        ) from error
+    if done.returncode:
+        said = beginning(mask(done.stderr.decode("utf-8", "replace").strip()), 500)
+        raise ProgramFailed(f"{argv[0]} has failed.", said)
