@@ -1,6 +1,6 @@
 """Secrets out of what is exported, indexed, logged or shown: `mask` puts ``[REDACTED:<kind>]`` in their place.
 
-`Masked` is a text that went through it. Only such a text can be shortened (`shortening.py`): of a secret that a cut
+`Masked` is a text that went through it. Only such a text can be shortened (`excerpt.py`): of a secret that a cut
 has gone through, nothing would be known any more.
 """
 

@@ -234,6 +234,21 @@ def test_the_lists_of_commands_are_complete():
     ]
 
 
+@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/agents.md", "docs/searching.md", "CONTRIBUTING.md"])
+def test_every_module_that_is_named_is_there(page):
+    named = re.findall(r"`((?:\w+/)*\w+\.py)`", (ROOT / page).read_text())
+    there = [
+        path.as_posix()
+        for folder in ("indexer", "smart_fork", "tests", "benchmarks", "scripts")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
+
+    examples = {"src/upload.py"}
+    assert [] == [
+        name for name in named if name not in examples and not any(path.endswith(f"/{name}") for path in there)
+    ]
+
+
 def test_the_worths_of_the_evidence_are_those_of_the_code():
     text = (ROOT / "docs/searching.md").read_text()
     of_session, of_exchange = text.split("## The fork point")
