@@ -3,6 +3,8 @@
 1. Refused altogether is what nobody may share; what the agent is writing just now stays, up to its last finished turn.
 2. Of each record what is on the list of its agent. 3. Nothing of the files that ``.smartforkignore`` names.
 4. No images, unless they are asked for. 5. Paths of this machine become marks. 6. Secrets are masked.
+
+Marks are put in first, since a log is compared by them with what went out before; nothing depends on it.
 """
 
 from __future__ import annotations
@@ -15,16 +17,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from indexer import forgotten
 from indexer.transcripts.model import Session
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import forms_of
-from smart_fork.agents.forms import Forms, HomePlace, Record
+from smart_fork.agents.forms import HOME, LITERAL, ROOT, Forms, HomePlace, Record
 from smart_fork.errors import Conflict, ForkRefused, NotFound, SmartForkError, Unshareable
 from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.digest import NOTHING, START, digest_of, state_after, written
+from smart_fork.sharing.digest import NOTHING, START, state_after, written
 from smart_fork.team.ignored import WITHHELD, Ignored, ignored
 from smart_fork.team.secrets import MaskedSecrets, Secrets
 from smart_fork.team.settings import Sharing, settings
@@ -84,6 +84,10 @@ class Outgoing:
         """How many bytes are sent."""
         return sum(map(len, self.records))
 
+    def plain(self, text: str) -> str:
+        """A text about the session, as people read it: without paths of this machine and secrets."""
+        return plain(text, self.place, self.secrets, forms_of(self.session.agent))
+
 
 def prepare(
     log: Path,
@@ -126,35 +130,23 @@ def prepare(
         {kind: tuple(shown) for kind, shown in steps.found.samples.items()},
         tuple(steps.withheld),
         tuple(dict.fromkeys(path for turn in session.turns for call in turn.tool_calls for path in call.edits)),
-        steps.text(session.title),
+        plain(session.title, place, secrets, forms),
         end,
         secrets,
         partial(prepare, log, agent, root, images=images, chosen=known, home=home) if since and since.count else None,
     )
 
 
-def standing(log: Path, agent: str) -> Since:
-    """How a log stands at its last finished turn, to which a later push is compared.
-
-    Raises:
-        NotFound: There is no conversation in it, or one that it was forked from is gone.
-        ForkRefused: Nothing in it is finished.
-    """
-    forms, session = forms_of(agent), _read(log, agent)
-    records = [_as_it_is(record, forms) for record in forms.records_of(session, _finished(session))]
-    return Since(len(records), digest_of(records))
-
-
-def _as_it_is(record: Record, forms: Forms) -> bytes:
-    """A record without what says whose it is: the same wherever its session was copied to."""
-    kept = {name: value for name, value in record.items() if name not in forms.taken}
-    return orjson.dumps(kept, option=orjson.OPT_SORT_KEYS)
-
-
 def _finished(session: Session) -> int:
     if points := session.branch_points():
         return points[-1]
     raise ForkRefused("Nothing to push: the agent has not finished an answer in it yet.", "Push it after that.")
+
+
+def plain(text: str, place: HomePlace, secrets: Secrets, forms: Forms) -> str:
+    """A text about a session, as people read it: without paths of this machine and secrets."""
+    shared = str(forms.outgoing({"text": text}, place)["text"])
+    return secrets.text(shared.replace(ROOT, ".").replace(HOME, "~").replace(LITERAL, ""))
 
 
 def _read(log: Path, agent: str) -> Session:
@@ -194,11 +186,6 @@ class _Steps:
         self.withheld: dict[str, None] = {}
         self.local = Since()
 
-    def text(self, text: str) -> str:
-        """A text about the session, without paths of this machine and secrets."""
-        shared = self._forms.outgoing({"text": text}, self._place)["text"]
-        return self._secrets.text(str(shared))
-
     def records(self, session: Session, end: int, since: Since) -> Iterator[tuple[int, bytes]]:
         """Each record that is sent, with its number in the log."""
         state, number = START, 0
@@ -206,16 +193,17 @@ class _Steps:
             if number == since.count:
                 _same(written(state), since)
             number += 1
-            state = state_after([_as_it_is(record, self._forms)], state)
-            self._note_calls(record)
-            if number > since.count and (data := self._sent(record, number)):
+            shared = self._forms.outgoing(record, self._place)
+            state = state_after([encode(shared)], state)
+            self._note_files(record)
+            if number > since.count and (data := self._sent(shared, number)):
                 yield number, data
         if number < since.count or (number == since.count and written(state) != since.digest):
             _same("", since)
         self.local = Since(number, written(state))
 
-    def _sent(self, record: Record, number: int) -> bytes | None:
-        kept = self._forms.sent(record)
+    def _sent(self, shared: Record, number: int) -> bytes | None:
+        kept = self._forms.sent(shared)
         if kept is None:
             self.left_out[OTHER] += 1
             return None
@@ -223,31 +211,30 @@ class _Steps:
         if not self._images:
             kept = self._without_images(kept, 0)
         try:
-            masked = self._secrets.record(self._forms.outgoing(kept, self._place), self._forms, self.found)
+            masked = self._secrets.record(kept, self._forms, self.found)
             if masked is None:
                 self.left_out[THOUGHTS] += 1
             return encode(masked) if masked else None
         except Unshareable as error:
             raise type(error)(f"Record {number}: {error.message}", error.hint) from error
 
-    def _note_calls(self, record: Record) -> None:
-        """Also those that went out before: what they give back may come now."""
-        if self._hidden:
-            cwd = record.get("cwd")
-            for call in self._forms.calls(record):
-                if path := self._hidden.named_by(call, cwd if isinstance(cwd, str) else self._cwd):
-                    self._ids.add(call.id)
-                    self.withheld[path] = None
+    def _note_files(self, record: Record) -> None:
+        """The calls of which nothing is sent; also those that went out before: what they give back may come now."""
+        if self._hidden is None:
+            return
+        cwd = record.get("cwd")
+        for call in self._forms.calls(record):
+            if path := self._hidden.named_by(call, cwd if isinstance(cwd, str) else self._cwd):
+                self._ids.add(call.id)
+                self.withheld[path] = None
+        for identity, output in self._forms.told(record).outputs:
+            if identity not in self._ids and (path := self._hidden.shown_in(output, self._cwd)):
+                self._ids.add(identity)
+                self.withheld[path] = None
 
     def _without_files(self, record: Record) -> Record:
-        if self._hidden is None:
-            return record
-        for call, output in self._forms.told(record).outputs:
-            if call not in self._ids and (path := self._hidden.shown_in(output, self._cwd)):
-                self._ids.add(call)
-                self.withheld[path] = None
-        new = self._forms.withheld(record, self._ids, WITHHELD)
-        if new != record:
+        new = self._forms.withheld(record, self._ids, WITHHELD) if self._ids else record
+        if new is not record and new != record:
             self.left_out[FILES] += 1
         return new
 

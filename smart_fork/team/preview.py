@@ -1,0 +1,118 @@
+"""What would be sent, as a person sees it before it is: what, to whom, and what was taken out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from smart_fork.agents.facets import title_of
+from smart_fork.agents.forms import HOME, ROOT
+from smart_fork.snippets import printable
+from smart_fork.team.outgoing import NotSent, Outgoing
+from smart_fork.values import Value
+
+#: Of many names, so many are listed.
+_LISTED = 12
+_SHOWN = 3
+QUESTION = "Send? [y/N] "
+PUBLISH = "It was private until now. Everybody in the project will be able to read it. Publish? [y/N] "
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver(Value):
+    """Where it would go: the server, the project there, who can read it then, and whether nobody else could before."""
+
+    server: str
+    project: str
+    visibility: str
+    publishes: bool = False
+
+    @property
+    def readers(self) -> str:
+        """Who will be able to read it, in words."""
+        return "everybody in the project" if self.visibility == "public" else "you alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Preview(Value):
+    """What would be sent. Every text in it is masked."""
+
+    to: Receiver
+    title: str
+    agent: str
+    created: bool
+    records: int
+    bytes: int
+    masked: Mapping[str, int]
+    samples: Mapping[str, tuple[str, ...]]
+    left_out: Mapping[str, int]
+    files: tuple[str, ...]
+    withheld: tuple[str, ...]
+
+    def lines(self) -> Iterator[str]:
+        """The same for a terminal."""
+        to = self.to
+        what = "A new session" if self.created else "More of a session"
+        yield f"{what} of {title_of(self.agent)}: {printable(self.title) or 'without a title'}"
+        yield f"  to        {to.project} on {to.server}"
+        yield f"  readable  by {to.readers}"
+        yield f"  size      {self.records} {'record' if self.records == 1 else 'records'}, {_size(self.bytes)}"
+        if self.files:
+            yield f"  files     {_listed(self.files)}"
+        if self.masked:
+            yield f"  masked    {', '.join(f'{count} {kind}' for kind, count in sorted(self.masked.items()))}"
+            for kind, samples in sorted(self.samples.items()):
+                yield from (f"              {kind}: …{_line(sample)}…" for sample in samples[:_SHOWN])
+        if self.withheld:
+            yield f"  withheld  what calls gave back of {_listed(self.withheld)}"
+        if self.left_out:
+            yield f"  left out  {', '.join(f'{count} {what}' for what, count in sorted(self.left_out.items()))}"
+        if not self.masked:
+            yield "  masked    nothing looked like a secret; read it yourself if you are not sure"
+
+    def questions(self) -> tuple[str, ...]:
+        """What is asked, one after the other; each must be answered with yes."""
+        return (QUESTION, PUBLISH) if self.to.publishes and not self.created else (QUESTION,)
+
+
+def preview(out: Outgoing, to: Receiver, *, created: bool, title: str | None = None) -> Preview:
+    """What would be sent, and to whom. A `title` that somebody gave is shown as it would be sent."""
+    return Preview(
+        to,
+        out.title if title is None else out.secrets.text(title),
+        out.session.agent,
+        created,
+        len(out.records),
+        out.size,
+        dict(out.masked),
+        out.samples,
+        dict(out.left_out),
+        tuple(map(out.plain, out.files)),
+        tuple(map(out.plain, out.withheld)),
+    )
+
+
+def agreed(shown: Preview, *, yes: bool, ask: Callable[[str], str] | None) -> bool:
+    """Whether a person says that it may go. `ask` gives what is answered; `None` where there is nobody to ask.
+
+    Raises:
+        NotSent: There is nobody to ask.
+    """
+    if yes:
+        return True
+    if ask is None:
+        raise NotSent("Nothing was sent: there is nobody to ask.", "--dry-run shows what would be; --yes sends it.")
+    return all(ask(question).strip().lower() in ("y", "yes") for question in shown.questions())
+
+
+def _line(sample: str) -> str:
+    return " ".join(printable(sample.replace(ROOT, ".").replace(HOME, "~")).split())
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(map(_line, names[:_LISTED])) + more
+
+
+def _size(size: int) -> str:
+    return f"{size} bytes" if size < 1_000 else f"{size / 1e3:.0f} kB" if size < 1_000_000 else f"{size / 1e6:.1f} MB"

@@ -1,0 +1,85 @@
+"""What a person sees before anything is sent."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from smart_fork.team.outgoing import NotSent, prepare
+from smart_fork.team.preview import PUBLISH, QUESTION, Receiver, agreed, preview
+from tests.smart_fork.team.leaving import assistant, claude, result, use, user
+
+GITHUB = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+PNG = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo" * 15_000}}
+TO = Receiver("https://forks.acme.dev", "github.com/acme/shop", "private")
+
+
+@pytest.fixture
+def out(home):
+    root = home / "shop"
+    root.mkdir()
+    (root / ".smartforkignore").write_text("*.pem")
+    log = claude(
+        home,
+        root,
+        user("u1", None, [{"type": "text", "text": f"add \x1b[31mretry, token {GITHUB}"}, PNG]),
+        assistant("a1", "u1", use("t", "Edit", file_path=f"{root}/src/up.py", old_string="a", new_string="b")),
+        result("r1", "a1", "t"),
+        assistant("a2", "r1", use("k", "Bash", command="cat keys/a.pem")),
+        result("r2", "a2", "k", "LEAK"),
+        assistant("a3", "r2", "done"),
+    )
+    return prepare(log, "claude", root)
+
+
+def test_it_says_what_goes_where_who_reads_it_and_what_does_not_go(out):
+    shown = preview(out, TO, created=True)
+    text = "\n".join(shown.lines())
+
+    assert "A new session of Claude Code: add" in text
+    assert "github.com/acme/shop on https://forks.acme.dev" in text
+    assert "by you alone" in text
+    assert "6 records" in text
+    assert "files     ./src/up.py" in text
+    assert "masked    1 github-token" in text
+    assert "retry, token [REDACTED:github-token]" in text
+    assert "withheld  what calls gave back of keys/a.pem" in text
+    assert "left out  2 calls of withheld files, 1 images" in text
+    assert not {GITHUB, "LEAK", "\x1b"} & {word for word in (GITHUB, "LEAK", "\x1b") if word in text}
+
+
+def test_as_json_it_says_the_same(out):
+    told = json.loads(json.dumps(preview(out, TO, created=False, title=f"by hand {GITHUB}").as_json()))
+
+    assert {"server": TO.server, "project": TO.project, "visibility": "private", "publishes": False} == told["to"]
+    assert "by hand [REDACTED:github-token]" == told["title"]
+    assert {"github-token": 1} == told["masked"]
+    assert (["./src/up.py"], ["keys/a.pem"]) == (told["files"], told["withheld"])
+    assert GITHUB not in json.dumps(told)
+
+
+@pytest.mark.parametrize(("answers", "may"), [(["y"], True), (["Yes\n"], True), (["n"], False), ([""], False)])
+def test_it_is_sent_to_who_says_yes(out, answers, may):
+    assert may is agreed(preview(out, TO, created=True), yes=False, ask=lambda _: answers.pop())
+
+
+def test_making_public_what_was_private_is_asked_once_more(out):
+    to = Receiver(TO.server, TO.project, "public", publishes=True)
+    shown = preview(out, to, created=False)
+    asked = []
+
+    assert "by everybody in the project" in "\n".join(shown.lines())
+    assert agreed(shown, yes=False, ask=lambda question: asked.append(question) or "y")
+    assert [QUESTION, PUBLISH] == asked
+    assert not agreed(shown, yes=False, ask=lambda question: "y" if question == QUESTION else "n")
+    assert (QUESTION,) == preview(out, to, created=True).questions()
+
+
+def test_where_nobody_can_be_asked_it_must_be_said_before(out):
+    shown = preview(out, TO, created=True)
+
+    assert agreed(shown, yes=True, ask=None)
+    with pytest.raises(NotSent, match="nobody to ask") as refused:
+        agreed(shown, yes=False, ask=None)
+    assert "--yes" in refused.value.hint
