@@ -339,30 +339,74 @@ class Changes(Message):
 
 
 class Search(Message):
-    """``POST projects/{p}/search``: a question in words, and as a vector where the space is the server's."""
+    """``POST projects/{p}/search``: a question in its phrasings, and the vectors of those that are compared by meaning.
+
+    These are 16-bit floats, in the order of `smart_fork.retrieval.found.Query.meanings`. `without` are sessions that
+    the asker has anyway: of their families none is told.
+    """
 
     question: Annotated[str, StringConstraints(min_length=1, max_length=_QUESTION)]
+    also: Annotated[tuple[Annotated[str, StringConstraints(max_length=_SUMMARY)], ...], Field(max_length=8)] = ()
     space: Fingerprint | None = None
-    e: Base64 | None = None
+    e: Annotated[tuple[Base64, ...], Field(max_length=9)] = ()
     limit: Annotated[int, Field(ge=1, le=PAGE)] = 10
     without: Annotated[tuple[SessionId, ...], Field(max_length=1_000)] = ()
+    include_automated: bool = False
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Speaking(Message):
+    """What speaks for a session in one phrasing: see `smart_fork.retrieval.ranking.Parts`."""
+
+    session_words: Share
+    passage_words: Share
+    title: Share
+    nearest: Share
+    whole: Annotated[float, Field(ge=-1, le=1)]
+
+
+class Passage(Message):
+    """The passage that answers best: its text, where it stands, and what a fork at the end of its exchange loads."""
+
+    text: Annotated[str, StringConstraints(max_length=_QUESTION)]
+    turn: Count
+    message_id: Text
+    role: Literal["user", "assistant", "action"]
+    exchange: Count
+    ends: Count | None
+    tokens: Count
+    similarity: Annotated[float, Field(ge=-1, le=1)] | None = None
 
 
 class Hit(Message):
-    """A session that was found: what speaks for it, in parts of the points, and where in it."""
+    """A session that was found and what speaks for it, by meaning as well where it is `similar`.
+
+    `family` is what its reader calls its beginning: that of a copy here is the same.
+    """
 
     session: SessionInfo
-    parts: dict[Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,40}$")], float]
-    message: Count | None = None
-    snippet: Summary = ""
+    family: Text
+    speaking: Annotated[tuple[Speaking, ...], Field(min_length=1, max_length=9)]
+    similar: bool
+    passage: Passage | None = None
+    outcome: Text = ""
+    turns: Count = 0
+    tokens: Count = 0
+    started: Text = ""
+    last_activity: Text = ""
 
 
 class Found(Message):
-    """What a search gave. `by_words_only` counts sessions whose vectors are of another space."""
+    """What a search gave, the best of each family. `embedded` is whether by meaning as well; `by_words_only` counts
+    sessions that have no vectors to be compared with.
+    """
 
     hits: Annotated[tuple[Hit, ...], Field(max_length=PAGE)]
+    embedded: bool
+    sessions: Count
     by_words_only: Count = 0
-    rivals: Count = 0
 
 
 class AuditLine(Message):

@@ -25,8 +25,9 @@ from smart_fork.release import own_version
 from smart_fork.sharing import replay, wire
 from smart_fork.sharing.remote import check_key
 from smart_fork.snippets import printable
-from smart_fork.teamserver import auth, branch, guard, push, segments, sessions
+from smart_fork.teamserver import auth, branch, guard, push, question, segments, sessions
 from smart_fork.teamserver.database import Database
+from smart_fork.teamserver.index import own_space
 from smart_fork.teamserver.limits import Bounds
 
 M = TypeVar("M", bound=wire.Message)
@@ -72,6 +73,7 @@ def hello(server: Server, _: Request) -> wire.Message:
         protocol=wire.PROTOCOL,
         version=own_version(),
         limits=wire.LimitsSaid(**{name: getattr(limits, name) for name in wire.LimitsSaid.model_fields}),
+        spaces=(own,) if (own := own_space()) else (),
     )
 
 
@@ -187,6 +189,14 @@ def branches(server: Server, request: Request, person: auth.Person, body: bytes)
     return _pushed(branch.branch(server.database, project, person, wanted, server.bounds))
 
 
+def search(server: Server, request: Request, person: auth.Person, body: bytes) -> wire.Message:
+    """What the sessions of a project that somebody may read know about a question."""
+    wanted = parsed(wire.Search, body)
+    project = server.project(request, person)
+    with server.database.asked_by(person.id) as db:
+        return question.answer(db, project, person, wanted)
+
+
 def health(server: Server, _: Request) -> Response:
     """Whether the database answers."""
     with server.database.asked_by() as db:
@@ -213,6 +223,7 @@ def application(server: Server) -> guard.Guard:
             methods=["PUT"],
         ),
         Route("/v1/projects/{project:path}/segments/{digest}", _known(server, get_segment), methods=["GET"]),
+        Route("/v1/projects/{project:path}/search", _posted(server, search, sizes.question_bytes), methods=["POST"]),
         Route("/v1/projects/{project:path}/push", _posted(server, commit, sizes.commit_bytes), methods=["POST"]),
         Route(
             "/v1/projects/{project:path}/branches", _posted(server, branches, sizes.question_bytes), methods=["POST"]
@@ -250,7 +261,12 @@ def _sentence(kind: str, where: str, said: str) -> str:
 
 
 def _pushed(outcome: push.Outcome) -> wire.Pushed:
-    return wire.Pushed(session=sessions.told(outcome.row), created=outcome.created, up_to_date=outcome.up_to_date)
+    return wire.Pushed(
+        session=sessions.told(outcome.row),
+        created=outcome.created,
+        up_to_date=outcome.up_to_date,
+        vectors_dropped=outcome.vectors_dropped,
+    )
 
 
 def _key(request: Request) -> str:

@@ -7,7 +7,7 @@ sets: of two who push on the same base one finds it changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from psycopg.types.json import Jsonb
@@ -16,7 +16,7 @@ from smart_fork.errors import Conflict, Unshareable, Withdrawn
 from smart_fork.sharing.digest import START, state_of, states, written
 from smart_fork.sharing.segments import Place, unpack
 from smart_fork.sharing.wire import Push
-from smart_fork.teamserver import segments, sessions, withdrawn
+from smart_fork.teamserver import index, segments, sessions, withdrawn
 from smart_fork.teamserver.auth import Person, Project
 from smart_fork.teamserver.database import Connection, Database
 from smart_fork.teamserver.limits import Bounds
@@ -44,6 +44,7 @@ class Outcome:
     row: Row
     created: bool
     up_to_date: bool
+    vectors_dropped: bool = False
 
 
 def check_bodies(push: Push, bounds: Bounds) -> Checked:
@@ -114,6 +115,9 @@ def _commit(
         outcome = _appended(db, project, person, checked, bounds) or _as_it_is(db, project, person, wanted)
         if not outcome.up_to_date:
             sessions.note(db, person, "push", project.id, wanted.id)
+            if wanted.vectors is not None:
+                dropped = not index.offer(db, person, project.id, wanted.id, wanted.vectors)
+                return replace(outcome, vectors_dropped=dropped)
         return outcome
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import psycopg
 
 from smart_fork.errors import SmartForkError
+from smart_fork.teamserver.search_schema import m007_reach
 
 Connection: TypeAlias = psycopg.Connection[Any]
 
@@ -32,6 +33,7 @@ PARTITIONED = (
     "rewrites",
     "tombstones",
     "pulls",
+    "offers",
 )
 #: Whoever changes the schema holds this lock, of which there is one in a database.
 _LOCK = 0x5F0_4B5
@@ -326,6 +328,7 @@ MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     m004_jobs_and_audit,
     m005_rights,
     m006_withdrawals,
+    m007_reach,
 )
 
 

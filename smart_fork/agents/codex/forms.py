@@ -70,6 +70,8 @@ class CodexForms(Forms):
         """A header, and the records in the form of before copy-on-write, which has no numbers."""
         begun = False
         for record in records:
+            if record.get("type") == "session_meta":  # one of somebody else's could name any file as its beginning
+                continue
             made = self.incoming(record, Identity(becomes.place, {}))
             if not begun:
                 yield _header(str(made.get("timestamp") or ""), becomes)

@@ -1,0 +1,330 @@
+"""Making what is searched of a session from its records; nothing that a client says of them is taken.
+
+Vectors come from clients where they have sent any, each for the text that it is of. Two of them are made here as well:
+where these differ, none of that session's is believed. What is left without one gets it here, as far as that is not
+too much at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from random import SystemRandom
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from indexer.embedder import Embedder, ModelUnavailableError
+from indexer.store.base import Document
+from smart_fork.errors import Unshareable
+from smart_fork.sharing.passages import Searched, hash_of, searched, space_of
+from smart_fork.sharing.segments import unpack
+from smart_fork.sharing.wire import Vectors
+from smart_fork.teamserver.auth import Person
+from smart_fork.teamserver.database import Connection
+from smart_fork.teamserver.search_schema import INDEXER
+
+if TYPE_CHECKING:
+    from indexer.light import LightEmbedder
+
+log = logging.getLogger(__name__)
+
+#: A vector of the same text by the same model, on any machine, is at least so near.
+SAME = 0.98
+CHECKED = 2
+#: Texts without a vector that are embedded here after a push, and how many of them at once: a long session is some
+#: seconds of a processor, and one that is longer can be found by its words beyond that.
+EMBEDDED, TOGETHER = 2_000, 32
+#: Bytes of a session's words by weight, less than a tsvector takes however they are spelled.
+_WORDS: Mapping[str, int] = {"A": 4_000, "B": 100_000, "C": 120_000, "D": 80_000}
+_APART = re.compile(r"[\W_]+")
+
+Session = UUID | str
+
+
+def cut(text: str) -> str:
+    """A text as its words are looked for: lower case, without accents, cut at all that is neither letter nor digit."""
+    plain = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+    return _APART.sub(" ", plain.lower()).strip()
+
+
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """The session that is indexed."""
+
+    project_id: int
+    session_id: Session
+    reach: int
+    revision: int
+
+
+def index(db: Connection, project_id: int, session_id: Session, revision: int) -> None:
+    """Bring a session into the search, as it is now, in the transaction of `db`.
+
+    It is done once for many pushes: what is indexed at that `revision` or a later one is left.
+    """
+    db.execute("SELECT set_config('smartfork.user', %s, true)", (str(INDEXER),))
+    row = _told(db, project_id, session_id)
+    there = db.execute(
+        "SELECT revision FROM session_words WHERE project_id = %s AND session_id = %s", (project_id, session_id)
+    ).fetchone()
+    if row is None or (there is not None and there["revision"] >= max(revision, row["revision"])):
+        return
+    here = _Here(project_id, session_id, row["reach"], row["revision"])
+    found = searched(_records(db, here), row["agent"], str(session_id), str(row["root_id"]))
+    vectors = _vectors(db, here, found.document) if found else {}
+    # What takes long is done. From here on nobody hides the session, or indexes another one, at the same time.
+    db.execute("SELECT lock_search(%s)", (project_id,))
+    if _told(db, project_id, session_id) != row:
+        return  # whoever has changed it has made a job of it
+    if found is None:
+        db.execute("SELECT unindex(%s, %s)", (project_id, session_id))
+        return
+    _store_words(db, here, found, row["title"])
+    ids = _store_chunks(db, here, found.document)
+    _store_vectors(db, here, {ids[digest]: vector for digest, vector in vectors.items()})
+
+
+def _told(db: Connection, project_id: int, session_id: Session) -> dict[str, Any] | None:
+    return db.execute("SELECT * FROM to_index(%s, %s)", (project_id, session_id)).fetchone()
+
+
+def offer(db: Connection, person: Person, project_id: int, session_id: Session, given: Vectors) -> bool:
+    """Keep the vectors of a push until its passages have been made. Whether they are of a space that is known here."""
+    known = _light()
+    if known is None or given.space != space_of(known.model, known.dimensions):
+        return False
+    size = 2 * known.dimensions
+    if any(len(one.e) != size for one in given.vectors):
+        raise Unshareable(f"A vector of that space has {size} bytes.")
+    from indexer.arrays import np
+
+    vectors = [np.frombuffer(one.e, np.float16) for one in given.vectors]
+    if not all(np.isfinite(vector).all() for vector in vectors):
+        raise Unshareable("A vector has a number that is none.")
+    texts = list(map(_written, vectors))
+    db.execute(
+        "INSERT INTO offers(project_id, session_id, hash, reach, space, token_id, e)"
+        " SELECT %s, %s, u.hash, %s, %s, %s, u.e::halfvec FROM unnest(%s::bytea[], %s::text[]) AS u(hash, e)"
+        " ON CONFLICT (project_id, session_id, hash) DO UPDATE SET e = excluded.e, token_id = excluded.token_id",
+        (
+            *(project_id, session_id, person.id, space(db, given.space), person.token),
+            *([bytes.fromhex(one.chunk) for one in given.vectors], texts),
+        ),
+    )
+    return True
+
+
+def space(db: Connection, fingerprint: str) -> int:
+    """The number of a space."""
+    db.execute("INSERT INTO spaces(fingerprint) VALUES (%s) ON CONFLICT (fingerprint) DO NOTHING", (fingerprint,))
+    row = db.execute("SELECT id FROM spaces WHERE fingerprint = %s", (fingerprint,)).fetchone()
+    assert row is not None  # noqa: S101 - it was there, or has just been made
+    return int(row["id"])
+
+
+def own_space() -> str | None:
+    """The name of the space that questions are compared in here; `None` where the model is not installed."""
+    known = _light()
+    return space_of(known.model, known.dimensions) if known else None
+
+
+def embedded(texts: Sequence[str]) -> list[bytes]:
+    """Vectors of questions, as float32.
+
+    Raises:
+        ModelUnavailableError: the model cannot be loaded.
+    """
+    known = _light()
+    if known is None:
+        raise ModelUnavailableError("the model is not installed")
+    return [bytes(vector.tobytes()) for vector in known.embed(texts)]
+
+
+def _records(db: Connection, here: _Here) -> list[bytes]:
+    rows = db.execute(
+        "SELECT g.digest, g.body FROM session_segments p"
+        " JOIN segments g ON g.project_id = p.project_id AND g.digest = p.digest"
+        " WHERE p.project_id = %s AND p.session_id = %s ORDER BY p.position",
+        (here.project_id, here.session_id),
+    )
+    return [record for row in rows for record in unpack(row["body"], row["digest"].hex())]
+
+
+def _store_words(db: Connection, here: _Here, found: Searched, title: str) -> None:
+    """The words of the whole session, by what they are of, and what tells it from its family."""
+    document, said = found.document, found.document.words
+    texts = {
+        "A": f"{title}\n{said.title}\n{said.also_called}",
+        "B": said.asked,
+        "C": said.answered,
+        "D": f"{said.symbols}\n{said.actions}",
+    }
+    cuts = [cut(text).encode()[: _WORDS[weight]].decode(errors="ignore") for weight, text in texts.items()]
+    session = document.session
+    db.execute("SELECT drop_session_words(%s, %s)", (here.project_id, here.session_id))
+    db.execute(
+        "WITH made AS (INSERT INTO session_words(project_id, session_id, reach, revision, family, title, turns,"
+        " prompts, tokens, compactions, started, last_activity, until, acted, outcome, length, words)"
+        " SELECT %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,"
+        " setweight(to_tsvector('english', %s), 'A') || setweight(to_tsvector('english', %s), 'B')"
+        " || setweight(to_tsvector('english', %s), 'C') || setweight(to_tsvector('english', %s), 'D')"
+        " RETURNING project_id, reach, words)"
+        " INSERT INTO lexemes(project_id, reach, lexeme, sessions)"
+        " SELECT m.project_id, m.reach, w, 1 FROM made m, unnest(tsvector_to_array(m.words) || ARRAY['']) w ORDER BY w"
+        " ON CONFLICT (project_id, reach, lexeme) DO UPDATE SET sessions = lexemes.sessions + 1",
+        (
+            *(here.project_id, here.session_id, here.reach, here.revision, found.family, title or said.title),
+            *(len(session.turns), sum(turn.prompt for turn in session.turns), session.token_estimate),
+            *(session.compactions, session.started, session.last_activity, document.until, document.acted),
+            *(document.outcome.value, sum(len(one.split()) for one in cuts), *cuts),
+        ),
+    )
+
+
+def _store_chunks(db: Connection, here: _Here, document: Document) -> dict[bytes, int]:
+    """The passages with their places, those that are new with their words; the numbers of all by their hashes."""
+    had = db.execute(
+        "WITH gone AS (DELETE FROM placements WHERE project_id = %s AND session_id = %s RETURNING chunk_id)"
+        " SELECT DISTINCT chunk_id FROM gone",
+        (here.project_id, here.session_id),
+    ).fetchall()
+    texts = {chunk.hash: chunk.text for chunk in document.chunks}
+    db.execute(
+        "WITH made AS (INSERT INTO chunks(project_id, reach, hash, text, length, words)"
+        " SELECT %s, %s, u.hash, u.text, length(u.text), to_tsvector('english', u.cut)"
+        " FROM unnest(%s::bytea[], %s::text[], %s::text[]) AS u(hash, text, cut)"
+        " ON CONFLICT (project_id, reach, hash) DO NOTHING RETURNING project_id, reach, words)"
+        " INSERT INTO lexemes(project_id, reach, lexeme, chunks)"
+        " SELECT m.project_id, m.reach, w, count(*) FROM made m, unnest(tsvector_to_array(m.words) || ARRAY['']) w"
+        " GROUP BY 1, 2, 3 ORDER BY w"
+        " ON CONFLICT (project_id, reach, lexeme) DO UPDATE SET chunks = lexemes.chunks + excluded.chunks",
+        (here.project_id, here.reach, list(texts), list(texts.values()), list(map(cut, texts.values()))),
+    )
+    rows = db.execute(
+        "SELECT id, hash FROM chunks WHERE project_id = %s AND reach = %s AND hash = ANY(%s)",
+        (here.project_id, here.reach, list(texts)),
+    ).fetchall()
+    ids = {bytes(row["hash"]): int(row["id"]) for row in rows}
+    _place(db, here, document, ids)
+    left = [row["chunk_id"] for row in had if row["chunk_id"] not in set(ids.values())]
+    db.execute("SELECT drop_unplaced(%s, %s)", (here.project_id, left))
+    return ids
+
+
+def _place(db: Connection, here: _Here, document: Document, ids: Mapping[bytes, int]) -> None:
+    ends, loads = document.session.ends(), document.session.loads()
+    rows = [
+        (
+            *(position, ids[chunk.hash], chunk.turn, chunk.message_id, chunk.role, chunk.exchange),
+            *(ends[chunk.turn], loads[-1 if ends[chunk.turn] is None else ends[chunk.turn] or 0]),
+        )
+        for position, chunk in enumerate(document.chunks)
+    ]
+    if not rows:
+        return
+    db.execute(
+        "INSERT INTO placements(project_id, session_id, reach, position, chunk_id, turn, message_id, role, exchange,"
+        " ends, tokens) SELECT %s, %s, %s, * FROM unnest(%s::int[], %s::bigint[], %s::int[], %s::text[], %s::text[],"
+        " %s::int[], %s::int[], %s::bigint[])",
+        (here.project_id, here.session_id, here.reach, *map(list, zip(*rows, strict=True))),
+    )
+
+
+def _vectors(db: Connection, here: _Here, document: Document) -> dict[bytes, str]:
+    """Vectors for the passages that have none: those that the client has sent, if they are what they say."""
+    rows = db.execute(
+        "SELECT c.hash FROM chunks c JOIN vectors v ON v.project_id = c.project_id AND v.chunk_id = c.id"
+        " WHERE c.project_id = %s AND c.reach = %s AND c.hash = ANY(%s)",
+        (here.project_id, here.reach, [chunk.hash for chunk in document.chunks]),
+    )
+    there = {bytes(row["hash"]) for row in rows}
+    waiting = {chunk.hash: chunk.text for chunk in document.chunks if chunk.hash not in there}
+    offered = _offered(db, here)
+    model = _light()
+    if not waiting or model is None:
+        return {}
+    try:
+        made = _believed(db, here, waiting, offered, model)
+        lacking = [digest for digest in waiting if digest not in made][:EMBEDDED]
+        return made | dict(zip(lacking, _written_vectors(model, [waiting[digest] for digest in lacking]), strict=True))
+    except ModelUnavailableError as error:
+        log.warning("passages have no vectors: %s", error)
+        return {}
+
+
+def _offered(db: Connection, here: _Here) -> dict[bytes, tuple[str, int]]:
+    rows = db.execute(
+        "DELETE FROM offers WHERE project_id = %s AND session_id = %s RETURNING hash, e::text AS e, token_id",
+        (here.project_id, here.session_id),
+    )
+    return {bytes(row["hash"]): (row["e"], row["token_id"]) for row in rows}
+
+
+def _believed(
+    db: Connection, here: _Here, waiting: Mapping[bytes, str], offered: Mapping[bytes, tuple[str, int]], model: Embedder
+) -> dict[bytes, str]:
+    """The offered vectors of these passages, if those that are made here as well are the same; else none, and the audit
+    says so.
+    """
+    fitting = {digest: offered[name] for digest, text in waiting.items() if (name := hash_of(text)) in offered}
+    tried = SystemRandom().sample(list(fitting), min(CHECKED, len(fitting)))
+    own = model.embed([waiting[digest] for digest in tried]) if tried else ()
+    if all(_cosine(fitting[digest][0], vector) >= SAME for digest, vector in zip(tried, own, strict=True)):
+        return {digest: vector for digest, (vector, _) in fitting.items()}
+    db.execute(
+        "INSERT INTO audit(token, verb, project_id, session_id, details) VALUES (%s, 'vectors_dropped', %s, %s, %s)",
+        (fitting[tried[0]][1], here.project_id, here.session_id, Jsonb({"vectors": len(offered)})),
+    )
+    return {}
+
+
+def _written_vectors(model: Embedder, texts: Sequence[str]) -> list[str]:
+    """Vectors as they are written."""
+    return [
+        _written(vector)
+        for start in range(0, len(texts), TOGETHER)
+        for vector in model.embed(texts[start : start + TOGETHER])
+    ]
+
+
+def _store_vectors(db: Connection, here: _Here, made: Mapping[int, str]) -> None:
+    name = own_space()
+    if made and name is not None:
+        db.execute(
+            "INSERT INTO vectors(project_id, space, chunk_id, reach, e)"
+            " SELECT %s, %s, u.id, %s, u.e::halfvec FROM unnest(%s::bigint[], %s::text[]) AS u(id, e)"
+            " ON CONFLICT (project_id, space, chunk_id) DO NOTHING",
+            (here.project_id, space(db, name), here.reach, list(made), list(made.values())),
+        )
+
+
+def _written(vector: Any) -> str:
+    return "[" + ",".join(f"{float(value):.6g}" for value in vector) + "]"
+
+
+def _cosine(written: str, vector: Any) -> float:
+    from indexer.arrays import np
+
+    given = np.array(written.strip("[]").split(","), np.float32)
+    length = float(np.linalg.norm(given) * np.linalg.norm(vector))
+    return float(given @ vector) / length if length else 0.0
+
+
+@cache
+def _light() -> LightEmbedder | None:
+    """The model that questions and passages are embedded with here."""
+    from indexer.embedder import packaged_model
+    from indexer.light import LightEmbedder
+
+    try:
+        packaged_model()
+    except ModelUnavailableError as error:
+        log.warning("sessions are found by their words alone: %s", error)
+        return None
+    return LightEmbedder()
