@@ -16,11 +16,11 @@ import orjson
 from indexer.pipeline import document_of
 from indexer.store.base import Document
 from smart_fork.agents import AGENTS, READERS
-from smart_fork.agents.forms import Becomes, Place
+from smart_fork.agents.forms import Becomes, HomePlace
 from smart_fork.errors import Unshareable
 
 #: Where the project's root and the home stood, in what is searched and quoted.
-_NOWHERE = Place(".", "~")
+_NOWHERE = HomePlace(".", "~")
 
 
 @dataclass(frozen=True, slots=True)

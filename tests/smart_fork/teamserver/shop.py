@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from smart_fork.agents.facets import forms_of
-from smart_fork.agents.forms import Place
+from smart_fork.agents.forms import HomePlace
 from smart_fork.sharing.canonical import encode
 from smart_fork.teamserver.index import index
 from tests.indexer.transcripts.records import assistant, use, user
 from tests.smart_fork.teamserver.team import Team, new_id, push_of
 
-HERE = Place("/srv/shop", "/home/ada")
+HERE = HomePlace("/srv/shop", "/home/ada")
 UPLOADER = ("Add retry with backoff to the uploader", "The uploader waits twice as long after each failure.")
 INVOICES = ("Print the invoices as PDF", "The invoices are drawn with reportlab now, in src/billing/pdf_writer.py.")
 LOGIN = ("Why does the login test fail at night?", "It compares local time with UTC; the clock is frozen now.")
