@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +17,10 @@ from smart_fork.cli.output import NOT_ERASED, out, plain, print_json, say
 from smart_fork.cli.progress import working
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import Usage
+
+if TYPE_CHECKING:
+    from smart_fork.cuts.answer import Excised, Soundness
+    from smart_fork.excise.plan import Plan
 
 app = typer.Typer(help="Cut turns out of a transcript that its agent can still resume.", no_args_is_help=True)
 
@@ -65,7 +70,7 @@ def list_turns(  # noqa: PLR0917 - typer's way
         return
     loaded = numbered(load_with_tool(tool, path, composer))
     if as_json:
-        print_json(listed(loaded))
+        print_json(listed(loaded).as_json())
         return
     say(f"{loaded.tool} {loaded.session_id} · {len(loaded.turns)} turns, about {loaded.tokens} tokens")
     pairs = list(zip(loaded.numbers, loaded.turns, strict=True))
@@ -113,7 +118,7 @@ def cut(  # noqa: PLR0917 - typer's way
     )  # fmt: skip
     with ExitStack() as stack:
 
-        def agree(planned: Any) -> bool:
+        def agree(planned: Plan) -> bool:
             agreed = yes or _agreed(planned, as_json=as_json)
             if agreed:  # what is asked is not drawn over
                 stack.enter_context(working("cutting, and erasing what was cut", quiet=as_json))
@@ -121,13 +126,13 @@ def cut(  # noqa: PLR0917 - typer's way
 
         outcome = cut_out(wanted, agree=agree)
     if as_json:
-        print_json(outcome)
+        print_json(outcome.as_json())
     else:
         _print_cut(outcome, summarised=not yes and not dry_run)
-    if dry_run and outcome["warnings"] and not force:
+    if dry_run and outcome.warnings and not force:
         say("dependency warnings (re-run with --force to override)")
         raise typer.Exit(1)
-    if outcome.get("aborted"):
+    if outcome.aborted:
         raise typer.Exit(1)
 
 
@@ -148,28 +153,32 @@ def verify(
             erase_again(reference or session, tool)
     with working("looking at every byte", quiet=as_json):
         found = check(reference or session, tool)
-    for one in (found, *found["copies"]):
-        one["words_found"] = [_hinted(word) for word in one["words_found"]]
+    copies = tuple(replace(one, words_found=_hinted(one.words_found)) for one in found.copies)
+    found = replace(found, words_found=_hinted(found.words_found), copies=copies)
     if as_json:
-        print_json(found)
+        print_json(found.as_json())
     else:
-        for one in [*found["dangling"], *found["broken_links"]]:
-            out.print(plain(f"{one['turn_id']}: {one['reason']}"))
-        if found["words_found"]:
-            out.print(plain(f"still found although cut: {', '.join(found['words_found'][:20])}"))
-        for one in found["copies"]:
-            out.print(plain(f"still in {one['path']} although cut: {', '.join(one['words_found'][:20])}"))
-        for one in found["remains"]:
-            out.print(plain(f"something of what was cut is in {one['path']} ({one['kind']})"))
-        if found["remains"]:
-            say(f"Erase it: smart-fork excise verify {found['session_id']} --erase")
-        for one in found["snapshots"]:
-            say(f"a snapshot has what was cut: {one}; delete it: smart-fork excise discard {one}")
-        if found["unknown"]:
-            say(f"{found['unknown']} cuts have no snapshot any more: what they cut is not known, and not looked for")
-        out.print(plain("whole" if found["ok"] else "not whole"))
-    if not found["ok"]:
+        _print_found(found)
+    if not found.ok:
         raise typer.Exit(1)
+
+
+def _print_found(found: Soundness) -> None:
+    for broken in (*found.dangling, *found.broken_links):
+        out.print(plain(f"{broken.turn_id}: {broken.reason}"))
+    if found.words_found:
+        out.print(plain(f"still found although cut: {', '.join(found.words_found[:20])}"))
+    for copy in found.copies:
+        out.print(plain(f"still in {copy.path} although cut: {', '.join(copy.words_found[:20])}"))
+    for one in found.remains:
+        out.print(plain(f"something of what was cut is in {one.path} ({one.kind})"))
+    if found.remains:
+        say(f"Erase it: smart-fork excise verify {found.session_id} --erase")
+    for snapshot in found.snapshots:
+        say(f"a snapshot has what was cut: {snapshot}; delete it: smart-fork excise discard {snapshot}")
+    if found.unknown:
+        say(f"{found.unknown} cuts have no snapshot any more: what they cut is not known, and not looked for")
+    out.print(plain("whole" if found.ok else "not whole"))
 
 
 @app.command("rollback")
@@ -198,15 +207,15 @@ def rollback(
         return
     outcome = roll_back(str(snapshot), to=to, force=force)
     if as_json:
-        print_json(outcome)
+        print_json(outcome.as_json())
     else:
-        for one in (outcome, *outcome["followed"]):
-            out.print(plain(f"Restored {one['path']} from {one['restored']}"))
-        if outcome["snapshot"]:
-            out.print(plain(f"Undo: smart-fork excise rollback {outcome['snapshot']}"))
-        for one in outcome["left"]:
-            say(f"not restored: {one['path']}: {one['reason']}")
-    if outcome["left"]:
+        for restored in (outcome, *outcome.followed):
+            out.print(plain(f"Restored {restored.path} from {restored.restored}"))
+        if outcome.snapshot:
+            out.print(plain(f"Undo: smart-fork excise rollback {outcome.snapshot}"))
+        for other in outcome.left:
+            say(f"not restored: {other.path}: {other.reason}")
+    if outcome.left:
         raise typer.Exit(1)
 
 
@@ -248,12 +257,12 @@ def suggest(
 
     found = propose(reference or session, tool)
     if as_json:
-        print_json(found)
+        print_json(found.as_json())
         return
-    for one in found["suggestions"]:
-        out.print(plain(f"{one['range']:<12} {one['tokens']:>7} tokens  {one['kind']}: {one['reason']}"))
-        out.print(plain(f"             {one['command']}"))
-    if not found["suggestions"]:
+    for one in found.suggestions:
+        out.print(plain(f"{one.range:<12} {one.tokens:>7} tokens  {one.kind}: {one.reason}"))
+        out.print(plain(f"             {one.command}"))
+    if not found.suggestions:
         out.print(plain("nothing to suggest"))
 
 
@@ -267,23 +276,22 @@ def branch_without(
     if not reference:
         raise Usage("Of which session?", "A branch is only made of a session that is named.")
     target = cwd.resolve() if cwd else None
-    told = branch(reference, turns, ids, secrets=secrets, force=force, target_cwd=target).as_json()
+    told = branch(reference, turns, ids, secrets=secrets, force=force, target_cwd=target).told()
     if as_json:
-        print_json(told)
+        print_json(told.as_json())
         return
-    for warning in told["warnings"]:
-        say(f"note: {warning['turn_id']} {warning['reason']}")
-    source = told["parent"]["session_id"]
-    out.print(plain(f"{told['session_id']} is {source} without {len(told['removed'])} turn(s)"))
-    out.print(plain(f"  its title: {told['title']}"))
-    out.print(plain(f"  {told['path']}"))
-    out.print(plain(f"To go on in the branch: {told['resume_command']}"))
-    out.print(plain(f"To resume the original: {told['resume_original']}"))
+    for warning in told.warnings:
+        say(f"note: {warning.turn_id} {warning.reason}")
+    out.print(plain(f"{told.session_id} is {told.parent.session_id} without {len(told.removed)} turn(s)"))
+    out.print(plain(f"  its title: {told.title}"))
+    out.print(plain(f"  {told.path}"))
+    out.print(plain(f"To go on in the branch: {told.resume_command}"))
+    out.print(plain(f"To resume the original: {told.resume_original}"))
 
 
-def _hinted(word: str) -> str:
-    """A word that must not be repeated."""
-    return word[:1] + "*" * (len(word) - 1)
+def _hinted(words: Sequence[str]) -> tuple[str, ...]:
+    """Words that must not be repeated."""
+    return tuple(word[:1] + "*" * (len(word) - 1) for word in words)
 
 
 def _means_turns(text: str) -> bool:
@@ -294,7 +302,7 @@ def _means_turns(text: str) -> bool:
     return digits and not is_session(text)
 
 
-def _agreed(planned: Any, *, as_json: bool) -> bool:
+def _agreed(planned: Plan, *, as_json: bool) -> bool:
     """Whether the person says yes; nobody to ask is no."""
     if as_json or not sys.stdin:
         say("not asked: -y commits")
@@ -307,40 +315,39 @@ def _agreed(planned: Any, *, as_json: bool) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _summarise(outcome: dict[str, Any]) -> None:
-    pulled = len(outcome["dependents"])
-    say(f"Will remove {len(outcome['removed'])} turn(s) (including {pulled} pulled in by tool-call dependency):")
-    dependents, repeated = set(outcome["dependents"]), set(outcome["repeated"])
-    for number, identity in zip(outcome["numbers"], outcome["removed"], strict=True):
+def _summarise(outcome: Excised) -> None:
+    pulled = len(outcome.dependents)
+    say(f"Will remove {len(outcome.removed)} turn(s) (including {pulled} pulled in by tool-call dependency):")
+    dependents, repeated = set(outcome.dependents), set(outcome.repeated)
+    for number, identity in zip(outcome.numbers, outcome.removed, strict=True):
         note = " (dep)" if identity in dependents else " (repeats one)" if identity in repeated else ""
         say(f"  {'-' if number is None else number} {identity}{note}")
-    for warning in outcome["warnings"]:
-        say(f"  warning: {warning['turn_id']} {warning['reason']}")
-    if outcome["masked"]:
-        say("Will mask: " + ", ".join(f"{count} {kind}" for kind, count in outcome["masked"].items()))
-    say(f"About {outcome['tokens_before']} tokens become {outcome['tokens_after']}.")
+    for warning in outcome.warnings:
+        say(f"  warning: {warning.turn_id} {warning.reason}")
+    if outcome.masked:
+        say("Will mask: " + ", ".join(f"{count} {kind}" for kind, count in outcome.masked.items()))
+    say(f"About {outcome.tokens_before} tokens become {outcome.tokens_after}.")
 
 
-def _print_cut(outcome: dict[str, Any], *, summarised: bool) -> None:
+def _print_cut(outcome: Excised, *, summarised: bool) -> None:
     if not summarised:
         _summarise(outcome)
-    if outcome.get("aborted"):
+    if outcome.aborted:
         say("aborted")
-    elif not outcome["dry_run"]:
-        out.print(plain(f"Removed {len(outcome['removed'])} turn(s) of {outcome['session_id']}"))
-        if outcome["relinked"]:
-            out.print(plain(f"relinked: {', '.join(outcome['relinked'])}"))
-        if outcome["snapshot"]:
-            out.print(plain(f"Undo: smart-fork excise rollback {outcome['snapshot']}"))
-        if outcome.get("snapshots"):
-            out.print(
-                plain(f"What was cut is still in {len(outcome['snapshots'])} snapshot(s); delete: {outcome['discard']}")
-            )
-        if outcome.get("erased") is False:
+    elif not outcome.dry_run:
+        out.print(plain(f"Removed {len(outcome.removed)} turn(s) of {outcome.session_id}"))
+        if outcome.relinked:
+            out.print(plain(f"relinked: {', '.join(outcome.relinked)}"))
+        if outcome.snapshot:
+            out.print(plain(f"Undo: smart-fork excise rollback {outcome.snapshot}"))
+        if outcome.snapshots:
+            held = f"What was cut is still in {len(outcome.snapshots)} snapshot(s)"
+            out.print(plain(f"{held}; delete: {outcome.discard}"))
+        if outcome.erased is False:
             say(NOT_ERASED)
-        for one in outcome.get("followed", ()):
-            out.print(plain(f"followed: {one['path']}"))
-        for one in outcome.get("left", ()):
-            say(f"not followed: {one['path']}: {one['reason']}")
-        for place in outcome.get("remains", ()):
+        for one in outcome.followed or ():
+            out.print(plain(f"followed: {one.path}"))
+        for other in outcome.left or ():
+            say(f"not followed: {other.path}: {other.reason}")
+        for place in outcome.remains or ():
             say(f"can still be in: {place}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from indexer.transcripts.model import Role
+from smart_fork.values import Value
 
 #: The name of the agent whose transcript it is.
 Tool = str
@@ -113,7 +114,7 @@ class Transcript:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class CutWarning:
+class CutWarning(Value):
     """What a cut would break."""
 
     turn_id: str

@@ -6,12 +6,11 @@ import gzip
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -42,6 +41,23 @@ class Snapshot:
     def taken_at(self) -> str:
         """When, as its name says."""
         return self.path.name.removesuffix(_SUFFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """One change of one file, as it was noted (see `note`). What the note does not have is empty."""
+
+    ts: str = ""
+    session_id: str = ""
+    source_path: str = ""
+    snapshot: str = ""
+    command: str = ""
+    tool: str = ""
+    change: str = ""
+    restored: str = ""
+    removed_ids: tuple[str, ...] = ()
+    orphaned: tuple[str, ...] = ()
+    size_after: int | None = None
 
 
 def root() -> Path:
@@ -171,35 +187,58 @@ def note(
         os.close(descriptor)
 
 
-def logged(source: Path | None = None) -> list[dict[str, Any]]:
+def logged(source: Path | None = None) -> list[Noted]:
     """The changes so far, oldest first; those of one file."""
     path = state_home() / "excise.jsonl"
-    entries = []
-    for line in path.read_bytes().splitlines() if path.is_file() else ():
-        try:
-            entry = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            continue
-        if isinstance(entry, dict) and (source is None or entry.get("source_path") == str(source)):
-            entries.append(entry)
-    return entries
+    lines = path.read_bytes().splitlines() if path.is_file() else ()
+    entries = [entry for line in lines if (entry := _noted(line)) is not None]
+    return [entry for entry in entries if source is None or entry.source_path == str(source)]
 
 
-def cuts(source: Path) -> list[dict[str, Any]]:
+def cuts(source: Path) -> list[Noted]:
     """The cuts of one file that were made and not undone, oldest first."""
     entries = logged(source)
-    failed = {one.get("change") for one in entries if one.get("command") == FAILED}
-    standing: list[dict[str, Any]] = []
-    before: dict[str, list[dict[str, Any]]] = {}
+    failed = {one.change for one in entries if one.command == FAILED}
+    standing: list[Noted] = []
+    before: dict[str, list[Noted]] = {}
     for entry in entries:
-        if entry.get("change") and entry["change"] in failed:
+        if entry.change and entry.change in failed:
             continue
-        before[str(entry.get("snapshot"))] = standing
-        if entry.get("command") == ROLLBACK:
-            standing = before.get(str(entry.get("restored")), standing)
-        else:
-            standing = [*standing, entry]
+        before[entry.snapshot] = standing
+        standing = before.get(entry.restored, standing) if entry.command == ROLLBACK else [*standing, entry]
     return standing
+
+
+def _noted(line: bytes) -> Noted | None:
+    try:
+        entry = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(entry, dict):
+        return None
+    size = entry.get("size_after")
+    return Noted(
+        ts=_word(entry, "ts"),
+        session_id=_word(entry, "session_id"),
+        source_path=_word(entry, "source_path"),
+        snapshot=_word(entry, "snapshot"),
+        command=_word(entry, "command"),
+        tool=_word(entry, "tool"),
+        change=_word(entry, "change"),
+        restored=_word(entry, "restored"),
+        removed_ids=_words(entry, "removed_ids"),
+        orphaned=_words(entry, "orphaned"),
+        size_after=size if isinstance(size, int) else None,
+    )
+
+
+def _word(entry: Mapping[str, object], name: str) -> str:
+    return str(entry.get(name) or "")
+
+
+def _words(entry: Mapping[str, object], name: str) -> tuple[str, ...]:
+    found = entry.get(name)
+    return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
 def _plain(session_id: str) -> str:

@@ -9,12 +9,10 @@ from smart_fork.cuts.model import TranscriptTurn as Turn
 from smart_fork.excise.closure import closure, excise, verify
 from smart_fork.excise.loader import auto, load_auto, load_with_tool, sort_by_timestamp
 from smart_fork.excise.plan import Plan, Refused, plan
+from smart_fork.excise.public import check, cut, rollback, suggest
 from smart_fork.excise.replacement import write, writer_of
-from smart_fork.excise.request import Request, cut
-from smart_fork.excise.soundness import check
-from smart_fork.excise.suggestions import suggest
+from smart_fork.excise.request import Request
 from smart_fork.excise.trimmed_copy import branch
-from smart_fork.excise.undo import rollback
 
 #: What is named after an agent: how its transcripts are read and written, and where they are.
 _OF_AGENTS: dict[str, object] = {}

@@ -77,7 +77,7 @@ def erase_again(reference: str | None, tool: str = "auto") -> bool:
     session = load_with_tool(tool, located(reference, tool))
     owe(session, {session.session_id})
     index = propagation.refresh(session.tool, [session.source_path])
-    return settle() and bool(index.get("erased", not index_db().exists()))
+    return settle() and (not index_db().exists() if index.erased is None else index.erased)
 
 
 def settle() -> bool:

@@ -22,12 +22,10 @@ def last_cut(session_id: str) -> Cut | None:
     """The newest cut in the log of a session, or in a copy, that has a snapshot; what was undone is none."""
     kept = {one.id for one in snapshots.snapshots(session_id)}
     logged = snapshots.logged()
-    sources = {str(one.get("source_path")) for one in logged if one.get("session_id") == session_id}
-    found = [one for source in sources for one in snapshots.cuts(Path(source)) if one.get("snapshot") in kept]
+    sources = {one.source_path for one in logged if one.session_id == session_id}
+    found = [one for source in sources for one in snapshots.cuts(Path(source)) if one.snapshot in kept]
     if not found:
         return None
-    newest = max(found, key=lambda one: str(one.get("ts")))
-    change = newest.get("change")
-    together = {one.get("source_path") for one in logged if change and one.get("change") == change}
-    turns = len(newest.get("removed_ids", ()))
-    return Cut(str(newest["snapshot"]), str(newest.get("ts")), turns, max(1, len(together)))
+    newest = max(found, key=lambda one: one.ts)
+    together = {one.source_path for one in logged if newest.change and one.change == newest.change}
+    return Cut(newest.snapshot, newest.ts, len(newest.removed_ids), max(1, len(together)))

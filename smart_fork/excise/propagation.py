@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from indexer import kept_logs
 from indexer.changes import Report
@@ -30,6 +29,7 @@ from smart_fork.advice import advice
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import cutter, find_cutter
 from smart_fork.agents.logs import logs_of
+from smart_fork.cuts.answer import Refreshed
 from smart_fork.cuts.lines import first_record
 from smart_fork.cuts.model import UNKNOWN, Tool, Transcript
 from smart_fork.errors import IndexUnavailable, SmartForkError
@@ -95,7 +95,7 @@ def load_copy(session: Transcript, path: Path) -> Transcript | None:
         return None
 
 
-def refresh(tool: Tool, paths: Iterable[Path]) -> dict[str, Any]:
+def refresh(tool: Tool, paths: Iterable[Path]) -> Refreshed:
     """Have the index read these logs of one agent again from their first byte: then no export, chunk or vector has what
     was cut.
     """
@@ -104,19 +104,16 @@ def refresh(tool: Tool, paths: Iterable[Path]) -> dict[str, Any]:
         _keep_again(tool, path)
         _export_again(tool, path)
     if not index_db().exists():
-        return {"updated": False, "note": "there is no index"}
+        return Refreshed(updated=False, note="there is no index")
     try:
         with only_writer(PATIENCE), opened() as store:
             store.owe_erasing()
             read = _read_again(store, tool, wanted)
             erased = erase_owed(store)
-        return {"updated": True, "read": read, "erased": erased, "note": _embed()}
+        return Refreshed(updated=True, read=read, erased=erased, note=_embed())
     except (IndexBusyError, IndexUnavailable, OSError) as error:
-        return {
-            "updated": False,
-            "note": f"{error}: "
-            + advice("run `smart-fork index run`, it reads them again", tool="the next smart_fork reads them again"),
-        }
+        again = advice("run `smart-fork index run`, it reads them again", tool="the next smart_fork reads them again")
+        return Refreshed(updated=False, note=f"{error}: {again}")
 
 
 def _export_again(tool: Tool, path: Path) -> None:

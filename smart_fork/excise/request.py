@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from indexer.disk import DISK, Disk
 from indexer.paths import index_db
@@ -18,7 +17,8 @@ from smart_fork import permission
 from smart_fork.advice import advice
 from smart_fork.agents.facets import cutter
 from smart_fork.cuts import snapshots
-from smart_fork.cuts.model import Transcript
+from smart_fork.cuts.answer import Excised, Followed, NotFollowed
+from smart_fork.cuts.model import CutWarning, Transcript
 from smart_fork.errors import ForkRefused, SmartForkError, Usage
 from smart_fork.excise import erasure, propagation
 from smart_fork.excise.loader import load_with_tool, located
@@ -54,7 +54,7 @@ class Request:
 
 def cut(
     request: Request, *, agree: Agree = lambda _plan: True, disk: Disk = DISK, now: datetime | None = None
-) -> dict[str, Any]:
+) -> Excised:
     """Cut turns out of a transcript, or mask the secrets in it; what else holds them follows.
 
     Raises:
@@ -76,58 +76,51 @@ def cut(
     if not planned.changes:
         return outcome
     if not agree(planned):
-        return outcome | {"aborted": True}
+        return replace(outcome, aborted=True)
     moment = now or datetime.now(UTC)
     followers = propagation.copies(session) if request.follow else []
     ids = {session.session_id, *propagation.ids_of(session, followers)}
     if request.follow:
         erasure.owe(session, ids)
     change = uuid.uuid4().hex
-    outcome["snapshot"] = _write(planned, request.command, disk, moment, change)
-    written = [written_path(session)]
-    outcome["followed"] = []
-    outcome["left"] = []
+    write = partial(_write, disk=disk, now=moment, change=change)
+    outcome = replace(outcome, snapshot=write(planned, request.command))
     keys = {turn.key for turn in planned.removed if turn.key}
-    for copy in followers:
-        _follow(session, copy, keys, request, outcome, partial(_write, disk=disk, now=moment, change=change))
+    done = [_follow(session, copy, keys, request, write) for copy in followers]
+    followed = tuple(one for one in done if isinstance(one, Followed))
+    left = tuple(one for one in done if isinstance(one, NotFollowed))
+    outcome = replace(outcome, followed=followed, left=left)
     if request.follow:
-        written += [Path(one["path"]) for one in outcome["followed"]]
-        outcome["index"] = propagation.refresh(
-            session.tool, [*written, session.source_path, *propagation.heirs(session)]
-        )
-        indexed = outcome["index"]["updated"] or not index_db().exists()  # else it is owed until it is
-        outcome["erased"] = indexed and erasure.settle() and outcome["index"].get("erased", True)
-    outcome["remains"] = remains(planned)
-    outcome["snapshots"] = [one.id for name in sorted(ids) for one in snapshots.snapshots(name)]
-    outcome["discard"] = shlex.join(["smart-fork", "excise", "discard", *outcome["snapshots"]])
-    return outcome
+        written = [written_path(session), *(Path(one.path) for one in followed), session.source_path]
+        index = propagation.refresh(session.tool, [*written, *propagation.heirs(session)])
+        indexed = index.updated or not index_db().exists()  # else it is owed until it is
+        outcome = replace(outcome, index=index, erased=indexed and erasure.settle() and index.erased is not False)
+    kept = tuple(one.id for name in sorted(ids) for one in snapshots.snapshots(name))
+    discard = shlex.join(["smart-fork", "excise", "discard", *kept])
+    return replace(outcome, remains=tuple(remains(planned)), snapshots=kept, discard=discard)
 
 
-def report(planned: Plan, *, dry_run: bool) -> dict[str, Any]:
+def report(planned: Plan, *, dry_run: bool) -> Excised:
     """A cut in words and figures."""
     session = planned.session
     gone = [turn.id for turn in planned.removed]
     turns = zip(session.numbers, session.turns, strict=True)
-    return {
-        "session_id": session.session_id,
-        "tool": session.tool,
-        "path": str(session.source_path),
-        "dry_run": dry_run,
-        "removed": gone,
-        "seeds": [one for one in gone if one in planned.seeds],
-        "dependents": [one for one in gone if one in planned.dependents],
-        "repeated": [one for one in gone if one in planned.repeated],
-        "numbers": [number for number, turn in turns if turn.id in planned.gone],
-        "warnings": [
-            *({"turn_id": one.turn_id, "reason": one.reason} for one in planned.warnings),
-            *({"turn_id": "", "reason": reason} for reason in planned.problems),
-        ],
-        "relinked": list(planned.relinked),
-        "masked": dict(planned.masked),
-        "snapshot": None,
-        "tokens_before": session.tokens,
-        "tokens_after": planned.tokens_after,
-    }
+    return Excised(
+        session_id=session.session_id,
+        tool=session.tool,
+        path=str(session.source_path),
+        dry_run=dry_run,
+        removed=tuple(gone),
+        seeds=tuple(one for one in gone if one in planned.seeds),
+        dependents=tuple(one for one in gone if one in planned.dependents),
+        repeated=tuple(one for one in gone if one in planned.repeated),
+        numbers=tuple(number for number, turn in turns if turn.id in planned.gone),
+        warnings=(*planned.warnings, *(CutWarning("", reason) for reason in planned.problems)),
+        relinked=planned.relinked,
+        masked=dict(planned.masked),
+        tokens_before=session.tokens,
+        tokens_after=planned.tokens_after,
+    )
 
 
 def remains(planned: Plan) -> list[str]:
@@ -213,26 +206,21 @@ def _write(planned: Plan, command: str, disk: Disk, now: datetime, change: str =
     return snapshot.id if snapshot else None
 
 
-def _follow(  # noqa: PLR0917 - what a cut is made of
-    session: Transcript, copy: Path, keys: set[str], request: Request, outcome: dict[str, Any], write: _Write
-) -> None:
-    """The same cut in a copy or branch: what it cannot be made in is named."""
+def _follow(
+    session: Transcript, copy: Path, keys: set[str], request: Request, write: _Write
+) -> Followed | NotFollowed | None:
+    """The same cut in a copy or branch; why it cannot be made there; `None` where there is nothing to cut."""
     other = propagation.load_copy(session, copy)
     if other is None:
-        outcome["left"].append({"path": str(copy), "reason": "cannot be read"})
-        return
+        return NotFollowed(str(copy), "cannot be read")
     same = propagation.matching(other, keys)
     planned = masked(other, same, None) if request.secrets else plan(other, same)
     if not planned.changes:
-        return
+        return None
     if who := writer_of(other):
-        outcome["left"].append({"path": str(copy), "reason": f"it is running: {who}"})
-        return
+        return NotFollowed(str(copy), f"it is running: {who}")
     try:
         snapshot = write(planned, f"{request.command} (followed {session.session_id})")
     except (SmartForkError, OSError) as error:
-        outcome["left"].append({"path": str(copy), "reason": str(error)})
-        return
-    outcome["followed"].append({
-        "session_id": other.session_id, "path": str(copy), "removed": len(planned.removed), "snapshot": snapshot,
-    })  # fmt: skip
+        return NotFollowed(str(copy), str(error))
+    return Followed(other.session_id, str(copy), len(planned.removed), snapshot)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from indexer import kept_logs
 from indexer.markdown import export_path
@@ -17,6 +16,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import cutter
 from smart_fork.cuts import snapshots
+from smart_fork.cuts.answer import CopyBehind, Remnant, Soundness
 from smart_fork.cuts.model import CutWarning, Transcript
 from smart_fork.excise import propagation
 from smart_fork.excise.closure import dangling, unanswered
@@ -30,7 +30,7 @@ from smart_fork.retrieval.index_access import opened
 _WORD = re.compile(r"\w{3,64}")
 
 
-def check(reference: str | None, tool: str = "auto") -> dict[str, Any]:
+def check(reference: str | None, tool: str = "auto") -> Soundness:
     """What is broken in a transcript, and where anything of its cuts is still found: in the index, in its copies, or in
     any byte of ours (`remains`).
 
@@ -47,32 +47,32 @@ def check(reference: str | None, tool: str = "auto") -> dict[str, Any]:
     behind = copies_behind(session, gone)
     remains = traces(agent_of(session.tool), {session.session_id}, gone)
     held, unknown = still_kept(session)
-    return {
-        "session_id": session.session_id,
-        "tool": session.tool,
-        "path": str(session.source_path),
-        "ok": not loose and not gaps and not words and not behind and not remains,
-        "dangling": [{"turn_id": one.turn_id, "reason": one.reason} for one in loose],
-        "broken_links": [{"turn_id": one.turn_id, "reason": one.reason} for one in gaps],
-        "unanswered": sorted(unanswered(session.turns)),
-        "words_found": words,
-        "copies": behind,
-        "remains": [{"path": str(one.path), "kind": one.kind} for one in remains],
-        "snapshots": held,
-        "unknown": unknown,
-    }
+    return Soundness(
+        session_id=session.session_id,
+        tool=session.tool,
+        path=str(session.source_path),
+        ok=not loose and not gaps and not words and not behind and not remains,
+        dangling=tuple(loose),
+        broken_links=tuple(gaps),
+        unanswered=tuple(sorted(unanswered(session.turns))),
+        words_found=tuple(words),
+        copies=tuple(behind),
+        remains=tuple(Remnant(str(one.path), one.kind) for one in remains),
+        snapshots=tuple(held),
+        unknown=unknown,
+    )
 
 
 def still_kept(session: Transcript) -> tuple[list[str], int]:
     """The snapshots that have what was cut, and of how many cuts there is none any more."""
-    cuts = [str(one["snapshot"]) for one in snapshots.cuts(written_path(session)) if one.get("snapshot")]
+    cuts = [one.snapshot for one in snapshots.cuts(written_path(session)) if one.snapshot]
     there = [one.id for one in snapshots.snapshots(session.session_id)]
     return there if cuts else [], len(set(cuts) - set(there))
 
 
 def orphaned(session: Transcript) -> list[CutWarning]:
     """The calls that have no result since a cut has taken it. Agents themselves leave calls without one as well."""
-    cut = {call for entry in snapshots.cuts(written_path(session)) for call in entry.get("orphaned", ())}
+    cut = {call for entry in snapshots.cuts(written_path(session)) for call in entry.orphaned}
     left = cut & unanswered(session.turns)
     return sorted(
         CutWarning(turn.id, f"calls {call.id}, whose result was cut")
@@ -82,7 +82,7 @@ def orphaned(session: Transcript) -> list[CutWarning]:
     )
 
 
-def copies_behind(session: Transcript, gone: set[str]) -> list[dict[str, Any]]:
+def copies_behind(session: Transcript, gone: set[str]) -> list[CopyBehind]:
     """The other logs of the session that still have words which were cut, or are broken by the cut."""
     found = []
     for path in propagation.copies(session) if gone else ():
@@ -91,7 +91,7 @@ def copies_behind(session: Transcript, gone: set[str]) -> list[dict[str, Any]]:
             continue
         said = (text for turn in copy.own for _, record in decode_line(turn.raw)[0] for text in texts(record))
         if words := sorted(gone & _words(said)):
-            found.append({"path": str(path), "words_found": words})
+            found.append(CopyBehind(str(path), tuple(words)))
     return found
 
 
@@ -132,7 +132,7 @@ def cut_words(session: Transcript) -> set[str]:
     staying = {turn.raw for turn in session.turns}
     known = {one.id: one for one in snapshots.snapshots(session.session_id)}
     for entry in cuts:
-        snapshot = known.get(str(entry.get("snapshot")))
+        snapshot = known.get(entry.snapshot)
         if snapshot is not None:
             whole = b"".join(snapshots.content(snapshot))
             lines.update(line for line in whole.split(b"\n") if line.strip() and line not in staying)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
 from shlex import quote
-from typing import Any
 
 from indexer.transcripts.lines import decode_line
+from smart_fork.cuts.answer import Suggestion, Suggestions
 from smart_fork.cuts.model import Transcript, TranscriptTurn
 from smart_fork.excise.closure import closure
 from smart_fork.excise.loader import load_with_tool, located
@@ -29,19 +28,7 @@ _REVERT = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Suggestion:
-    """Turns that could go. `range` is what ``cut`` takes; `tokens` what it saves; for secrets the cure is masking."""
-
-    kind: str
-    range: str
-    ids: tuple[str, ...]
-    reason: str
-    tokens: int
-    command: str
-
-
-def suggest(reference: str | None, tool: str = "auto") -> dict[str, Any]:
+def suggest(reference: str | None, tool: str = "auto") -> Suggestions:
     """Ranges that could be cut from a transcript, with reasons, the largest saving first; secrets before all.
 
     Raises:
@@ -49,13 +36,7 @@ def suggest(reference: str | None, tool: str = "auto") -> dict[str, Any]:
     """
     session = numbered(load_with_tool(tool, located(reference, tool)))
     found = suggestions(session)
-    return {
-        "session_id": session.session_id,
-        "tool": session.tool,
-        "path": str(session.source_path),
-        "tokens": session.tokens,
-        "suggestions": [asdict(one) | {"ids": list(one.ids)} for one in found],
-    }
+    return Suggestions(session.session_id, session.tool, str(session.source_path), session.tokens, tuple(found))
 
 
 def suggestions(session: Transcript) -> list[Suggestion]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, starter_of
 from smart_fork.agents.plan import check_id
 from smart_fork.cuts import snapshots
-from smart_fork.cuts.model import Transcript
+from smart_fork.cuts.answer import Parent, Trimmed
+from smart_fork.cuts.model import CutWarning, Transcript
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.excise.loader import load_with_tool, located
 from smart_fork.excise.message_numbers import numbered
@@ -52,20 +53,25 @@ class TrimmedCopy:
 
     def as_json(self) -> dict[str, Any]:
         """What was left out, in words and figures, and the new session: its id and path, not its parent's."""
-        told = report(self.plan, dry_run=False)
-        return told | {
+        return self.told().as_json()
+
+    def told(self) -> Trimmed:
+        """The same as a value."""
+        cut = report(self.plan, dry_run=False)
+        known = {one.name: getattr(cut, one.name) for one in fields(cut)}
+        return Trimmed(**known | {
             "session_id": self.session_id,
             "path": str(self.path),
+            "warnings": (*cut.warnings, *(CutWarning("", note) for note in self.notes)),
             "agent_type": self.agent,
             "title": shown_title(self.title),
-            "parent": {"session_id": self.source_session_id, "title": shown_title(self.parent.title)},
+            "parent": Parent(self.source_session_id, shown_title(self.parent.title)),
             "working_directory": self.cwd,
-            "warnings": [*told["warnings"], *({"turn_id": "", "reason": note} for note in self.notes)],
             "resume_command": command_to_resume(self.agent, self.session_id, self.cwd),
             "resume_original": command_to_resume(self.agent, self.source_session_id, self.parent.cwd),
             "new_session_id": self.session_id,
             "new_path": str(self.path),
-        }
+        })  # fmt: skip
 
 
 def branch(

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from indexer.disk import DISK, Disk
 from smart_fork.cuts import snapshots
+from smart_fork.cuts.answer import NotFollowed, Restored, Undone
 from smart_fork.cuts.lines import stamp_of
 from smart_fork.cuts.model import UNKNOWN, Transcript
-from smart_fork.cuts.snapshots import Snapshot
+from smart_fork.cuts.snapshots import Noted, Snapshot
 from smart_fork.errors import ForkRefused, SmartForkError, Usage
 from smart_fork.excise import propagation
 from smart_fork.excise.replacement import replace_transcript
@@ -33,7 +33,7 @@ class _Undoing:
 
 def rollback(
     identity: str, *, to: Path | None = None, force: bool = False, disk: Disk = DISK, now: datetime | None = None
-) -> dict[str, Any]:
+) -> Undone:
     """Put a transcript back as a snapshot has it, and with it all that was changed by the same cut or rollback.
 
     What is there now is kept as a snapshot itself. With `to` that one file is written there. What cannot be put back of
@@ -46,41 +46,45 @@ def rollback(
     """
     snapshot = snapshots.find(identity)
     logged = snapshots.logged()
-    entry: dict[str, Any] = next((one for one in reversed(logged) if one.get("snapshot") == snapshot.id), {})
+    entry = next((one for one in reversed(logged) if one.snapshot == snapshot.id), Noted())
     undoing = _Undoing(force or to is not None, disk, now or datetime.now(UTC), uuid.uuid4().hex)
     session = _destination(snapshot, entry, to, disk)
     done = [_put_back(snapshot, session, entry, undoing)]
-    left: list[dict[str, str]] = []
+    left: list[NotFollowed] = []
     for other in _changed_with(entry, logged) if to is None else ():
         try:
             done.append(_put_back_other(other, undoing))
         except (SmartForkError, OSError) as error:
-            left.append({"path": str(other["source_path"]), "reason": str(error)})
+            left.append(NotFollowed(other.source_path, str(error)))
     with suppress(OSError):
         snapshots.prune(undoing.now)
-    paths = [Path(one["path"]) for one in done]
+    paths = [Path(one.path) for one in done]
     index = propagation.refresh(session.tool, [*paths, *propagation.heirs(session)])
-    return {**done[0], "followed": done[1:], "left": left, "index": index}
+    named = done[0]
+    return Undone(
+        session_id=named.session_id, restored=named.restored, path=named.path, snapshot=named.snapshot,
+        followed=tuple(done[1:]), left=tuple(left), index=index,
+    )  # fmt: skip
 
 
-def _changed_with(entry: Mapping[str, Any], logged: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _changed_with(entry: Noted, logged: Iterable[Noted]) -> list[Noted]:
     """What is noted of the other files that were changed together with one."""
-    change, own = entry.get("change"), entry.get("source_path")
-    others = (one for one in logged if change and one.get("change") == change and one.get("source_path") != own)
-    return list({one["source_path"]: one for one in others if one.get("snapshot")}.values())
+    together = (one for one in logged if entry.change and one.change == entry.change)
+    others = (one for one in together if one.source_path != entry.source_path)
+    return list({one.source_path: one for one in others if one.snapshot}.values())
 
 
-def _put_back_other(entry: Mapping[str, Any], undoing: _Undoing) -> dict[str, Any]:
-    snapshot = snapshots.find(str(entry["snapshot"]))
+def _put_back_other(entry: Noted, undoing: _Undoing) -> Restored:
+    snapshot = snapshots.find(entry.snapshot)
     session = _destination(snapshot, entry, None, undoing.disk)
     if session.stamp is None:
         raise ForkRefused("it is not there any more")
     return _put_back(snapshot, session, entry, undoing)
 
 
-def _put_back(snapshot: Snapshot, session: Transcript, entry: Mapping[str, Any], undoing: _Undoing) -> dict[str, Any]:
+def _put_back(snapshot: Snapshot, session: Transcript, entry: Noted, undoing: _Undoing) -> Restored:
     target, disk = session.source_path, undoing.disk
-    done = {"session_id": session.session_id, "restored": snapshot.id, "path": str(target), "snapshot": None}
+    done = Restored(session_id=session.session_id, restored=snapshot.id, path=str(target))
     if _is_as_before(snapshot, session):
         return done
     if not undoing.force:
@@ -92,7 +96,7 @@ def _put_back(snapshot: Snapshot, session: Transcript, entry: Mapping[str, Any],
             size_after=sum(map(len, snapshots.content(snapshot))), change=undoing.change, restored=snapshot.id,
         )  # fmt: skip
         replace_transcript(target, snapshots.content(snapshot), expected=session.stamp, disk=disk)
-    return done | {"snapshot": before.id if before else None}
+    return replace(done, snapshot=before.id if before else None)
 
 
 def _is_as_before(snapshot: Snapshot, session: Transcript) -> bool:
@@ -104,20 +108,19 @@ def _is_as_before(snapshot: Snapshot, session: Transcript) -> bool:
         return same and not file.read(1)
 
 
-def _destination(snapshot: Snapshot, entry: Mapping[str, Any], to: Path | None, disk: Disk) -> Transcript:
-    known = str(entry.get("source_path") or "")
+def _destination(snapshot: Snapshot, entry: Noted, to: Path | None, disk: Disk) -> Transcript:
+    known = entry.source_path
     if to is None and not known:
         raise Usage(f"It is not known where snapshot {snapshot.id} belongs", "Say where: --to PATH.")
     target = (to or Path(known)).expanduser().resolve()
-    tool = str(entry.get("tool") or UNKNOWN)
-    session_id = str(entry.get("session_id") or snapshot.session_id)
+    tool, session_id = entry.tool or UNKNOWN, entry.session_id or snapshot.session_id
     now = disk.look(target)
     return Transcript(tool, target, session_id, (), stamp=stamp_of(now) if now else None)
 
 
-def _refuse_later(session: Transcript, entry: Mapping[str, Any]) -> None:
-    after = entry.get("size_after")
-    if session.stamp is not None and isinstance(after, int) and session.stamp.size > after:
+def _refuse_later(session: Transcript, entry: Noted) -> None:
+    after = entry.size_after
+    if session.stamp is not None and after is not None and session.stamp.size > after:
         raise ForkRefused(
             f"The session has gone on since: {session.source_path}",
             "Undoing the cut would undo that as well: --force does, and keeps a snapshot of it.",

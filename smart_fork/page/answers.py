@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
+from smart_fork.page.renderer import PageValues
 from smart_fork.retrieval.answer import Answer, RecentSession
 from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
 from smart_fork.retrieval.upkeep import Engine
+
+if TYPE_CHECKING:
+    from indexer.transcripts.model import Session
+    from smart_fork.cuts.answer import Undone
+    from smart_fork.excise.last_cut import Cut
+    from smart_fork.families.told import Relative
+    from smart_fork.forking.started import Forked
+    from smart_fork.page.blocks import Block
+    from smart_fork.page.conversation import ConversationPage
+    from smart_fork.page.timeline import Timeline
 
 #: Results at first, and where more are asked for; and how many of the latest sessions.
 RESULTS, MORE, RECENT = 10, 50, 30
@@ -16,33 +28,113 @@ RESULTS, MORE, RECENT = 10, 50, 30
 WORTH = 0.05
 
 
-def found(asked: Mapping[str, str], also: Sequence[str], engine: Engine) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchPage(PageValues):
+    """A question, and what it found. `also` are the question in other words; `recent` is without a question."""
+
+    q: str
+    also: Sequence[str]
+    also_most: int = MOST
+    also_characters: int = MAX_CHARACTERS
+    project: str
+    agent: str
+    limit: int
+    most: int = MORE
+    worth: float = WORTH
+    answer: Answer | None = None
+    recent: tuple[RecentSession, ...] = ()
+    problem: SmartForkError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LastIndexed:
+    """What became of the last run of the indexer, and when the next is."""
+
+    last: Mapping[str, Any] | None
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AroundSearch(PageValues):
+    """What stands around results: the projects to choose from, and how fresh the index is."""
+
+    projects: Sequence[str]
+    indexing: LastIndexed | None
+
+
+@dataclass(frozen=True, slots=True)
+class AddressedSession:
+    """A session as links name it."""
+
+    agent_type: str
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPage(PageValues):
+    """A session to read; where its log and copies are gone, its `export` alone. `fork` is where a fork would begin."""
+
+    one: AddressedSession
+    title: str
+    session: Session | None = None
+    reading: ConversationPage | None = None
+    export: Sequence[Block] = ()
+    at: int | None = None
+    fork: int | None = None
+    tokens: int = 0
+    log_gone: bool = False
+    cut: Cut | None = None
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionForms(PageValues):
+    """The names of the forms beside a session: one to fork it, one to undo a cut."""
+
+    form: str
+    undo: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyPage(PageValues):
+    """A family, and its lines on a time line."""
+
+    session_id: str
+    count: int
+    return_command: str | None
+    sessions: Sequence[Relative]
+    line: Timeline
+    titles: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ForkPage(PageValues):
+    """A fork that was started, and whether it still runs."""
+
+    fork: Forked
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class UndoPage(PageValues):
+    """A cut that was undone."""
+
+    undone: Undone
+
+
+def found(asked: Mapping[str, str], also: Sequence[str], engine: Engine) -> SearchPage:
     """What a search finds, without one the latest sessions; what is wrong with the question is in `problem`.
 
     `also` are lines of a field, each the question in other words.
     """
     intent, project, agent = (asked.get(name, "").strip() for name in ("q", "project", "agent"))
-    limit = MORE if asked.get("n") else RESULTS
-    values: dict[str, Any] = {
-        "q": intent,
-        "also": also,
-        "also_most": MOST,
-        "also_characters": MAX_CHARACTERS,
-        "project": project,
-        "agent": agent,
-        "limit": limit,
-        "most": MORE,
-        "worth": WORTH,
-    }
-    values |= {"answer": None, "recent": [], "problem": None}
+    search = SearchPage(q=intent, also=also, project=project, agent=agent, limit=MORE if asked.get("n") else RESULTS)
     try:
         if intent:
-            values["answer"] = _search(values, engine)
-        else:
-            values["recent"] = _recent(project, agent)
+            return replace(search, answer=_search(search, engine))
+        return replace(search, recent=_recent(project, agent))
     except SmartForkError as error:
-        values["problem"] = error
-    return values
+        return replace(search, problem=error)
 
 
 def lines(fields: Iterable[str]) -> list[str]:
@@ -50,18 +142,17 @@ def lines(fields: Iterable[str]) -> list[str]:
     return [line.strip() for text in fields for line in text.splitlines() if line.strip()]
 
 
-def _search(values: Mapping[str, Any], engine: Engine) -> Answer:
+def _search(search: SearchPage, engine: Engine) -> Answer:
     from smart_fork.retrieval.finder import find
     from smart_fork.retrieval.request import FindRequest
 
-    project = values["project"]
     question = FindRequest(
-        values["q"],
-        agent_type=values["agent"] or "all",
-        limit=values["limit"],
-        project_path=project or None,
-        all_projects=not project,
-        also=values["also"],
+        search.q,
+        agent_type=search.agent or "all",
+        limit=search.limit,
+        project_path=search.project or None,
+        all_projects=not search.project,
+        also=search.also,
     )
     return find(question, engine)
 
@@ -83,7 +174,7 @@ def projects() -> list[str]:
         return []
 
 
-def indexing() -> dict[str, Any] | None:
+def indexing() -> LastIndexed | None:
     """What became of the last run of the indexer and when the next is; `None` where the index cannot be used."""
     from datetime import UTC, datetime
 
@@ -92,12 +183,12 @@ def indexing() -> dict[str, Any] | None:
 
     try:
         with opened() as store:
-            return {"last": last_run(store), "next": next_run(store, datetime.now(UTC))}
+            return LastIndexed(last_run(store), next_run(store, datetime.now(UTC)))
     except IndexUnavailable:
         return None
 
 
-def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, Any]:
+def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionPage:
     """A session to read, from its log, a kept copy, or where both are gone its export.
 
     Raises:
@@ -112,25 +203,25 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> dict[str
     located = sessions.locate(place["session_id"])
     if located.agent != place["agent"]:
         raise NotFound(f"No such session of {place['agent']}")
-    values: dict[str, Any] = {"one": {"agent_type": located.agent, "session_id": located.session_id}}
+    one = AddressedSession(located.agent, located.session_id)
     if not located.readable:
-        export = blocks(sessions.exported(located))
-        return values | {"title": located.session_id, "session": None, "reading": None, "export": export}
+        return SessionPage(one=one, title=located.session_id, export=blocks(sessions.exported(located)))
     session = sessions.look_into(located)
-    return values | {
-        "title": title(session.title) or located.session_id,
-        "session": session,
-        "reading": reading(session, number(asked.get("at"))),
-        "at": number(asked.get("at")),
-        "fork": number(asked.get("fork")),
-        "tokens": session.token_estimate,
-        "log_gone": located.path is None,
-        "cut": last_cut(session.session_id) if located.path is not None else None,
-        "command": fork_command(session.agent, session.session_id, session.cwd),
-    }
+    return SessionPage(
+        one=one,
+        title=title(session.title) or located.session_id,
+        session=session,
+        reading=reading(session, number(asked.get("at"))),
+        at=number(asked.get("at")),
+        fork=number(asked.get("fork")),
+        tokens=session.token_estimate,
+        log_gone=located.path is None,
+        cut=last_cut(session.session_id) if located.path is not None else None,
+        command=fork_command(session.agent, session.session_id, session.cwd),
+    )
 
 
-def related(session_id: str) -> dict[str, Any]:
+def related(session_id: str) -> FamilyPage:
     """The family of a session, and its lines on a time line.
 
     Raises:
@@ -141,17 +232,17 @@ def related(session_id: str) -> dict[str, Any]:
 
     family = lineage(session_id)
     titles = {one.session_id: one.title or one.session_id for one in family.sessions}
-    return {
-        "session_id": family.session_id,
-        "count": family.count,
-        "return_command": family.return_command,
-        "sessions": family.sessions,
-        "line": timeline(family.sessions),
-        "titles": titles,
-    }
+    return FamilyPage(
+        session_id=family.session_id,
+        count=family.count,
+        return_command=family.return_command,
+        sessions=family.sessions,
+        line=timeline(family.sessions),
+        titles=titles,
+    )
 
 
-def forked(form: Mapping[str, str]) -> dict[str, Any]:
+def forked(form: Mapping[str, str]) -> Forked:
     """Start the fork that a form asks for.
 
     Raises:
@@ -160,34 +251,33 @@ def forked(form: Mapping[str, str]) -> dict[str, Any]:
     from smart_fork.agents.options import Options
     from smart_fork.forking.launch import fork_session
 
-    given = {name: form.get(name, "").strip() for name in ("session", "prompt", "at", "worktree", "place")}
-    if not given["prompt"]:
+    session, prompt, at, worktree, place = (
+        form.get(name, "").strip() for name in ("session", "prompt", "at", "worktree", "place")
+    )
+    if not prompt:
         raise Usage("What is the fork to do?", "Go back and say it in a sentence.")
-    return fork_session(
-        given["session"],
-        Options(prompt=given["prompt"], worktree=given["worktree"] == "yes" or None, place=given["place"] or None),
-        at=number(given["at"]),
-    ).as_json()
+    options = Options(prompt=prompt, worktree=worktree == "yes" or None, place=place or None)
+    return fork_session(session, options, at=number(at))
 
 
-def outcome(fork: Mapping[str, Any]) -> dict[str, Any]:
+def outcome(fork: Forked) -> ForkPage:
     """A fork that was started, and whether it still runs: the page may be looked at long afterwards."""
     from smart_fork.registry import Registry
     from smart_fork.workers.observation import WorkerWatch
 
     with Registry() as registry:
-        seen = WorkerWatch().look(registry.get(fork["worker_id"]), registry)
-    return {"fork": fork, "state": seen.state}
+        seen = WorkerWatch().look(registry.get(fork.worker_id), registry)
+    return ForkPage(fork, seen.state)
 
 
-def undone(form: Mapping[str, str]) -> dict[str, Any]:
+def undone(form: Mapping[str, str]) -> Undone:
     """Undo the last cut of a session, in all files that it has changed.
 
     Raises:
         SmartForkError: nothing was undone.
     """
-    from smart_fork.excise import rollback
     from smart_fork.excise.last_cut import last_cut
+    from smart_fork.excise.undo import rollback
 
     cut = last_cut(form.get("session", ""))
     if cut is None or cut.snapshot != form.get("snapshot"):

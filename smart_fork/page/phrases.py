@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
 from smart_fork.snippets import printable
-from smart_fork.values import Value
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 #: From how many seconds on it is said in which unit, and how long that is.
@@ -100,10 +98,21 @@ def link(path: str, **query: Any) -> str:
     return f"{path}?{urlencode(given, doseq=True)}" if given else path
 
 
-def session_link(one: Mapping[str, Any] | Value, at: int | None = None, kind: str = "session", **query: Any) -> str:
+class Addressed(Protocol):
+    """Whatever says which session it is about."""
+
+    @property
+    def agent_type(self) -> str:
+        """Whose session."""
+
+    @property
+    def session_id(self) -> str:
+        """The agent's own id of it."""
+
+
+def session_link(one: Addressed, at: int | None = None, kind: str = "session", **query: Any) -> str:
     """The address of a session, or of its family, and in it of message `at`."""
-    told = one.as_json() if isinstance(one, Value) else one
-    path = "/".join(quote(str(told[name]), safe="") for name in ("agent_type", "session_id"))
+    path = "/".join(quote(part, safe="") for part in (one.agent_type, one.session_id))
     return link(f"/{kind}/{path}", at=at, **query) + (f"#message-{at}" if at is not None else "")
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, fields
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
@@ -30,20 +29,34 @@ HEADERS = {
 }
 
 
-def rendered(template: str, values: Mapping[str, Any], status: int = 200) -> Response:
-    """A page."""
+class PageValues:
+    """What a template shows: a dataclass, whose fields are the names in it."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemPage(PageValues):
+    """What is wrong, and what to do."""
+
+    problem: SmartForkError
+
+
+def rendered(template: str, *shown: PageValues, status: int = 200) -> Response:
+    """A page that has the fields of what is shown."""
     time.tzset()  # the computer may be in another time zone by now
-    return HTMLResponse(_environment.get_template(template).render(values), status, HEADERS)
+    known = {one.name: getattr(values, one.name) for values in shown for one in fields(values)}  # type: ignore[arg-type]
+    return HTMLResponse(_environment.get_template(template).render(known), status, HEADERS)
 
 
 def problem(error: SmartForkError, status: int | None = None) -> Response:
     """A page that says what is wrong, and what to do."""
-    return rendered("problem.html", {"problem": error}, status or error.http_status)
+    return rendered("problem.html", ProblemPage(error), status=status or error.http_status)
 
 
 def stranger(status: int = 401) -> Response:
     """What a browser is shown that has not been let in: how it is, and where a code is entered."""
-    return rendered("enter.html", {}, status)
+    return rendered("enter.html", status=status)
 
 
 def way_in(address: str, code: str) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 import anyio.to_thread
@@ -16,11 +16,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from smart_fork.cuts.answer import Undone
 from smart_fork.errors import NotFound, SmartForkError, Usage
+from smart_fork.forking.started import Forked
 from smart_fork.page import answers
 from smart_fork.page.entry import CODE_SECONDS, Entries
 from smart_fork.page.forms import PageForms
-from smart_fork.page.renderer import HEADERS, problem, rendered, stranger
+from smart_fork.page.renderer import HEADERS, PageValues, problem, rendered, stranger
 from smart_fork.page.visits import Visits
 from smart_fork.retrieval.phrasings import MOST
 
@@ -33,7 +35,10 @@ PUBLIC = ("/static/page.css", "/static/page.js")
 _TYPES = {"page.css": "text/css", "page.js": "text/javascript"}
 
 #: What a form that was sent has done.
-_Work = Callable[[Mapping[str, str]], dict[str, Any]]
+Done = Forked | Undone
+_Work = Callable[[Mapping[str, str]], Done]
+_D = TypeVar("_D", Forked, Undone)
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +48,7 @@ class Page:
     """The page: `engine` answers questions, `entries` let browsers in, which then have the cookies of `visits`."""
 
     engine: Callable[[], Engine]
-    forms: PageForms[dict[str, Any]]
+    forms: PageForms[Done]
     entries: Entries
     visits: Visits
 
@@ -73,21 +78,22 @@ class Page:
         if given != also and len(also) <= MOST:  # from the form: what is kept has a phrasing in each `also`
             query = [(name, value) for name, value in request.query_params.multi_items() if name != "also"]
             return RedirectResponse(f"/?{urlencode([*query, *(('also', line) for line in also)])}", 303, HEADERS)
-        return await _searched(
-            "search.html",
-            lambda: self._found(request) | {"projects": answers.projects(), "indexing": answers.indexing()},
+        found, around = await _in_thread(
+            lambda: (self._found(request), answers.AroundSearch(answers.projects(), answers.indexing()))
         )
+        return rendered("search.html", found, around, status=_status(found))
 
     async def _results(self, request: Request) -> Response:
-        return await _searched("results.html", lambda: self._found(request))
+        found = await _in_thread(partial(self._found, request))
+        return rendered("results.html", found, status=_status(found))
 
-    def _found(self, request: Request) -> dict[str, Any]:
+    def _found(self, request: Request) -> answers.SearchPage:
         also = answers.lines(request.query_params.getlist("also"))
         return answers.found(request.query_params, also, self.engine())
 
     async def _session(self, request: Request) -> Response:
         work = partial(answers.conversation, request.path_params, request.query_params)
-        return await _shown("session.html", lambda: {"form": self.forms.new(), "undo": self.forms.new(), **work()})
+        return await _shown("session.html", work, answers.SessionForms(self.forms.new(), self.forms.new()))
 
     async def _family(self, request: Request) -> Response:
         return await _shown("family.html", partial(answers.related, request.path_params["session_id"]))
@@ -96,26 +102,26 @@ class Page:
         return await self._sent(request, answers.forked, "/forked")
 
     async def _forked(self, request: Request) -> Response:
-        return await _shown("forked.html", lambda: answers.outcome(self._answered(request, "worker_id")))
+        return await _shown("forked.html", lambda: answers.outcome(self._answered(request, Forked)))
 
     async def _undo(self, request: Request) -> Response:
         return await self._sent(request, answers.undone, "/undone")
 
     async def _undone(self, request: Request) -> Response:
-        return await _shown("undone.html", lambda: {"undone": self._answered(request, "restored")})
+        return await _shown("undone.html", lambda: answers.UndoPage(self._answered(request, Undone)))
 
     async def _sent(self, request: Request, work: _Work, shown: str) -> Response:
         given = dict(parse_qsl((await request.body()).decode("utf-8", "replace")))
         form = given.get("form", "")
         try:
-            await anyio.to_thread.run_sync(partial(self.forms.send, form, partial(work, given)), abandon_on_cancel=True)
+            await _in_thread(partial(self.forms.send, form, partial(work, given)))
         except SmartForkError as error:
             return problem(error)
         return RedirectResponse(f"{shown}/{form}", 303, HEADERS)  # reloading what comes does nothing again
 
-    def _answered(self, request: Request, key: str) -> dict[str, Any]:
+    def _answered(self, request: Request, kind: type[_D]) -> _D:
         answer = self.forms.answer(request.path_params["form"])
-        if key not in answer:
+        if not isinstance(answer, kind):
             raise NotFound("That form asked for something else")
         return answer
 
@@ -134,7 +140,7 @@ class Page:
         if not self.entries.use(given.get("code", "").strip()):
             why = Usage("This code has been used, or is too old, or never was one", "Get another: smart-fork open")
             return problem(why, 401)
-        answer = rendered("entered.html", {})
+        answer = rendered("entered.html")
         answer.set_cookie(self.visits.name, self.visits.begin(), httponly=True, samesite="strict", path="/")
         return answer
 
@@ -143,17 +149,20 @@ async def _enter(_: Request) -> Response:
     return stranger(200)
 
 
-async def _searched(template: str, work: Callable[[], Mapping[str, Any]]) -> Response:
-    values = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
-    return rendered(template, values, 200 if values["problem"] is None else 400)
+def _status(found: answers.SearchPage) -> int:
+    return 200 if found.problem is None else 400
 
 
-async def _shown(template: str, work: Callable[[], Mapping[str, Any]]) -> Response:
+async def _in_thread(work: Callable[[], T]) -> T:
+    return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+
+
+async def _shown(template: str, work: Callable[[], PageValues], *more: PageValues) -> Response:
     try:
-        values = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+        shown = await _in_thread(work)
     except SmartForkError as error:
         return problem(error)
-    return rendered(template, values)
+    return rendered(template, shown, *more)
 
 
 async def _static(request: Request) -> Response:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from smart_fork import permission
+from smart_fork.cuts.answer import Excised
 from smart_fork.errors import Usage
 from smart_fork.server.calls import caller_of, in_thread, strict
 
@@ -22,46 +23,11 @@ if TYPE_CHECKING:
 
 def tool() -> Tool:
     """The tool: unlike all others it takes something away."""
-    made = strict(excise_session, "Cut turns out of a past session", reads=False)
+    made = strict(excise_session, "Cut turns out of a past session", Excised, reads=False)
     made.annotations = ToolAnnotations(
         read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
     )
     return made
-
-
-class Danger(TypedDict):
-    """What the cut would break."""
-
-    turn_id: str
-    reason: str
-
-
-class Excised(TypedDict, total=False):
-    """What was cut, or would be; `next` says how to go on."""
-
-    session_id: str
-    next: str
-    tool: str
-    path: str
-    dry_run: bool
-    removed: list[str]
-    seeds: list[str]
-    dependents: list[str]
-    repeated: list[str]
-    numbers: list[int | None]
-    warnings: list[Danger]
-    relinked: list[str]
-    masked: dict[str, int]
-    snapshot: str | None
-    tokens_before: int
-    tokens_after: int
-    followed: list[dict[str, Any]]
-    left: list[dict[str, Any]]
-    index: dict[str, Any]
-    remains: list[str]
-    erased: bool
-    snapshots: list[str]
-    discard: str
 
 
 async def excise_session(  # noqa: PLR0917 - the tool's parameters
@@ -95,18 +61,18 @@ async def excise_session(  # noqa: PLR0917 - the tool's parameters
         reference, turns or "", tuple(ids or ()), secrets=secrets is True, force=force is True,
         dry_run=dry_run is not False, command="excise_session",
     )  # fmt: skip
-    found: Any = await in_thread(partial(_cut, request, by_path=session_id is None))
-    return cast("Excised", found | {"next": _next(found)})
+    found = await in_thread(partial(_cut, request, by_path=session_id is None))
+    return replace(found, next=_next(found))
 
 
-def _next(found: Any) -> str:
-    if found["dry_run"]:
-        force = ", force: true against the warnings" if found["warnings"] else ""
+def _next(found: Excised) -> str:
+    if found.dry_run:
+        force = ", force: true against the warnings" if found.warnings else ""
         return f"Nothing was cut. Show the user what would go; only where that is agreed to, dry_run: false{force}."
     return "Say what was cut, and that the snapshot has what was there before: only the user undoes or discards it."
 
 
-def _cut(request: Request, *, by_path: bool) -> Any:
+def _cut(request: Request, *, by_path: bool) -> Excised:
     from smart_fork import sessions
     from smart_fork.excise.request import cut
 

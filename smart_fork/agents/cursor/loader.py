@@ -106,7 +106,7 @@ def _added(
 ) -> list[TranscriptTurn]:
     """The bubbles of the database that no cut has taken: behind the last that is left, and in no note of a cut."""
     known = {turn.id for turn in left}
-    cut = {one for entry in cuts(side) if entry.get("session_id") == composer for one in entry.get("removed_ids", ())}
+    cut = {one for entry in cuts(side) if entry.session_id == composer for one in entry.removed_ids}
     last = max((at for at, turn in enumerate(bubbles) if turn.id in known), default=-1)
     return [turn for turn in bubbles[last + 1 :] if turn.id not in cut]
 

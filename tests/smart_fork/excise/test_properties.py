@@ -16,11 +16,21 @@ from indexer.disk import Disk
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import Call, Result
 from smart_fork.errors import NotFound, Usage
-from smart_fork.excise import ClaudeLoader, Turn, closure, excise, load_auto, load_with_tool, rollback, verify
+from smart_fork.excise import (
+    ClaudeLoader,
+    Request,
+    Turn,
+    closure,
+    cut,
+    excise,
+    load_auto,
+    load_with_tool,
+    rollback,
+    verify,
+)
 from smart_fork.excise.closure import dangling, unanswered
 from smart_fork.excise.plan import plan
 from smart_fork.excise.replacement import write_lines
-from smart_fork.excise.request import Request, cut
 from smart_fork.excise.soundness import broken_links
 
 CORPUS = Path(__file__).resolve().parents[3].parent / "shared/corpus"

@@ -12,6 +12,7 @@ import pytest
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from smart_fork.errors import NotFound, Usage
 from smart_fork.page import conversation, renderer
+from smart_fork.page.answers import AddressedSession
 from smart_fork.page.blocks import Block, blocks, marked, runs
 from smart_fork.page.conversation import reading
 from smart_fork.page.forms import MAX_KEPT, PageForms
@@ -116,7 +117,7 @@ def test_chances_sizes_and_places_are_told_as_people_tell_them(home):
 
 
 def test_addresses_are_made_of_hostile_ids_without_harm():
-    one = {"agent_type": "claude", "session_id": "../../x?y#z"}
+    one = AddressedSession("claude", "../../x?y#z")
 
     assert "/session/claude/..%2F..%2Fx%3Fy%23z?at=3#message-3" == session_link(one, 3)
 
