@@ -2,46 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.forms import HOME, ROOT
 from smart_fork.snippets import printable
-from smart_fork.team.outgoing import NotSent, Outgoing
+from smart_fork.team.outgoing import Outgoing
 from smart_fork.values import Value
 
 #: Of many names, so many are listed.
 _LISTED = 12
 _SHOWN = 3
-QUESTION = "Send? [y/N] "
-PUBLISH = "It was private until now. Everybody in the project will be able to read it. Publish? [y/N] "
+QUESTION = "Send?"
+PUBLISH = "It is private until now. Everybody in the project will be able to read it. Publish?"
 
 
-@dataclass(frozen=True, slots=True)
-class Receiver(Value):
-    """Where it would go: the server, the project there, who can read it then, and whether nobody else could before."""
+class Receiver(NamedTuple):
+    """Where it would go: the server, the project there, and who can read it then, and before."""
 
     server: str
     project: str
     visibility: str
-    publishes: bool = False
-
-    @property
-    def readers(self) -> str:
-        """Who will be able to read it, in words."""
-        return "everybody in the project" if self.visibility == "public" else "you alone"
+    before: str = "private"
 
 
 @dataclass(frozen=True, slots=True)
 class Preview(Value):
     """What would be sent. Every text in it is masked."""
 
-    to: Receiver
+    server: str
+    project: str
+    visibility: str
+    before: str
     title: str
     agent: str
     created: bool
-    records: int
+    pushed_records: int
     bytes: int
     masked: Mapping[str, int]
     samples: Mapping[str, tuple[str, ...]]
@@ -49,14 +47,19 @@ class Preview(Value):
     files: tuple[str, ...]
     withheld: tuple[str, ...]
 
+    @property
+    def readers(self) -> str:
+        """Who will be able to read it, in words."""
+        return "everybody in the project" if self.visibility == "public" else "you alone"
+
     def lines(self) -> Iterator[str]:
         """The same for a terminal."""
-        to = self.to
         what = "A new session" if self.created else "More of a session"
         yield f"{what} of {title_of(self.agent)}: {printable(self.title) or 'without a title'}"
-        yield f"  to        {to.project} on {to.server}"
-        yield f"  readable  by {to.readers}"
-        yield f"  size      {self.records} {'record' if self.records == 1 else 'records'}, {_size(self.bytes)}"
+        yield f"  to        {self.project} on {self.server}"
+        yield f"  readable  by {self.readers}"
+        records = "1 record" if self.pushed_records == 1 else f"{self.pushed_records} records"
+        yield f"  size      {records}, {_size(self.bytes)}"
         if self.files:
             yield f"  files     {_listed(self.files)}"
         if self.masked:
@@ -72,13 +75,13 @@ class Preview(Value):
 
     def questions(self) -> tuple[str, ...]:
         """What is asked, one after the other; each must be answered with yes."""
-        return (QUESTION, PUBLISH) if self.to.publishes and not self.created else (QUESTION,)
+        return (QUESTION, PUBLISH) if self.visibility == "public" != self.before and not self.created else (QUESTION,)
 
 
 def preview(out: Outgoing, to: Receiver, *, created: bool, title: str | None = None) -> Preview:
     """What would be sent, and to whom. A `title` that somebody gave is shown as it would be sent."""
     return Preview(
-        to,
+        *to,
         out.title if title is None else out.secrets.text(title),
         out.session.agent,
         created,
@@ -90,19 +93,6 @@ def preview(out: Outgoing, to: Receiver, *, created: bool, title: str | None = N
         tuple(map(out.plain, out.files)),
         tuple(map(out.plain, out.withheld)),
     )
-
-
-def agreed(shown: Preview, *, yes: bool, ask: Callable[[str], str] | None) -> bool:
-    """Whether a person says that it may go. `ask` gives what is answered; `None` where there is nobody to ask.
-
-    Raises:
-        NotSent: There is nobody to ask.
-    """
-    if yes:
-        return True
-    if ask is None:
-        raise NotSent("Nothing was sent: there is nobody to ask.", "--dry-run shows what would be; --yes sends it.")
-    return all(ask(question).strip().lower() in ("y", "yes") for question in shown.questions())
 
 
 def _line(sample: str) -> str:

@@ -18,11 +18,13 @@ from smart_fork.sharing.digest import NOTHING, state_after, state_of, states, wr
 from smart_fork.sharing.limits import MIB
 from smart_fork.sharing.segments import Segment, pack
 from smart_fork.snippets import printable, quoted
+from smart_fork.team import replay
 from smart_fork.team.branch import BranchAsked, create
 from smart_fork.team.download import tail
 from smart_fork.team.ids import new_id
 from smart_fork.team.local import Local, found, local, newest, read_log
 from smart_fork.team.outgoing import Outgoing, Since, prepare
+from smart_fork.team.preview import Preview, Receiver, preview
 from smart_fork.team.project import Project
 from smart_fork.team.pull import default_alias, now, track
 from smart_fork.team.shared import Shared, shared
@@ -60,10 +62,11 @@ class Plan:
         """The session of this machine."""
         return self.out.session
 
-    @property
-    def publishes(self) -> bool:
-        """Whether others could read then what they could not before."""
-        return self.asked.visibility == "public" and (self.alias is None or self.alias.visibility != "public")
+    def preview(self, project: Project) -> Preview:
+        """The same for a person, before it is sent."""
+        before = self.alias.visibility if self.alias else "private"
+        to = Receiver(project.server, project.key, self.asked.visibility or before, before)
+        return preview(self.out, to, created=self.alias is None, title=self.asked.title)
 
 
 def plan(project: Project, asked: PushAsked) -> Plan:
@@ -72,7 +75,7 @@ def plan(project: Project, asked: PushAsked) -> Plan:
     Raises:
         Usage: it is not said which session.
         Conflict: what was pushed has changed here.
-        SmartForkError: it cannot be shared.
+        SmartForkError: it cannot be shared, or what would be sent would not load any more.
     """
     tracked = project.tracking.read()
     name, session = _source(project, tracked, asked)
@@ -82,6 +85,7 @@ def plan(project: Project, asked: PushAsked) -> Plan:
         alias = None
     since = Since(alias.local_count, alias.local_digest) if alias else None
     out = prepare(session.source_path, session.agent, project.place.root, since=since, images=asked.images)
+    replay.check(out)
     return Plan(name or "", out, alias, asked)
 
 

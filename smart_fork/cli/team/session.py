@@ -13,7 +13,7 @@ import typer
 
 from indexer.project import resolve
 from smart_fork.agents import AGENTS
-from smart_fork.cli.output import print_json, say
+from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import (
@@ -227,42 +227,21 @@ def _check_directory(where: Project, into: Path | None, *, yes: bool) -> None:
 def _agreed(where: Project, made: Plan, *, yes: bool) -> bool:
     if yes:
         return True
-    _show(where, made)
-    if made.publishes and not agreed("Everybody in the project will be able to read it. Make it public?", yes=False):
-        return False
-    return agreed("Send?", yes=False)
-
-
-def _show(where: Project, made: Plan) -> None:
-    """What is sent, and who will be able to read it."""
-    public = made.asked.visibility == "public" or (
-        made.asked.visibility is None and made.alias is not None and made.alias.visibility == "public"
-    )
-    readers = f"all members of {where.key}" if public else "you alone"
-    say(f"To {where.server}, {where.key}: {len(made.out.records)} records, {made.out.size:,} bytes")
-    say(f"  {made.out.title or 'untitled'}; {readers} can read it")
-    for kind, number in made.out.masked.items():
-        say(f"  masked: {number} {kind}")
-        for sample in made.out.samples.get(kind, ()):
-            say(f"    … {' '.join(sample.split())} …")
-    for what, number in made.out.left_out.items():
-        say(f"  left out: {number} {what}")
-    for name, files in (("withheld", made.out.withheld), ("edited", made.out.files)):
-        if files:
-            say(f"  {name}: {', '.join(files[:20])}")
+    shown = made.preview(where)
+    for line in shown.lines():
+        say(line)
+    return all(agreed(question, yes=False) for question in shown.questions())
 
 
 def _print_plan(where: Project, made: Plan, *, as_json: bool) -> None:
-    if not as_json:
-        _show(where, made)
+    shown = made.preview(where)
+    if as_json:
+        session_id = made.alias.session_id if made.alias else None
+        about = {"verb": "push", "dry_run": True, "session_id": session_id, "alias": made.name or None}
+        print_json(about | shown.as_json())
         return
-    print_json({
-        "verb": "push", "server": where.server, "project": where.key, "dry_run": True,
-        "session_id": made.alias.session_id if made.alias else None, "alias": made.name or None,
-        "title": made.out.title, "agent": made.session.agent, "pushed_records": len(made.out.records),
-        "bytes": made.out.size, "masked": dict(made.out.masked), "left_out": dict(made.out.left_out),
-        "files": [str(made.session.source_path)],
-    })  # fmt: skip
+    for line in shown.lines():
+        out.print(plain(line))
 
 
 def _finish(done: Shared, *, resume: bool, as_json: bool) -> None:

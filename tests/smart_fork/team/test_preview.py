@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from smart_fork.team.outgoing import NotSent, prepare
-from smart_fork.team.preview import PUBLISH, QUESTION, Receiver, agreed, preview
+from smart_fork.team.outgoing import prepare
+from smart_fork.team.preview import PUBLISH, QUESTION, Receiver, preview
 from tests.smart_fork.team.leaving import assistant, claude, result, use, user
 
 GITHUB = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -52,34 +52,18 @@ def test_it_says_what_goes_where_who_reads_it_and_what_does_not_go(out):
 def test_as_json_it_says_the_same(out):
     told = json.loads(json.dumps(preview(out, TO, created=False, title=f"by hand {GITHUB}").as_json()))
 
-    assert {"server": TO.server, "project": TO.project, "visibility": "private", "publishes": False} == told["to"]
+    assert [*TO] == [told[name] for name in ("server", "project", "visibility", "before")]
     assert "by hand [REDACTED:github-token]" == told["title"]
     assert {"github-token": 1} == told["masked"]
     assert (["./src/up.py"], ["keys/a.pem"]) == (told["files"], told["withheld"])
     assert GITHUB not in json.dumps(told)
 
 
-@pytest.mark.parametrize(("answers", "may"), [(["y"], True), (["Yes\n"], True), (["n"], False), ([""], False)])
-def test_it_is_sent_to_who_says_yes(out, answers, may):
-    assert may is agreed(preview(out, TO, created=True), yes=False, ask=lambda _: answers.pop())
-
-
 def test_making_public_what_was_private_is_asked_once_more(out):
-    to = Receiver(TO.server, TO.project, "public", publishes=True)
-    shown = preview(out, to, created=False)
-    asked = []
+    public = TO._replace(visibility="public")
 
-    assert "by everybody in the project" in "\n".join(shown.lines())
-    assert agreed(shown, yes=False, ask=lambda question: asked.append(question) or "y")
-    assert [QUESTION, PUBLISH] == asked
-    assert not agreed(shown, yes=False, ask=lambda question: "y" if question == QUESTION else "n")
-    assert (QUESTION,) == preview(out, to, created=True).questions()
-
-
-def test_where_nobody_can_be_asked_it_must_be_said_before(out):
-    shown = preview(out, TO, created=True)
-
-    assert agreed(shown, yes=True, ask=None)
-    with pytest.raises(NotSent, match="nobody to ask") as refused:
-        agreed(shown, yes=False, ask=None)
-    assert "--yes" in refused.value.hint
+    assert "by everybody in the project" in "\n".join(preview(out, public, created=False).lines())
+    assert (QUESTION, PUBLISH) == preview(out, public, created=False).questions()
+    assert (QUESTION,) == preview(out, public, created=True).questions()
+    assert (QUESTION,) == preview(out, public._replace(before="public"), created=False).questions()
+    assert (QUESTION,) == preview(out, TO, created=False).questions()
