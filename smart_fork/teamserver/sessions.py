@@ -11,6 +11,7 @@ from smart_fork.errors import NotFound, WrongVerb
 from smart_fork.sharing.digest import state_of, written
 from smart_fork.sharing.segments import Place
 from smart_fork.sharing.wire import Meta, SegmentPlace, SessionChange, SessionInfo
+from smart_fork.teamserver import segments
 from smart_fork.teamserver.auth import Person, Project, project
 from smart_fork.teamserver.database import Connection
 
@@ -84,7 +85,12 @@ def places(db: Connection, project_id: int, session_id: UUID | str) -> list[Plac
 def put_places(
     db: Connection, project_id: int, session_id: UUID | str, new: Sequence[Place], position: int = 0
 ) -> None:
-    """Let a session have these segments from a position on, and none of those that it had there."""
+    """Let a session have these segments from a position on, and none of those that it had there.
+
+    Raises:
+        Unshareable: One of them is not stored any more.
+    """
+    segments.hold(db, project_id, (one.digest for one in new))
     db.execute(
         "DELETE FROM session_segments WHERE project_id = %s AND session_id = %s AND position >= %s",
         (project_id, session_id, position),

@@ -1,0 +1,61 @@
+"""The process that works in the background: what it does, and when.
+
+A room whose requests leave work adds its kinds to `KINDS`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from datetime import timedelta
+
+import psycopg
+from psycopg_pool import PoolTimeout
+
+from smart_fork.teamserver import rewrite, segments
+from smart_fork.teamserver.database import Connection, Database
+from smart_fork.teamserver.jobs import CHANNEL, Kind, Worker
+
+#: So long it sleeps where it is not woken: a pooler between does not pass on that there is work.
+SLEEP_SECONDS = 5.0
+_AGAIN_SECONDS = 1.0
+
+log = logging.getLogger(__name__)
+
+
+def sweep(db: Connection, *_: None) -> None:
+    """Take away what was sent and is of no session, in every project."""
+    for row in db.execute("SELECT id FROM projects ORDER BY id").fetchall():
+        segments.sweep(db, row["id"])
+
+
+def audit_months(db: Connection, *_: None) -> None:
+    """Give the audit a table for this month and the next."""
+    db.execute("SELECT audit_months()")
+
+
+#: What is done, by its kind.
+KINDS: Mapping[str, Kind] = {
+    "sweep": Kind(sweep, every=timedelta(hours=1)),
+    rewrite.JOB: Kind(rewrite.finish),
+    "audit_months": Kind(audit_months, every=timedelta(days=1)),
+}
+
+
+def work(conninfo: str, database: Database, stop: threading.Event, kinds: Mapping[str, Kind] = KINDS) -> None:
+    """Do what is to be done until `stop`, woken when something is; a database that is away is waited for."""
+    worker = Worker(database, kinds)
+    while not stop.is_set():
+        try:
+            with psycopg.connect(conninfo, autocommit=True) as woken:
+                woken.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(CHANNEL)))
+                worker.begin()
+                while not stop.is_set():
+                    if not worker.once():
+                        seconds = worker.seconds_until_next(SLEEP_SECONDS)
+                        for _ in woken.notifies(timeout=seconds, stop_after=1):
+                            pass
+        except (psycopg.OperationalError, PoolTimeout) as error:
+            log.warning("the database does not answer", exc_info=error)
+            stop.wait(_AGAIN_SECONDS)
