@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from indexer.errors import IndexerError
 from indexer.git_settings import content, settings
 from indexer.ownership import trusted
 
@@ -19,8 +20,10 @@ _PATH_BYTES = 4096 + len("gitdir: \r\n")
 _POINTER = "gitdir: "
 
 
-class Unproven(Exception):
+class Unproven(IndexerError):
     """Why a `.git` is not believed, in one sentence."""
+
+    code = "unproven_checkout"
 
 
 @dataclass(frozen=True, slots=True)

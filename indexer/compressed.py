@@ -15,6 +15,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol, Self, cast
 
+from indexer.errors import IndexerError
 from indexer.transcripts.files import stamp_of
 from indexer.transcripts.lines import open_regular
 
@@ -25,8 +26,10 @@ _PIECE = 1 << 20
 _NAME = re.compile(r"[0-9a-f]{16}\.zst")
 
 
-class DamagedCopyError(OSError):
-    """A copy is not what was copied."""
+class DamagedCopyError(IndexerError, OSError):
+    """A copy is not what was copied. To whoever reads logs it is a file that cannot be read."""
+
+    code = "damaged_copy"
 
 
 class _Hash(Protocol):

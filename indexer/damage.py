@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from indexer.errors import IndexerError
 from indexer.failures import is_damage
 from indexer.store.connection import opening, renaming
 from indexer.store.sqlite import SqliteStore
@@ -27,8 +28,10 @@ _BESIDE = ("-wal", "-shm")
 _NAME = "%Y%m%dT%H%M%S"
 
 
-class DamagedIndexError(Exception):
+class DamagedIndexError(IndexerError):
     """The index was found to be damaged while it was used. `aside` is where it is now, `None` where it still is."""
+
+    code = "damaged_index"
 
     def __init__(self, error: BaseException, aside: Path | None) -> None:
         super().__init__(f"the index is damaged ({error})")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from indexer import absent_model
 from indexer.device import PROCESSOR, best_device
+from indexer.errors import IndexerError
 from indexer.files import replace_file
 from indexer.model_notice import loading
 from indexer.paths import private_dir, state_home
@@ -42,8 +43,10 @@ TRIED, SAME = ("retry the upload", "make the button blue and move it to the righ
 DOWNLOAD_SECONDS = 5.0
 
 
-class ModelUnavailableError(Exception):
+class ModelUnavailableError(IndexerError):
     """The embedding model cannot be loaded; the message says what to do."""
+
+    code = "model_unavailable"
 
 
 class Embedder(Protocol):

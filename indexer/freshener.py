@@ -15,6 +15,7 @@ from indexer.batch import Batch
 from indexer.changes import Report
 from indexer.damage import DamagedIndexError, open_sound
 from indexer.embedder import Embedder
+from indexer.errors import IndexerError, SmartForkError
 from indexer.failures import next_step
 from indexer.freshness import read_named, read_rest, read_some
 from indexer.paths import index_db
@@ -46,8 +47,10 @@ MEND_SECONDS = 60.0
 STOP_SECONDS = 5.0
 
 
-class NotReadyError(Exception):
+class NotReadyError(IndexerError):
     """Something that indexing needs is missing; the message says what to do."""
+
+    code = "not_ready"
 
 
 class _Cancelled(Exception):
@@ -263,7 +266,7 @@ class Freshener:
 
     def _complain(self, job: _Job, error: Exception) -> None:
         """Say what failed: what fails at every change of a log in the same way is said once."""
-        step = str(getattr(error, "hint", "")) or next_step(error)
+        step = (error.hint if isinstance(error, SmartForkError) else "") or next_step(error)
         message = f"{str(error) or type(error).__name__}{'; ' if step else ''}{step}"
         known = message == self._last_error and not job.scheduled
         expected = isinstance(error, NotReadyError)

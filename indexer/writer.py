@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+from indexer.errors import IndexerError
 from indexer.paths import private_dir, state_home
 
 #: How long somebody who asks a question waits for another process that is indexing.
@@ -16,8 +17,11 @@ LOOK_SECONDS = 1.0
 _WANTED = "wanted.lock"
 
 
-class IndexBusyError(Exception):
+class IndexBusyError(IndexerError):
     """Another process is indexing."""
+
+    code = "index_busy"
+    usual_hint = "Try again in a moment."
 
 
 @contextmanager

@@ -88,15 +88,15 @@ def healthy(checks: list[Check]) -> bool:
 
 def _timed(name: str, check: Callable[[], Iterator[Check]]) -> list[Check]:
     started = time.perf_counter()
+    step = "Reinstall smart-fork, and report this."
     try:
         done = list(check())
     except SmartForkError as error:
-        done = [Check(name, ok=False, detail=error.message, next_step=error.hint)]
+        done = [Check(name, ok=False, detail=error.message, next_step=error.hint or step)]
     except apsw.Error as error:
         problem = unavailable(error)
         done = [Check(name, ok=False, detail=problem.message, next_step=problem.hint)]
     except Exception as error:  # noqa: BLE001 - whatever breaks a part is what the doctor is for
-        step = "Reinstall smart-fork, and report this."
         done = [Check(name, ok=False, detail=f"{type(error).__name__}: {error}", next_step=step)]
     seconds = round(time.perf_counter() - started, 2)
     return [replace(one, seconds=seconds) for one in done]

@@ -1,6 +1,6 @@
-"""What can go wrong while finding and forking, in words for a person.
+"""What can go wrong, in words for a person. Whoever catches `SmartForkError` catches all that a caller can meet.
 
-SmartForkError          anything below; `message` says what, `hint` says what to do next
+SmartForkError          anything below; `message` says what, `hint` says what to do next, `code` tells a program
 ├── Usage               the request itself is wrong: a bad id, an empty or too long prompt
 ├── NotFound            a session, worker, message or directory that is not there
 ├── ProgramMissing      an agent's program, git or tmux is not installed, or too old to fork
@@ -12,36 +12,23 @@ SmartForkError          anything below; `message` says what, `hint` says what to
 ├── WrongVerb           the session is not one with which that may be done, or its project is another's
 ├── Conflict            the remote session is not as it was when it was last seen
 ├── ServerUnavailable   the server of the team does not answer, or not as one does
-└── Unshareable         what is sent or was received is not in the form in which sessions are shared
-    └── TooLarge        it has the form, and is more than is taken
+├── Unshareable         what is sent or was received is not in the form in which sessions are shared
+│   └── TooLarge        it has the form, and is more than is taken
+└── IndexerError        logs cannot be read, indexed or embedded: another process is at it, a model is missing, …
+
+What one room alone raises derives from these and stands in that room. `SmartForkError` and `IndexerError` are defined
+in `indexer.errors`, which cannot import this.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import ClassVar
 
-from indexer.masking import mask
+from indexer.errors import IndexerError as IndexerError  # noqa: PLC0414 - it is caught by the name that it has here
+from indexer.errors import SmartForkError as SmartForkError  # noqa: PLC0414 - it is caught by the name that it has here
 
 # A library says nothing by itself. Here, for every module that logs imports this one, and the package itself nothing.
 logging.getLogger("smart_fork").addHandler(logging.NullHandler())
-
-
-class SmartForkError(Exception):
-    """The base. `exit_code` is what the command line ends with, `http_status` what a browser is answered with.
-
-    `code` is what a program tells it by.
-
-    What it quotes is masked, whoever shows it.
-    """
-
-    code: ClassVar[str] = "smart_fork_error"
-    exit_code: ClassVar[int] = 1
-    http_status: ClassVar[int] = 400
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        self.message, self.hint = mask(message), mask(hint)
-        super().__init__(self.message)
 
 
 class Usage(SmartForkError):

@@ -20,7 +20,11 @@ TOKEN_BYTES = 32
 
 
 class UnsafeSecretError(Exception):
-    """What is in a file must not be used as a token, and why."""
+    """What is in a file must not be used as a token, and why.
+
+    It stands outside the tree of errors, which the hook of a first prompt has no time to import. That hook is silent
+    then; anybody else asks `service.token`, which raises `TokenUnsafe`.
+    """
 
 
 def secret_in(path: str | os.PathLike[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import importlib
 import importlib.util
 import json
@@ -107,6 +108,72 @@ def test_every_public_name_exists():
 
     assert [] == [name for name in names if not hasattr(package, name)]
     assert len(set(names)) == len(names)
+
+
+#: Exceptions that no caller meets, and why they are none of the tree.
+NOBODY_MEETS = {
+    "Later": "stops a search until a person has answered a form; the tool gives the form",
+    "Unanswered": "the same, with the form",
+    "UnsafeSecretError": "raised where a hook has no time to import the tree; `service.token` says it as `TokenUnsafe`",
+}
+
+
+def exceptions(root: Path) -> dict[str, list[ast.ClassDef]]:
+    """The product's exception classes by their names; several of one name would hide each other."""
+    paths = [path for package in PACKAGES for path in (root / package).rglob("*.py")]
+    classes: dict[str, list[ast.ClassDef]] = {}
+    for node in (node for path in paths for node in ast.walk(ast.parse(path.read_text()))):
+        if isinstance(node, ast.ClassDef):
+            classes.setdefault(node.name, []).append(node)
+    return {name: nodes for name, nodes in classes.items() if "BaseException" in above(name, classes)}
+
+
+def above(name: str, classes: dict[str, list[ast.ClassDef]]) -> set[str]:
+    """What a class of that name is a kind of, itself among it."""
+    bases = {ast.unparse(base).split(".")[-1] for node in classes.get(name, ()) for base in node.bases}
+    kinds = {name}.union(*(above(base, classes) for base in bases - {name}))
+    built_in = getattr(builtins, name, None)
+    return kinds | ({one.__name__ for one in built_in.__mro__} if isinstance(built_in, type) else set())
+
+
+def outside_the_tree(root: Path) -> set[str]:
+    found = exceptions(root)
+    return {name for name in found if not name.startswith("_") and "SmartForkError" not in above(name, found)}
+
+
+def test_every_exception_that_a_caller_can_meet_is_a_smart_fork_error():
+    assert set(NOBODY_MEETS) == outside_the_tree(ROOT)
+
+
+def test_an_exception_outside_the_tree_is_seen_and_a_private_one_is_none(tmp_path):
+    (tmp_path / "indexer").mkdir()
+    (tmp_path / "indexer/errors.py").write_text(
+        "class SmartForkError(Exception): ...\nclass IndexerError(SmartForkError): ...\n"
+        "class Worse(errors.IndexerError, OSError): ...\nclass Stray(ValueError): ...\n"
+        "class Astray(Stray): ...\nclass _Inner(Exception): ...\nclass Plain: ...\n"
+    )
+
+    assert {"Stray", "Astray"} == outside_the_tree(tmp_path)
+
+
+def test_an_error_declares_its_code_and_no_two_have_one():
+    """A code that was made of the class's name would change with it, and scripts look for it."""
+    codes: dict[str, list[str]] = {}
+    for name, (node, *_) in exceptions(ROOT).items():
+        if name.startswith("_") or name in NOBODY_MEETS:
+            continue
+        said = [
+            line.value for line in node.body if isinstance(line, ast.Assign | ast.AnnAssign) and "code" in _names(line)
+        ]
+        codes.setdefault(ast.literal_eval(said[0]) if said else "", []).append(name)
+
+    assert [] == codes.get("", [])
+    assert {"not_logged_in", "worker_limit", "already_runs", "fork_refused", "usage", "index_busy"} <= set(codes)
+    assert {} == {code: names for code, names in codes.items() if len(names) > 1}
+
+
+def _names(line: ast.Assign | ast.AnnAssign) -> list[str]:
+    return [ast.unparse(target) for target in (line.targets if isinstance(line, ast.Assign) else [line.target])]
 
 
 def test_the_changelog_begins_with_the_version_of_the_package():

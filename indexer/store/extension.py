@@ -7,16 +7,19 @@ from pathlib import Path
 
 import apsw
 
+from indexer.errors import IndexerError
+
 _PACKAGE, _FILE = "sqlite_vec", "vec0"
-_NEXT_STEP = "Reinstall smart-fork with its dependencies, or `sqlite-vec` alone; words are searched meanwhile."
 
 
-class VectorsUnavailableError(Exception):
-    """sqlite-vec cannot be loaded, so vectors can neither be searched nor kept. `hint` is what to do about it."""
+class VectorsUnavailableError(IndexerError):
+    """sqlite-vec cannot be loaded, so vectors can neither be searched nor kept."""
+
+    code = "vectors_unavailable"
+    usual_hint = "Reinstall smart-fork with its dependencies, or `sqlite-vec` alone; words are searched meanwhile."
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"sqlite-vec cannot be loaded: {reason}")
-        self.hint = _NEXT_STEP
 
 
 def load(db: apsw.Connection) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import apsw
 
+from indexer.errors import IndexerError
+
 #: How words are cut: stemmed, case and accents folded; ``_`` and ``.`` separate, so parts of identifiers are found.
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 
@@ -192,8 +194,11 @@ def migrate(db: apsw.Connection) -> None:
             db.execute(f"PRAGMA user_version = {number}")
 
 
-class NewerIndexError(Exception):
+class NewerIndexError(IndexerError):
     """The index on disk has a form that this version does not know."""
+
+    code = "newer_index"
+    usual_hint = "Update smart-fork, or give this version a folder of its own with SMART_FORK_HOME."
 
 
 class immediate:  # noqa: N801 - reads as a statement

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from indexer.errors import IndexerError
 from indexer.transcripts.model import AgentName, BrokenLine, Session
 from indexer.transcripts.ours import naming_sessions
 
@@ -151,8 +152,11 @@ class AgentAdapter(Protocol):
         ...
 
 
-class UnknownAgentError(ValueError):
+class UnknownAgentError(IndexerError, ValueError):
     """Nothing of ours knows an agent of this name."""
+
+    code = "unknown_agent"
+    http_status = 400
 
 
 class Agents:

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from smart_fork.cli.output import complain, log_to_stderr, print_json
-from smart_fork.errors import SmartForkError
+from smart_fork.errors import IndexerError, SmartForkError
 from smart_fork.terminal.commands import COMMANDS, named
 
 log = logging.getLogger(__name__)
@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 #: What a wrong option or argument is raised as; newer versions of typer bring their own.
 _WrongUse: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 
+#: What there is always to do.
+_KNOWN = "`smart-fork doctor` checks every part; `smart-fork --verbose …` shows where it happened."
 _HELP = "Find the past session of a coding agent that already knows how, in this repository, and run a fork of it."
 
 
@@ -119,7 +121,8 @@ def _run() -> int:
             return pick()
         return int(application(*_meant(arguments))(standalone_mode=False) or 0)
     except SmartForkError as error:
-        complain(error, as_json=as_json)
+        unhinted = isinstance(error, IndexerError) and not error.hint
+        complain(SmartForkError(error.message, _KNOWN) if unhinted else error, as_json=as_json)
         return error.exit_code
     except _WrongUse as error:
         if as_json:
@@ -134,7 +137,6 @@ def _run() -> int:
         log.info("this is where it happened", exc_info=error)
         from indexer.failures import next_step
 
-        known = "`smart-fork doctor` checks every part; `smart-fork --verbose …` shows where it happened."
-        hint = next_step(error) or known
+        hint = next_step(error) or _KNOWN
         complain(SmartForkError(f"{type(error).__name__}: {error}", hint), as_json=as_json)
         return 1

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from smart_fork.errors import ProgramFailed
+
 #: Colours, cursors and progress.
 _STEERING = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
 #: Where a list or an object begins that may hold results. A log line's ``[info]`` or ``[1/2]`` is none.
@@ -18,8 +20,10 @@ _INSIDE = ("document", "metadata", "meta")
 _DECODER = json.JSONDecoder()
 
 
-class NotJson(Exception):
+class NotJson(ProgramFailed):
     """What was printed holds no results, and does not say that there are none; the message says what it is."""
+
+    code = "not_json"
 
 
 def without_steering(text: str) -> str:

@@ -33,7 +33,7 @@ from smart_fork.engines.base import (
     collections,
 )
 from smart_fork.engines.printed import NotJson, location_of, results_in, text_of, without_steering
-from smart_fork.errors import ProgramFailed, ProgramMissing
+from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.processes import Completed, Processes, SystemProcesses
 from smart_fork.snippets import printable
 
@@ -109,7 +109,7 @@ class Qmd:
         try:
             with only_writer(LOCK_SECONDS, "qmd"):
                 return self._read(self._missing(), "", READ_SECONDS)
-        except (EngineUnavailable, ProgramFailed, IndexBusyError) as error:
+        except SmartForkError as error:
             log.warning("what was taken out of exports may still be in qmd's index: %s", error)
             return False
 
@@ -177,7 +177,7 @@ class Qmd:
             except EngineUnavailable as error:
                 failed.append(error.message)
                 break
-            except (ProgramFailed, NotJson) as error:
+            except ProgramFailed as error:
                 failed.append(str(error))
             else:
                 return Ranking(tuple(documents), way, "; ".join(failed), dropped, _said(way, failed))
@@ -189,7 +189,7 @@ class Qmd:
         if more and not question.enough(documents):
             try:
                 documents, dropped, _ = self._ranked(way, question, question.most)
-            except (ProgramFailed, NotJson) as error:
+            except ProgramFailed as error:
                 log.warning("qmd was asked for more, and does not give it: %s", error)
         return documents, dropped
 

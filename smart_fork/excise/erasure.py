@@ -27,7 +27,7 @@ from indexer.lost_logs import sweep_staged
 from indexer.paths import index_db, private_dir, state_home
 from indexer.project import is_within, resolve
 from indexer.transcripts.model import AgentName
-from indexer.writer import IndexBusyError, only_writer
+from indexer.writer import only_writer
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import Transcript
 from smart_fork.engines.configured import erased_by_engines
@@ -96,7 +96,7 @@ def _settled(note: Path) -> bool:
     except (ValueError, KeyError, TypeError, NotFound, Usage) as error:  # nobody knows any more what it was
         log.warning("what is to be erased is not known any more: %s: %s", note, error)
         done = True
-    except (SmartForkError, IndexBusyError, OSError) as error:
+    except (SmartForkError, OSError) as error:
         log.warning("what is to be erased is so at the next occasion: %s", error)
         done = False
     if done:
@@ -135,7 +135,7 @@ def erase(agent: AgentName | None, session_ids: Collection[str], words: Collecti
         for one in session_ids:
             sweep(snapshots.folder_of(one), 0)
         return _erase_register()
-    except (SmartForkError, IndexBusyError, OSError) as error:
+    except (SmartForkError, OSError) as error:
         log.warning("what was cut may still be in %s: %s", state_home(), error)
         return False
 

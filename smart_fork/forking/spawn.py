@@ -73,7 +73,8 @@ def spawn(
             ready.append((prepare(asked.spec(world), world), world, asked.notes))
         except SmartForkError as error:
             colon = "" if error.message.startswith(_READ_ON) else ":"
-            raise type(error)(f"Worker {index}{colon} {error.message}", error.hint) from error
+            error.preface(f"Worker {index}{colon}")
+            raise
     deadline = time.now() + CONFIRM_SECONDS
     return tuple(_result(index, *one, deadline) for index, one in enumerate(ready))
 

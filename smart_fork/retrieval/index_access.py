@@ -53,7 +53,7 @@ def unavailable(error: Exception) -> IndexUnavailable:
             tool=f"if not, the person can delete {path}* and ask again.",
         )
     elif isinstance(error, NewerIndexError):
-        hint = "Update smart-fork, or give this version a folder of its own with SMART_FORK_HOME."
+        hint = error.hint
     elif isinstance(error, ImportError):
         hint = "Reinstall smart-fork."
     else:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from indexer.switches import is_off
+from smart_fork.errors import SmartForkError
 from smart_fork.handshake import SCHEME, endpoint, proof, same
 from smart_fork.release import own_version
 from smart_fork.service.address import Address, announced
@@ -41,12 +42,19 @@ AGAIN_SECONDS = 30.0
 log = logging.getLogger(__name__)
 
 
-class ServiceGoneError(Exception):
+class ServiceGoneError(SmartForkError):
     """The service does not answer, or refuses."""
+
+    code = "service_gone"
+    http_status = 502
+    usual_hint = "`smart-fork logs` says how it ended; `smart-fork serve` starts it."
 
 
 class StrangerError(ServiceGoneError):
     """Somebody else listens there."""
+
+    code = "stranger"
+    usual_hint = "Another program has the port: `smart-fork serve --port N` takes another one."
 
 
 class _Said(NamedTuple):

@@ -201,10 +201,8 @@ class Guard:
         try:
             if given := headers.getlist(HEADER):
                 scope[AROUND] = introduced(given, secret)
-        except ForgedError:
-            return 403, "not what a program of ours says of its caller"
-        except OtherSettingsError as error:
-            return 409, f"it would find something else: {error}"
+        except (ForgedError, OtherSettingsError) as error:
+            return error.http_status, error.message
         return None
 
     def _key(self, scope: Scope, headers: Headers, peer: Peer, secret: str) -> Key:

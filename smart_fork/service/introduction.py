@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from smart_fork.caller import VARIABLES, Around
+from smart_fork.errors import SmartForkError
 from smart_fork.service.surroundings import surroundings
 
 HEADER = "Smart-Fork-Caller"
@@ -24,12 +25,22 @@ MAX_CHARACTERS = 40_000
 _LABEL = b"a caller: "
 
 
-class ForgedError(Exception):
+class ForgedError(SmartForkError):
     """Nobody of ours has written that."""
 
+    code = "forged"
+    http_status = 403
 
-class OtherSettingsError(Exception):
-    """It is one of ours, for whom this process would find something else than he would; the message says why."""
+    def __init__(self) -> None:
+        super().__init__("not what a program of ours says of its caller")
+
+
+class OtherSettingsError(SmartForkError):
+    """It is one of ours, for whom this process would find something else than it would; the message says why."""
+
+    code = "other_settings"
+    http_status = 409
+    usual_hint = "`smart-fork service stop` ends it; start it again with the settings of now."
 
 
 def introduction(secret: str) -> str:
@@ -49,7 +60,7 @@ def introduced(given: Sequence[str], secret: str) -> Around:
 
     Raises:
         ForgedError: they are not one, of somebody who has read the token.
-        OtherSettingsError: he would find something else than we.
+        OtherSettingsError: it would find something else than we.
     """
     said, _, signature = given[0].partition(".")
     if len(given) != 1 or len(said) > MAX_CHARACTERS or not said.isascii():
@@ -64,7 +75,7 @@ def introduced(given: Sequence[str], secret: str) -> Around:
     if not isinstance(directory, str) or not directory.startswith("/") or not _is_environment(environment):
         raise ForgedError
     if settings != (ours := surroundings()):
-        raise OtherSettingsError(_differs(settings, ours))
+        raise OtherSettingsError(f"it would find something else: {_differs(settings, ours)}")
     return Around(environment, Path(directory))
 
 

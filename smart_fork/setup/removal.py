@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from smart_fork.agents.facets import registrations, title_of
-from smart_fork.agents.registration import UnsuitableError
 from smart_fork.agents.registration.base import is_ours
 from smart_fork.errors import SmartForkError
 from smart_fork.hooks import settings
@@ -103,5 +102,5 @@ def not_ours_to_undo(agents: tuple[str, ...]) -> Iterator[str]:
                 yield f"{way.title} still has a server smart-fork that was put there by hand: {way.path()}"
             if settings.is_installed(way.agent):
                 yield f"{way.title} still has hooks: `smart-fork setup hooks --remove` takes them out"
-        except (OSError, UnicodeDecodeError, UnsuitableError, SmartForkError):
+        except (OSError, UnicodeDecodeError, SmartForkError):
             continue

@@ -8,14 +8,18 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple, Protocol
 
 from indexer.transcripts.model import AgentName
+from smart_fork.errors import SmartForkError
 
 #: Under which the agents know our server.
 NAME = "smart-fork"
 ARGUMENTS = ("mcp",)
 
 
-class UnsuitableError(ValueError):
+class UnsuitableError(SmartForkError):
     """Settings that cannot be edited safely, and why."""
+
+    code = "unsuitable_settings"
+    usual_hint = "Correct the file by hand."
 
 
 class Allowing(NamedTuple):
