@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,10 +16,11 @@ from smart_fork.agents.options import Options
 from smart_fork.caller import caller_session
 from smart_fork.cli.forked import print_forked
 from smart_fork.cli.options import NOTHING_SAID, takes_options
-from smart_fork.cli.output import print_json
+from smart_fork.cli.output import print_json, say
 from smart_fork.cli.progress import progress_bar, starting
 from smart_fork.cli.search import AlsoOption, JsonOption
 from smart_fork.errors import Usage
+from smart_fork.team.login import is_known as knows_a_team
 
 if TYPE_CHECKING:
     from smart_fork.forking.started import Forked
@@ -112,19 +114,37 @@ def _fork_one(  # noqa: PLR0917 - what the command was given
 ) -> None:  # fmt: skip
     from smart_fork.forking.launch import fork_session
 
-    if at == "match":
-        forked = _fork_at_match(session, options, intent, also, as_json=as_json, how=how)
-    elif intent is not None or also:
+    if at != "match" and (intent is not None or also):
         given = "--also" if intent is None else "--intent"
         raise Usage(f"{given} is only for --at match and --top", "Say what the fork is to do as its prompt.")
-    else:
-        number = message_number(at)
-        with starting(options.place, quiet=as_json or how["dry_run"]):
-            forked = fork_session(session, options, at=number, **how)
+    number = message_number(at) if at != "match" else None
+    with _on_this_machine(session, dry_run=how["dry_run"]) as here:
+        if at == "match":
+            forked = _fork_at_match(here, options, intent, also, as_json=as_json, how=how)
+        else:
+            with starting(options.place, quiet=as_json or how["dry_run"]):
+                forked = fork_session(here, options, at=number, **how)
     if as_json:
         print_json(forked.as_json())
     else:
         print_forked(forked, dry_run=how["dry_run"])
+
+
+@contextmanager
+def _on_this_machine(session: str, *, dry_run: bool) -> Iterator[str]:
+    """The session; one of the team's is written here first, and taken away again where it cannot be forked.
+
+    A dry run writes nothing.
+    """
+    if dry_run or not knows_a_team():
+        yield session
+        return
+    from smart_fork.team.take import found_or_taken
+
+    with found_or_taken(session) as (here, taken):
+        for warning in taken.warnings if taken else ():
+            say(warning)
+        yield here
 
 
 def _ids_and_prompt(words: list[str], *, protected: bool) -> tuple[list[str], str | None]:

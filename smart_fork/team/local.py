@@ -1,8 +1,7 @@
-"""A session of this machine beside what is shared of it: its records in the form that is the same everywhere."""
+"""A session of this machine beside what is shared of it: its records without what says whose they are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,29 +10,19 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import forms_of, title_of
-from smart_fork.agents.forms import HomePlace, Record
+from smart_fork.agents.forms import HomePlace
 from smart_fork.copies.session_copy import last_branch_point
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.sharing.canonical import encode
-from smart_fork.sharing.digest import START, states, written
+from smart_fork.sharing.digest import digest_of
 
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """A log, up to its last finished turn, and its records as they are shared but for what is masked.
-
-    `path` is that log, `end` the number of its last turn.
-    """
+    """A log, up to its last finished turn, and its records."""
 
     session: Session
-    end: int
-    root: Path
     records: tuple[bytes, ...]
-
-    @property
-    def path(self) -> Path:
-        """The log."""
-        return self.session.source_path
 
     @property
     def agent(self) -> AgentName:
@@ -44,10 +33,7 @@ class Local:
         """The digest of the first `count` records; empty where there are fewer."""
         if count > len(self.records):
             return ""
-        state = START
-        for state in states(self.records[:count]):  # noqa: B007 - the last is what is asked for
-            pass
-        return written(state)
+        return digest_of(self.records[:count])
 
     def begins_with(self, count: int, digest: str) -> bool:
         """Whether its first records are those of that digest."""
@@ -59,18 +45,17 @@ def place_of(root: Path) -> HomePlace:
     return HomePlace(str(root).rstrip("/"), str(Path.home()).rstrip("/"))
 
 
-def local(session: Session, root: Path, *, end: int | None = None) -> Local:
-    """A session up to turn `end`, or up to the last one that is finished.
+def local(session: Session, root: Path) -> Local:
+    """A session up to its last turn that is finished, of the project whose root that is.
 
     Raises:
         ForkRefused: nothing of it is finished, or its log is rewritten just now.
         Unshareable: a record says what JSON cannot say.
         Usage: sessions of that agent are not shared.
     """
-    last = last_branch_point(session) if end is None else end
     forms, place = forms_of(session.agent), place_of(root)
-    records = (forms.outgoing(record, place) for record in forms.records_of(session, last))
-    return Local(session, last, root, tuple(map(encode, records)))
+    records = forms.records_of(session, last_branch_point(session))
+    return Local(session, tuple(encode(forms.outgoing(record, place)) for record in records))
 
 
 def read_log(path: Path, agent: AgentName, root: Path) -> Session:
@@ -117,11 +102,6 @@ def newest(agent: AgentName, root: Path) -> Session:
     for one in there:
         return sessions.read(sessions.Located(one.agent, one.session_id, one.source_path))
     raise NotFound(f"No {title_of(agent)} session found for current directory")
-
-
-def decoded(records: Iterator[Record]) -> tuple[bytes, ...]:
-    """Records as they are counted."""
-    return tuple(map(encode, records))
 
 
 def _check_within(session: Session, root: Path) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
-from filelock import FileLock
 
 from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
@@ -144,4 +143,6 @@ def _change(change: Callable[[dict[str, Any]], None]) -> None:
 
 
 def _locked() -> AbstractContextManager[Any]:
+    from filelock import FileLock  # takes its time, and commands that ask only whether there is a server need none
+
     return FileLock(folder() / "tokens.lock", mode=0o600)

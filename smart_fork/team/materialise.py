@@ -80,7 +80,7 @@ class Arrived:
 
 @contextmanager
 def arrived(
-    records: Sequence[bytes], agent: AgentName, source_id: str, directory: Path, *, others: bool
+    records: Sequence[bytes], agent: AgentName, source_id: str, root: Path, *, others: bool
 ) -> Iterator[Arrived]:
     """Records as the agent's own reader reads them, in a private file that is gone afterwards.
 
@@ -105,7 +105,7 @@ def arrived(
     with tempfile.TemporaryDirectory(prefix="arrived-", dir=login.folder()) as folder:
         name = copier(agent).place(Path(folder) / "log", NewSession(source_id, None, datetime.now(UTC))).name
         log = Path(folder) / name
-        becomes = Becomes(source_id, place_of(directory))
+        becomes = Becomes(source_id, place_of(root))
         with log.open("wb") as file:
             file.writelines(orjson.dumps(record) + b"\n" for record in forms.anew(kept(), becomes))
         session = READERS[agent].read(log).session
@@ -127,15 +127,15 @@ def materialise(
 ) -> Materialised:
     """Write the first `count` records, up to where the agent had finished, as a session that works in `directory`.
 
-    `others` are those whose thoughts are tied to an account that is not here. It is a new session: nothing is
-    overwritten.
+    Paths in them are below `root`, where that is another one. `others` are those whose thoughts are tied to an account
+    that is not here. It is a new session: nothing is overwritten.
 
     Raises:
         Unshareable: they are no conversation.
         ForkRefused: nothing of them is finished.
         OSError: it cannot be written.
     """
-    with arrived(records[:count], agent, source_id, directory, others=others) as one:
+    with arrived(records[:count], agent, source_id, root or directory, others=others) as one:
         end = last_branch_point(one.session)
         branch = write_copy(
             READERS[agent],

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from smart_fork.agents import READERS
+from smart_fork.errors import ForkRefused
+from tests.smart_fork.found import a_fork
 from tests.smart_fork.teamserver.machines import TeamMachine
 from tests.smart_fork.world import git
 
@@ -148,9 +150,8 @@ def test_a_branch_has_the_first_messages_alone(alice, agent):
     assert (2, 2) == (made["base_count"], made["record_count"])
     assert [PROMPT, ANSWER] == said(agent, made["files"][0])
     go_on(alice, made["files"][0], agent, "and the tests", "They pass.")
-    assert (made["session_id"], 2) == tuple(
-        alice.team("push", "--yes")[key] for key in ("session_id", "pushed_records")
-    )
+    again = alice.team("push", "--yes")
+    assert (made["session_id"], 2) == (again["session_id"], again["pushed_records"])
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "x", "5"])
@@ -265,8 +266,9 @@ def test_a_token_is_in_a_private_file_alone_and_ended_by_logging_out(alice):
     assert 4 == alice.do("team", "push", session_of(alice, "claude", PROMPT, ANSWER), "--yes").code
 
 
-def test_a_large_session_is_sent_in_parts(alice, second_machine):
-    words = [f"{word} {number} {secrets.token_hex(200_000)}" for number in range(3) for word in ("do", "done")]
+def test_a_large_session_is_sent_in_parts(alice, second_machine, monkeypatch):
+    monkeypatch.setattr("smart_fork.team.push.RIDES", 10_000)
+    words = [f"{word} {number} {secrets.token_hex(50_000)}" for number in range(3) for word in ("do", "done")]
     pushed = alice.team("push", session_of(alice, "claude", *words), "--yes")
     go_on(alice, pushed["files"][0], "claude", MORE, MORE_ANSWER)
     more = alice.team("push", "--yes")
@@ -309,3 +311,66 @@ def second_machine(tmp_path, team, alice, address, capsys):
     machine = TeamMachine(tmp_path / "second", "elsewhere/shop", team, capsys)
     machine.invited(address, "alice")
     return machine
+
+
+@pytest.fixture
+def forked(monkeypatch):
+    """Forks that are not started: which session each would be of, and what was said in it."""
+    asked = []
+
+    def fork_session(session_id, options, **more):
+        (log,) = Path.home().glob(f".c*/**/*{session_id}.jsonl")
+        asked.append((session_id, said("claude", log)))
+        if options.prompt == "fail":
+            raise ForkRefused("It does not start.")
+        return a_fork(session_id, new_session_id="new", command="claude", cwd=more["cwd"])
+
+    monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork_session)
+    return asked
+
+
+def test_a_fork_of_a_teammate_s_session_is_a_fork_of_a_copy_of_it(alice, bob, forked):
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--public")["session_id"]
+
+    first, again = (bob.do("fork", pushed, "do the same") for _ in range(2))
+
+    assert (0, 0) == (first.code, again.code)
+    assert [PROMPT, ANSWER] == forked[0][1]
+    assert forked[0][0] == forked[1][0]
+    (one,) = bob.tracking()["aliases"].values()
+    assert (pushed, "fork", None) == (one["parentId"], one["kind"], one.get("sessionId"))
+
+
+def test_what_was_written_for_a_fork_that_does_not_start_goes_again(alice, bob, forked):
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--public")["session_id"]
+
+    refused = bob.do("fork", pushed, "fail")
+
+    assert (1, 1) == (refused.code, len(forked))
+    assert [] == list(bob.home.glob(".claude/**/*.jsonl"))
+    assert {} == bob.tracking()["aliases"]
+
+
+def test_what_a_worker_says_in_a_fork_is_pushed_as_a_fork_of_hers(alice, bob, forked):
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--public")["session_id"]
+    bob.do("fork", pushed, "do the same")
+    (log,) = bob.home.glob(".claude/**/*.jsonl")
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join(line for line in lines if '"uuid"' in line))  # as the agent copies it, without its title
+    worker = bob.world.fork_claude(forked[0][0], bob.repository, MORE, MORE_ANSWER)
+
+    there = bob.team("push", worker, "--yes")
+
+    assert (pushed, 2, 2, 4) == tuple(
+        there[key] for key in ("parent_id", "base_count", "pushed_records", "record_count")
+    )
+
+
+def test_who_means_no_session_of_either_is_told_of_this_machine(bob, forked):
+    said_ = bob.do("fork", "00000000-0000-4000-8000-000000000000", "go", "--json")
+
+    assert (3, "Session not found: 00000000-0000-4000-8000-000000000000") == (
+        said_.code,
+        json.loads(said_.out)["error"],
+    )
+    assert [] == forked

@@ -1,0 +1,157 @@
+"""A session of the team as one of this machine, for as long as somebody starts something with it.
+
+What was written for a start that fails goes again. Nothing is made on the server: a fork is its owner's when he pushes
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from indexer.transcripts.model import AgentName
+from smart_fork import sessions
+from smart_fork.agents import READERS
+from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
+from smart_fork.team import login
+from smart_fork.team.branch import BranchAsked, branch, fork
+from smart_fork.team.local import local, read_log
+from smart_fork.team.project import Project, opened
+from smart_fork.team.pull import TakenAs, default_alias
+from smart_fork.team.tracking import Alias, Tracked
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A session of this machine that begins as one of the team's.
+
+    `session_id` is that of this machine, `source_id` that of the server; `owner` is whose it is there. `there` says
+    that it was here before. `warnings` tell what is not in it.
+    """
+
+    session_id: str
+    agent: AgentName
+    path: Path
+    alias: str
+    source_id: str
+    owner: str
+    there: bool
+    warnings: tuple[str, ...] = ()
+
+
+@contextmanager
+def taken(
+    reference: str, *, server: str | None = None, project: str | None = None, directory: Path | None = None
+) -> Iterator[Taken]:
+    """Take a session of the team: by an id, 8 or more characters of one, an alias, or an address.
+
+    Where what is begun with it fails, what was written for it is taken away again.
+
+    Raises:
+        NotAuthenticated: nobody has logged in.
+        NotFound: there is none that may be read.
+        SmartForkError: it cannot be written here.
+    """
+    with opened(server, project, directory=directory) as where:
+        one = _here_before(where, reference) or _written(where, reference)
+    try:
+        yield one
+    except BaseException:
+        if not one.there:
+            _take_away(where, one)
+        raise
+
+
+@contextmanager
+def found_or_taken(reference: str, *, directory: Path | None = None) -> Iterator[tuple[str, Taken | None]]:
+    """The id of the session of this machine that is meant; of one that the team has, once it is taken.
+
+    Raises:
+        SmartForkError: there is none here, and none of the team's.
+    """
+    try:
+        sessions.locate(reference)
+    except (NotFound, Usage) as error:
+        missing = error
+    else:
+        yield reference, None
+        return
+    with _or_else(reference, missing, directory) as one:
+        yield one.session_id, one
+
+
+@contextmanager
+def _or_else(reference: str, missing: SmartForkError, directory: Path | None) -> Iterator[Taken]:
+    """The team's; where there is none either, it is what was missing here that is told."""
+    begun = False
+    try:
+        if not login.is_known():
+            raise missing
+        with taken(reference, directory=directory) as one:
+            begun = True
+            yield one
+    except (NotFound, NotAuthenticated, Usage):
+        if begun:
+            raise
+        raise missing from None
+
+
+def _here_before(where: Project, reference: str) -> Taken | None:
+    """One that is tracked, whose log is as it was written, or is one's own."""
+    tracked = where.tracking.read()
+    named = tracked.named(reference)
+    meant = where.meant(reference) if named is None else ""
+    of_it = [named] if named else [(name, one) for name, one in tracked.aliases.items() if meant == _source(one)]
+    for name, one in of_it:
+        if one.file is not None and _is_as_it_was(where, one):
+            session_id = READERS[one.platform].id_of(one.file)
+            return Taken(session_id, one.platform, one.file, name, _source(one) or "", "", there=True)
+    return None
+
+
+def _source(one: Alias) -> str | None:
+    """The shared session that a log of this machine is, or began as."""
+    return one.session_id or one.parent_id
+
+
+def _is_as_it_was(where: Project, one: Alias) -> bool:
+    if one.file is None:
+        return False
+    try:
+        here = local(read_log(one.file, one.platform, where.place.root), where.place.root)
+    except SmartForkError:
+        return False
+    return one.session_id is not None or here.digest(len(here.records)) == one.local_digest
+
+
+def _written(where: Project, reference: str) -> Taken:
+    source_id = where.meant(reference)
+    info = where.client.session(where.key, source_id, "fork").session
+    before = where.tracking.read()
+    current, name = before.current, _free(before, default_alias(source_id))
+    make = branch if where.is_mine(info) else fork
+    done = make(where, source_id, BranchAsked(local=True), TakenAs(alias=name))
+    where.tracking.change(lambda after: _with_current(after, current))
+    path = Path(done.files[0])
+    lost = [f"Not in it: {', '.join(f'{number} {what}' for what, number in done.lost.items())}"] if done.lost else []
+    session_id = READERS[done.agent].id_of(path)
+    return Taken(
+        session_id, done.agent, path, name, source_id, info.owner, there=False, warnings=(*done.warnings, *lost)
+    )
+
+
+def _free(tracked: Tracked, name: str) -> str:
+    """A name that no alias has."""
+    names = (name, *(f"{name}-{number}" for number in range(2, len(tracked.aliases) + 3)))
+    return next(one for one in names if one not in tracked.aliases)
+
+
+def _with_current(tracked: Tracked, current: str) -> Tracked:
+    return replace(tracked, current=current) if current else tracked
+
+
+def _take_away(where: Project, one: Taken) -> None:
+    one.path.unlink(missing_ok=True)
+    where.tracking.change(lambda tracked: tracked.without(one.alias))
