@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from indexer.masking import Masked
 from indexer.transcripts.model import AgentName
-from smart_fork.values import Value, rare, spread
+from smart_fork.values import Value, rare, record, spread, value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Message(Value):
     """One message of a conversation."""
 
@@ -21,7 +20,7 @@ class Message(Value):
     text: Masked
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Conversation(Value):
     """The answer of ``read_session``. `next_at` is where to read on, when the messages did not all fit."""
 
@@ -36,7 +35,7 @@ class Conversation(Value):
     read_on: Mapping[str, int | None] = spread(next_at=int | None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Exported(Value):
     """What is left of a session whose log is gone."""
 

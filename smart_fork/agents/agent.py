@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -42,13 +41,13 @@ class Home(NamedTuple):
 
 
 class Sign(NamedTuple):
-    """What the help of a program lists where the program can do what we need.
+    """What the help of a program lists, as an expression, where the program can do what we need.
 
     `headless` says that only a fork without a terminal needs it.
     """
 
     arguments: tuple[str, ...]
-    listed: re.Pattern[str]
+    listed: str
     headless: bool = False
 
 

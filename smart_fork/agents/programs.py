@@ -100,15 +100,13 @@ def require_fork(
     return program.path
 
 
-def lists(
-    path: str, args: tuple[str, ...], sign: re.Pattern[str], processes: Processes, env: Mapping[str, str] | None
-) -> bool:
-    """Whether the program's help lists what `sign` is found in; asked once for each version of the program.
+def lists(path: str, args: tuple[str, ...], sign: str, processes: Processes, env: Mapping[str, str] | None) -> bool:
+    """Whether the program's help lists what the expression `sign` finds; asked once for each version of the program.
 
     Raises:
         ProgramFailed: it does not answer.
     """
-    key = (path, Path(path).stat().st_mtime_ns, args, sign.pattern)
+    key = (path, Path(path).stat().st_mtime_ns, args, sign)
     if key not in _seen:
         answer = processes.run([path, *args], cwd=Path(os.sep), env=env, timeout=HELP_SECONDS)
         if not answer.ok and args == ("--help",):
@@ -117,5 +115,5 @@ def lists(
                 f"{path} does not run ({answer.ending}){complaint}", "Run it yourself, and install it again."
             )
         said = answer.stdout + answer.stderr  # some print their help there
-        _seen[key] = answer.ok and sign.search(said.decode("utf-8", "replace")) is not None
+        _seen[key] = answer.ok and re.search(sign, said.decode("utf-8", "replace")) is not None
     return _seen[key]

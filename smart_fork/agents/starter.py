@@ -1,59 +1,25 @@
-"""How an agent is started: what it is asked for, and the command that it is asked with. Pure."""
+"""How an agent is started: the command for what is asked for. Pure."""
 
 from __future__ import annotations
 
 import re
 import uuid
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.options import Options
+
+if TYPE_CHECKING:
+    from smart_fork.agents.fork_request import ForkRequest
 
 #: What must be on disk before the command works: nothing, the transcript in the target's folder, or a copy under the
 #: new id, which the agent's copier writes (of all of the session, or up to a message).
 Staging = Literal["nothing", "transcript", "branch"]
-#: Which of an agent's own commands: a session of its own, one that goes on, or a fork of one.
-Form = Literal["fork", "new", "resume"]
 #: How the prompt gets to the agent: among its arguments, on its standard input, or typed once its screen hears.
 Delivery = Literal["argument", "input", "typed"]
 
 
-@dataclass(frozen=True, slots=True)
-class ForkRequest:
-    """What is to be started, and how. `at` is the id of the last message to keep; `with_agent` what to run it with.
-
-    `session_id` is that of the session to fork or to go on with, empty for a new one. `new_session_id` is one that the
-    new session may have. `options` are all that was said of the worker, the prompt and the name as they were said.
-    """
-
-    agent: AgentName
-    session_id: str
-    source_path: Path | None
-    source_cwd: str
-    target_cwd: Path
-    program: str
-    new_session_id: str | None = None
-    prompt: str | None = None
-    headless: bool = False
-    name: str | None = None
-    at: str | None = None
-    with_agent: AgentName | None = None
-    depth: int = 0
-    worker_id: str = ""
-    form: Form = "fork"
-    options: Options = field(default_factory=Options)
-
-    @property
-    def skip_permissions(self) -> bool:
-        """Whether it never asks before it acts."""
-        return self.options.skip_permissions
-
-
-@dataclass(frozen=True, slots=True)
-class CommandLine:
+class CommandLine(NamedTuple):
     """The command of one worker. A prompt that is delivered as an argument is among `argv`.
 
     `session_id` is that of the worker's session, `None` where it is found by its birth (see `Births`). `writes` says

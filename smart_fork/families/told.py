@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from indexer.masking import Masked
 from indexer.transcripts.model import AgentName
 from smart_fork.forking.started import Forked
-from smart_fork.values import Value, rare
+from smart_fork.values import Value, rare, record, value
 
 #: Of a session of a family, the keys that come first on the command line.
 _FIRST = (
@@ -17,7 +16,7 @@ _FIRST = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Named(Value):
     """A session and what it is called."""
 
@@ -25,7 +24,7 @@ class Named(Value):
     title: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Branched(Value):
     """The answer of ``branch_session``."""
 
@@ -43,7 +42,7 @@ class Branched(Value):
     started: Forked | None = rare()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeftAt(Value):
     """The last message that a fork has from its parent."""
 
@@ -52,7 +51,7 @@ class LeftAt(Value):
     text: Masked
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Running(Value):
     """A worker that has the session now."""
 
@@ -64,7 +63,7 @@ class Running(Value):
     attach: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Relative(Value):
     """One session of a family. `depth` is 0 for the first of all."""
 
@@ -90,11 +89,11 @@ class Relative(Value):
 
     def as_json(self) -> dict[str, Any]:
         """JSON values, as the command line has always ordered them; over MCP they come as the fields do."""
-        told = super(Relative, self).as_json()
+        told = super().as_json()
         return {key: told.pop(key) for key in _FIRST} | told
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Family(Value):
     """The answer of ``session_lineage``."""
 

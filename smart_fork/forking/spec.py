@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from indexer.transcripts.model import AgentName, Session
+from smart_fork.agents.fork_request import Form
 from smart_fork.agents.options import Options
-from smart_fork.agents.starter import Form
 from smart_fork.copies.session_copy import Branch, Point
 from smart_fork.registry import Kind
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Self
 
 from indexer.transcripts.model import AgentName
-from smart_fork.values import Value, rare, spread
+from smart_fork.values import Value, rare, record, spread, value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Forked(Value):
     """A fork that was started."""
 
@@ -34,7 +34,7 @@ class Forked(Value):
     chosen: Mapping[str, int | None] = spread(forked_index=int | None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class NotForked(Value):
     """A fork that could not be started, and why."""
 
@@ -44,7 +44,7 @@ class NotForked(Value):
     hint: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FannedOut(Value):
     """The forks that one prompt was given to, and how many that were found fit too little."""
 
@@ -53,7 +53,7 @@ class FannedOut(Value):
     left_out: int = rare(0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StartedWorker(Value):
     """A worker that was started. `session_id` is its own, `source_session_id` that of what it forked or goes on with.
 
@@ -79,14 +79,14 @@ class StartedWorker(Value):
     confirmed: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)  # without slots: it stands beside another base
+@record
 class Numbered(Value):
     """One of several that were asked for."""
 
     index: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SpawnedWorker(StartedWorker, Numbered):
     """One worker that was asked for: what was started, or `error`, `message` and `hint`."""
 
@@ -97,7 +97,7 @@ class SpawnedWorker(StartedWorker, Numbered):
         return cls(**known | {"index": index, "warnings": (*notes, *worker.warnings)})
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NotSpawned(Value):
     """One worker that was asked for and could not be started."""
 
@@ -107,7 +107,7 @@ class NotSpawned(Value):
     hint: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Spawned(Value):
     """The answer of ``spawn_workers``."""
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from indexer.transcripts.model import AgentName
-from smart_fork.values import Value, rare, spread
+from smart_fork.values import Value, rare, record, spread, value
 
 Mode = Literal["hybrid", "vector", "lexical", "recent"]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Match(Value):
     """Where in the session the answer stands, what a fork there loads, and why: the intent's words, the similarity."""
 
@@ -26,7 +25,7 @@ class Match(Value):
     similarity: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Lineage(Value):
     """The session's family: what it was forked from, its forks, and other members."""
 
@@ -36,7 +35,7 @@ class Lineage(Value):
     others: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ToldBy(Value):
     """What one phrasing of the question found in a session: its share of the points, its words in the passage."""
 
@@ -45,7 +44,7 @@ class ToldBy(Value):
     words: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Explanation(Value):
     """How a score came about: ``1 / (1 + exp(against - sum of the points))``; `reranked` is the score after that.
 
@@ -59,7 +58,7 @@ class Explanation(Value):
     phrasings: tuple[ToldBy, ...] = rare(())
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Changed(Value):
     """Of the files that the session edited in the repository, how many have changed in git since."""
 
@@ -68,7 +67,7 @@ class Changed(Value):
     share: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Price(Value):
     """What a fork loads."""
 
@@ -76,7 +75,7 @@ class Price(Value):
     tokens_at_match: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Hit(Value):
     """One session that was found."""
 
@@ -110,7 +109,7 @@ class Hit(Value):
 
     def as_json(self) -> dict[str, Any]:
         """JSON values; the explanation last, and who said the snippet only where there is one."""
-        told = super(Hit, self).as_json()
+        told = super().as_json()
         if self.snippet is None:
             del told["said_by"]
         if self.explain is not None:
@@ -118,7 +117,7 @@ class Hit(Value):
         return told
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Covered(Value):
     """The shares of the passages that exchanges begin with, and of all, that can be found by their meaning."""
 
@@ -126,7 +125,7 @@ class Covered(Value):
     all_passages: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class IndexState(Value):
     """How complete the answer can be."""
 
@@ -140,7 +139,7 @@ class IndexState(Value):
     problem: str = rare("")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RecentSession(Value):
     """A session as lists show it."""
 
@@ -155,7 +154,7 @@ class RecentSession(Value):
     jsonl_path: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Recents(Value):
     """The newest sessions, and how many that no person started were left out."""
 
@@ -165,7 +164,7 @@ class Recents(Value):
     hidden_automated: int = rare(0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Found(Value):
     """The answer of a search. `next` says how to find it, where it is not found yet.
 
@@ -201,7 +200,7 @@ class Found(Value):
     next: str = rare("")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Unsearched(Value):
     """The answer where nothing could be searched: why, what to do, and the most recent sessions."""
 
@@ -214,7 +213,7 @@ class Unsearched(Value):
     next: str = rare("")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BrokenLog(Value):
     """A log with lines that could not be decoded; `first` are some of them as ``[line, reason]``."""
 
@@ -223,7 +222,7 @@ class BrokenLog(Value):
     first: tuple[tuple[int | str, ...], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class IndexStatus(Value):
     """What the index holds, how fresh and complete it is. `last_run` is as `indexer.runs.Run` has it."""
 
@@ -247,7 +246,7 @@ class IndexStatus(Value):
     broken_logs: tuple[BrokenLog, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NoIndex(Value):
     """The answer where the index cannot be used, and what to do."""
 

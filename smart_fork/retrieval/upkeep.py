@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from indexer import absent_model
 from indexer.changes import Progress
@@ -56,8 +57,7 @@ class Engine:
     processes: Processes = field(default_factory=SystemProcesses)
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """A request that has been checked. `outside` is the search program that answers it, if any."""
 
     request: FindRequest
@@ -69,8 +69,7 @@ class Asked:
     outside: SearchEngine | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """How many changed logs are left, what kept us from them, why no model helps, what is done of it all meanwhile."""
 
     left: int | None

@@ -33,7 +33,7 @@ def _shape(kinds: tuple[type[Value], ...]) -> Any:
 def _keys(kind: type[Value]) -> Iterator[tuple[str, Any]]:
     """The keys that a kind of value is answered with, and the types of what stands there."""
     hints = get_type_hints(kind)
-    for one in fields(kind):  # type: ignore[arg-type] # each is a dataclass
+    for one in fields(kind):
         if SPREAD in one.metadata:
             yield from one.metadata[SPREAD].items()
             continue

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Self
 
 from smart_fork.conversation import Message
-from smart_fork.values import Value, rare
+from smart_fork.values import Value, rare, record, value
 
 #: What is known of a window that is not ours.
 _OF_OTHERS = (
@@ -14,7 +14,7 @@ _OF_OTHERS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WorkerState(Value):
     """A worker and what it does. Of a window that is not ours, only where it is: its `agent_type` is ``?``."""
 
@@ -45,11 +45,11 @@ class WorkerState(Value):
 
     def as_json(self) -> dict[str, Any]:
         """JSON values; of a window that is not ours, what is known of it."""
-        told = super(WorkerState, self).as_json()
+        told = super().as_json()
         return {key: told[key] for key in _OF_OTHERS} if self.worker_id is None else told
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WorkerRead(WorkerState):
     """The last messages of the worker's own, how many come before them, what to do."""
 
@@ -59,7 +59,7 @@ class WorkerRead(WorkerState):
     earlier: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WorkerMessaged(WorkerState):
     """A worker that was told something: whether it was typed, queued, answered, or the worker resumed with it."""
 
@@ -67,7 +67,7 @@ class WorkerMessaged(WorkerState):
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WorkerWaited(WorkerState):
     """One worker that was waited for. `settled` says whether it is idle, asks something or has ended."""
 
@@ -75,7 +75,7 @@ class WorkerWaited(WorkerState):
     last_words: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WorkersWaited(Value):
     """Workers that were waited for. `done` is false when the time was over first. `next` says what to do."""
 
@@ -85,7 +85,7 @@ class WorkersWaited(Value):
     workers: tuple[WorkerWaited, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Workers(Value):
     """The workers that there are. `next` says what to do about one that asks or has failed."""
 
@@ -95,7 +95,7 @@ class Workers(Value):
     next: str = rare("")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WorkerClosed(Value):
     """One worker that was to be ended; `note` says why it was not, or why its worktree is still there."""
 
@@ -109,7 +109,7 @@ class WorkerClosed(Value):
     note: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WorkersClosed(Value):
     """Workers that were to be ended."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -36,7 +35,7 @@ class Claude(Agent):
         "claude",
         "SMART_FORK_CLAUDE",
         "Install Claude Code (npm install -g @anthropic-ai/claude-code), or set SMART_FORK_CLAUDE to it.",
-        (Sign(("--help",), re.compile(r"--fork-session\b")),),
+        (Sign(("--help",), r"--fork-session\b"),),
     )
     tells = (
         "CLAUDECODE",

@@ -9,7 +9,12 @@ Seen with 2.1:
 
 from __future__ import annotations
 
-from smart_fork.agents.starter import CommandLine, ForkRequest, Starter
+from typing import TYPE_CHECKING
+
+from smart_fork.agents.starter import CommandLine, Starter
+
+if TYPE_CHECKING:
+    from smart_fork.agents.fork_request import ForkRequest
 
 
 class ClaudeStarter(Starter):

@@ -7,7 +7,6 @@ its settings and the keychain counted in. Without a login it opens its window al
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 
 from indexer.transcripts.model import AgentName
@@ -53,7 +52,7 @@ _BESIDE = (
     "GOOGLE_APPLICATION_CREDENTIALS",
 )
 _STATUS = ("auth", "status")
-_SIGN = re.compile(r"^\s+auth\b", re.MULTILINE)
+_SIGN = r"(?m)^\s+auth\b"
 
 
 class ClaudeLogin:

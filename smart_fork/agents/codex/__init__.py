@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -38,8 +37,8 @@ class Codex(Agent):
         "SMART_FORK_CODEX",
         "Install Codex (npm install -g @openai/codex), or set SMART_FORK_CODEX to it.",
         (
-            Sign(("--help",), re.compile(r"^\s+fork\b", re.MULTILINE)),
-            Sign(("exec", "--help"), re.compile(r"^\s+fork\b", re.MULTILINE), headless=True),
+            Sign(("--help",), r"(?m)^\s+fork\b"),
+            Sign(("exec", "--help"), r"(?m)^\s+fork\b", headless=True),
         ),
     )
     tells = ("CODEX_SESSION_ID", "CODEX_THREAD_ID")

@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: The provider that is meant where none is named.
 _OWN = "openai"
 _STATUS = ("login", "status")
-_SIGN = re.compile(r"^\s+login\b", re.MULTILINE)
+_SIGN = r"(?m)^\s+login\b"
 
 
 class CodexLogin:

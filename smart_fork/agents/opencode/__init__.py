@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -35,7 +34,7 @@ class OpenCode(Agent):
         "opencode",
         "SMART_FORK_OPENCODE",
         "Install OpenCode (npm install -g opencode-ai), or set SMART_FORK_OPENCODE to it.",
-        (Sign(("--help",), re.compile(r"^\s+opencode import <file>", re.MULTILINE)),),
+        (Sign(("--help",), r"(?m)^\s+opencode import <file>"),),
     )
     tells = ("OPENCODE", "OPENCODE_PID")
     marks = ("OPENCODE",)

@@ -12,8 +12,12 @@ from __future__ import annotations
 
 import re
 import secrets
+from typing import TYPE_CHECKING
 
-from smart_fork.agents.starter import CommandLine, Delivery, ForkRequest, Staging, Starter
+from smart_fork.agents.starter import CommandLine, Delivery, Staging, Starter
+
+if TYPE_CHECKING:
+    from smart_fork.agents.fork_request import ForkRequest
 
 #: Of those that OpenCode makes itself as many characters stand behind ``ses_``.
 _ID_CHARACTERS = 26

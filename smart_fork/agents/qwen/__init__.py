@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -34,7 +33,7 @@ class Qwen(Agent):
         "qwen",
         "SMART_FORK_QWEN",
         "Install Qwen Code (npm install -g @qwen-code/qwen-code, on Node 22 or newer), or set SMART_FORK_QWEN to it.",
-        (Sign(("--help",), re.compile(r"--fork-session\b")),),
+        (Sign(("--help",), r"--fork-session\b"),),
     )
     tells = (SESSION, "QWEN_CODE_PROJECT_DIR", "QWEN_PROJECT_DIR", "QWEN_CODE")
     marks = (SESSION,)

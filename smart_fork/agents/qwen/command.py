@@ -10,7 +10,12 @@ Seen with 0.24:
 
 from __future__ import annotations
 
-from smart_fork.agents.starter import CommandLine, ForkRequest, Starter
+from typing import TYPE_CHECKING
+
+from smart_fork.agents.starter import CommandLine, Starter
+
+if TYPE_CHECKING:
+    from smart_fork.agents.fork_request import ForkRequest
 
 #: What makes an ordinary prompt of one that begins like a command.
 _ORDINARY = "Prompt: "

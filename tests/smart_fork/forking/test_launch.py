@@ -382,7 +382,7 @@ class TestDelivery:
 
             def line(self, request):
                 line = super().line(replace(request, prompt=""))
-                return replace(line, delivery=self.delivery)
+                return line._replace(delivery=self.delivery)
 
         starter = Typed()
         monkeypatch.setitem(AGENTS[source.agent].__dict__, "starter", starter)
