@@ -2,7 +2,7 @@
 
 import smart_fork as sf
 for hit in sf.find("flaky auth test", project=".", limit=1, min_score=0.3):  # nothing is forked where nothing fits
-    worker = sf.fork(hit["session_id"], "fix the same race in api/")
+    worker = sf.fork(hit.session_id, "fix the same race in api/")
 
 The names come from `smart_fork.public`, which is imported with the first of them: `smart-fork mcp` answers before that.
 """
@@ -14,34 +14,41 @@ if TYPE_CHECKING:
     from smart_fork.errors import (
         Conflict,
         ForkRefused,
+        IndexerError,
         IndexUnavailable,
         NotAuthenticated,
         NotFound,
         ProgramFailed,
         ProgramMissing,
         RegistryUnavailable,
+        ServerUnavailable,
         SmartForkError,
         Unshareable,
         Usage,
         WrongVerb,
     )
-    from smart_fork.public import Worker, branch, find, forget, fork
+    from smart_fork.public import Worker, branch, cut, find, forget, fork
+    from smart_fork.retrieval.answer import Hit
 
 __all__ = [
     "Conflict",
     "ForkRefused",
+    "Hit",
     "IndexUnavailable",
+    "IndexerError",
     "NotAuthenticated",
     "NotFound",
     "ProgramFailed",
     "ProgramMissing",
     "RegistryUnavailable",
+    "ServerUnavailable",
     "SmartForkError",
     "Unshareable",
     "Usage",
     "Worker",
     "WrongVerb",
     "branch",
+    "cut",
     "find",
     "forget",
     "fork",

@@ -1,27 +1,49 @@
-"""What a script author uses, as `smart_fork.find` and so on."""
+"""What a script author uses, as `smart_fork.find` and so on.
+
+Whatever is answered is a frozen value: `as_json()` gives its JSON.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from smart_fork.errors import IndexUnavailable
+from smart_fork.retrieval.answer import Hit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from indexer.embedder import Embedder
+    from smart_fork.cuts.answer import Excised
+    from smart_fork.families.told import Branched
+    from smart_fork.forking.started import Forked
+    from smart_fork.session_removal import Removal
+    from smart_fork.workers.state import WorkerClosed, WorkerMessaged, WorkerRead, WorkerWaited
 
 
-class Worker(dict[str, Any]):
-    """A worker that was started: what is known of its start, and what can be done with it from then on."""
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker that was started, and what can be done with it from then on. `started` is what is known of its start."""
+
+    started: Forked
 
     @property
     def id(self) -> str:
         """Its own id, by which every command knows it."""
-        return str(self["worker_id"])
+        return self.started.worker_id
 
-    def wait(self, timeout: float | None = None) -> dict[str, Any]:
+    @property
+    def session_id(self) -> str | None:
+        """Its session's id; `None` where the agent had not told it when the worker was started."""
+        return self.started.new_session_id
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values: what is known of its start."""
+        return self.started.as_json()
+
+    def wait(self, timeout: float | None = None) -> WorkerWaited:
         """Wait until it is done, asks something or ends, for `timeout` seconds at most; `settled` says whether it is.
 
         `last_words` are what it said last.
@@ -32,9 +54,9 @@ class Worker(dict[str, Any]):
         from smart_fork.workers.wait import wait_workers
 
         (seen,) = wait_workers([self.id], timeout=timeout).workers
-        return seen.as_json()
+        return seen
 
-    def read(self, exchanges: int = 3) -> dict[str, Any]:
+    def read(self, exchanges: int = 3) -> WorkerRead:
         """Its last exchanges, without what it has from the session that was forked.
 
         Raises:
@@ -42,9 +64,9 @@ class Worker(dict[str, Any]):
         """
         from smart_fork.workers.roster import read_worker
 
-        return read_worker(self.id, exchanges=exchanges).as_json()
+        return read_worker(self.id, exchanges=exchanges)
 
-    def say(self, text: str, *, queue: bool = False) -> dict[str, Any]:
+    def say(self, text: str, *, queue: bool = False) -> WorkerMessaged:
         """Say something to it; with `queue` also while it works, for when it is done.
 
         Raises:
@@ -52,9 +74,9 @@ class Worker(dict[str, Any]):
         """
         from smart_fork.workers.messages import message_worker
 
-        return message_worker(self.id, text, queue=queue).as_json()
+        return message_worker(self.id, text, queue=queue)
 
-    def close(self, *, remove_worktree: bool = False) -> dict[str, Any]:
+    def close(self, *, remove_worktree: bool = False) -> WorkerClosed:
         """End it; with `remove_worktree` its worktree goes as well, where that holds nothing unsaved.
 
         Raises:
@@ -63,7 +85,7 @@ class Worker(dict[str, Any]):
         from smart_fork.workers.termination import close_workers
 
         (closed,) = close_workers([self.id], remove_worktree=remove_worktree)
-        return closed.as_json()
+        return closed
 
 
 def find(
@@ -74,7 +96,7 @@ def find(
     limit: int = 5,
     agent: str = "all",
     min_score: float | None = None,
-) -> list[dict[str, Any]]:
+) -> list[Hit]:
     """The sessions of `project` (the working directory's by default) that answer `intent`, best first.
 
     `also` says the same in other words, in up to eight texts: what they agree on is found more surely. A score is the
@@ -94,7 +116,7 @@ def find(
     found = answer(request, Engine(_embedder(), rerank=configured_reranker()))
     if isinstance(found, Unsearched):
         raise IndexUnavailable(found.message, found.next_steps[0])
-    return [hit.as_json() for hit in found.results]
+    return list(found.results)
 
 
 def fork(
@@ -111,12 +133,10 @@ def fork(
     from smart_fork.agents.options import Options
     from smart_fork.forking.launch import fork_session
 
-    return Worker(fork_session(session_id, Options(prompt=prompt, **options), at=at, cwd=cwd).as_json())
+    return Worker(fork_session(session_id, Options(prompt=prompt, **options), at=at, cwd=cwd))
 
 
-def branch(
-    session_id: str, *, at: int | None = None, title: str | None = None, cwd: str | None = None
-) -> dict[str, Any]:
+def branch(session_id: str, *, at: int | None = None, title: str | None = None, cwd: str | None = None) -> Branched:
     """Copy a session under a title of its own, up to message number `at` where given; nothing runs.
 
     Raises:
@@ -124,10 +144,34 @@ def branch(
     """
     from smart_fork.families.branch import branch as copy
 
-    return copy(session_id, at=at, title=title, cwd=cwd).as_json()
+    return copy(session_id, at=at, title=title, cwd=cwd)
 
 
-def forget(session_id: str, *, undo: bool = False) -> dict[str, Any]:
+def cut(
+    session_id: str,
+    turns: str = "",
+    *,
+    ids: Sequence[str] = (),
+    secrets: bool = False,
+    force: bool = False,
+    dry_run: bool = False,
+) -> Excised:
+    """Cut turns out of a session's transcript so that its agent can still resume it: `turns` such as "5-7,9", or `ids`.
+
+    With `secrets` they are masked instead, in all turns or in those named; with `force` warnings do not keep it from
+    being done; with `dry_run` only what would go is said. `snapshot` names what there was before.
+
+    Raises:
+        SmartForkError: nothing was cut: there is no such session or turn, it is running, or something would break.
+        OSError: nothing was written.
+    """
+    from smart_fork.excise import request
+
+    wanted = request.Request(session_id, turns, tuple(ids), secrets=secrets, force=force, dry_run=dry_run)
+    return request.cut(wanted)
+
+
+def forget(session_id: str, *, undo: bool = False) -> Removal:
     """Remove all that is held of a session and never index it again, or with `undo` let it be indexed again.
 
     Raises:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from indexer.forgotten import Forgotten, forgotten, replace
 from indexer.lost_logs import erase_owed, sweep, sweep_files
@@ -21,12 +21,27 @@ from smart_fork.excise import erasure
 from smart_fork.retrieval.index_access import opened
 from smart_fork.sessions import MIN_PREFIX, locate
 from smart_fork.snippets import quoted
+from smart_fork.values import Value, rare
 
 #: How long to wait for another process that is indexing.
 PATIENCE = 60.0
 
 
-def forget(reference: str) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Removal(Value):
+    """A session that is forgotten, or no longer. `jsonl_path` is the agent's own log, which is as it was.
+
+    `erased` says whether nothing of it is left in files of ours; `None` where it was not to be erased.
+    """
+
+    session_id: str
+    agent_type: AgentName
+    forgotten: bool
+    jsonl_path: str | None
+    erased: bool | None = rare()
+
+
+def forget(reference: str) -> Removal:
     """Forget the session that `reference` means (see `sessions.locate`): export, copy, snapshots, passages, vectors.
 
     It is on a list first, so whatever interrupts this, the next indexing completes it.
@@ -45,10 +60,10 @@ def forget(reference: str) -> dict[str, Any]:
                 erased = erase_owed(store)
     finally:
         settled = erasure.settle()
-    return _answer(located.agent, located.session_id, forgotten=True) | {"erased": erased and settled}
+    return _answer(located.agent, located.session_id, forgotten=True, erased=erased and settled)
 
 
-def undo(reference: str) -> dict[str, Any]:
+def undo(reference: str) -> Removal:
     """Take a session off the list: it is indexed again, if the agent still has its log.
 
     Raises:
@@ -65,11 +80,9 @@ def undo(reference: str) -> dict[str, Any]:
     return _answer(agent, session_id, forgotten=False)
 
 
-def _answer(agent: AgentName, session_id: str, *, forgotten: bool) -> dict[str, Any]:
+def _answer(agent: AgentName, session_id: str, *, forgotten: bool, erased: bool | None = None) -> Removal:
     log = original_of(READERS[agent], session_id)
-    return {
-        "session_id": session_id, "agent_type": agent, "forgotten": forgotten, "jsonl_path": str(log) if log else None
-    }  # fmt: skip
+    return Removal(session_id, agent, forgotten, str(log) if log else None, erased)
 
 
 def _meant(reference: str, gone: Forgotten) -> tuple[AgentName, str]:

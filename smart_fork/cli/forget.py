@@ -27,18 +27,18 @@ def forget(
     with working("indexing it again" if undo else "erasing", quiet=as_json):
         done = session_removal.undo(session) if undo else session_removal.forget(session)
     if as_json:
-        print_json(done)
+        print_json(done.as_json())
         return
-    what = f"{done['agent_type']} {done['session_id']}"
+    what = f"{done.agent_type} {done.session_id}"
     if undo:
-        there = "it is indexed again" if done["jsonl_path"] else "but nothing of it is left to be indexed"
+        there = "it is indexed again" if done.jsonl_path else "but nothing of it is left to be indexed"
         out.print(plain(f"{what} is no longer forgotten; {there}."))
         return
     out.print(plain(f"{what} is forgotten."))
-    if not done["erased"]:
+    if not done.erased:
         err.print(plain(NOT_ERASED))
-    if done["jsonl_path"]:
-        err.print(plain(f"The agent still has its log: {done['jsonl_path']}"))
+    if done.jsonl_path:
+        err.print(plain(f"The agent still has its log: {done.jsonl_path}"))
 
 
 def _ask(reference: str, *, as_json: bool) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import textwrap
+from dataclasses import FrozenInstanceError
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +19,7 @@ from smart_fork.places.process import ProcessPlace
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry
 from tests.smart_fork.forks import SESSION, plan_of, python
+from tests.smart_fork.found import a_fork
 from tests.smart_fork.world import WordsModel
 
 PROCESSES = SystemProcesses()
@@ -34,7 +39,9 @@ def test_find_gives_the_sessions_best_first(world, shop, monkeypatch):
     knows = world.codex(shop, RETRY, "done")
     monkeypatch.chdir(shop)
 
-    assert smart_fork.find(RETRY)[0]["session_id"] == knows
+    best = smart_fork.find(RETRY)[0]
+    assert isinstance(best, smart_fork.Hit)
+    assert knows == best.session_id == best.as_json()["session_id"]
     assert len(smart_fork.find(RETRY, project=str(shop), limit=1, agent="claude")) == 1
 
 
@@ -43,8 +50,44 @@ def test_a_session_is_branched(world, shop):
 
     made = smart_fork.branch(session_id, at=1, title="mine")
 
-    assert ("mine (Branch)", session_id) == (made["title"], made["parent"]["session_id"])
-    assert world.log_of(made["session_id"]).is_file()
+    assert ("mine (Branch)", session_id) == (made.title, made.parent.session_id)
+    assert world.log_of(made.session_id).is_file()
+
+
+def test_turns_are_cut_when_it_is_said_and_not_before(world, shop):
+    session_id = world.claude(shop, RETRY, "zanzibarquokka")
+    log = world.log_of(session_id)
+
+    planned = smart_fork.cut(session_id, "1", force=True, dry_run=True)
+    assert (session_id, (1,), None) == (planned.session_id, planned.numbers, planned.snapshot)
+    assert "zanzibarquokka" in log.read_text()
+    done = smart_fork.cut(session_id, "1", force=True)
+
+    assert done.snapshot
+    assert done.as_json()["removed"] == list(planned.removed)
+    assert "zanzibarquokka" not in log.read_text()
+
+
+def test_an_answer_cannot_be_changed(world, shop):
+    world.claude(shop, RETRY, "done")
+    (hit,) = smart_fork.find(RETRY, project=str(shop))
+
+    with pytest.raises(FrozenInstanceError):
+        hit.session_id = "another"
+
+
+def test_the_example_for_scripts_is_of_what_there_is():
+    text = (Path(smart_fork.__file__).parent.parent / "docs/using.md").read_text()
+    example = ast.parse(textwrap.dedent(text.split("## In a script\n")[1].split("\n`find`")[0]))
+    kinds = {"sf": smart_fork, "hit": smart_fork.Hit, "worker": smart_fork.Worker}
+    used = [
+        (node.value.id, node.attr)
+        for node in ast.walk(example)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    ]
+
+    assert {"sf", "hit", "worker"} == {name for name, _ in used}
+    assert [] == [(name, attribute) for name, attribute in used if not hasattr(kinds[name], attribute)]
 
 
 def test_the_model_is_loaded_once_for_all_questions(world, shop):
@@ -82,21 +125,23 @@ class TestWorker:
             plan = plan_of(python("import signal; signal.pause()"), repo, env={WORKER_ID: known.id})
             started = ProcessPlace().start(plan, known, PROCESSES, environment(plan, os.environ))
             registry.set_started(known.id, command=plan.argv, terminal_id=None, pid=started.pid, log=started.log)
-        yield smart_fork.Worker({"worker_id": known.id, "session_name": known.name})
+        yield smart_fork.Worker(a_fork(SESSION, worker_id=known.id, session_name=known.name))
         if PROCESSES.alive(started.pid):
             PROCESSES.end(started.pid, force=True)
 
-    def test_it_is_what_is_known_of_its_start(self, worker):
-        assert worker["worker_id"] == worker.id
-        assert json.loads(json.dumps(worker)) == worker
+    def test_it_knows_its_start(self, worker):
+        assert not isinstance(worker, dict)
+        assert worker.id == worker.started.worker_id == worker.as_json()["worker_id"]
+        assert worker.session_id is None
+        assert json.loads(json.dumps(worker.as_json())) == worker.as_json()
 
     def test_it_is_waited_for_read_and_closed(self, worker):
-        assert not worker.wait(0)["settled"]
-        assert [] == worker.read()["messages"]
-        assert worker.close()["closed"]
+        assert not worker.wait(0).settled
+        assert () == worker.read().messages
+        assert worker.close().closed
 
         seen = worker.wait()
-        assert ("ended", True) == (seen["state"], seen["settled"])
+        assert ("ended", True) == (seen.state, seen.settled)
 
     def test_what_it_does_not_hear_is_said(self, worker):
         with pytest.raises(smart_fork.ForkRefused, match="hears nothing before it has ended"):

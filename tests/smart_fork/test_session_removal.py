@@ -61,7 +61,7 @@ def test_nothing_of_it_is_left_and_it_does_not_come_back(session_id, world, shop
         "forgotten": True,
         "jsonl_path": str(log),
         "erased": True,
-    } == answer
+    } == answer.as_json()
     assert b"zanzibarquokka" not in everything_of_ours()
     assert (data, before.st_mtime_ns) == (log.read_bytes(), log.stat().st_mtime_ns)
     assert session_id not in world.ids(SECRET, shop)
@@ -96,7 +96,7 @@ def test_what_a_fork_shares_with_it_stays_the_forks(session_id, world, shop):
 def test_it_can_be_undone(session_id, world, shop):
     smart_fork.forget(session_id)
     world.find(SECRET, shop)
-    assert not smart_fork.forget(session_id[:10], undo=True)["forgotten"]
+    assert not smart_fork.forget(session_id[:10], undo=True).forgotten
 
     assert session_id == world.ids(SECRET, shop)[0]
     assert kept_logs.find("claude", session_id)
@@ -107,7 +107,7 @@ def test_it_can_be_undone(session_id, world, shop):
 def test_one_whose_log_is_gone_is_forgotten_with_its_copy(session_id, world, shop):
     world.log_of(session_id).unlink()
     world.find(SECRET, shop)
-    assert smart_fork.forget(session_id)["jsonl_path"] is None
+    assert smart_fork.forget(session_id).jsonl_path is None
 
     assert b"zanzibarquokka" not in everything_of_ours()
     assert session_id not in world.ids(SECRET, shop)
