@@ -60,6 +60,14 @@ class Told(NamedTuple):
     agents: int = 0
 
 
+class Utterance(NamedTuple):
+    """Something that was said, as a log of any agent can have it. `moment` is ISO 8601, or empty."""
+
+    user: bool
+    text: str
+    moment: str = ""
+
+
 class GivenCall(NamedTuple):
     """A call of a tool: its id, and what the tool was given."""
 
@@ -101,6 +109,10 @@ class Forms(ABC):
     @abstractmethod
     def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
         """The log of a new session that has these records, which are in the form of `outgoing`."""
+
+    @abstractmethod
+    def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
+        """The log of a new session in which that was said, and nothing done."""
 
     @abstractmethod
     def told(self, record: Record) -> Told:

@@ -10,13 +10,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from indexer.transcripts.model import Session, ToolCall, Turn
+from indexer.transcripts.model import AgentName, Session, ToolCall, Turn
 from smart_fork.agents import AGENTS
-from smart_fork.agents.forms import Told
+from smart_fork.agents.facets import forms_of
+from smart_fork.agents.forms import Becomes, Record, Told, Utterance
 
 #: Of what a call gave back, so much is told.
 OUTPUT_CHARACTERS = 2_000
 _CUT = "…"
+#: What stands before what an agent did, where another one reads it.
+_DONE = "Done then, by another agent:"
 #: What can be lost, as a person is told of it.
 OUTPUT, THINKING, IMAGES, AGENTS_AT_WORK, SYSTEM = "tool output", "thinking", "images", "sub-agents", "system text"
 
@@ -39,6 +42,16 @@ class Message:
     text: str
     actions: tuple[Action, ...] = ()
 
+    def rendered(self) -> str:
+        """What was said, and then a line for each thing that was done, with how it went below."""
+        lines = [self.text] if self.text else []
+        if self.actions:
+            lines += ["", _DONE] if lines else [_DONE]
+        for action in self.actions:
+            lines.append(f"- {' '.join(action.line.split())}{' (failed)' if action.failed else ''}")
+            lines += (f"    {line}" for line in action.outcome.splitlines())
+        return "\n".join(lines)
+
 
 @dataclass(frozen=True, slots=True)
 class Neutral:
@@ -46,6 +59,23 @@ class Neutral:
 
     messages: tuple[Message, ...]
     lost: Mapping[str, int]
+
+
+def log_of(session: Session, end: int, agent: AgentName, becomes: Becomes) -> tuple[list[Record], Mapping[str, int]]:
+    """A session up to turn `end` as a log of another agent, and how much of what is lost.
+
+    Raises:
+        Usage: Sessions of one of the two are not shared.
+        NotFound: a session that this one was forked from is gone.
+        ForkRefused: the log was rewritten meanwhile.
+    """
+    forms, told = forms_of(agent), read(session, end)
+    moments = [turn.timestamp for turn in session.turns]
+    said = [Utterance(one.role == "user", one.rendered(), moments[one.turn]) for one in told.messages]
+    begun = next(
+        (number for number, one in enumerate(said) if one.user), len(said)
+    )  # a conversation begins with a person
+    return list(forms.log_of(said[begun:], becomes)), told.lost
 
 
 def read(session: Session, end: int | None = None) -> Neutral:

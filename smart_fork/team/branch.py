@@ -12,12 +12,10 @@ from smart_fork.team.download import Download, download
 from smart_fork.team.ids import new_id
 from smart_fork.team.materialise import Materialised, arrived
 from smart_fork.team.project import Project
-from smart_fork.team.pull import TakenAs, named, now, told, track, tracked_as, write
+from smart_fork.team.pull import FILE, TakenAs, named, now, told, track, tracked_as, write
 from smart_fork.team.shared import Shared
 from smart_fork.team.tracking import Alias
 
-NOT_BranchVerb = Literal["branch", "fork"]
-YOURS = "You don't own this session. Use smart-fork team fork."
 NOT_YOURS = "You don't own this session. Use smart-fork team fork."
 BranchVerb = Literal["branch", "fork"]
 YOURS = "You own this session. Use smart-fork team branch to create a copy."
@@ -77,6 +75,12 @@ def _made(project: Project, verb: BranchVerb, source_id: str, asked: BranchAsked
         raise WrongVerb(NOT_YOURS)
     if verb == "fork" and mine and not taken_as.force:
         raise WrongVerb(YOURS)
+    if taken_as.platform not in (None, read.session.agent):
+        if taken_as.platform == FILE:
+            raise Usage("--platform file is for pull alone", "Pull the session, or branch it for an agent.")
+        if not asked.pull:
+            raise Usage("--platform says how it is written here, and --no-pull that it is not", "Give one of them.")
+        asked, taken_as = replace(asked, local=True), taken_as.of(read.session.agent)
     source = download(project.client, read) if asked.pull or asked.at is not None else Download(read.session, ())
     cut = _cut(project, source, asked.at)
     child_id = new_id()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +24,7 @@ from smart_fork.agents.forms import Becomes, Record
 from smart_fork.copies.session_copy import Branch, branch_point, last_branch_point, write_copy
 from smart_fork.errors import Unshareable, Usage
 from smart_fork.sharing.canonical import decode
+from smart_fork.sharing.neutral import log_of
 from smart_fork.team import login
 from smart_fork.team.local import Local, local, place_of
 
@@ -102,12 +103,8 @@ def arrived(
             elif not (others and forms.told(one).thoughts):
                 lost[UNKNOWN] += 1
 
-    with tempfile.TemporaryDirectory(prefix="arrived-", dir=login.folder()) as folder:
-        name = copier(agent).place(Path(folder) / "log", NewSession(source_id, None, datetime.now(UTC))).name
-        log = Path(folder) / name
-        becomes = Becomes(source_id, place_of(root))
-        with log.open("wb") as file:
-            file.writelines(orjson.dumps(record) + b"\n" for record in forms.anew(kept(), becomes))
+    becomes = Becomes(source_id, place_of(root))
+    with _log(agent, source_id, forms.anew(kept(), becomes)) as log:
         session = READERS[agent].read(log).session
         if session is None or not session.messages:
             raise Unshareable(f"These records are no conversation of {title_of(agent)}.")
@@ -124,37 +121,67 @@ def materialise(
     root: Path | None = None,
     count: int | None = None,
     title: str = "",
+    platform: AgentName | None = None,
 ) -> Materialised:
     """Write the first `count` records, up to where the agent had finished, as a session that works in `directory`.
 
     Paths in them are below `root`, where that is another one. `others` are those whose thoughts are tied to an account
-    that is not here. It is a new session: nothing is overwritten.
+    that is not here. It is a new session: nothing is overwritten. `platform` is the agent that is to have it, where
+    that is another one: it is told what was said and done.
 
     Raises:
         Unshareable: they are no conversation.
+        Usage: sessions of one of the agents are not shared.
         ForkRefused: nothing of them is finished.
         OSError: it cannot be written.
     """
     with arrived(records[:count], agent, source_id, root or directory, others=others) as one:
-        end = last_branch_point(one.session)
-        branch = write_copy(
-            READERS[agent],
-            one.session,
-            end,
-            new_session_id=starter_of(agent).new_id(),
-            target_cwd=directory,
-            now=datetime.now(),  # noqa: DTZ005 - files may be named by local time
-            title=title,
-        )
-        lost = dict(one.lost)
-        if one.session.compactions and (left := end + 1 - branch.copied) > 0:
-            lost[FORGOTTEN] = left
+        lost = Counter(one.lost)
+        with _for(platform or agent, one.session, source_id, directory) as (session, missing):
+            end = last_branch_point(session)
+            branch = write_copy(
+                READERS[session.agent],
+                session,
+                end,
+                new_session_id=starter_of(session.agent).new_id(),
+                target_cwd=directory,
+                now=datetime.now(),  # noqa: DTZ005 - files may be named by local time
+                title=title,
+            )
+            lost.update(missing)
+            if session.compactions and (left := end + 1 - branch.copied) > 0:
+                lost[FORGOTTEN] = left
     try:
-        here = local(_read(branch.path, agent), root or directory)
+        here = local(_read(branch.path, branch.agent), root or directory)
     except BaseException:
         branch.undo()
         raise
-    return Materialised(branch.path, branch.session_id, agent, lost, branch, here)
+    return Materialised(branch.path, branch.session_id, branch.agent, lost, branch, here)
+
+
+@contextmanager
+def _for(
+    agent: AgentName, session: Session, source_id: str, directory: Path
+) -> Iterator[tuple[Session, Mapping[str, int]]]:
+    """The session as `agent` has it, and what of it is lost: nothing where it is its own."""
+    if agent == session.agent:
+        yield session, {}
+        return
+    becomes = Becomes(source_id, place_of(directory))
+    records, lost = log_of(session, last_branch_point(session), agent, becomes)
+    with _log(agent, source_id, records) as log:
+        yield _read(log, agent), lost
+
+
+@contextmanager
+def _log(agent: AgentName, session_id: str, records: Iterable[Record]) -> Iterator[Path]:
+    """A log of these records, in a private file that is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="arrived-", dir=login.folder()) as folder:
+        name = copier(agent).place(Path(folder) / "log", NewSession(session_id, None, datetime.now(UTC))).name
+        log = Path(folder) / name
+        with log.open("wb") as file:
+            file.writelines(orjson.dumps(record) + b"\n" for record in records)
+        yield log
 
 
 def _read(path: Path, agent: AgentName) -> Session:

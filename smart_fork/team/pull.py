@@ -6,16 +6,24 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import orjson
+
+from indexer.files import replace_file
+from indexer.paths import private_dir
 from indexer.project import resolve
+from indexer.transcripts.model import AgentName
 from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
 from smart_fork.sharing.wire import SessionInfo
-from smart_fork.snippets import quoted
 from smart_fork.team.download import Download, Seen, download
 from smart_fork.team.local import local, read_log
 from smart_fork.team.materialise import Materialised, materialise
 from smart_fork.team.project import Project
 from smart_fork.team.shared import Shared, Verb, shared
-from smart_fork.team.tracking import Alias, Tracked, check_alias
+from smart_fork.team.tracking import FOLDER, Alias, Tracked, check_alias, exclude
+
+#: In the place of an agent: the records as they are, in a file of the project.
+FILE = "file"
+CROSSED = "It is another agent's now: what is said in it is pushed as a session of its own."
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +35,10 @@ class TakenAs:
     alias: str | None = None
     track: bool = True
     force: bool = False
+
+    def of(self, agent: AgentName) -> TakenAs:
+        """The same for a session of that agent: as another one's it is not tracked, for it cannot be added to."""
+        return replace(self, track=self.track and self.platform in (None, agent))
 
 
 def pull(project: Project, reference: str, wanted: TakenAs) -> Shared:
@@ -51,6 +63,9 @@ def pull(project: Project, reference: str, wanted: TakenAs) -> Shared:
     base = Seen(known[1].base_count, known[1].base_digest) if known and not wanted.force else None
     taken = download(project.client, read, base=base)
     name = named(tracked, wanted, session_id, known[0] if known else None)
+    if wanted.platform == FILE:
+        return _as_file(project, taken, name)
+    wanted = wanted.of(taken.info.agent)
     written = write(project, taken, wanted, others=False)
     if wanted.track:
         track(project, name, tracked_as(taken.info, written, kind="pull"))
@@ -64,10 +79,6 @@ def write(
     directory = resolve(wanted.into) if wanted.into else project.place.root
     if not directory.is_dir():
         raise NotFound(f"There is no such directory: {directory}")
-    if wanted.platform not in (None, taken.info.agent):
-        raise Usage(
-            f"Unsupported platform: {quoted(wanted.platform or '')}", "It is taken as the agent has it that made it."
-        )
     try:
         return materialise(
             taken.records,
@@ -78,9 +89,22 @@ def write(
             root=project.place.root if directory.is_relative_to(project.place.root) else directory,
             count=count,
             title=taken.info.title,
+            platform=wanted.platform,
         )
     except OSError as error:
         raise SmartForkError(f"It cannot be written: {error}", "Nothing of it was left behind.") from error
+
+
+def _as_file(project: Project, taken: Download, name: str) -> Shared:
+    """Write the records as they are, below what the server says of them."""
+    path = project.place.root / FOLDER / "sessions" / f"{name}.jsonl"
+    if path.parent.is_symlink() or path.parent.parent.is_symlink():
+        raise Usage(f"{path.parent} leads elsewhere", "Take the link away: a repository may have brought it.")
+    private_dir(path.parent)
+    exclude(project.place.root)
+    header = orjson.dumps({"smart_fork": 1, "session": taken.info.model_dump(mode="json")})
+    replace_file(path, (line + b"\n" for line in (header, *taken.records)))
+    return replace(shared("pull", project.server, taken.info, None), files=(str(path),))
 
 
 def named(tracked: Tracked, wanted: TakenAs, session_id: str, before: str | None = None) -> str:
@@ -142,7 +166,7 @@ def told(project: Project, verb: Verb, info: SessionInfo, written: Materialised 
         files=(str(written.path),),
         resume_command=resume_command(written),
         lost=written.lost,
-        warnings=written.branch.warnings,
+        warnings=(*written.branch.warnings, *([CROSSED] if written.agent != info.agent else [])),
     )
 
 

@@ -138,7 +138,7 @@ class Tracking:
     def change(self, change: Callable[[Tracked], Tracked]) -> Tracked:
         """Write what `change` makes of it. Others who do the same wait."""
         private_dir(self.path.parent)
-        _exclude(self.place.root)
+        exclude(self.place.root)
         with self._locked():
             after = change(self.read())
             replace_file(self.path, [orjson.dumps(_written(after), option=orjson.OPT_INDENT_2), b"\n"])
@@ -194,7 +194,7 @@ def _origin(top: Path) -> str:
     return said.text
 
 
-def _exclude(root: Path) -> None:
+def exclude(root: Path) -> None:
     """Keep the folder out of ``git status``, in the repository's private list and not in its files."""
     top = top_of(root)
     if top is None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
+from uuid import UUID, uuid5
 
 from indexer.transcripts.model import Session
 from smart_fork.agents.claude.records import is_boundary, of_conversation
-from smart_fork.agents.forms import Becomes, Forms, GivenCall, Identity, Image, Record, Told, all_texts
+from smart_fork.agents.forms import Becomes, Forms, GivenCall, Identity, Image, Record, Told, Utterance, all_texts
 
 #: The tools that set another agent to work, by their names now and before.
 _AGENTS = ("Task", "Agent")
+#: The records of a session that another agent began are named in this space.
+_MADE = UUID("6b7c4f2e-2f0a-5d0e-9a36-6f6f726b7365")
 #: What of a record is shared. Not among it are modes of permission, hooks, settings of thinking, lists of things to do.
 _FIELDS = frozenset({
     "type", "subtype", "uuid", "timestamp", "cwd", "gitBranch", "version", "userType", "entrypoint", "isSidechain",
@@ -58,6 +61,18 @@ class ClaudeForms(Forms):
                 fields["forkedFrom"] = {"sessionId": becomes.forked_from, "messageUuid": identity}
             yield self.incoming(record, Identity(becomes.place, fields))
             parent = identity if isinstance(identity, str) else parent
+
+    def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
+        parent: str | None = None
+        for number, one in enumerate(said):
+            identity = str(uuid5(_MADE, f"{becomes.session_id} {number}"))
+            yield {
+                "parentUuid": parent, "isSidechain": False, "userType": "external", "cwd": becomes.place.root,
+                "sessionId": becomes.session_id, "version": "2.0.0", "type": "user" if one.user else "assistant",
+                "message": {"role": "user", "content": one.text} if one.user else _answer(identity, one.text),
+                "uuid": identity, "timestamp": one.moment,
+            }  # fmt: skip
+            parent = identity
 
     def told(self, record: Record) -> Told:
         message = record.get("message")
@@ -126,6 +141,14 @@ _STANDS_FOR: dict[str, Callable[[str], Any]] = {
     "source": lambda note: {"type": "text", "text": note},
     "file": str,
 }
+
+
+def _answer(identity: str, text: str) -> Record:
+    return {
+        "id": f"msg_{identity.replace('-', '')}", "type": "message", "role": "assistant", "model": "unknown",
+        "content": [{"type": "text", "text": text}], "stop_reason": "end_turn", "stop_sequence": None,
+        "usage": {"input_tokens": 0, "output_tokens": 0},
+    }  # fmt: skip
 
 
 def _sent(block: Record) -> Record | None:

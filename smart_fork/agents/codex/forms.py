@@ -11,7 +11,7 @@ import orjson
 from indexer.transcripts.model import Session
 from smart_fork.agents.codex.copy import kept, to_legacy
 from smart_fork.agents.codex.fold import unwrapped
-from smart_fork.agents.forms import Becomes, Forms, GivenCall, Identity, Image, Record, Told, all_texts
+from smart_fork.agents.forms import Becomes, Forms, GivenCall, Identity, Image, Record, Told, Utterance, all_texts
 
 _OUTPUTS = ("function_call_output", "custom_tool_call_output", "tool_search_output")
 _IMAGES = ("input_image", "image_generation_call")
@@ -77,6 +77,17 @@ class CodexForms(Forms):
                 yield _header(str(made.get("timestamp") or ""), becomes)
                 begun = True
             yield made
+
+    def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
+        """Each message as the model is sent it, and as it is shown."""
+        for number, one in enumerate(said):
+            if not number:
+                yield _header(one.moment, becomes)
+            role, kind = ("user", "input_text") if one.user else ("assistant", "output_text")
+            item = {"type": "message", "role": role, "content": [{"type": kind, "text": one.text}]}
+            yield {"timestamp": one.moment, "type": "response_item", "payload": item}
+            shown = {"type": "user_message" if one.user else "agent_message", "message": one.text}
+            yield {"timestamp": one.moment, "type": "event_msg", "payload": shown}
 
     def told(self, record: Record) -> Told:
         item = record.get("payload")
