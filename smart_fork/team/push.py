@@ -22,8 +22,9 @@ from smart_fork.team import replay
 from smart_fork.team.branch import BranchAsked, create
 from smart_fork.team.download import tail
 from smart_fork.team.ids import new_id
-from smart_fork.team.local import Local, found, local, newest, read_log
+from smart_fork.team.local import found, local, newest, read_log
 from smart_fork.team.outgoing import Outgoing, Since, prepare
+from smart_fork.team.parent import parent_of
 from smart_fork.team.preview import Preview, Receiver, preview
 from smart_fork.team.project import Project
 from smart_fork.team.pull import default_alias, now, track
@@ -80,10 +81,14 @@ def plan(project: Project, asked: PushAsked) -> Plan:
     tracked = project.tracking.read()
     name, session = _source(project, tracked, asked)
     here = local(session, project.place.root)
-    alias = tracked.aliases[name] if name is not None else _continued(tracked, here)
-    if alias is not None and asked.force and not here.begins_with(alias.local_count, alias.local_digest):
-        alias = None
-    since = Since(alias.local_count, alias.local_digest) if alias else None
+    alias, since = None, None
+    if name is not None:
+        alias = tracked.aliases[name]
+        since = Since(alias.local_count, alias.local_digest)
+        if asked.force and not here.begins_with(since.count, since.digest):
+            alias = since = None
+    elif parent := parent_of(project, tracked.aliases, here):
+        alias, since = parent
     out = prepare(session.source_path, session.agent, project.place.root, since=since, images=asked.images)
     replay.check(out)
     return Plan(name or "", out, alias, asked)
@@ -167,15 +172,6 @@ def _log_of(project: Project, name: str, one: Alias) -> Session:
     if one.file is None:
         raise NotFound(f"{name} is not on this machine.", f"smart-fork team pull {name} writes it here.")
     return read_log(one.file, one.platform, project.place.root)
-
-
-def _continued(tracked: Tracked, here: Local) -> Alias | None:
-    """What of another log is pushed already: an agent that forks a session copies it, or goes on from it."""
-    known = sorted(tracked.aliases.values(), key=lambda one: -one.local_count)
-    for one in known:
-        if one.platform == here.agent and one.local_count and here.begins_with(one.local_count, one.local_digest):
-            return one
-    return None
 
 
 def _is_another(alias: Alias, session: Session) -> bool:
