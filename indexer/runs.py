@@ -14,6 +14,7 @@ from typing import Any, Literal
 import orjson
 
 from indexer.changes import Report
+from indexer.last_run import FailedLog, LastRun
 from indexer.store.base import Store
 
 #: Where the index itself keeps them: whoever asks how it is may be another process, on another day.
@@ -34,25 +35,25 @@ class Run:
     report: Report
     error: str = ""
 
-    def as_json(self) -> dict[str, Any]:
-        """The run as JSON values; of what it did only the counts."""
+    def told(self) -> LastRun:
+        """What is kept of it, and told."""
         done = self.report
-        return {
-            "started_at": self.started_at,
-            "seconds": round(self.seconds, 2),
-            "outcome": self.outcome,
-            "error": self.error or None,
-            "logs": done.files,
-            "read": done.read,
-            "resumed": done.resumed,
-            "bytes_read": done.bytes_read,
-            "sessions": done.sessions,
-            "removed": done.removed,
-            "embedded": done.embedded,
-            "waiting": done.waiting,
-            "failed_logs": len(done.failed),
-            "failed": [{"path": path, "reason": reason} for path, reason in islice(done.failed.items(), MAX_FAILED)],
-        }
+        return LastRun(
+            started_at=self.started_at,
+            seconds=round(self.seconds, 2),
+            outcome=self.outcome,
+            error=self.error or None,
+            logs=done.files,
+            read=done.read,
+            resumed=done.resumed,
+            bytes_read=done.bytes_read,
+            sessions=done.sessions,
+            removed=done.removed,
+            embedded=done.embedded,
+            waiting=done.waiting,
+            failed_logs=len(done.failed),
+            failed=tuple(FailedLog(path, reason) for path, reason in islice(done.failed.items(), MAX_FAILED)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +75,15 @@ class Freshness:
     def as_json(self) -> dict[str, Any]:
         """The state as JSON values."""
         return asdict(self) | {
-            "last_run": self.last_run.as_json() if self.last_run else None,
-            "last_change": self.last_change.as_json() if self.last_change else None,
+            "last_run": self.last_run.told().as_json() if self.last_run else None,
+            "last_change": self.last_change.told().as_json() if self.last_change else None,
             "last_error": self.last_error or None,
         }
 
 
 def record(store: Store, run: Run) -> None:
     """Keep what became of a run over everything."""
-    store.set_meta(_LAST, orjson.dumps(run.as_json()).decode())
+    store.set_meta(_LAST, orjson.dumps(run.told().as_json()).decode())
 
 
 @contextmanager
@@ -107,9 +108,10 @@ def announce(store: Store, next_run: str | None) -> None:
     store.set_meta(_NEXT, orjson.dumps({"at": next_run, "pid": pid, "born": _born(pid)}).decode())
 
 
-def last_run(store: Store) -> dict[str, Any] | None:
-    """What became of the last run over everything, as `Run.as_json` has it; `None` before the first."""
-    return _read(store, _LAST)
+def last_run(store: Store) -> LastRun | None:
+    """What became of the last run over everything; `None` before the first."""
+    told = _read(store, _LAST)
+    return LastRun.kept(told) if told else None
 
 
 def next_run(store: Store, now: datetime) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from indexer.masking import Masked
 from indexer.transcripts.model import AgentName
-from smart_fork.values import Value, rare, record, spread, value
+from indexer.values import Value, rare, record, spread, value
 
 
 @value

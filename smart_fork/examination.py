@@ -33,6 +33,7 @@ from smart_fork.retrieval.query import words_of
 from smart_fork.retrieval.search import embedded, search
 from smart_fork.service.address import announced
 from smart_fork.service.client import ServiceGoneError, find_service
+from smart_fork.service.status import IndexingStatus, ServiceStatus
 
 #: Logs that are read again: the newest, and some by chance. Passages that are embedded again; questions that are asked.
 NEWEST, BY_CHANCE, EMBEDDED, ASKED = 10, 10, 20, 5
@@ -289,11 +290,11 @@ def _service() -> Iterator[Check]:
     try:
         well, state = service.health(), service.status()
     except ServiceGoneError as error:
-        well, state = False, {"indexing": {"last_error": str(error)}}
+        well, state = False, ServiceStatus("", IndexingStatus({"last_error": str(error)}))
     problem = "" if well else "it does not answer a real question; "
-    problem += state["indexing"].get("last_error") or ""
-    if restart := state.get("restart"):
-        where += f", restart pending: {restart['from']} -> {restart['to']}"
+    problem += state.indexing.last_error
+    if state.change:
+        where += f", restart pending: {state.change}"
     step = "`smart-fork logs` says more." if problem else ""
     detail = f"{where}: {problem}" if problem else where
     yield Check("service", ok=not problem, detail=detail, next_step=step, optional=well)

@@ -2,69 +2,139 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import Any
 
 from indexer.damage import kept
+from indexer.last_run import LastRun
 from indexer.paths import index_db, state_home
+from indexer.values import Value, rare, record, value
 from smart_fork.agents import READERS
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable
 from smart_fork.hooks import switch
+from smart_fork.retrieval.answer import Covered
 from smart_fork.retrieval.status import index_status
 from smart_fork.service.client import Service, ServiceGoneError, find_service
+from smart_fork.service.status import ServiceStatus
 from smart_fork.workers.roster import list_workers
 
-#: What is shown of the index; where its logs are broken is `index status`'s to say.
-_SHOWN = (
-    "logs",
-    "unread_logs",
-    "sessions",
-    "chunks",
-    "embedded",
-    "covered",
-    "complete",
-    "updated_at",
-    "bytes",
-    "model",
-    "last_run",
-    "next_run",
-)
+
+@value
+class Trouble(Value):
+    """Why something cannot be shown, and what to do."""
+
+    error: str
+    hint: str
 
 
-def overview() -> dict[str, Any]:
-    """The state of all parts as JSON values. Nothing is read or started for it."""
+@record
+class IndexOverview(Value):
+    """What the index holds; where its logs are broken is `index status`'s to say."""
+
+    logs: int
+    unread_logs: int
+    sessions: int
+    chunks: int
+    embedded: int
+    covered: Covered
+    complete: bool
+    updated_at: str | None
+    bytes: int
+    model: str | None
+    last_run: LastRun | None
+    next_run: str | None
+    broken_lines: int
+    set_aside: tuple[str, ...] = rare(())
+
+
+@record
+class ServiceOverview(Value):
+    """The service, with what it says of itself, or the `error` why it does not; where none runs, nothing but `hint`."""
+
+    running: bool
+    hint: str = rare("")
+    url: str = rare("")
+    pid: int = rare(0)
+    started: str = rare("")
+    error: str = rare("")
+    status: ServiceStatus | None = rare()
+    memory_bytes: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values: what the service says stands among what is known of it."""
+        told = super().as_json()
+        said, memory = told.pop("status", None), told.pop("memory_bytes")
+        return told if said is None else {**told, **said, "memory_bytes": memory}
+
+
+@value
+class RecallOverview(Value):
+    """For which agents' new sessions it is on, and what came of it."""
+
+    on: tuple[str, ...]
+    sessions: int
+    told: int
+
+
+@value
+class WorkerOverview(Value):
+    """A worker that runs."""
+
+    worker_id: str | None
+    name: str
+    agent_type: str
+    kind: str
+    state: str
+    status: str | None
+    waiting_for: str | None
+    cwd: str
+
+
+@value
+class Overview(Value):
+    """The state of all parts. `workers_problem` says why the workers cannot be listed."""
+
+    home: str
+    index: IndexOverview | Trouble
+    service: ServiceOverview
+    recall: RecallOverview
+    workers: tuple[WorkerOverview, ...] = ()
+    workers_problem: Trouble | None = rare()
+
+
+def overview() -> Overview:
+    """The state of all parts. Nothing is read or started for it."""
     service = _service(find_service(any_version=True))
-    state = {"home": str(state_home()), "index": _index(), "service": service, "recall": _recall()}
+    seen = Overview(str(state_home()), _index(), service, _recall())
     try:
-        return state | {"workers": _workers()}
+        return replace(seen, workers=_workers())
     except RegistryUnavailable as error:
-        return state | {"workers": [], "workers_problem": {"error": error.message, "hint": error.hint}}
+        return replace(seen, workers_problem=Trouble(error.message, error.hint))
 
 
-def _index() -> dict[str, Any]:
+def _index() -> IndexOverview | Trouble:
     try:
         state = index_status()
     except IndexUnavailable as error:
-        return {"error": error.message, "hint": error.hint}
-    aside = [str(path) for path in kept(index_db())]
-    told = state.as_json()
-    shown = {name: told[name] for name in _SHOWN} | {"broken_lines": state.broken_lines}
-    return shown | ({"set_aside": aside} if aside else {})
+        return Trouble(error.message, error.hint)
+    shown = {one.name: getattr(state, one.name) for one in fields(IndexOverview) if one.name != "set_aside"}
+    return IndexOverview(**shown, set_aside=tuple(str(path) for path in kept(index_db())))
 
 
-def _service(service: Service | None) -> dict[str, Any]:
+def _service(service: Service | None) -> ServiceOverview:
     if service is None:
-        return {"running": False, "hint": "smart-fork serve, or smart-fork service install"}
+        return ServiceOverview(running=False, hint="smart-fork serve, or smart-fork service install")
     address = service.address
-    known = {"running": True, "url": address.url, "pid": address.pid, "started": address.started}
+    known = ServiceOverview(running=True, url=address.url, pid=address.pid, started=address.started)
     try:
-        return known | service.status() | {"memory_bytes": _memory(address.pid)}
+        return replace(known, status=service.status(), memory_bytes=_memory(address.pid))
     except ServiceGoneError as error:
-        return known | {"error": str(error)}
+        return replace(known, error=str(error))
 
 
-def _recall() -> dict[str, Any]:
-    """For which agents' new sessions it is on, and what came of it."""
-    return {"on": [one.name for one in READERS if switch.is_on(one.name)], **switch.asked()._asdict()}
+def _recall() -> RecallOverview:
+    asked = switch.asked()
+    return RecallOverview(tuple(one.name for one in READERS if switch.is_on(one.name)), asked.sessions, asked.told)
 
 
 def _memory(pid: int) -> int | None:
@@ -76,8 +146,8 @@ def _memory(pid: int) -> int | None:
         return None
 
 
-def _workers() -> list[dict[str, Any]]:
+def _workers() -> tuple[WorkerOverview, ...]:
     if not (state_home() / "workers.db").exists():
-        return []
-    shown = ("worker_id", "name", "agent_type", "kind", "state", "status", "waiting_for", "cwd")
-    return [{name: getattr(one, name) for name in shown} for one in list_workers(None) if one.worker_id]
+        return ()
+    shown = [one.name for one in fields(WorkerOverview)]
+    return tuple(WorkerOverview(*(getattr(one, name) for name in shown)) for one in list_workers(None) if one.worker_id)

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from indexer.forgotten import Forgotten, forgotten, replace
 from indexer.lost_logs import erase_owed, sweep, sweep_files
 from indexer.transcripts.model import AgentName
+from indexer.values import Value, rare
 from indexer.writer import IndexBusyError, only_writer
 from smart_fork.agents import READERS
 from smart_fork.agents.logs import original_of
@@ -21,7 +22,6 @@ from smart_fork.excise import erasure
 from smart_fork.retrieval.index_access import opened
 from smart_fork.sessions import MIN_PREFIX, locate
 from smart_fork.snippets import quoted
-from smart_fork.values import Value, rare
 
 #: How long to wait for another process that is indexing.
 PATIENCE = 60.0

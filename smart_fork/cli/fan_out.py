@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from indexer.values import json_of
 from smart_fork import sessions
 from smart_fork.agents.options import Options
 from smart_fork.cli.forked import print_forked
@@ -19,7 +20,6 @@ from smart_fork.forking.fan_out import MOST, Source, best_of, fan_out
 from smart_fork.forking.floor import FLOOR
 from smart_fork.forking.started import Forked, NotForked
 from smart_fork.retrieval.answer import Answer, Found
-from smart_fork.values import json_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,13 +14,12 @@ from smart_fork.cli.output import NOT_ERASED, out, plain, print_json, say
 from smart_fork.cli.progress import ProgressBar, progress_bar
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import SmartForkError
-from smart_fork.values import json_of
 
 if TYPE_CHECKING:
     from indexer.changes import Progress
     from indexer.project import Project
     from indexer.store.base import Store
-    from smart_fork.retrieval.answer import Covered
+    from smart_fork.retrieval.answer import Indexed
 
 #: How long a run waits for another process that is indexing.
 PATIENCE = 600.0
@@ -50,6 +49,7 @@ def run(
     from indexer.store.extension import VectorsUnavailableError
     from smart_fork.agents import READERS
     from smart_fork.engines.configured import OWN, configured_engine
+    from smart_fork.retrieval.answer import Held, Indexed
     from smart_fork.retrieval.covered import covered
     from smart_fork.retrieval.index_access import opened
     from smart_fork.retrieval.renewal import renewed
@@ -85,13 +85,17 @@ def run(
     except (ModelUnavailableError, VectorsUnavailableError) as error:
         step = "`smart-fork doctor` checks the model, and what keeps the vectors."
         raise SmartForkError(f"Words are indexed, meaning is not: {error}", step) from error
-    index = asdict(counts) | {"covered": shares.as_json()}
-    figures = asdict(report) | {"total_seconds": round(time.monotonic() - started, 2), "index": index}
-    figures |= {"engine": engine.name if engine else OWN}
+    done = Indexed(
+        **asdict(report),
+        total_seconds=round(time.monotonic() - started, 2),
+        index=Held(**asdict(counts), covered=shares),
+        engine=engine.name if engine else OWN,
+        broken_logs=broken_logs(broken),
+    )
     if as_json:
-        print_json(figures | {"broken_logs": json_of(broken_logs(broken))})
+        print_json(done.as_json())
     else:
-        _print_report(figures, shares, len(broken))
+        _print_report(done)
 
 
 def _project(folder: Path | None) -> Project | None:
@@ -139,8 +143,8 @@ def status(as_json: JsonOption = False) -> None:
     }
     for key, value in (state.as_json() | words).items():
         out.print(plain(f"{key.replace('_', ' '):<18} {_in_words(value)}"))
-    for failed in (state.last_run or {}).get("failed", ())[:MAX_SHOWN]:
-        out.print(plain(f"{'':<18} could not be read: {failed['path']}: {failed['reason']}"))
+    for failed in state.last_run.failed[:MAX_SHOWN] if state.last_run else ():
+        out.print(plain(f"{'':<18} could not be read: {failed.path}: {failed.reason}"))
 
 
 @app.command("path")
@@ -165,30 +169,31 @@ def _settle() -> None:
         settle()
 
 
-def _print_report(figures: dict[str, Any], shares: Covered, broken: int) -> None:
+def _print_report(done: Indexed) -> None:
     from smart_fork.retrieval.covered import in_words
 
-    counts = figures["index"]
+    counts = done.index
     out.print(
         plain(
-            f"{figures['files']} logs: {figures['read']} read ({figures['bytes_read'] / 1e6:,.1f} MB), "
-            f"{figures['unchanged']} unchanged, {figures['removed']} gone; {figures['sessions']} sessions written, "
-            f"{figures['embedded']} passages embedded in {figures['total_seconds']} s."
+            f"{done.files} logs: {done.read} read ({done.bytes_read / 1e6:,.1f} MB), "
+            f"{done.unchanged} unchanged, {done.removed} gone; {done.sessions} sessions written, "
+            f"{done.embedded} passages embedded in {done.total_seconds} s."
         )
     )
-    held = f"{counts['sessions']} sessions, {counts['chunks']} passages, {counts['embedded']} with their meaning"
-    missing = f" ({in_words(shares)})" if counts["embedded"] < counts["chunks"] else ""
+    held = f"{counts.sessions} sessions, {counts.chunks} passages, {counts.embedded} with their meaning"
+    missing = f" ({in_words(counts.covered)})" if counts.embedded < counts.chunks else ""
     out.print(plain(f"The index holds {held}{missing}."))
-    for reason, number in counts["skipped"].items():
+    for reason, number in counts.skipped.items():
         out.print(plain(f"  skipped {number}: {reason}"))
-    for name, reason in list(figures["failed"].items())[:MAX_SHOWN]:
+    for name, reason in list(done.failed.items())[:MAX_SHOWN]:
         say(f"could not be read: {name}: {reason}")
-    if len(figures["failed"]) > MAX_SHOWN:
-        say(f"… and {len(figures['failed']) - MAX_SHOWN} more; --json has all")
-    if not figures["erased"]:
+    if len(done.failed) > MAX_SHOWN:
+        say(f"… and {len(done.failed) - MAX_SHOWN} more; --json has all")
+    if not done.erased:
         say(NOT_ERASED)
-    if figures["broken_lines"]:
-        say(f"{figures['broken_lines']} broken lines in {broken} logs; `smart-fork index status --json` says which")
+    if done.broken_lines:
+        broken = f"{done.broken_lines} broken lines in {len(done.broken_logs)} logs"
+        say(f"{broken}; `smart-fork index status --json` says which")
 
 
 def _in_words(value: object) -> str:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from smart_fork.cli.output import out, plain, print_json
 from smart_fork.cli.search import JsonOption
+
+if TYPE_CHECKING:
+    from smart_fork.overview import IndexOverview, RecallOverview, ServiceOverview, Trouble, WorkerOverview
 
 
 def status(as_json: JsonOption = False) -> None:
@@ -14,69 +18,67 @@ def status(as_json: JsonOption = False) -> None:
 
     state = overview()
     if as_json:
-        print_json(state)
+        print_json(state.as_json())
         return
-    problem = state.get("workers_problem")
-    workers = [("workers", f"{problem['error']} {problem['hint']}")] if problem else _workers(state["workers"])
-    rows = (*_index(state["index"]), *_service(state["service"]), *_recall(state["recall"]), *workers)
+    problem = state.workers_problem
+    workers = [("workers", f"{problem.error} {problem.hint}")] if problem else _workers(state.workers)
+    rows = (*_index(state.index), *_service(state.service), *_recall(state.recall), *workers)
     for name, text in rows:
         out.named(plain(name, "bold"), plain(text), 10)
 
 
-def _index(index: dict[str, Any]) -> list[tuple[str, str]]:
+def _index(index: IndexOverview | Trouble) -> list[tuple[str, str]]:
+    from smart_fork.overview import Trouble
     from smart_fork.retrieval import covered
-    from smart_fork.retrieval.answer import Covered
     from smart_fork.retrieval.status import in_words, when_next
 
-    if "error" in index:
-        return [("index", f"{index['error']} {index['hint']}")]
-    shares = covered.in_words(Covered(**index["covered"]))
-    done = f"{index['embedded']:,} of {index['chunks']:,} passages by meaning ({shares})"
-    unread = f", {index['unread_logs']:,} logs to be read" if index["unread_logs"] else ""
-    broken = f", {index['broken_lines']:,} broken lines (smart-fork index status)" if index["broken_lines"] else ""
-    aside = [
-        ("", f"it was damaged, and kept as {path}: delete that when you like") for path in index.get("set_aside", ())
-    ]
+    if isinstance(index, Trouble):
+        return [("index", f"{index.error} {index.hint}")]
+    shares = covered.in_words(index.covered)
+    done = f"{index.embedded:,} of {index.chunks:,} passages by meaning ({shares})"
+    unread = f", {index.unread_logs:,} logs to be read" if index.unread_logs else ""
+    broken = f", {index.broken_lines:,} broken lines (smart-fork index status)" if index.broken_lines else ""
+    aside = [("", f"it was damaged, and kept as {path}: delete that when you like") for path in index.set_aside]
     return [
-        ("index", f"{index['sessions']:,} sessions of {index['logs']:,} logs, {done}{unread}{broken}"),
-        ("", f"{index['bytes'] / 1e6:.1f} MB, last changed {index['updated_at'] or 'never'}"),
-        ("", f"last run {in_words(index['last_run'])}; next {when_next(index['next_run'])}"),
+        ("index", f"{index.sessions:,} sessions of {index.logs:,} logs, {done}{unread}{broken}"),
+        ("", f"{index.bytes / 1e6:.1f} MB, last changed {index.updated_at or 'never'}"),
+        ("", f"last run {in_words(index.last_run)}; next {when_next(index.next_run)}"),
         *aside,
     ]
 
 
-def _service(service: dict[str, Any]) -> list[tuple[str, str]]:
-    if not service["running"]:
-        return [("service", f"not running: {service['hint']}")]
-    memory = f", {service['memory_bytes'] / 1e6:.0f} MB" if service.get("memory_bytes") else ""
-    rows = [("service", f"{service['url']}, process {service['pid']} since {service['started']}{memory}")]
-    if "error" in service:
-        return [*rows, ("", f"does not answer: {service['error']}")]
-    if restart := service.get("restart"):
-        rows.append(("", f"restart pending: {restart['from']} -> {restart['to']}, when it is idle"))
-    indexing = service["indexing"]
-    if indexing["state"] == "off":
+def _service(service: ServiceOverview) -> list[tuple[str, str]]:
+    if not service.running:
+        return [("service", f"not running: {service.hint}")]
+    memory = f", {service.memory_bytes / 1e6:.0f} MB" if service.memory_bytes else ""
+    rows = [("service", f"{service.url}, process {service.pid} since {service.started}{memory}")]
+    if service.status is None:
+        return [*rows, ("", f"does not answer: {service.error}")]
+    if change := service.status.change:
+        rows.append(("", f"restart pending: {change}, when it is idle"))
+    indexing = service.status.indexing
+    if indexing.state == "off":
         return [*rows, ("indexing", "only when asked: SMART_FORK_INDEXING is not set to true for the service")]
-    doing = f" ({indexing['doing']})" if indexing.get("doing") else ""
-    rows.append(("indexing", f"{indexing['state']}{doing}, next run {indexing.get('next_run') or 'unknown'}"))
-    if indexing.get("last_error"):
-        rows.append(("", f"last error, {indexing.get('last_error_at')}: {indexing['last_error']}"))
+    doing = f" ({indexing.doing})" if indexing.doing else ""
+    rows.append(("indexing", f"{indexing.state}{doing}, next run {indexing.next_run or 'unknown'}"))
+    if indexing.last_error:
+        rows.append(("", f"last error, {indexing.last_error_at or None}: {indexing.last_error}"))
     return rows
 
 
-def _recall(recall: dict[str, Any]) -> list[tuple[str, str]]:
-    if not recall["on"]:
+def _recall(recall: RecallOverview) -> list[tuple[str, str]]:
+    if not recall.on:
         return []
-    spoke = f"spoke in {recall['told']:,} of {recall['sessions']:,} new sessions"
-    return [("recall", f"on for {' and '.join(recall['on'])}, {spoke}")]
+    spoke = f"spoke in {recall.told:,} of {recall.sessions:,} new sessions"
+    return [("recall", f"on for {' and '.join(recall.on)}, {spoke}")]
 
 
-def _workers(workers: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def _workers(workers: Sequence[WorkerOverview]) -> list[tuple[str, str]]:
     if not workers:
         return [("workers", "none")]
     rows = []
     for number, one in enumerate(workers):
-        asks = f": {one['waiting_for'].splitlines()[0]}" if one["waiting_for"] else ""
-        doing = one["status"] or one["state"]
-        rows.append(("" if number else "workers", f"{one['worker_id']}  {one['name']}  {doing}{asks}  {one['cwd']}"))
+        asks = f": {one.waiting_for.splitlines()[0]}" if one.waiting_for else ""
+        doing = one.status or one.state
+        rows.append(("" if number else "workers", f"{one.worker_id}  {one.name}  {doing}{asks}  {one.cwd}"))
     return rows

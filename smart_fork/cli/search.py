@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from indexer.values import json_of
 from smart_fork.cli.agents import EVERYBODY, WhoseOption
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.progress import progress_bar
 from smart_fork.snippets import quoted
-from smart_fork.values import json_of
 
 if TYPE_CHECKING:
     from smart_fork.retrieval.answer import Answer, Explanation, Found, Hit, IndexState

@@ -93,9 +93,9 @@ def open_page(
     except ServiceGoneError as error:
         raise ProgramFailed(f"The service does not answer: {error}", "`smart-fork logs` says more.") from error
     # The code itself would be in the browser's command line, where every user of this machine can read it.
-    address = Path(way_in["file"]).as_uri()
+    address = Path(way_in.file).as_uri()
     if as_json:
-        print_json({"url": address} | way_in)
+        print_json({"url": address, **way_in.as_json()})
     elif print_only or not webbrowser.open(address):
         out.print(plain(address))
-        say(f"It works once, within a minute. A browser that cannot read the file takes a code: {way_in['page']}open")
+        say(f"It works once, within a minute. A browser that cannot read the file takes a code: {way_in.page}open")

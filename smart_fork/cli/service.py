@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import NotFound, ProgramFailed
+
+if TYPE_CHECKING:
+    from smart_fork.service.units.installation import ServiceState
 
 app = typer.Typer(help="The service that keeps the index fresh: install it once and forget it.", no_args_is_help=True)
 
@@ -48,11 +51,11 @@ def install(
     notes = installation.install(keeper, installation.settings_for(keeper, port=port, every=every))
     state = installation.look(keeper)
     if as_json:
-        print_json({"service": state, "notes": notes})
+        print_json({"service": state.as_json(), "notes": notes})
         return
-    out.print(plain(f"Installed: port {state['port']}, indexed every {state['every']}."))
-    out.print(plain(f"  unit {state['unit']}"))
-    out.print(plain(f"  logs {state['logs']}"))
+    out.print(plain(f"Installed: port {state.port}, indexed every {state.every}."))
+    out.print(plain(f"  unit {state.unit}"))
+    out.print(plain(f"  logs {state.logs}"))
     for note in notes:
         say(note)
 
@@ -97,11 +100,11 @@ def rotate(as_json: JsonOption = False) -> None:
     except OSError as error:
         raise ProgramFailed(f"The token stays as it is: {error}", next_step(error)) from error
     if as_json:
-        print_json(done)
+        print_json(done.as_json())
         return
-    runs = f"the service at {done['service']} has taken it" if done["service"] else "no service runs"
+    runs = f"the service at {done.service} has taken it" if done.service else "no service runs"
     out.print(plain(f"The token is another one; {runs}. Browsers come in again with: smart-fork open"))
-    for holder in done["holders"]:
+    for holder in done.holders:
         say(f"{holder} has the old one: put the new one there.")
 
 
@@ -112,14 +115,14 @@ def status(as_json: JsonOption = False) -> None:
 
     state = installation.look(installation.supervisor())
     if as_json:
-        print_json(state)
-    elif not state["installed"]:
+        print_json(state.as_json())
+    elif not state.installed:
         raise NotFound("No service is installed", "`smart-fork service install` installs it.")
     else:
         _print_state(state)
-    if not state["installed"]:
+    if not state.installed:
         raise typer.Exit(NotFound.exit_code)
-    if not state["running"]:
+    if not state.running:
         raise typer.Exit(1)
 
 
@@ -138,15 +141,17 @@ def print_unit(
         typer.echo(content, nl=False)
 
 
-def _print_state(state: dict[str, Any]) -> None:
-    running = f"runs, process {state['pid']}" if state["running"] else "does not run"
-    ended = f"; it ended last with {state['ended']}" if state["ended"] else ""
+def _print_state(state: ServiceState) -> None:
+    running = f"runs, process {state.pid}" if state.running else "does not run"
+    ended = f"; it ended last with {state.ended}" if state.ended else ""
     out.print(plain(f"The service {running}{ended}."))
-    if restart := state["restart"]:
-        out.print(plain(f"  restart pending: {restart['from']} -> {restart['to']}, when it is idle"))
+    if state.restart:
+        change = "{from} -> {to}".format_map(state.restart)
+        out.print(plain(f"  restart pending: {change}, when it is idle"))
     for key in ("kind", "unit", "program", "port", "every", "logs"):
-        out.print(plain(f"  {key:<8} {state[key] if state[key] is not None else '-'}"))
-    if not state["program_found"]:
+        value = getattr(state, key)
+        out.print(plain(f"  {key:<8} {value if value is not None else '-'}"))
+    if not state.program_found:
         say("Its program is gone or the unit is damaged: `smart-fork service install` writes it anew.")
-    elif not state["running"]:
-        say(f"The logs in {state['logs']} say why; `smart-fork service install` starts it.")
+    elif not state.running:
+        say(f"The logs in {state.logs} say why; `smart-fork service install` starts it.")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from indexer.values import json_of
 from smart_fork.cli.agents import EVERYBODY, WorkersOption
 from smart_fork.cli.output import err, out, plain, print_json, say
 from smart_fork.cli.search import JsonOption, ProjectOption
-from smart_fork.values import json_of
 
 if TYPE_CHECKING:
     from smart_fork.workers.state import WorkerClosed, WorkerState

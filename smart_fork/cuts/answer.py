@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from indexer.values import Value, rare, record, value
 from smart_fork.cuts.model import CutWarning
-from smart_fork.values import Value, rare
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Followed(Value):
     """A copy or branch in which the same was cut."""
 
@@ -19,7 +18,7 @@ class Followed(Value):
     snapshot: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NotFollowed(Value):
     """A file in which the same was not done, and why."""
 
@@ -27,7 +26,7 @@ class NotFollowed(Value):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Refreshed(Value):
     """Whether the index has read the logs again, how many, and whether what was in it before is erased."""
 
@@ -37,7 +36,7 @@ class Refreshed(Value):
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Excised(Value):
     """What was cut, or would be; `next` says how to go on.
 
@@ -70,7 +69,7 @@ class Excised(Value):
     discard: str | None = rare()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Parent(Value):
     """The session that a copy was made of."""
 
@@ -78,7 +77,7 @@ class Parent(Value):
     title: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Trimmed(Excised):
     """What was left out of a copy, and the new session: its id and path, not its parent's."""
 
@@ -92,7 +91,7 @@ class Trimmed(Excised):
     new_path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Restored(Value):
     """A transcript that is as a snapshot has it. `snapshot` has what was there before; null where that was the same."""
 
@@ -102,8 +101,8 @@ class Restored(Value):
     snapshot: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Undone(Restored):
+@record
+class RolledBack(Restored):
     """The transcript that was named, and all others that were changed by the same cut or rollback."""
 
     followed: tuple[Restored, ...]
@@ -111,7 +110,7 @@ class Undone(Restored):
     index: Refreshed
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CopyBehind(Value):
     """Another log of the session that still has words which were cut."""
 
@@ -119,7 +118,7 @@ class CopyBehind(Value):
     words_found: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Remnant(Value):
     """A file of ours that has something of what was cut, and what kind of file it is."""
 
@@ -127,7 +126,7 @@ class Remnant(Value):
     kind: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Soundness(Value):
     """What is broken in a transcript, and where anything of its cuts is still found."""
 
@@ -145,7 +144,7 @@ class Soundness(Value):
     unknown: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Suggestion(Value):
     """Turns that could go. `range` is what ``cut`` takes; `tokens` what it saves; for secrets the cure is masking."""
 
@@ -157,7 +156,7 @@ class Suggestion(Value):
     command: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Suggestions(Value):
     """What could be cut from a transcript."""
 
@@ -168,7 +167,7 @@ class Suggestions(Value):
     suggestions: tuple[Suggestion, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class NumberedTurn(Value):
     """A turn as lists show it."""
 
@@ -183,7 +182,7 @@ class NumberedTurn(Value):
     preview: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NumberedTurns(Value):
     """A transcript's turns in the order of the file, with the numbers that they have everywhere."""
 

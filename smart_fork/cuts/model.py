@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from indexer.transcripts.model import Role
-from smart_fork.values import Value
+from indexer.values import Value
 
 #: The name of the agent whose transcript it is.
 Tool = str

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec
 
+from indexer.values import Value
 from smart_fork.excise import request, soundness, suggestions, undo
-from smart_fork.values import Value
 
 P = ParamSpec("P")
 

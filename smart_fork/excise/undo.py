@@ -11,7 +11,7 @@ from pathlib import Path
 
 from indexer.disk import DISK, Disk
 from smart_fork.cuts import snapshots
-from smart_fork.cuts.answer import NotFollowed, Restored, Undone
+from smart_fork.cuts.answer import NotFollowed, Restored, RolledBack
 from smart_fork.cuts.lines import stamp_of
 from smart_fork.cuts.model import UNKNOWN, Transcript
 from smart_fork.cuts.snapshots import Noted, Snapshot
@@ -33,7 +33,7 @@ class _Undoing:
 
 def rollback(
     identity: str, *, to: Path | None = None, force: bool = False, disk: Disk = DISK, now: datetime | None = None
-) -> Undone:
+) -> RolledBack:
     """Put a transcript back as a snapshot has it, and with it all that was changed by the same cut or rollback.
 
     What is there now is kept as a snapshot itself. With `to` that one file is written there. What cannot be put back of
@@ -61,7 +61,7 @@ def rollback(
     paths = [Path(one.path) for one in done]
     index = propagation.refresh(session.tool, [*paths, *propagation.heirs(session)])
     named = done[0]
-    return Undone(
+    return RolledBack(
         session_id=named.session_id, restored=named.restored, path=named.path, snapshot=named.snapshot,
         followed=tuple(done[1:]), left=tuple(left), index=index,
     )  # fmt: skip

@@ -6,8 +6,8 @@ from typing import Any
 
 from indexer.masking import Masked
 from indexer.transcripts.model import AgentName
+from indexer.values import Value, rare, record, value
 from smart_fork.forking.started import Forked
-from smart_fork.values import Value, rare, record, value
 
 #: Of a session of a family, the keys that come first on the command line.
 _FIRST = (

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Self
 
 from indexer.transcripts.model import AgentName
-from smart_fork.values import Value, rare, record, spread, value
+from indexer.values import Value, rare, record, spread, value
 
 
 @record

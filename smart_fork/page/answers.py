@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.page.renderer import PageValues
@@ -13,8 +13,9 @@ from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
 from smart_fork.retrieval.upkeep import Engine
 
 if TYPE_CHECKING:
+    from indexer.last_run import LastRun
     from indexer.transcripts.model import Session
-    from smart_fork.cuts.answer import Undone
+    from smart_fork.cuts.answer import RolledBack
     from smart_fork.excise.last_cut import Cut
     from smart_fork.families.told import Relative
     from smart_fork.forking.started import Forked
@@ -50,7 +51,7 @@ class SearchPage(PageValues):
 class LastIndexed:
     """What became of the last run of the indexer, and when the next is."""
 
-    last: Mapping[str, Any] | None
+    last: LastRun | None
     next: str | None
 
 
@@ -119,7 +120,7 @@ class ForkPage(PageValues):
 class UndoPage(PageValues):
     """A cut that was undone."""
 
-    undone: Undone
+    undone: RolledBack
 
 
 def found(asked: Mapping[str, str], also: Sequence[str], engine: Engine) -> SearchPage:
@@ -270,7 +271,7 @@ def outcome(fork: Forked) -> ForkPage:
     return ForkPage(fork, seen.state)
 
 
-def undone(form: Mapping[str, str]) -> Undone:
+def undone(form: Mapping[str, str]) -> RolledBack:
     """Undo the last cut of a session, in all files that it has changed.
 
     Raises:

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from smart_fork.cuts.answer import Undone
+from smart_fork.cuts.answer import RolledBack
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.forking.started import Forked
 from smart_fork.page import answers
@@ -35,9 +35,9 @@ PUBLIC = ("/static/page.css", "/static/page.js")
 _TYPES = {"page.css": "text/css", "page.js": "text/javascript"}
 
 #: What a form that was sent has done.
-Done = Forked | Undone
+Done = Forked | RolledBack
 _Work = Callable[[Mapping[str, str]], Done]
-_D = TypeVar("_D", Forked, Undone)
+_D = TypeVar("_D", Forked, RolledBack)
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class Page:
         return await self._sent(request, answers.undone, "/undone")
 
     async def _undone(self, request: Request) -> Response:
-        return await _shown("undone.html", lambda: answers.UndoPage(self._answered(request, Undone)))
+        return await _shown("undone.html", lambda: answers.UndoPage(self._answered(request, RolledBack)))
 
     async def _sent(self, request: Request, work: _Work, shown: str) -> Response:
         given = dict(parse_qsl((await request.body()).decode("utf-8", "replace")))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from indexer.last_run import LastRun
 from indexer.transcripts.model import AgentName
-from smart_fork.values import Value, rare, record, spread, value
+from indexer.values import Value, rare, record, spread, value
 
 Mode = Literal["hybrid", "vector", "lexical", "recent"]
 
@@ -224,7 +225,7 @@ class BrokenLog(Value):
 
 @record
 class IndexStatus(Value):
-    """What the index holds, how fresh and complete it is. `last_run` is as `indexer.runs.Run` has it."""
+    """What the index holds, how fresh and complete it is."""
 
     index: str
     exports: str
@@ -238,11 +239,50 @@ class IndexStatus(Value):
     covered: Covered
     complete: bool
     updated_at: str | None
-    last_run: Mapping[str, Any] | None
+    last_run: LastRun | None
     next_run: str | None
     skipped: Mapping[str, int]
     erased: bool
     broken_lines: int
+    broken_logs: tuple[BrokenLog, ...]
+
+
+@record
+class Held(Value):
+    """What the index holds after a run."""
+
+    sessions: int
+    chunks: int
+    embedded: int
+    files: int
+    skipped: Mapping[str, int]
+    broken_lines: int
+    updated_at: str
+    covered: Covered
+
+
+@record
+class Indexed(Value):
+    """What a run over everything did, as `indexer.changes.Report` has it, and what the index holds now."""
+
+    files: int
+    unchanged: int
+    read: int
+    resumed: int
+    sessions: int
+    skipped: Mapping[str, int]
+    failed: Mapping[str, str]
+    broken_lines: int
+    bytes_read: int
+    exported: int
+    removed: int
+    embedded: int
+    waiting: int
+    erased: bool
+    seconds: Mapping[str, float]
+    total_seconds: float
+    index: Held
+    engine: str
     broken_logs: tuple[BrokenLog, ...]
 
 

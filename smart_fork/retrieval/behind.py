@@ -31,8 +31,5 @@ def _about(store: Store, counts: Counts, rate: float) -> str:
 
 def _last_rate(store: Store) -> float:
     """Passages a second of the last run over everything, at least: it has read logs as well."""
-    run = last_run(store) or {}
-    seconds, embedded = run.get("seconds"), run.get("embedded")
-    if not isinstance(seconds, int | float) or not isinstance(embedded, int) or seconds <= 0:
-        return 0.0
-    return float(embedded / seconds)
+    run = last_run(store)
+    return run.embedded / run.seconds if run and run.seconds > 0 else 0.0

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 import orjson
 
+from indexer.last_run import LastRun
 from indexer.paths import index_db, index_root
 from indexer.runs import last_run, next_run
 from indexer.store.base import Store
@@ -69,14 +68,14 @@ def _unread(store: Store) -> int:
     )
 
 
-def in_words(run: Mapping[str, Any] | None) -> str:
+def in_words(run: LastRun | None) -> str:
     """What became of a run, in a line: when, how it ended, what it did, what it could not."""
     if run is None:
         return "none yet"
-    did = f"{run['read']} of {run['logs']} logs read, {run['embedded']} passages embedded"
-    failed = f", {run['failed_logs']} logs could not be read" if run["failed_logs"] else ""
-    why = f": {printable(run['error'])}" if run["error"] else ""
-    return f"{run['started_at']}, {run['outcome']} after {run['seconds']} s{why}; {did}{failed}"
+    did = f"{run.read} of {run.logs} logs read, {run.embedded} passages embedded"
+    failed = f", {run.failed_logs} logs could not be read" if run.failed_logs else ""
+    why = f": {printable(run.error)}" if run.error else ""
+    return f"{run.started_at}, {run.outcome} after {run.seconds} s{why}; {did}{failed}"
 
 
 def when_next(at: str | None) -> str:

@@ -19,6 +19,7 @@ from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import CallToolResult, InputRequiredResult, ListRootsRequest, ListRootsResult, ToolAnnotations
 
+from indexer.values import Value
 from smart_fork import permission
 from smart_fork.advice import speak_of_tools
 from smart_fork.caller import AROUND, Around, Caller, agent_of, identify, path_of, speak_for, workspaces
@@ -28,7 +29,6 @@ from smart_fork.server.arguments import taken
 from smart_fork.server.brief import answered
 from smart_fork.server.progress import reported
 from smart_fork.server.shape import shape
-from smart_fork.values import Value
 
 #: How long a client may take to say which folders it works in.
 ROOTS_SECONDS = 10.0

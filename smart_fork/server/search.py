@@ -335,5 +335,5 @@ def _status() -> IndexStatus | NoIndex:
     if not permission.limited():
         return replace(state, broken_logs=state.broken_logs[:MAX_BROKEN])
     run = state.last_run  # names of logs, and what was wrong with them, are of all projects
-    hidden = run and {**run, "failed": [], "error": run["error"] and "it failed"}
+    hidden = run and replace(run, failed=(), error=run.error and "it failed")
     return replace(state, broken_logs=(), last_run=hidden)

@@ -11,7 +11,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from typing_extensions import TypedDict
 
-from smart_fork.values import RARE, SPREAD, Value
+from indexer.values import RARE, SPREAD, Value
 
 
 def shape(*kinds: type[Value]) -> Any:

@@ -19,6 +19,7 @@ from smart_fork.handshake import SCHEME, endpoint, proof, same
 from smart_fork.release import own_version
 from smart_fork.service.address import Address, announced
 from smart_fork.service.introduction import HEADER, introduction
+from smart_fork.service.status import IndexingStatus, ServiceStatus, WayIn
 from smart_fork.service.token import TokenUnsafe, token
 
 if TYPE_CHECKING:
@@ -104,23 +105,24 @@ class Service:
             parts.append(np.frombuffer(answer, np.float32).reshape(len(some), -1))
         return np.concatenate(parts)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> ServiceStatus:
         """How indexing goes, the service's version, and which one it is going to become.
 
         Raises:
             ServiceGoneError: it does not answer.
         """
-        answer: dict[str, Any] = orjson.loads(self._ask("GET", "/status", {}))
-        return answer
+        answer = orjson.loads(self._ask("GET", "/status", {}))
+        indexing = IndexingStatus(answer.get("indexing") or {})
+        return ServiceStatus(answer.get("version") or "", indexing, answer.get("restart"))
 
-    def way_in(self) -> dict[str, Any]:
-        """What lets a browser in, once: the ``file`` to be opened in it, or the ``code`` to be entered at ``page``.
+    def way_in(self) -> WayIn:
+        """What lets a browser in, once.
 
         Raises:
             ServiceGoneError: it does not answer.
         """
-        answer: dict[str, Any] = orjson.loads(self._ask("POST", "/code", {}))
-        return answer
+        answer = orjson.loads(self._ask("POST", "/code", {}))
+        return WayIn(answer["file"], answer["page"], answer["code"], answer["seconds"])
 
     def health(self) -> bool:
         """Whether it answers a real question.

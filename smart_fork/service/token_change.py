@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
+from indexer.values import Value, record
 from smart_fork.agents.facets import registrations
 from smart_fork.errors import ProgramFailed
 from smart_fork.service.address import announced
@@ -16,15 +16,24 @@ from smart_fork.service.token import change
 MAX_SETTINGS = 64 * 1024 * 1024
 
 
-def rotate() -> dict[str, Any]:
-    """Change it. ``service`` is where the one that runs has taken it, ``holders`` are settings that have the old one.
+@record
+class Rotated(Value):
+    """`service` is where the one that runs has taken the new one, `holders` are settings that have the old one."""
+
+    rotated: bool = True
+    service: str | None
+    holders: tuple[str, ...]
+
+
+def rotate() -> Rotated:
+    """Change it.
 
     Raises:
         OSError: it cannot be written; then it is the one that it was.
         ProgramFailed: it is another one, and the service that runs has not taken it.
     """
     before = change()
-    return {"rotated": True, "service": _taken(), "holders": [str(one) for one in _holders(before)]}
+    return Rotated(service=_taken(), holders=tuple(str(one) for one in _holders(before)))
 
 
 def _taken() -> str | None:

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from indexer.values import Value
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.forms import HOME, ROOT
 from smart_fork.snippets import printable
 from smart_fork.team.outgoing import Outgoing
-from smart_fork.values import Value
 
 #: Of many names, so many are listed.
 _LISTED = 12

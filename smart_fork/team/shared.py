@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import quote
 
+from indexer.values import Value, rare
 from smart_fork.sharing.wire import SessionInfo
-from smart_fork.values import Value, rare
 
 Verb = Literal["push", "pull", "branch", "fork"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, Self
 
+from indexer.values import Value, rare, record, value
 from smart_fork.conversation import Message
-from smart_fork.values import Value, rare, record, value
 
 #: What is known of a window that is not ours.
 _OF_OTHERS = (

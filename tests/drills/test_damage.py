@@ -111,7 +111,7 @@ def test_a_damaged_index_is_kept_aside_and_built_anew(indexed, harm, set_aside, 
         complete_again()
 
     assert set_aside == len(kept(index_db()))
-    assert [str(path) for path in kept(index_db())] == overview()["index"].get("set_aside", [])
+    assert [str(path) for path in kept(index_db())] == list(overview().index.set_aside)
     assert "" == differs(fresh(tmp_path / "fresh"))
     for answer in answers:
         if "error" in answer:
@@ -259,7 +259,7 @@ def test_a_damaged_register_of_workers_stays_where_it_is_and_says_how_to_save_it
         with pytest.raises(RegistryUnavailable, match="is damaged") as told, Registry() as registry:
             registry.workers()
         assert f"mv {path} {path}.damaged" in told.value.hint
-        assert "is damaged" in overview()["workers_problem"]["error"]
+        assert "is damaged" in overview().workers_problem.error
         assert find(FindRequest("harbour", all_projects=True), Engine(Quick())).as_json()["results"]
         status = smart_fork("status")
         assert (0, True) == (status.returncode, "The register of workers" in status.stdout)

@@ -10,6 +10,7 @@ import pytest
 
 from indexer.changes import Report
 from indexer.damage import open_sound
+from indexer.last_run import FailedLog
 from indexer.paths import index_db
 from indexer.runs import Run, announce, last_run, moment, next_run, record, recorded
 
@@ -34,17 +35,17 @@ def test_what_a_run_did_and_what_it_could_not(store):
     told = last_run(store)
 
     assert (3, 2, 7, 30, "completed") == tuple(
-        told[key] for key in ("logs", "read", "embedded", "failed_logs", "outcome")
+        getattr(told, key) for key in ("logs", "read", "embedded", "failed_logs", "outcome")
     )
-    assert {"path": "log-0", "reason": "odd"} == told["failed"][0]
-    assert 10 == len(told["failed"])
+    assert FailedLog("log-0", "odd") == told.failed[0]
+    assert 10 == len(told.failed)
 
 
 def test_a_run_that_fails_says_why_and_fails_all_the_same(store):
     with pytest.raises(RuntimeError), recorded(store, Report(), unless=KeyError):
         raise RuntimeError("the disk is full")
 
-    assert ("failed", "the disk is full") == (last_run(store)["outcome"], last_run(store)["error"])
+    assert ("failed", "the disk is full") == (last_run(store).outcome, last_run(store).error)
 
 
 def test_a_run_that_another_process_makes_unneeded_leaves_no_trace(store):
@@ -81,5 +82,5 @@ def test_whatever_stands_there_is_read_without_harm(store, text):
     for key in ("last_run", "next_run"):
         store.set_meta(key, text)
 
-    assert isinstance(last_run(store), dict | None)
+    assert last_run(store) is None
     assert next_run(store, NOW) is None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from indexer.values import json_of
 from smart_fork import sessions
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.storage import folder_of
@@ -21,7 +22,6 @@ from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry
 from smart_fork.repository.worktree import create_worktree
 from smart_fork.retrieval.session_list import list_recent
-from smart_fork.values import json_of
 from smart_fork.workers.termination import close_workers
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.relatives import branch, lineage

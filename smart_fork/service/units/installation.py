@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from indexer.paths import private_dir, state_home
+from indexer.values import Value, record
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.service import crashes
@@ -110,28 +111,47 @@ def install(keeper: Supervisor, settings: Settings) -> list[str]:
     return keeper.install(content)
 
 
-def look(keeper: Supervisor) -> dict[str, Any]:
+@record
+class ServiceState(Value):
     """How the service is: what is installed, and whether it runs."""
+
+    kind: str
+    unit: str
+    installed: bool
+    loaded: bool
+    running: bool
+    pid: int | None
+    ended: str
+    program: str | None
+    program_found: bool
+    port: int | None
+    every: str | None
+    logs: str | None
+    restart: Mapping[str, str] | None
+
+
+def look(keeper: Supervisor) -> ServiceState:
+    """How the service is now."""
     there, settings = keeper.path.exists(), installed(keeper)
     state = keeper.state() if there else State()
-    return {
-        "kind": keeper.name,
-        "unit": str(keeper.path),
-        "installed": there,
+    return ServiceState(
+        kind=keeper.name,
+        unit=str(keeper.path),
+        installed=there,
         **asdict(state),
-        "program": settings.program if settings else None,
-        "program_found": settings is not None and Path(settings.program).exists(),
-        "port": settings.port if settings else None,
-        "every": settings.environment.get(INTERVAL) if settings else None,
-        "logs": str(settings.crash_log.parent) if settings else None,
-        "restart": _restart(settings) if settings and state.running else None,
-    }
+        program=settings.program if settings else None,
+        program_found=settings is not None and Path(settings.program).exists(),
+        port=settings.port if settings else None,
+        every=settings.environment.get(INTERVAL) if settings else None,
+        logs=str(settings.crash_log.parent) if settings else None,
+        restart=_restart(settings) if settings and state.running else None,
+    )
 
 
-def _restart(settings: Settings) -> dict[str, str] | None:
+def _restart(settings: Settings) -> Mapping[str, str] | None:
     """From which version to which one the service is going to change, if it is ours to ask."""
     service = find_service(any_version=True) if settings.state == state_home() else None
     try:
-        return service.status().get("restart") if service else None
+        return service.status().restart if service else None
     except ServiceGoneError:
         return None

@@ -110,7 +110,7 @@ def test_rotating_changes_the_token_at_once_and_says_who_has_the_old_one(run, an
     assert old not in done.out + done.err
     assert announced.secret not in done.out + done.err
     assert content == settings.read_bytes(), "they are the agents' own"
-    assert "idle" == before.status()["indexing"]["state"], "who had found the service goes on"
+    assert "idle" == before.status().indexing.state, "who had found the service goes on"
     assert 401 == announced.answer("GET", "/", Cookie=cookie).status
     assert 401 == announced.answer("POST", "/embed", b"{}", Cookie="", Authorization=f"Bearer {old}").status
     again = run("service", "rotate")

@@ -161,8 +161,8 @@ class TestLaunchd:
 
         state = look(keeper)
 
-        assert (True, *how) == tuple(state[key] for key in ("loaded", "running", "pid", "ended"))
-        assert (8766, str(home / "plain/logs")) == (state["port"], state["logs"])
+        assert (True, *how) == tuple(getattr(state, key) for key in ("loaded", "running", "pid", "ended"))
+        assert (8766, str(home / "plain/logs")) == (state.port, state.logs)
 
 
 class TestSystemd:
@@ -280,7 +280,7 @@ class TestSystemd:
 
         state = look(keeper)
 
-        assert how == tuple(state[key] for key in ("running", "pid", "ended"))
+        assert how == tuple(getattr(state, key) for key in ("running", "pid", "ended"))
 
 
 def both(home: Path) -> list[Launchd | Systemd]:
@@ -308,7 +308,7 @@ class TestBoth:
             "program_found": False,
             "port": 8766,
             "logs": str(wanted.crash_log.parent),
-        }.items() <= look(keeper).items()
+        }.items() <= look(keeper).as_json().items()
 
     def test_a_reinstall_keeps_what_was_set(self, keeper, home):
         install(keeper, settings(home, environment={"SMART_FORK_INDEX_CRON": "6h", "LANG": "de"}, port=5111))
@@ -356,7 +356,7 @@ class TestBoth:
         keeper.path.write_bytes(b"\xff<x")
 
         assert installed(keeper) is None
-        assert look(keeper)["installed"]
+        assert look(keeper).installed
         assert "1h" == settings_for(keeper, env={"HOME": str(home), "PATH": ""}).environment["SMART_FORK_INDEX_CRON"]
         assert "nothing of it is kept" in caplog.text
 

@@ -189,10 +189,10 @@ def sent(monkeypatch):
 
 def test_our_own_programs_never_send_the_token(served, found, sent):
     """Whoever reads along, at whatever place between the two, has nothing that he could use."""
-    assert "idle" == found.status()["indexing"]["state"]
+    assert "idle" == found.status().indexing.state
     assert found.health()
     assert found.answers_for_us()
-    assert found.way_in()["code"]
+    assert found.way_in().code
 
     assert 4 == sum(data.startswith(b"GET /hello?") for data in sent)
     assert served.secret.encode() not in b"".join(sent)
@@ -208,7 +208,7 @@ def test_a_flood_of_strangers_keeps_nobody_with_the_token_from_being_answered(mo
 
     assert 200 == served.answer("GET", "/hello", Cookie="").status
     found = request.getfixturevalue("found")
-    assert "idle" == found.status()["indexing"]["state"]
+    assert "idle" == found.status().indexing.state
 
 
 def test_a_signed_request_is_of_no_use_in_another_connection_or_another_time(served, found, sent):

@@ -259,7 +259,7 @@ def test_the_service_becomes_the_newer_version_once_and_in_the_middle_of_nothing
     with socket.create_connection(("127.0.0.1", port)) as asking:
         asking.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:-1])
         packages.install("2")
-        eventually(lambda: first.status()["restart"] == {"from": "1", "to": "2"}, 60)
+        eventually(lambda: first.status().restart == {"from": "1", "to": "2"}, 60)
         assert first.address == find_service(any_version=True).address
         asking.sendall(body[-1:])
         assert b"".join(iter(lambda: asking.recv(65536), b"")).startswith(b"HTTP/1.1 200")

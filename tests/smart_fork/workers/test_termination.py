@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from indexer.project import project_of
+from indexer.values import json_of
 from smart_fork.agents.plan import environment
 from smart_fork.errors import NotFound, Usage
 from smart_fork.places.base import runs, whereabouts
@@ -17,7 +18,6 @@ from smart_fork.places.process import ProcessPlace
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry, WorkerRecord
 from smart_fork.repository import worktree
-from smart_fork.values import json_of
 from smart_fork.workers import termination
 from smart_fork.workers.termination import close_workers, stop_workers
 from tests.smart_fork.forks import SESSION, eventually, plan_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from smart_fork.values import Value, rare, record, spread, value
+from indexer.values import Value, rare, record, spread, value
 
 
 @value
