@@ -296,7 +296,7 @@ class Edit(Message):
     """A record that is replaced, or with nothing in its place taken out; both by SHA-256 of its canonical bytes."""
 
     old: SegmentDigest
-    new: SegmentDigest | None
+    new: SegmentDigest | None = None
 
 
 class Rewrite(Message):

@@ -81,6 +81,8 @@ def _made(project: Project, verb: BranchVerb, source_id: str, asked: BranchAsked
         if not asked.pull:
             raise Usage("--platform says how it is written here, and --no-pull that it is not", "Give one of them.")
         asked, taken_as = replace(asked, local=True), taken_as.of(read.session.agent)
+    if asked.local:  # nothing else says to the server who has a copy, to be told of what is withdrawn
+        read = project.client.session(project.key, source_id, "fork")
     source = download(project.client, read) if asked.pull or asked.at is not None else Download(read.session, ())
     cut = _cut(project, source, asked.at)
     child_id = new_id()

@@ -96,6 +96,28 @@ class Client:
         """Change what is said of a session."""
         return self.ask(wire.SessionInfo, "PATCH", f"sessions/{session_id}", wanted, {"project": project})
 
+    def changes(self, since: str | None) -> wire.Changes:
+        """What was withdrawn since, of what one has."""
+        return self.ask(wire.Changes, "GET", "changes", asked={"since": since} if since is not None else None)
+
+    def rewrite(self, project: str, session_id: str, wanted: wire.Rewrite) -> wire.Rewritten:
+        """Withdraw records of a session."""
+        path = f"sessions/{session_id}/rewrites"
+        return self.ask(wire.Rewritten, "POST", path, wanted, {"project": project})
+
+    def delete(self, project: str, session_id: str) -> None:
+        """Hide a session."""
+        self.send("DELETE", f"sessions/{session_id}", asked={"project": project})
+
+    def delete_everywhere(self, project: str, session_id: str) -> wire.Rewritten:
+        """Withdraw all that is a session's own."""
+        asked = {"project": project, "everywhere": "1"}
+        return self.ask(wire.Rewritten, "DELETE", f"sessions/{session_id}", asked=asked)
+
+    def audit(self, **asked: str) -> wire.Audit:
+        """Who did what."""
+        return self.ask(wire.Audit, "GET", "audit", asked=asked)
+
     def page(self, project: str, **asked: str) -> wire.SessionPage:
         """Sessions of a project, newest first."""
         return self.ask(wire.SessionPage, "GET", f"projects/{_path(project)}/sessions", asked=asked)

@@ -18,6 +18,7 @@ from smart_fork.team.download import Download, Seen, download
 from smart_fork.team.local import local, read_log
 from smart_fork.team.materialise import Materialised, materialise
 from smart_fork.team.project import Project
+from smart_fork.team.pulled import Written, remember, remember_file
 from smart_fork.team.shared import Shared, Verb, shared
 from smart_fork.team.tracking import FOLDER, Alias, Tracked, check_alias, exclude
 
@@ -79,20 +80,24 @@ def write(
     directory = resolve(wanted.into) if wanted.into else project.place.root
     if not directory.is_dir():
         raise NotFound(f"There is no such directory: {directory}")
+    root = project.place.root if directory.is_relative_to(project.place.root) else directory
     try:
-        return materialise(
+        made = materialise(
             taken.records,
             taken.info.agent,
             directory,
             source_id=taken.info.id,
             others=others,
-            root=project.place.root if directory.is_relative_to(project.place.root) else directory,
+            root=root,
             count=count,
             title=taken.info.title,
             platform=wanted.platform,
         )
+        here = Written(made.path, made.agent, root, project.server, project.key, ())
+        remember(here, taken.records[:count], others=others, crossed=made.agent != taken.info.agent)
     except OSError as error:
         raise SmartForkError(f"It cannot be written: {error}", "Nothing of it was left behind.") from error
+    return made
 
 
 def _as_file(project: Project, taken: Download, name: str) -> Shared:
@@ -104,6 +109,7 @@ def _as_file(project: Project, taken: Download, name: str) -> Shared:
     exclude(project.place.root)
     header = orjson.dumps({"smart_fork": 1, "session": taken.info.model_dump(mode="json")})
     replace_file(path, (line + b"\n" for line in (header, *taken.records)))
+    remember_file(path, project.server, project.key, project.place.root, taken.records)
     return replace(shared("pull", project.server, taken.info, None), files=(str(path),))
 
 

@@ -28,6 +28,8 @@ from smart_fork.team.parent import parent_of
 from smart_fork.team.preview import Preview, Receiver, preview
 from smart_fork.team.project import Project
 from smart_fork.team.pull import default_alias, now, track
+from smart_fork.team.pulled import Written, refuse_owed
+from smart_fork.team.pulled import pushed as pushed_here
 from smart_fork.team.shared import Shared, shared
 from smart_fork.team.tracking import Alias, Tracked
 
@@ -80,6 +82,7 @@ def plan(project: Project, asked: PushAsked) -> Plan:
     """
     tracked = project.tracking.read()
     name, session = _source(project, tracked, asked)
+    refuse_owed(session.source_path, session.agent)
     here = local(session, project.place.root)
     alias, since = None, None
     if name is not None:
@@ -112,6 +115,10 @@ def send(project: Project, made: Plan) -> Shared:
         info, sent, up_to_date = _appended(project, alias, made)
         up_to_date = up_to_date and not created
     info = _described(project, info, made, created=created)
+    base = (0, NOTHING) if made.alias is None else (made.alias.base_count, made.alias.base_digest)
+    here = Written(made.session.source_path, made.session.agent, project.place.root, project.server, project.key, ())
+    before = made.alias.file if made.alias is not None else None
+    pushed_here(here, *base, made.out.records, before=before)
     name = made.name or default_alias(info.id)
     track(project, name, _tracked(info, made, "push" if made.alias is None else made.alias.kind))
     return replace(

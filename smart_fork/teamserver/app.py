@@ -20,7 +20,7 @@ from smart_fork.errors import NotFound, Usage
 from smart_fork.release import own_version
 from smart_fork.sharing import replay, wire
 from smart_fork.snippets import printable
-from smart_fork.teamserver import auth, branch, guard, push, question, segments, sessions, withdrawn
+from smart_fork.teamserver import auth, branch, guard, push, question, segments, sessions, withdrawal, withdrawn
 from smart_fork.teamserver.endpoints import (
     Server,
     asked_project,
@@ -37,7 +37,7 @@ from smart_fork.teamserver.schema import MIGRATIONS
 
 _SHOWN = 200
 #: The addresses of the other rooms.
-ROOMS: Sequence[Callable[[Server], Sequence[BaseRoute]]] = ()
+ROOMS: Sequence[Callable[[Server], Sequence[BaseRoute]]] = (withdrawal.routes,)
 
 
 def hello(server: Server, _: Request) -> wire.Message:
@@ -88,15 +88,6 @@ def change(server: Server, request: Request, person: auth.Person, body: bytes) -
         row = sessions.change(db, asked_project(request), person, session_id(request), wanted)
         sessions.note(db, person, wanted.visibility or "describe", row["project_id"], str(row["id"]))
     return sessions.told(row)
-
-
-def delete(server: Server, request: Request, person: auth.Person) -> Response:
-    """Hide a session."""
-    person.needs("write")
-    with server.database.asked_by(person.id) as db:
-        row = sessions.delete(db, asked_project(request), person, session_id(request))
-        sessions.note(db, person, "delete", row["project_id"], str(row["id"]))
-    return Response(status_code=204)
 
 
 def page(server: Server, request: Request, person: auth.Person) -> wire.Message:
@@ -197,7 +188,6 @@ def application(server: Server) -> guard.Guard:
         Route("/v1/changes", known(server, changes), methods=["GET"]),
         Route("/v1/sessions/{id}", known(server, read), methods=["GET"]),
         Route("/v1/sessions/{id}", posted(server, change, sizes.question_bytes), methods=["PATCH"]),
-        Route("/v1/sessions/{id}", known(server, delete), methods=["DELETE"]),
         Route("/v1/projects/{project:path}/sessions", known(server, page), methods=["GET"]),
         Route("/v1/projects/{project:path}/have", posted(server, have, sizes.question_bytes), methods=["POST"]),
         Route(

@@ -21,6 +21,7 @@ from smart_fork.sharing.remote import check_key
 from smart_fork.snippets import printable
 from smart_fork.teamserver import auth, guard, sessions
 from smart_fork.teamserver.database import Database
+from smart_fork.teamserver.journal import Journal
 from smart_fork.teamserver.limits import Bounds
 
 M = TypeVar("M", bound=wire.Message)
@@ -35,6 +36,8 @@ class Server:
     bounds: Bounds = field(default_factory=Bounds)
     #: Whether whoever first pushes to a project makes it; else admins alone do.
     open_projects: bool = True
+    #: Where withdrawals are written down outside the database, for a restore of an older backup.
+    journal: Journal | None = None
 
     def person(self, request: Request) -> auth.Person:
         """Whose token came with a request.

@@ -98,7 +98,7 @@ def push(
     as_json: JsonOption = False,
 ) -> None:
     """Share a session, or what it has said since: masked, shown and asked for first. Private unless --public."""
-    from smart_fork.team.project import opened
+    from smart_fork.team.changes import opened
     from smart_fork.team.push import PushAsked, plan, send
 
     asked = PushAsked(
@@ -137,7 +137,7 @@ def pull(  # noqa: PLR0917 - typer's way
     as_json: JsonOption = False,
 ) -> None:
     """Take over one of your own shared sessions, or what is new of it."""
-    from smart_fork.team.project import opened
+    from smart_fork.team.changes import opened
     from smart_fork.team.pull import TakenAs
     from smart_fork.team.pull import pull as take_over
 
@@ -170,7 +170,7 @@ def branch(  # noqa: PLR0917 - typer's way
     """Make a session with the first messages of one of your own."""
     from smart_fork.team.branch import BranchAsked
     from smart_fork.team.branch import branch as make
-    from smart_fork.team.project import opened
+    from smart_fork.team.changes import opened
     from smart_fork.team.pull import TakenAs
 
     seen = visibility_of(public=public, private=private)
@@ -205,7 +205,7 @@ def fork(  # noqa: PLR0917 - typer's way
     """Make a session of your own with the first messages of a teammate's public one."""
     from smart_fork.team.branch import BranchAsked
     from smart_fork.team.branch import fork as make
-    from smart_fork.team.project import opened
+    from smart_fork.team.changes import opened
     from smart_fork.team.pull import TakenAs
 
     seen = visibility_of(public=public, private=private)

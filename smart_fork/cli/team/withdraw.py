@@ -1,3 +1,191 @@
 """Taking back what was shared, and seeing what was done with it."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.search import JsonOption
+from smart_fork.cli.team.group import app
+from smart_fork.cli.team.words import (
+    ForceOption,
+    KeyOption,
+    PrivateOption,
+    PublicOption,
+    ServerOption,
+    SessionArgument,
+    YesOption,
+    agreed,
+    visibility_of,
+)
+from smart_fork.errors import Usage
+
+if TYPE_CHECKING:
+    from smart_fork.team.changes import Taken
+    from smart_fork.team.withdraw import Done
+
+excise = typer.Typer(help="Withdraw messages of a shared session from everybody who has them.", no_args_is_help=True)
+app.add_typer(excise, name="excise")
+
+
+@app.command("privacy")
+def privacy(  # noqa: PLR0917 - typer's way
+    session: SessionArgument,
+    public: PublicOption = False,
+    private: PrivateOption = False,
+    yes: YesOption = False,
+    server: ServerOption = None,
+    project: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let all members of the project read a session of yours, or nobody else. What was forked of it stays theirs."""
+    from smart_fork.team.changes import opened
+    from smart_fork.team.withdraw import privacy as change
+
+    wanted = visibility_of(public=public, private=private)
+    if wanted is None:
+        raise Usage("Say --public or --private")
+    if wanted == "public" and not agreed("All members of the project will be able to read it. Go on?", yes=yes):
+        raise typer.Abort
+    with opened(server, project) as where:
+        info = change(where, session, wanted)
+    if as_json:
+        print_json({"session_id": info.id, "visibility": info.visibility})
+    else:
+        out.print(plain(f"{info.id} is {info.visibility}."))
+
+
+@app.command("delete")
+def delete(  # noqa: PLR0917 - typer's way
+    session: SessionArgument,
+    everywhere: Annotated[
+        bool, typer.Option("--everywhere", help="From all forks too, whoever made them, and from their machines.")
+    ] = False,
+    yes: YesOption = False,
+    server: ServerOption = None,
+    project: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Hide a shared session. What others have forked of it stays theirs, unless --everywhere."""
+    from smart_fork.team.changes import opened
+    from smart_fork.team.withdraw import delete as take_away
+
+    what = "Withdraw it from everybody, for good?" if everywhere else "Hide it?"
+    with opened(server, project) as where:
+        if not agreed(what, yes=yes):
+            raise typer.Abort
+        done = take_away(where, session, everywhere=everywhere)
+    if done is not None:
+        _print_done(done, "delete", as_json=as_json)
+    elif as_json:
+        print_json({"verb": "delete", "session_id": session, "everywhere": False})
+    else:
+        out.print(plain("It is hidden. What others have forked of it stays theirs; --everywhere takes that out."))
+
+
+@excise.command("cut")
+def cut(  # noqa: PLR0917 - typer's way
+    meant: Annotated[
+        list[str],
+        typer.Argument(metavar="[RANGE] ID", help="Messages such as 5-7,9, as `team show` has them; a session."),
+    ],
+    secrets: Annotated[
+        bool, typer.Option("--secrets", help="Mask the secrets in these messages, or in all, instead of cutting.")
+    ] = False,
+    yes: YesOption = False,
+    force: ForceOption = False,
+    server: ServerOption = None,
+    project: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Withdraw messages of a shared session: from it, from all that was made of it, and from their machines."""
+    from smart_fork.team.changes import opened
+    from smart_fork.team.withdraw import ExciseAsked, planned, send
+
+    if len(meant) > 2 or (len(meant) == 1 and not secrets):
+        raise Usage("Which messages of which session?", "smart-fork team excise cut 5-7,9 ID")
+    asked = ExciseAsked(meant[-1], meant[0] if len(meant) == 2 else "", secrets, force)
+    with opened(server, project) as where:
+        made = planned(where, asked)
+        if not as_json:
+            say(f"{made.info.title or 'untitled'}: {made.cut} records go, {len(made.edits) - made.cut} are masked.")
+        if not agreed("Withdraw that from everybody, for good?", yes=yes):
+            raise typer.Abort
+        done = send(where, made)
+    _print_done(done, "excise", as_json=as_json, cut=made.cut, masked=dict(made.masked))
+
+
+@app.command("sync")
+def sync(
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the copies in which something was.")] = False,
+    server: ServerOption = None,
+    project: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take what was withdrawn out of what is on this machine of it, now."""
+    from smart_fork.team.changes import take_over
+    from smart_fork.team.project import opened
+
+    with opened(server, project) as where:
+        taken = take_over(where.client, at_once=True, remove=remove)
+    if as_json:
+        print_json(_taken(taken))
+        return
+    if not (taken.changed or taken.removed or taken.put_off):
+        out.print(plain("Nothing of what is here was withdrawn."))
+    _say(taken)
+
+
+@app.command("audit")
+def audit(  # noqa: PLR0917 - typer's way
+    session: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="A session; without one, all that you see.")
+    ] = None,
+    since: Annotated[str | None, typer.Option("--since", help="A day, such as 2026-03-01, or a time.")] = None,
+    mine: Annotated[bool, typer.Option("--mine", help="What you did yourself.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="So many lines at most.")] = 50,
+    server: ServerOption = None,
+    project: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Who pushed, pulled, forked and withdrew what: you, others with your sessions, all of projects you maintain."""
+    from smart_fork.team.changes import opened
+    from smart_fork.team.withdraw import audited
+
+    with opened(server, project) as where:
+        lines = audited(where, session, since=since, mine=mine, limit=limit)
+    if as_json:
+        print_json([line.model_dump(mode="json") for line in lines])
+        return
+    for line in lines:
+        what = " ".join(filter(None, (line.verb, line.session_id, line.project)))
+        out.print(plain(f"{line.at:%Y-%m-%d %H:%M}  {line.actor:<16} {what}"))
+
+
+def _print_done(done: Done, verb: str, *, as_json: bool, **more: Any) -> None:
+    if as_json:
+        print_json({
+            "verb": verb, "session_id": done.info.id, "revision": done.info.revision,
+            "record_count": done.info.record_count, "descendants": done.descendants, **more, **_taken(done.here),
+        })  # fmt: skip
+        return
+    out.print(plain(f"It is withdrawn, also from {done.descendants} sessions that were made of it."))
+    say("Not from what was read, nor from backups of the server until they expire.")
+    say("A log of your own that it came from still has it: smart-fork excise cut takes it out there.")
+    _say(done.here)
+
+
+def _taken(taken: Taken) -> dict[str, Any]:
+    put_off = {str(path): why for path, why in (taken.put_off or {}).items()}
+    return {"changed": list(map(str, taken.changed)), "removed": list(map(str, taken.removed)), "put_off": put_off}
+
+
+def _say(taken: Taken) -> None:
+    for path in taken.changed:
+        out.print(plain(f"  cut      {path}"))
+    for path in taken.removed:
+        out.print(plain(f"  removed  {path}"))
+    for path, why in (taken.put_off or {}).items():
+        out.print(plain(f"  put off  {path}: {why}"))

@@ -1,0 +1,311 @@
+"""What others withdraw is taken out of what is on this machine of it: logs that were written here, and the index.
+
+A server is asked before anything is done with it, at most every ten minutes. What is to be taken out is written down
+first; a log that an agent has open is put off until it is not, and is neither pushed nor forked meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+
+import orjson
+
+from indexer.files import replace_file
+from smart_fork.agents.facets import forms_of
+from smart_fork.agents.forms import Record
+from smart_fork.cuts import snapshots
+from smart_fork.cuts.model import Transcript
+from smart_fork.errors import ForkRefused, NotFound, SmartForkError
+from smart_fork.excise import erasure, propagation
+from smart_fork.excise.loader import load_with_tool
+from smart_fork.excise.plan import Plan, plan
+from smart_fork.excise.replacement import write_lines
+from smart_fork.excise.strings import texts
+from smart_fork.excise.traces import words_in
+from smart_fork.excise.writers import nobody_writing
+from smart_fork.sharing import wire
+from smart_fork.sharing.canonical import decode, encode
+from smart_fork.team import login, pulled
+from smart_fork.team.client import Client
+from smart_fork.team.download import download
+from smart_fork.team.local import local, place_of, read_log
+from smart_fork.team.project import Project
+from smart_fork.team.project import opened as project_opened
+from smart_fork.team.pulled import Edits, Written
+from smart_fork.team.tracking import Alias, ProjectFolder, Tracked, Tracking
+
+log = logging.getLogger(__name__)
+
+#: A server is asked once in so long.
+EVERY = timedelta(minutes=10)
+_PAGES = 1_000
+#: What a record is known by in a log -> the record that takes its place, or nothing.
+Keys = Mapping[str, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What was taken out: the logs that changed, those that were removed, and those that are put off, with why."""
+
+    changed: tuple[Path, ...] = ()
+    removed: tuple[Path, ...] = ()
+    put_off: Mapping[Path, str] | None = None
+
+
+@contextmanager
+def opened(
+    server: str | None = None, project: str | None = None, *, directory: Path | None = None
+) -> Iterator[Project]:
+    """A project and its server, after what was withdrawn has been taken over, if it is time to ask for that."""
+    with project_opened(server, project, directory=directory) as one:
+        take_over(one.client)
+        yield one
+
+
+def take_over(client: Client, *, now: datetime | None = None, at_once: bool = False, remove: bool = False) -> Taken:
+    """Take out of this machine's copies what was withdrawn since; with `remove` the copies themselves."""
+    moment = now or datetime.now(UTC)
+    asked = _asked(client.account.origin)
+    if at_once or asked.at is None or moment - asked.at >= EVERY or moment < asked.at:
+        found, since = _new(client, asked.since)
+        edits = _whole(client, found)
+        for one in pulled.all_written():
+            if one.server == client.account.origin and any(digest in edits for digest, _ in one.records):
+                one.owe(edits)
+        _note(client.account.origin, _Asked(since, moment))
+    return settle(remove=remove)
+
+
+def settle(*, remove: bool = False) -> Taken:
+    """Take out what is owed."""
+    changed: list[Path] = []
+    removed: list[Path] = []
+    put_off: dict[Path, str] = {}
+    for one in pulled.all_written():
+        edits = one.owed()
+        if not edits:
+            continue
+        try:
+            gone = _settled(one, edits, remove=remove)
+        except (SmartForkError, OSError) as error:
+            put_off[one.path] = str(error)
+        else:
+            (removed if gone else changed).append(one.path)
+    return Taken(tuple(changed), tuple(removed), put_off)
+
+
+def _settled(one: Written, edits: Edits, *, remove: bool) -> bool:
+    """Take something out of a log, and let all that is known of it follow. Whether the log is gone."""
+    if not one.path.exists():
+        one.forget()
+        return True
+    keys = {key: edits[digest] for digest, key in one.records if key and digest in edits}
+    if one.agent == pulled.AS_FILE:
+        return _settled_file(one, keys, remove=remove)
+    if pulled.CROSSED in keys and not remove:
+        raise ForkRefused(
+            "It was written for another agent, whose records are others: smart-fork excise cut takes it out of it, "
+            "smart-fork team sync --remove takes it away."
+        )
+    before = one.counted(lambda: _count(one))
+    gone = False
+    if keys:
+        transcript = load_with_tool(one.agent, one.path)
+        for other in [path for path in propagation.copies(transcript) if propagation.load_copy(transcript, path)]:
+            _cut(one, other, keys, remove=False)
+        gone = _cut(one, one.path, keys, remove=remove)
+    _track(one, edits, before, gone=gone)
+    if gone:
+        one.forget()
+    else:
+        one.edited(edits).save()
+        one.owed_file.unlink(missing_ok=True)
+    return gone
+
+
+def _settled_file(one: Written, edits: Edits, *, remove: bool) -> bool:
+    """The same for a file that has the records as they are, below one that says whose they are."""
+    if remove:
+        one.path.unlink()
+        one.forget()
+        return True
+    head, *lines = one.path.read_bytes().splitlines()
+    digests = ((sha256(line).hexdigest(), line) for line in lines)
+    left = [line for digest, was in digests if (line := edits.get(digest, was)) is not None]
+    replace_file(one.path, [line + b"\n" for line in (head, *left)])
+    fresh = tuple((digest, digest) for line in left if (digest := sha256(line).hexdigest()))
+    replace(one, records=fresh).save()
+    one.owed_file.unlink(missing_ok=True)
+    return False
+
+
+def _cut(one: Written, path: Path, keys: Keys, *, remove: bool) -> bool:
+    """Cut a log without a snapshot, and take what goes out of the index and all else of ours. Whether it is gone.
+
+    Raises:
+        ForkRefused: an agent has it open.
+    """
+    session = load_with_tool(one.agent, path)
+    crossed = pulled.CROSSED in keys
+    planned, edits = (plan(session, ()), {}) if crossed else _planned(one, session, keys)
+    if not planned.gone and not edits and not remove:
+        return False
+    lost = words_in(_text([turn.raw for turn in planned.removed] + [session.turns[at].raw for at in edits]))
+    empty = remove or not any(turn.role in ("user", "assistant") and turn.key for turn in planned.survivors)
+    ids = {session.session_id, *propagation.ids_of(session, [path])}
+    with nobody_writing(session):
+        if empty:
+            path.unlink()
+        else:
+            write_lines(session, [at for at, turn in enumerate(session.turns) if turn.id in planned.gone], edits)
+    propagation.refresh(session.tool, [path])
+    for name in ids:
+        snapshots.forget(name)
+    left = set() if empty else words_in(_text([turn.raw for turn in load_with_tool(one.agent, path).turns]))
+    erasure.erase(one.agent, sorted(ids), lost - left)
+    return empty
+
+
+def _planned(one: Written, session: Transcript, keys: Keys) -> tuple[Plan, dict[int, bytes]]:
+    """The turns that go, and the lines that are rewritten."""
+    forms, place = forms_of(one.agent), place_of(one.root)
+    found: dict[int, str] = {}
+    for position, turn in enumerate(session.turns):
+        record = None if turn.inherited else _record(turn.raw)
+        if record is not None and (key := pulled.key_of(forms.outgoing(record, place))) in keys:
+            found[position] = key
+    cut = {session.turns[position].id for position, key in found.items() if keys[key] is None}
+    planned = plan(session, cut)
+    edits = {at: line for at, line in planned.edits.items() if session.turns[at].id not in planned.gone}
+    for position, key in found.items():
+        new = keys[key]
+        if new is None or session.turns[position].id in planned.gone:
+            continue
+        was = _record(edits.get(position, session.turns[position].raw)) or {}
+        arrived = forms.arrived(decode(new), others=False)
+        if arrived is not None:
+            edits[position] = orjson.dumps(forms.incoming(arrived, forms.identity_of(was, place)))
+    return planned, edits
+
+
+def _track(one: Written, edits: Edits, before: int, *, gone: bool) -> None:
+    """The alias of a log goes on from what the server has now."""
+    tracking = Tracking(ProjectFolder(one.root, one.project))
+    if not tracking.path.is_file():
+        return
+
+    def change(tracked: Tracked) -> Tracked:
+        for name, alias in tracked.aliases.items():
+            if alias.file != one.path:
+                continue
+            if gone:
+                return tracked.without(name)
+            tracked = tracked.with_alias(name, _moved(one, alias, edits, before), current=False)
+        return tracked
+
+    with suppress(NotFound):
+        tracking.change(change)
+
+
+def _moved(one: Written, alias: Alias, edits: Edits, before: int) -> Alias:
+    """An alias after the edits; its base is computed here, and no server's word for it is taken."""
+    if not alias.base_digest or one.digest(alias.base_count) != alias.base_digest:
+        return alias
+    count = one.count_after(alias.base_count, edits)
+    after = one.edited(edits)
+    here = local(read_log(one.path, one.agent, one.root), one.root)
+    known = max(0, len(here.records) - max(0, before - alias.local_count))
+    return replace(
+        alias,
+        base_count=count,
+        base_digest=after.digest(count),
+        local_count=known,
+        local_digest=here.digest(known),
+    )
+
+
+def _count(one: Written) -> int:
+    """How many records the log has."""
+    try:
+        return len(local(read_log(one.path, one.agent, one.root), one.root).records)
+    except SmartForkError:
+        return 0
+
+
+def _new(client: Client, since: str | None) -> tuple[list[wire.Change], str | None]:
+    """What was withdrawn since."""
+    found: list[wire.Change] = []
+    for _ in range(_PAGES):
+        page = client.changes(since)
+        since = page.next_page
+        if not page.changes:
+            break
+        found += page.changes
+    return found, since
+
+
+def _whole(client: Client, found: Sequence[wire.Change]) -> dict[str, bytes | None]:
+    """All that was withdrawn as one edit, with the records that take the place of others.
+
+    One that cannot be had, since its session is no longer to be read, is taken out instead.
+    """
+    ends: dict[str, str | None] = {}
+    for change in found:
+        step = {edit.old: edit.new for edit in change.edits}
+        ends = {old: step.get(new, new) if new is not None else None for old, new in ends.items()} | step
+    wanted = {new for new in ends.values() if new is not None}
+    records: dict[str, bytes] = {}
+    for project, session_id in {(change.project, change.session_id): None for change in reversed(found)}:
+        if wanted <= set(records):
+            break
+        with suppress(SmartForkError):
+            taken = download(client, client.session(project, session_id)).records
+            records |= {digest: one for one in taken if (digest := sha256(one).hexdigest()) in wanted}
+    return {old: records.get(new) if new is not None else None for old, new in ends.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Up to where a server was asked, and when."""
+
+    since: str | None = None
+    at: datetime | None = None
+
+
+def _asked(origin: str) -> _Asked:
+    try:
+        said = orjson.loads(_file().read_bytes())[origin]
+        return _Asked(str(said["since"]) if said["since"] else None, datetime.fromisoformat(said["at"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return _Asked()
+
+
+def _note(origin: str, asked: _Asked) -> None:
+    try:
+        known = orjson.loads(_file().read_bytes())
+    except (OSError, ValueError):
+        known = {}
+    at = asked.at.isoformat() if asked.at else ""
+    replace_file(_file(), [orjson.dumps({**known, origin: {"since": asked.since, "at": at}})])
+
+
+def _file() -> Path:
+    return login.folder() / "changes.json"
+
+
+def _record(line: bytes) -> Record | None:
+    try:
+        record = orjson.loads(line)
+        return record if isinstance(record, dict) and encode(record) else None
+    except (ValueError, SmartForkError):
+        return None
+
+
+def _text(lines: Iterable[bytes]) -> str:
+    return "\n".join(text for line in lines if (record := _record(line)) for text in texts(record))

@@ -1,0 +1,229 @@
+"""What was written on this machine of a shared session: ``<home>/team/pulled/<id>.idx``, one for each log.
+
+For each record of the shared session, in its order, its digest and what it is known by in the log. Records that were
+pushed from here are known by nothing: what this machine's own agent wrote is never cut at a server's word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from indexer.files import replace_file
+from indexer.paths import private_dir
+from indexer.transcripts.model import AgentName
+from smart_fork.agents import READERS
+from smart_fork.agents.facets import forms_of
+from smart_fork.agents.forms import Forms, Record
+from smart_fork.errors import Conflict, SmartForkError
+from smart_fork.sharing.canonical import decode, encode
+from smart_fork.sharing.digest import START, written
+from smart_fork.team import login
+
+_VERSION = 1
+#: What a record is known by that was written for another agent, and the agent of a file that has records as they are.
+CROSSED, AS_FILE = "crossed", "file"
+#: By the digest of a record what takes its place, or nothing.
+Edits = Mapping[str, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A log and the records of the shared session that it has: their digests, and what each is known by here."""
+
+    path: Path
+    agent: AgentName
+    root: Path
+    server: str
+    project: str
+    records: tuple[tuple[str, str], ...]
+
+    @property
+    def file(self) -> Path:
+        """Where this is kept."""
+        return _file(self.path, self.agent)
+
+    @property
+    def owed_file(self) -> Path:
+        """Where it is kept what is still to be taken out of the log."""
+        return self.file.with_suffix(".owed")
+
+    def digest(self, count: int) -> str:
+        """The digest of the first records of the shared session; empty where there are fewer."""
+        if count > len(self.records):
+            return ""
+        state = START
+        for known, _ in self.records[:count]:
+            state = sha256(state + bytes.fromhex(known)).digest()
+        return written(state)
+
+    def edited(self, edits: Edits) -> Written:
+        """The same after edits."""
+        left = []
+        for digest, key in self.records:
+            new = edits.get(digest)
+            if new is not None:
+                left.append((sha256(new).hexdigest(), key))
+            elif digest not in edits:
+                left.append((digest, key))
+        return replace(self, records=tuple(left))
+
+    def count_after(self, count: int, edits: Edits) -> int:
+        """How many of the first `count` records stay."""
+        return sum(edits.get(digest, b"") is not None for digest, _ in self.records[:count])
+
+    def save(self) -> None:
+        """Keep it."""
+        head = {
+            "version": _VERSION, "path": str(self.path), "agent": self.agent, "root": str(self.root),
+            "server": self.server, "project": self.project,
+        }  # fmt: skip
+        lines = (f"{digest} {key}\n".encode() for digest, key in self.records)
+        replace_file(self.file, [orjson.dumps(head), b"\n", *lines])
+
+    def forget(self) -> None:
+        """Keep nothing of it."""
+        for path in (self.owed_file, self.file):
+            path.unlink(missing_ok=True)
+
+    def owed(self) -> dict[str, bytes | None]:
+        """What is to be taken out of the log and could not be, since an agent had it open."""
+        edits = self._owed().get("edits", {})
+        return {str(old): None if new is None else str(new).encode() for old, new in edits.items()}
+
+    def owe(self, edits: Edits) -> None:
+        """Write down what is to be taken out, before it is."""
+        whole = {**composed(self.owed(), edits), **edits}
+        known = {digest for digest, _ in self.records}
+        self._write({old: new for old, new in whole.items() if old in known}, None)
+
+    def counted(self, count: Callable[[], int]) -> int:
+        """How many records the log has before anything is taken out: who is killed after that goes on with this."""
+        said = self._owed().get("before")
+        if said is None:
+            said = count()
+            self._write(self.owed(), said)
+        return int(said)
+
+    def _owed(self) -> dict[str, Any]:
+        try:
+            said = orjson.loads(self.owed_file.read_bytes())
+        except FileNotFoundError:
+            return {}
+        return said if isinstance(said, dict) else {}
+
+    def _write(self, edits: Edits, before: int | None) -> None:
+        said = {old: None if new is None else new.decode() for old, new in edits.items()}
+        replace_file(self.owed_file, [orjson.dumps({"edits": said, "before": before})])
+
+
+def folder() -> Path:
+    """Where they are."""
+    return private_dir(login.folder() / "pulled")
+
+
+def composed(before: Edits, after: Edits) -> dict[str, bytes | None]:
+    """Edits, where what they bring was edited later."""
+    return {old: None if new is None else after.get(sha256(new).hexdigest(), new) for old, new in before.items()}
+
+
+def key_of(record: Record) -> str:
+    """What a record in the form that is shared is known by in every copy: its own id, or what it says."""
+    identity = record.get("uuid")
+    if isinstance(identity, str) and identity.isascii() and identity.isprintable() and " " not in identity:
+        return f"id:{identity}"
+    return f"is:{sha256(encode(record)).hexdigest()}"
+
+
+def remember(of: Written, records: Iterable[bytes], *, others: bool, crossed: bool) -> None:
+    """Keep what is written of these records that came from a server. What `crossed` to another agent is not known by
+    its records any more.
+    """
+    if crossed:
+        known = tuple((sha256(one).hexdigest(), CROSSED) for one in records)
+    else:
+        forms = forms_of(of.agent)
+        known = tuple((sha256(one).hexdigest(), _arrived(forms, one, others)) for one in records)
+    replace(of, records=known).save()
+
+
+def remember_file(path: Path, server: str, project: str, root: Path, records: Iterable[bytes]) -> None:
+    """The same of a file of the project that has the records as they are."""
+    known = tuple((digest, digest) for one in records if (digest := sha256(one).hexdigest()))
+    Written(path, AS_FILE, root, server, project, known).save()
+
+
+def pushed(
+    of: Written, base_count: int, base_digest: str, records: Iterable[bytes], *, before: Path | None = None
+) -> None:
+    """Go on with it after records of this log were pushed, which an agent may have made of the one `before`."""
+    for path in (of.path, before):
+        known = find(path, of.agent) if path is not None else None
+        there = known.records[:base_count] if known is not None and known.digest(base_count) == base_digest else ()
+        if len(there) == base_count:
+            own = tuple((sha256(one).hexdigest(), "") for one in records)
+            replace(of, records=(*there, *own)).save()
+            return
+
+
+def find(path: Path, agent: AgentName) -> Written | None:
+    """What is known of a log."""
+    file = _file(path, agent)
+    return _read(file) if file.is_file() else None
+
+
+def all_written() -> Iterator[Written]:
+    """All of them; one that cannot be read any more is left."""
+    for file in sorted(folder().glob("*.idx")):
+        one = _read(file)
+        if one is not None:
+            yield one
+
+
+def refuse_owed(path: Path, agent: AgentName) -> None:
+    """Refuse a copy of which something was withdrawn that is still in it.
+
+    Raises:
+        Conflict: there is something.
+    """
+    known = find(path, agent)
+    if known is not None and known.owed():
+        raise Conflict(
+            "Something of this session was withdrawn, and is still in your copy of it, which an agent has open.",
+            "End that, then: smart-fork team sync.",
+        )
+
+
+def _file(path: Path, agent: AgentName) -> Path:
+    name = sha256(str(path).encode()).hexdigest()[:32] if agent == AS_FILE else READERS[agent].id_of(path)
+    return folder() / f"{name}.idx"
+
+
+def _arrived(forms: Forms, record: bytes, others: bool) -> str:  # noqa: FBT001 - as it is called
+    here = forms.arrived(decode(record), others=others)
+    return key_of(here) if here is not None else ""
+
+
+def _read(file: Path) -> Written | None:
+    try:
+        first, *lines = file.read_text(encoding="utf-8").splitlines()
+        head = orjson.loads(first)
+        pairs = [line.partition(" ") for line in lines]
+        agent = str(head["agent"])
+        if head["version"] != _VERSION or agent not in (*READERS.names, AS_FILE):
+            return None
+        return Written(
+            Path(head["path"]),
+            agent,
+            Path(head["root"]),
+            str(head["server"]),
+            str(head["project"]),
+            tuple((digest, key) for digest, _, key in pairs),
+        )
+    except (OSError, ValueError, KeyError, TypeError, SmartForkError):
+        return None

@@ -1,0 +1,237 @@
+"""Taking back what was shared: hidden, cut, masked, or withdrawn from everybody who has made something of it.
+
+A cut is planned on the records that the server has, as one of a log here is: calls and their results go together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+
+import orjson
+
+from indexer.masking import mask
+from smart_fork.agents.facets import forms_of
+from smart_fork.agents.forms import Record
+from smart_fork.cuts.model import Transcript
+from smart_fork.errors import Usage, WrongVerb
+from smart_fork.excise.loader import load_with_tool
+from smart_fork.excise.message_numbers import numbered
+from smart_fork.excise.plan import Plan, plan, refuse
+from smart_fork.excise.ranges import chosen, pieces
+from smart_fork.excise.secrets import masked
+from smart_fork.sharing import wire
+from smart_fork.sharing.canonical import decode, encode
+from smart_fork.snippets import quoted
+from smart_fork.team.changes import Taken, take_over
+from smart_fork.team.download import Download, download
+from smart_fork.team.local import place_of
+from smart_fork.team.materialise import Arrived, arrived
+from smart_fork.team.project import Project
+from smart_fork.team.pulled import key_of
+
+NOT_YOURS = "You don't own this session. Use smart-fork team fork."
+
+
+@dataclass(frozen=True, slots=True)
+class ExciseAsked:
+    """What is to be withdrawn of a session: messages by their numbers from 1, secrets, or both."""
+
+    reference: str
+    messages: str = ""
+    secrets: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """What would be withdrawn: which of its records go, and which are replaced."""
+
+    info: wire.SessionInfo
+    edits: Mapping[bytes, bytes | None]
+    masked: Mapping[str, int] = field(default_factory=dict)
+    title: str | None = None
+
+    @property
+    def cut(self) -> int:
+        """How many records go."""
+        return sum(new is None for new in self.edits.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What was withdrawn, from how many sessions that others or oneself have made of it, and what followed here."""
+
+    info: wire.SessionInfo
+    descendants: int
+    here: Taken
+
+
+def privacy(project: Project, reference: str, visibility: wire.Visibility) -> wire.SessionInfo:
+    """Let a session be read by all members, or by nobody else. What was forked of it stays theirs.
+
+    Raises:
+        NotFound: it cannot be read.
+        WrongVerb: it is somebody else's.
+    """
+    session_id = project.meant(reference)
+    return project.client.change(project.key, session_id, wire.SessionChange(visibility=visibility))
+
+
+def delete(project: Project, reference: str, *, everywhere: bool) -> Done | None:
+    """Hide a session, or withdraw all that is its own from everything that was made of it.
+
+    Raises:
+        NotFound: it cannot be read.
+        WrongVerb: it is somebody else's.
+    """
+    session_id = project.meant(reference)
+    if not everywhere:
+        project.client.delete(project.key, session_id)
+        return None
+    said = project.client.delete_everywhere(project.key, session_id)
+    return Done(said.session, said.descendants, take_over(project.client, at_once=True))
+
+
+def planned(project: Project, asked: ExciseAsked) -> Withdrawal:
+    """What a cut would withdraw; nothing is sent.
+
+    Raises:
+        Usage: there are no such messages, nothing is named, or nothing would change.
+        WrongVerb: some are of the session that it was forked from.
+        Refused: pairs would be torn, and it is not insisted on.
+    """
+    if not (asked.messages or asked.secrets):
+        raise Usage("Nothing to withdraw was named", "Give messages such as 5-7,9, or --secrets.")
+    taken = download(project.client, project.client.session(project.key, project.meant(asked.reference)))
+    info = taken.info
+    with arrived(taken.records, info.agent, info.id, project.place.root, others=False) as one:
+        session = numbered(load_with_tool(info.agent, one.session.source_path))
+        ids = _chosen(one, session, asked.messages) if asked.messages else set()
+        made = masked(session, (), ids or None) if asked.secrets else plan(session, ids)
+        if not asked.force:
+            refuse(made)
+        edits, title = _edits(project, taken, made), _title(info, made)
+    if not edits:
+        raise Usage("There is nothing to withdraw there.")
+    own = {sha256(record).digest() for record in taken.records[info.base_count :]}
+    if not set(edits) <= own:
+        raise WrongVerb("Some of these messages are those of the session that this one was forked from.", NOT_YOURS)
+    return Withdrawal(info, edits, dict(made.masked), title)
+
+
+def send(project: Project, made: Withdrawal) -> Done:
+    """Withdraw it, and take it out of what is here.
+
+    Raises:
+        Conflict: the session has changed since this was planned.
+        SmartForkError: it was not withdrawn.
+    """
+    wanted = wire.Rewrite(
+        kind="cut" if made.cut else "mask",
+        revision=made.info.revision,
+        edits=tuple(
+            wire.Edit(old=old.hex(), new=None if new is None else sha256(new).hexdigest())
+            for old, new in made.edits.items()
+        ),
+        records=tuple({new for new in made.edits.values() if new is not None}),
+        title=made.title,
+    )
+    said = project.client.rewrite(project.key, made.info.id, wanted)
+    return Done(said.session, said.descendants, take_over(project.client, at_once=True))
+
+
+def _chosen(one: Arrived, session: Transcript, text: str) -> set[str]:
+    """The turns of these messages, each with what the agent did after it, up to the next."""
+    said = one.session.messages
+    found: set[str] = set()
+    for low, high in pieces(text, len(said) + 1):
+        if low < 1:
+            raise Usage("Messages are numbered from 1", "smart-fork team show numbers them.")
+        end = said[high][0] if high < len(said) else len(one.session.turns)
+        found |= chosen(session, f"{said[low - 1][0]}-{end - 1}")
+    return found
+
+
+def _edits(project: Project, taken: Download, made: Plan) -> dict[bytes, bytes | None]:
+    """The records of the server that go or are replaced, by what the lines of the log are known by."""
+    forms, place = forms_of(taken.info.agent), place_of(project.place.root)
+    gone: set[str] = set()
+    new: dict[str, bytes] = {}
+    for position, turn in enumerate(made.session.turns):
+        record = _record(turn.raw)
+        if record is None:
+            continue
+        shared = forms.outgoing(record, place)
+        if turn.id in made.gone:
+            gone.add(key_of(shared))
+        elif (line := made.edits.get(position)) is not None and (after := _record(line)) is not None:
+            edited = encode(forms.outgoing(after, place))
+            if edited != encode(shared):  # which parent it names is no part of it
+                new[key_of(shared)] = edited
+    edits: dict[bytes, bytes | None] = {}
+    for one in taken.records:
+        here = forms.arrived(decode(one), others=False)
+        key = key_of(here) if here is not None else ""
+        if key in gone:
+            edits[sha256(one).digest()] = None
+        elif key in new:
+            edits[sha256(one).digest()] = new[key]
+    return edits
+
+
+def _title(info: wire.SessionInfo, made: Plan) -> str | None:
+    """What the session is called then, if its title says something of what goes."""
+    title = str(mask(info.title)) if made.masked else info.title
+    beginning = " ".join(info.title.split())[:30].strip("… ")
+    if beginning and any(beginning in " ".join(_said(turn.raw).split()) for turn in made.removed):
+        title = ""
+    return title if title != info.title else None
+
+
+def _said(line: bytes) -> str:
+    from smart_fork.excise.strings import texts
+
+    record = _record(line)
+    return "\n".join(texts(record)) if record else ""
+
+
+def _record(line: bytes) -> Record | None:
+    try:
+        record: Any = orjson.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def audited(
+    project: Project, reference: str | None, *, since: str | None, mine: bool, limit: int
+) -> list[wire.AuditLine]:
+    """Who did what, newest first, as far as one may see it.
+
+    Raises:
+        Usage: that is no time.
+        NotFound: there is no such session.
+    """
+    asked = {"mine": "1"} if mine else {}
+    if reference is not None:
+        asked["session"] = project.meant(reference)
+    if since is not None:
+        asked["since"] = _time(since)
+    lines: list[wire.AuditLine] = []
+    while True:
+        page = project.client.audit(**asked)
+        lines += page.lines
+        if len(lines) >= limit or page.next_page is None:
+            return lines[:limit]
+        asked["page"] = page.next_page
+
+
+def _time(text: str) -> str:
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC).isoformat()
+    except ValueError:
+        raise Usage(f"Not a time: {quoted(text)}", "Such as 2026-03-01, or 2026-03-01T12:00") from None

@@ -1,0 +1,234 @@
+"""What is withdrawn is gone from the server and, with everybody's next command, from their machines."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from tests.smart_fork.teamserver.machines import TeamMachine
+from tests.smart_fork.teamserver.test_rewrite import dump
+from tests.smart_fork.teamserver.test_two_people import go_on, said, second_machine, session_of  # noqa: F401
+
+SECRET = "quokkapassword7731"
+SAID = (
+    "add retry to the uploader",
+    "It retries five times.",
+    f"the key is {SECRET}",
+    f"I use {SECRET}.",
+    "and docs",
+    "Done.",
+)
+LEFT = [*SAID[:2], *SAID[4:]]
+OWN, OWN_ANSWER = "and the tests", "They pass."
+
+
+@pytest.fixture
+def carol(tmp_path, team, address, capsys):
+    team.add("carol")
+    machine = TeamMachine(tmp_path / "carol", "shop", team, capsys)
+    machine.invited(address, "carol")
+    return machine
+
+
+def later(machine):
+    """Let a machine ask its server again."""
+    path = machine.home / ".smart-fork/team/changes.json"
+    known = json.loads(path.read_text())
+    past = (datetime.now(UTC) - timedelta(minutes=11)).isoformat()
+    path.write_text(json.dumps({origin: {**one, "at": past} for origin, one in known.items()}))
+
+
+def having(machine):
+    """The files of a machine that have the secret, also compressed."""
+    found = []
+    for path in machine.home.rglob("*"):
+        if not path.is_file():
+            continue
+        data = path.read_bytes()
+        if data.startswith(zstandard.FRAME_HEADER):
+            data += zstandard.ZstdDecompressor().decompressobj().decompress(data)
+        elif path.suffix == ".gz":
+            data += gzip.decompress(data)
+        if SECRET.encode() in data.lower():
+            found.append(str(path.relative_to(machine.home)))
+    return found
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_what_is_excised_is_nowhere_after_everybodys_next_command(request, team, alice, bob, agent):
+    """Must show 6."""
+    carol, second = map(request.getfixturevalue, ("carol", "second_machine"))
+    pushed = alice.team("push", session_of(alice, agent, *SAID), "--public", "--yes")
+    forks = {one: one.team("fork", pushed["session_id"])["files"][0] for one in (bob, carol)}
+    pulled = second.team("pull", pushed["session_id"])["files"][0]
+    go_on(bob, forks[bob], agent, OWN, OWN_ANSWER)
+    bob.team("push", "--yes")
+    bob.do("index", "run", "--no-vectors")
+    go_on(carol, forks[carol], agent, "to be cut here", "and this")
+    assert 0 == carol.do("excise", "cut", "6-7", forks[carol], "--yes").code  # leaves a snapshot with the secret
+    assert SECRET in dump(team)
+    assert min(len(having(bob)), len(having(carol))) > 1
+
+    done = alice.team("excise", "cut", "3-4", pushed["session_id"], "--yes")
+    for one in (bob, carol, second):
+        later(one)
+    again = bob.team("push", "--yes")
+    carol.do("team", "fork", pushed["session_id"][:13], "--force")
+    second.team("pull", pushed["session_id"])
+
+    assert (2, 2) == (done["cut"], done["descendants"])
+    assert again["up_to_date"]
+    assert SECRET not in dump(team)
+    assert {"bob": [], "carol": [], "second": []} == {
+        name: having(one) for name, one in (("bob", bob), ("carol", carol), ("second", second))
+    }
+    assert [*LEFT, OWN, OWN_ANSWER] == said(agent, forks[bob])
+    assert LEFT == said(agent, forks[carol]) == said(agent, pulled)
+
+
+def test_who_goes_on_in_a_fork_pushes_on_top_of_what_is_left(alice, bob):
+    pushed = alice.team("push", session_of(alice, "claude", *SAID), "--public", "--yes")
+    fork = bob.team("fork", pushed["session_id"])["files"][0]
+    go_on(bob, fork, "claude", OWN, OWN_ANSWER)
+    alice.team("excise", "cut", "3-4", pushed["session_id"], "--yes")
+
+    taken = bob.team("sync")
+    there = bob.team("push", "--yes")
+
+    assert ([fork], [], {}) == (taken["changed"], taken["removed"], taken["put_off"])
+    assert (2, 6) == (there["pushed_records"], there["record_count"])
+    assert [] == bob.team("sync")["changed"]
+
+
+def test_a_copy_that_is_open_is_put_off_and_not_pushed_meanwhile(alice, bob):
+    pushed = alice.team("push", session_of(alice, "claude", *SAID), "--public", "--yes")
+    fork = bob.team("fork", pushed["session_id"])["files"][0]
+    alice.team("excise", "cut", "3-4", pushed["session_id"], "--yes")
+
+    holder = subprocess.Popen(
+        [sys.executable, "-c", "import sys; f = open(sys.argv[1], 'ab'); print(flush=True); sys.stdin.read()", fork],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with holder:
+        holder.stdout.readline()
+        taken = bob.team("sync")
+        refused = bob.do("team", "push", "--yes", "--json")
+        holder.stdin.close()
+    assert [fork] == list(taken["put_off"])
+    assert (9, True) == (refused.code, "was withdrawn" in json.loads(refused.out)["error"])
+    assert SECRET in Path(fork).read_text()
+    assert [fork] == bob.team("sync")["changed"]
+    assert bob.team("push", "--yes")["up_to_date"]
+
+
+def test_deleting_everywhere_removes_copies_in_which_nothing_else_is(alice, bob, carol):
+    pushed = alice.team("push", session_of(alice, "claude", *SAID), "--public", "--yes")
+    forks = {one: one.team("fork", pushed["session_id"])["files"][0] for one in (bob, carol)}
+    go_on(bob, forks[bob], "claude", OWN, OWN_ANSWER)
+    bob.team("push", "--yes")
+
+    done = alice.team("delete", pushed["session_id"], "--everywhere", "--yes")
+
+    assert 2 == done["descendants"]
+    assert [forks[bob]] == bob.team("sync")["changed"]
+    assert [forks[carol]] == carol.team("sync")["removed"]
+    assert [OWN, OWN_ANSWER] == said("claude", forks[bob])
+    assert not Path(forks[carol]).exists()
+    assert {} == carol.tracking()["aliases"]
+    assert bob.team("push", "--yes")["up_to_date"]
+
+
+def test_a_copy_that_is_a_file_follows_and_one_of_another_agent_is_removed_when_that_is_said(request, alice, bob):
+    second = request.getfixturevalue("second_machine")
+    pushed = alice.team("push", session_of(alice, "claude", *SAID), "--public", "--yes")["session_id"]
+    (file,) = second.team("pull", pushed, "--platform", "file")["files"]
+    (crossed,) = bob.team("fork", pushed, "--platform", "codex")["files"]
+    assert SECRET in Path(file).read_text()
+    alice.team("excise", "cut", "3-4", pushed, "--yes")
+
+    assert [file] == second.team("sync")["changed"]
+    assert [] == having(second)
+    assert [crossed] == list(bob.team("sync")["put_off"])
+    assert [crossed] == bob.team("sync", "--remove")["removed"]
+    assert [] == having(bob)
+
+
+def test_hiding_leaves_what_others_have_made_of_it(alice, bob):
+    pushed = alice.team("push", session_of(alice, "claude", *SAID), "--public", "--yes")
+    fork = bob.team("fork", pushed["session_id"])["files"][0]
+
+    alice.team("delete", pushed["session_id"], "--yes")
+
+    assert {"changed": [], "removed": [], "put_off": {}} == bob.team("sync")
+    assert list(SAID) == said("claude", fork)
+    assert 3 == bob.do("team", "fork", pushed["session_id"]).code
+
+
+def test_privacy_is_the_owners_alone(alice, bob):
+    pushed = alice.team("push", session_of(alice, "claude", *SAID), "--yes")["session_id"]
+
+    assert 3 == bob.do("team", "privacy", pushed, "--public", "--yes").code
+    assert "public" == alice.team("privacy", pushed, "--public", "--yes")["visibility"]
+    assert 4 == bob.do("team", "privacy", pushed, "--private").code
+    assert 4 == bob.do("team", "excise", "cut", "1", pushed, "--yes", "--force").code
+    assert 4 == bob.do("team", "delete", pushed, "--yes").code
+    assert "private" == alice.team("privacy", pushed, "--private")["visibility"]
+    assert 2 == alice.do("team", "privacy", pushed).code
+
+
+@pytest.mark.parametrize("words", [("3-4",), ("0",), ("9",), ("x", "ID"), ()])
+def test_messages_that_are_not_there_are_a_wrong_use(alice, words):
+    pushed = alice.team("push", session_of(alice, "claude", *SAID), "--yes")["session_id"]
+    given = [pushed if one == "ID" else one for one in words]
+    if words and words[0] in ("0", "9"):
+        given.append(pushed)
+
+    assert 2 == alice.do("team", "excise", "cut", *given, "--yes").code
+
+
+def test_a_server_s_word_cuts_nothing_that_was_not_taken_from_it(alice, team):
+    """What this machine's own agent wrote stays, whatever is withdrawn of what was pushed of it."""
+    session = session_of(alice, "claude", *SAID)
+    pushed = alice.team("push", session, "--public", "--yes")
+    before = Path(pushed["files"][0]).read_bytes()
+
+    alice.team("excise", "cut", "3-4", pushed["session_id"], "--yes")
+
+    assert before == Path(pushed["files"][0]).read_bytes()
+    go_on(alice, pushed["files"][0], "claude", OWN, OWN_ANSWER)
+    assert (2, 6) == tuple(alice.team("push", "--yes")[key] for key in ("pushed_records", "record_count"))
+
+
+def test_a_server_is_asked_once_in_ten_minutes(alice, bob):
+    pushed = alice.team("push", session_of(alice, "claude", *SAID), "--public", "--yes")
+    fork = bob.team("fork", pushed["session_id"])["files"][0]
+    alice.team("excise", "cut", "3-4", pushed["session_id"], "--yes")
+
+    bob.do("team", "audit")
+    assert list(SAID) == said("claude", fork)
+    later(bob)
+    bob.do("team", "audit")
+    assert LEFT == said("claude", fork)
+
+
+def test_the_audit_says_who_did_what(alice, bob):
+    pushed = alice.team("push", session_of(alice, "claude", *SAID), "--public", "--yes")["session_id"]
+    bob.team("fork", pushed)
+    alice.team("excise", "cut", "3-4", pushed, "--yes")
+
+    lines = alice.team("audit", pushed)
+
+    assert ["excise", "fork", "push"] == [line["verb"] for line in lines]
+    assert {"records": 2} == lines[0]["details"]
+    assert SECRET not in json.dumps(lines)
+    assert ["excise", "push"] == [line["verb"] for line in alice.team("audit", pushed, "--mine")]
+    assert [] == alice.team("audit", "--since", "2999-01-01")
+    assert 2 == alice.do("team", "audit", "--since", "yesterday").code
