@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.qwen.command import QwenStarter
     from smart_fork.agents.qwen.copy import QwenCopier
     from smart_fork.agents.qwen.cut import QwenCutter
+    from smart_fork.agents.qwen.forms import QwenForms
     from smart_fork.agents.qwen.head import QwenHeads
     from smart_fork.agents.qwen.hooks import QwenHooks
     from smart_fork.agents.qwen.log import QwenAdapter
@@ -82,6 +83,13 @@ class Qwen(Agent):
         from smart_fork.agents.qwen.copy import QwenCopier
 
         return QwenCopier()
+
+    @cached_property
+    def forms(self) -> QwenForms:
+        """See `Agent.forms`."""
+        from smart_fork.agents.qwen.forms import QwenForms
+
+        return QwenForms()
 
     @cached_property
     def cutter(self) -> QwenCutter:
