@@ -30,10 +30,14 @@ if TYPE_CHECKING:
 
 
 class Home(NamedTuple):
-    """An agent's own folder: the `variable` that may name it, and the one below a person's home otherwise."""
+    """An agent's own folder: the `variable` that may name it, and the one below a person's home otherwise.
+
+    `beside` are variables that say where else what it writes is.
+    """
 
     variable: str
     default: str
+    beside: tuple[str, ...] = ()
 
     def folder(self) -> Path:
         """The folder; it need not exist."""

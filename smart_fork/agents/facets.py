@@ -45,8 +45,8 @@ def homes() -> Iterator[Home]:
 
 
 def home_variables() -> tuple[str, ...]:
-    """The variables that say where the agents' folders are."""
-    return tuple(home.variable for home in homes())
+    """The variables that say where the agents' folders are, and what they write."""
+    return tuple(name for home in homes() for name in (home.variable, *home.beside))
 
 
 def overrides() -> tuple[str, ...]:

@@ -37,7 +37,8 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x1f\x7f-\x9f]+")
 class ForkPlan:
     """A command to run. `env` is added to its environment, `staging` what is made first. See `Line`.
 
-    `new_session_id` is that of the worker's session, `None` where only the agent knows it.
+    `new_session_id` is that of the worker's session, `None` where only the agent knows it. `title` is the
+    name of the worker, where its session gets it from what is made first, and not from the command.
     """
 
     agent: AgentName
@@ -54,6 +55,7 @@ class ForkPlan:
     form: Form = "fork"
     delivery: Delivery = "argument"
     writes: bool = False
+    title: str = ""
 
     @property
     def said(self) -> str:
@@ -103,6 +105,7 @@ def plan_fork(request: ForkRequest) -> ForkPlan:
         form=request.form,
         delivery=line.delivery,
         writes=line.writes,
+        title="" if line.named else name,
     )
 
 

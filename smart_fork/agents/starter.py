@@ -31,6 +31,7 @@ class CommandLine(NamedTuple):
     staging: Staging = "nothing"
     delivery: Delivery = "argument"
     writes: bool = False
+    named: bool = False
 
 
 class Starter(ABC):

@@ -142,6 +142,7 @@ def write_branch(
     new_session_id: str,
     target_cwd: Path,
     now: datetime,
+    title: str = "",
     session: Session | None = None,
     machine: Machine | None = None,
 ) -> Branch:
@@ -168,6 +169,7 @@ def write_branch(
         new_session_id=new,
         target_cwd=target_cwd,
         now=now,
+        title=title,
         asked=at or session.turns[-1].id,
         machine=machine,
     )

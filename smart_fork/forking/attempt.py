@@ -101,6 +101,7 @@ class Attempt:
             at=plan.at,
             new_session_id=new_session_id,
             target_cwd=plan.cwd,
+            title=plan.title,
             now=datetime.fromtimestamp(self.world.clock.now()),  # noqa: DTZ006 - files may be named by local time
             machine=Machine(self.world.processes, self.world.env),
         )

@@ -180,6 +180,27 @@ def test_a_fork_into_a_worktree_works_there(qwen: Machine, parent: Log, place: s
     assert log.chain[-1]["gitBranch"] == f"smart-fork/{name}"
 
 
+def test_a_named_fork_of_what_was_put_away_elsewhere_has_its_name_as_title(
+    qwen: Machine, monkeypatch: pytest.MonkeyPatch
+):
+    """Its sessions are where ``QWEN_RUNTIME_DIR`` says, and it finds none that it has put away."""
+    monkeypatch.setitem(qwen.env, "QWEN_RUNTIME_DIR", str(qwen.home / "elsewhere"))
+    prompt, name, how = unlike_any_other(NEXT), unlike_any_other("Downloads"), ("--in", "process")
+    session = asked(qwen, EXCHANGES[0][0])
+    (log,) = (qwen.home / "elsewhere/projects").glob(f"*/chats/{session}.jsonl")
+    (log.parent / "archive").mkdir()
+    log.rename(log.parent / "archive" / log.name)
+
+    fork = ours(qwen, "fork", session, "--name", name, *how, "--", prompt)
+
+    assert [*BEGINNING, Message("user", prompt)] == heard(qwen, prompt).said
+    copy = log.with_name(f"{fork['new_session_id']}.jsonl")
+    wait_until(lambda: f"Noted: {prompt[:60]}" in copy.read_text(), "the answer in the log")
+    ended(qwen, prompt)
+    listed = json.loads(qwen.smart_fork("list", "--agent", "qwen", "--json").stdout)["sessions"]
+    assert {session: EXCHANGES[0][0], copy.stem: name} == {one["session_id"]: one["title"] for one in listed}
+
+
 def test_qwen_codes_own_fork_is_one_of_the_family(qwen: Machine, parent: Log):
     """Its forks have the ids of its parent's records, and name them."""
     prompt = unlike_any_other("Fork it by hand")

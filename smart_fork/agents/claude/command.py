@@ -43,6 +43,7 @@ class ClaudeStarter(Starter):
             (request.program, *session, *named, *unasked, *printed, *asked),
             session_id,
             "nothing" if request.form != "fork" else "branch" if request.at else "transcript",
+            named=bool(named),
         )
 
     def fork_words(self, session_id: str) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ class DataHome(Home):
         return (Path(named) if named.startswith("/") else Path.home() / ".local/share") / self.default
 
 
-HOME = DataHome("XDG_DATA_HOME", "opencode")
+HOME = DataHome("XDG_DATA_HOME", "opencode", ("OPENCODE_DB",))
 #: What its log's folder is below a home where no variable says otherwise.
 PLACE = ".local/share/opencode"
 

@@ -14,6 +14,7 @@ from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, compacted_at, in_order
 from smart_fork.agents.files import copy_tree
+from smart_fork.agents.qwen.home import CHATS, project_of
 from smart_fork.agents.qwen.storage import folder_of
 from smart_fork.json_edits import respelled
 
@@ -28,7 +29,7 @@ class QwenCopier(Copier):
     name = "qwen"
 
     def place(self, source: Path, new: NewSession) -> Path:
-        folder = folder_of(new.cwd) if new.cwd else source.resolve().parent
+        folder = folder_of(new.cwd) if new.cwd else project_of(source.resolve()) / CHATS
         return folder / f"{new.id}.jsonl"
 
     def up_to(self, session: Session, end: int, new: NewSession) -> Copy:
@@ -143,4 +144,4 @@ class QwenCopy(_QwenCopy):
 
 def agents_of(log: Path) -> Path:
     """The folder of the logs of a session's sub-agents."""
-    return log.parent.parent / "subagents" / log.stem
+    return project_of(log) / "subagents" / log.stem

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from smart_fork.agents.qwen.home import project_of
 from smart_fork.agents.qwen.log import QwenAdapter
 from smart_fork.agents.qwen.slugs import slug
 from smart_fork.agents.tree_heads import TreeHeads
@@ -32,4 +33,4 @@ class QwenHeads(TreeHeads):
 
     def project(self, log: Path) -> Path:
         """See `TreeHeads.project`."""
-        return log.parent.parent
+        return project_of(log)

@@ -1,6 +1,6 @@
 """Qwen Code: ``<home>/projects/<slug>/chats/<session-id>.jsonl``, one record a line, linked by ``parentUuid``.
 
-Its sub-agents' own files lie elsewhere, archived sessions one folder deeper.
+Its sub-agents' own files lie elsewhere. Sessions that were put away are one folder deeper: they are found and forked.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.qwen.home import HOME, qwen_home
+from smart_fork.agents.qwen.home import ARCHIVE, CHATS, HOME, runtime_home
 from smart_fork.agents.qwen.slugs import slug
 from smart_fork.agents.tree_log import TreeAdapter
 
@@ -23,7 +23,7 @@ class QwenAdapter(TreeAdapter):
     name: AgentName = "qwen"
     variable = HOME.variable
     places: tuple[str, ...] = (".qwen/projects",)
-    depth = 2
+    depth = 3
 
     @property
     def tree(self) -> type[QwenTree]:
@@ -32,11 +32,11 @@ class QwenAdapter(TreeAdapter):
         return QwenTree
 
     def home(self) -> Path:
-        return qwen_home()
+        return runtime_home()
 
     def slug(self, directory: str) -> str:
         return slug(directory)
 
     def is_session(self, location: str, projects: str) -> bool:
         parts = location.removeprefix(f"{projects}/").split("/")
-        return len(parts) == 3 and parts[1] == "chats"
+        return parts[1:-1] in ([CHATS], [CHATS, ARCHIVE])

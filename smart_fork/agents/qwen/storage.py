@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from smart_fork.agents.qwen.home import qwen_home
+from smart_fork.agents.qwen.home import ARCHIVE, CHATS, runtime_home
 from smart_fork.agents.qwen.slugs import slug
 from smart_fork.agents.storage import Storage
 
@@ -16,7 +16,11 @@ class QwenStorage(Storage):
         """See `Storage.folder`."""
         return folder_of(directory)
 
+    def restored(self, place: str) -> str:
+        """See `Storage.restored`. Those that were put away are not where it looks."""
+        return place.replace(f"/{CHATS}/{ARCHIVE}/", f"/{CHATS}/")
+
 
 def folder_of(directory: Path) -> Path:
     """The folder in which Qwen Code, started in `directory`, looks for sessions."""
-    return qwen_home() / "projects" / slug(str(directory)) / "chats"
+    return runtime_home() / "projects" / slug(str(directory)) / CHATS

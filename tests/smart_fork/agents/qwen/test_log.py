@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from indexer.transcripts.model import Proof, Session
+from smart_fork.agents import AGENTS
 from smart_fork.agents.qwen.log import QwenAdapter
 from tests.indexer.transcripts.records import (
     CWD,
@@ -250,7 +251,7 @@ def test_a_session_that_another_one_began_is_not_a_persons(home):
 def test_only_what_is_in_a_projects_chats_is_found(home):
     path = qwen_log(home, linked("user", "u1", None, "one"))
     project = path.parent.parent
-    for other in ("", "memory", "chats/archive", f"subagents/{SESSION}"):
+    for other in ("", "memory", "chats/old", "subagents/archive", f"subagents/{SESSION}"):
         (project / other).mkdir(parents=True, exist_ok=True)
         shutil.copy(path, project / other / f"{ONE}.jsonl")
 
@@ -260,7 +261,32 @@ def test_only_what_is_in_a_projects_chats_is_found(home):
     assert (reader.locate(SESSION), reader.locate(ONE)) == ((path,), ())
     assert reader.log_at(str(path)) is not None
     assert reader.log_at(str(project / f"{ONE}.jsonl")) is None
-    assert reader.log_at(str(project / "chats/archive" / f"{ONE}.jsonl")) is None
+    assert reader.log_at(str(project / "chats/old" / f"{ONE}.jsonl")) is None
+
+
+def test_what_was_put_away_is_found_and_comes_back_where_qwen_code_looks(home):
+    path = qwen_log(home, linked("user", "u1", None, "one"))
+    archived = path.parent / "archive" / path.name
+    archived.parent.mkdir()
+    path.rename(archived)
+
+    reader = QwenAdapter()
+
+    assert [file.path for file in reader.discover()] == [archived]
+    assert reader.locate(SESSION) == (archived,)
+    assert reader.log_at(str(archived)) is not None
+    place = str(archived.relative_to(home / ".qwen"))
+    assert str(path) == str(home / ".qwen" / AGENTS["qwen"].storage.restored(place))
+
+
+@pytest.mark.parametrize(
+    ("named", "folder"), [("{}/else", "else"), ("~/else", "else"), ("else", ".qwen"), ("", ".qwen")]
+)
+def test_its_sessions_may_be_elsewhere_than_its_settings(home, monkeypatch, named, folder):
+    monkeypatch.setenv("QWEN_RUNTIME_DIR", named.format(home))
+
+    assert home / folder / "projects" == QwenAdapter().projects
+    assert home / ".qwen/settings.json" == AGENTS["qwen"].hooks.path()
 
 
 def test_its_folder_may_be_elsewhere(home, monkeypatch):
