@@ -16,6 +16,7 @@ from smart_fork.snippets import quoted
 
 if TYPE_CHECKING:
     from smart_fork.retrieval.answer import Answer, Explanation, Found, Hit, IndexState
+    from smart_fork.retrieval.elsewhere import Elsewhere
 
 #: What a fork at the answer has to save, in tokens and as a share of the session, to be the one that is suggested.
 SAVED_TOKENS, SAVED_SHARE = 10_000, 0.3
@@ -47,15 +48,27 @@ def find(  # noqa: PLR0917 - typer's way
     automated: AutomatedOption = False,
     explain: Annotated[bool, typer.Option("--explain", help="Say how each score came about.")] = False,
     also: AlsoOption = None,
+    team: Annotated[
+        bool | None,
+        typer.Option("--team/--no-team", help="The sessions alone that the team shares, or only your own."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find the past sessions that already know how.
+    """Find the past sessions that already know how, your own and those that your team shares.
 
     Words starting with a dash go after "--":  smart-fork find -- "-Werror breaks the build"
     """
     from smart_fork.cli.question_model import embedder
     from smart_fork.retrieval.background import ask
 
+    if team:
+        from smart_fork.cli.team.search import find_shared
+
+        find_shared(
+            intent, also=also, limit=limit, min_score=min_score, snippets=not no_snippets, as_json=as_json,
+            project=str(project) if project else None,
+        )  # fmt: skip
+        return
     with progress_bar(quiet=as_json) as progress:
         answer = ask(
             intent,
@@ -70,6 +83,7 @@ def find(  # noqa: PLR0917 - typer's way
             also=also or (),
             progress=progress,
             embedder=embedder(),
+            elsewhere=None if team is False else _team(),
         )
     if as_json:
         print_json(answer.as_json())
@@ -77,6 +91,17 @@ def find(  # noqa: PLR0917 - typer's way
         print_found(answer, min_score)
     if status := _exit_code(answer):
         raise typer.Exit(status)
+
+
+def _team() -> Elsewhere | None:
+    """The team's server, where one is known: else nothing of it is imported."""
+    from smart_fork.retrieval.elsewhere import is_known
+
+    if not is_known():
+        return None
+    from smart_fork.team.find import TeamSearch
+
+    return TeamSearch()
 
 
 def list_sessions(  # noqa: PLR0917 - typer's way
@@ -194,6 +219,10 @@ def print_hit(hit: Hit) -> None:
     if hit.lineage.family_size > 1:
         about.append(f"{hit.lineage.family_size} in its family")
     about.append(inferred(hit.project_inferred_from))
+    if hit.origin is not None:
+        about.append(f"shared by {hit.origin.owner}")
+    elif hit.also_remote is not None:
+        about.append("shared")
     out.paragraph(plain(" · ".join(part for part in about if part), "cyan"), 4)
     out.paragraph(plain(" · ".join(worth_in_words(hit)), "cyan"), 4)
     if why := hit.explain:
@@ -209,7 +238,7 @@ def print_hit(hit: Hit) -> None:
     else:
         at = f" --at {hit.match.ends_at_message}" if _saves(hit) else ""
         out.print(plain(f"    smart-fork fork {short(hit.session_id)}{at}"))
-    if hit.lineage.family_size > 1:
+    if hit.origin is None and hit.lineage.family_size > 1:
         out.print(plain(f"    smart-fork lineage {short(hit.session_id)}"))
     out.print()
 
@@ -257,7 +286,7 @@ def _print_state(answer: Found, min_score: float | None = None) -> None:
             say("Say it in other words as well: --also TEXT, once for each phrasing.")
     if answer.search_error:
         say(f"Searched by {answer.search_mode} only: {answer.search_error}")
-    for notice in (answer.project_notice, answer.order_notice, answer.language_notice):
+    for notice in (answer.project_notice, answer.order_notice, answer.language_notice, answer.team_error):
         if notice:
             say(notice)
     if answer.rerank_error:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from indexer.changes import Progress
 from smart_fork.advice import advice
@@ -73,20 +75,21 @@ def find_and_fork(
 
         told = engine.progress or (lambda *_: None)
         if unchosen:
-            fork_session_id = _meant(answer, request.min_score, ask, told)
+            fork_session_id = _meant(_own(answer, engine), request.min_score, ask, told)
             answer = _at_least(request.min_score, answer)
         results = answer.results if isinstance(answer, Found) else ()
         index, session_id = _chosen(results, fork_index, fork_session_id)
         hit = None if index is None else results[index]
-        point = {"at": at} if at != MATCH else {"through": _through(hit, session_id, request, engine)}
-        told("starting the fork", 0, 1)
-        forked = fork_session(
-            session_id,
-            replace(options, prompt=options.prompt or request.intent),
-            **point,
-            cwd=request.project_path,  # it works in the project that was asked about
-            caller_session_id=caller_session_id,
-        )
+        with _here(hit, session_id, request, engine) as local_id:
+            point = {"at": at} if at != MATCH else {"through": _through(hit, local_id, request, engine)}
+            told("starting the fork", 0, 1)
+            forked = fork_session(
+                local_id,
+                replace(options, prompt=options.prompt or request.intent),
+                **point,
+                cwd=request.project_path,  # it works in the project that was asked about
+                caller_session_id=caller_session_id,
+            )
     except Later:
         raise
     except SmartForkError as error:
@@ -100,7 +103,26 @@ def find_and_fork(
                 "`smart-fork doctor` checks what forks need.", tool="Fork it yourself with the result's fork_command."
             ),
         )
+    resolved = "" if local_id == session_id else "team"
+    answer = replace(answer, resolved=resolved)
     return replace(answer, forked_session=replace(forked, chosen={"forked_index": index}).as_json())
+
+
+def _own(answer: Answer, engine: Engine) -> Answer:
+    """What may be forked without being chosen: a teammate's session only where the person has settled that."""
+    if not isinstance(answer, Found) or engine.elsewhere is None or engine.elsewhere.auto_fork:
+        return answer
+    return replace(answer, results=tuple(hit for hit in answer.results if hit.origin is None))
+
+
+@contextmanager
+def _here(hit: Hit | None, session_id: str, request: FindRequest, engine: Engine) -> Iterator[str]:
+    """The session as one of this machine: a teammate's is written here, and goes again where the start fails."""
+    if engine.elsewhere is None or (hit is not None and hit.origin is None):
+        yield session_id
+        return
+    with engine.elsewhere.taken(session_id, Path(request.project_path or Path.cwd())) as local_id:
+        yield local_id
 
 
 def _through(hit: Hit | None, session_id: str, request: FindRequest, engine: Engine) -> str:

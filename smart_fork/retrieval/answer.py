@@ -76,6 +76,26 @@ class Price(Value):
     tokens_at_match: int | None = None
 
 
+@value
+class Origin(Value):
+    """Where a session is that a teammate has shared. `also_local` is a session here of the same beginning."""
+
+    server: str
+    owner: str
+    session_id: str
+    also_local: str | None = None
+
+
+@value
+class TeamState(Value):
+    """The project as its team shares it: how many sessions were searched, and how many of them by words alone."""
+
+    server: str
+    project: str
+    sessions: int
+    by_words_only: int
+
+
 @record
 class Hit(Value):
     """One session that was found."""
@@ -107,6 +127,8 @@ class Hit(Value):
     can_fork: bool = True
     warning: str = rare("")
     fork_command: str = ""
+    origin: Origin | None = rare()
+    also_remote: Origin | None = rare()
 
     def as_json(self) -> dict[str, Any]:
         """JSON values; the explanation last, and who said the snippet only where there is one."""
@@ -194,11 +216,26 @@ class Found(Value):
     results: tuple[Hit, ...]
     fallback_sessions: tuple[RecentSession, ...] | None = rare()
     index_notice: str = rare("")
+    team: TeamState | None = rare()
+    team_error: str = rare("")
     agents_notice: str = rare("")
     error: str = rare("")
     hint: str = rare("")
     forked_session: Mapping[str, Any] | None = rare()
+    resolved: str = rare("")
     next: str = rare("")
+
+
+@record
+class TeamFound(Value):
+    """The answer of a search of the team's sessions alone."""
+
+    query: str
+    also: tuple[str, ...] = rare(())
+    notice: str
+    count: int
+    results: tuple[Hit, ...]
+    team: TeamState
 
 
 @record
@@ -211,6 +248,7 @@ class Unsearched(Value):
     fallback_sessions: tuple[RecentSession, ...] = ()
     hint: str = rare("")
     forked_session: Mapping[str, Any] | None = rare()
+    resolved: str = rare("")
     next: str = rare("")
 
 

@@ -20,6 +20,7 @@ from smart_fork.caller import caller_session
 from smart_fork.errors import SmartForkError
 from smart_fork.processes import SystemProcesses
 from smart_fork.retrieval.answer import Answer
+from smart_fork.retrieval.elsewhere import Elsewhere
 from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.renewal import renew_quietly
@@ -45,6 +46,7 @@ def ask(
     embedder: Embedder | None = None,
     works_in: str | None = None,
     also: Sequence[str] = (),
+    elsewhere: Elsewhere | None = None,
 ) -> Answer:
     """`find` for the command line. The session that the command is run in is not among the results.
 
@@ -65,7 +67,9 @@ def ask(
         also=also,
         caller_session_id=caller_session(os.environ),
     )
-    return find(request, engine(progress, embedder))
+    asked = engine(progress, embedder)
+    asked.elsewhere = elsewhere
+    return find(request, asked)
 
 
 def engine(progress: Progress | None = None, embedder: Embedder | None = None) -> Engine:

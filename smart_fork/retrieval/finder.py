@@ -26,11 +26,13 @@ from smart_fork.registry import Registry
 from smart_fork.retrieval import results
 from smart_fork.retrieval.answer import Answer, Found, RecentSession, Unsearched
 from smart_fork.retrieval.covered import covered
+from smart_fork.retrieval.elsewhere import merge, notice_of, together
 from smart_fork.retrieval.found import Candidates, Query
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.phrasings import further
 from smart_fork.retrieval.query import is_mostly_not_latin, plain
 from smart_fork.retrieval.quotation import Nearness
+from smart_fork.retrieval.ranking import RIVALS
 from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.retrieval.request import DEFAULT_LIMIT, MAX_LIMIT, FindRequest, check, current_project, project_notice
 from smart_fork.retrieval.search import Embed, embedded, once, search
@@ -59,6 +61,10 @@ def find(request: FindRequest, engine: Engine) -> Answer:
     intent = plain(request.intent)
     asked = Asked(request, intent, further(intent, request.also), agents, project, limit, outside)
     before = kept(index_db())
+    if engine.elsewhere is not None and outside is None and project is not None and request.session_id is None:
+        engine.elsewhere.begin(asked.intent, asked.also, Path(project.root), max(limit, RIVALS))
+    else:
+        engine = replace(engine, elsewhere=None)
     try:
         with telling(engine.progress), opened() as store:
             state = refresh(store, asked, engine)
@@ -79,21 +85,35 @@ def _answer(store: Store, asked: Asked, engine: Engine, state: State) -> Found:
     most = max(asked.limit, COMPARED)
     query = Query(asked.intent, scope, most, asked.project is None, request.min_score, caller, hidden, asked.also)
     vectors = once(lambda texts: _embed(store, engine.embedder, state.absent, texts))
-    found, worth = _best_to_fork(store, _found(store, query, asked, engine, vectors), asked, engine)
+    candidates = _found(store, query, asked, engine, vectors)
+    told = engine.elsewhere.answer() if engine.elsewhere is not None else None
+    distant = [one for one in (told.hits if told else ()) if one.agent in asked.agents]
+    merged = merge(store, candidates, distant, query)
+    found, worth = _best_to_fork(store, merged.here, asked, engine)
     problems = problems_of({hit.session.agent for hit in found.hits}, store, engine.environment)
     counts = store.counts(scope)
     near = _nearness(engine.embedder, lambda: vectors(query.meanings))
+    own = results.results_of(
+        found,
+        worth=worth,
+        include_snippets=request.include_snippets is not False,
+        explain=request.explain,
+        problems=problems,
+        works_in=request.works_in,
+        nearness=near if asked.outside is None and found.mode in ("hybrid", "vector") else None,
+    )
+    shown = together(own, merged, query, asked.limit, snippets=request.include_snippets is not False)
     return Found(
         query=results.title(asked.intent),
         also=tuple(map(results.title, asked.also)) if asked.outside is None else (),
         agent_type=word_for(asked.agents),
         collections=tuple(map(collection_of, asked.agents)),
         project_path=str(resolve(request.project_path or Path.cwd())) if asked.project else None,
-        notice=results.UNTRUSTED,
+        notice=notice_of(shown, results.UNTRUSTED),
         project_notice=project_notice(asked.project),
         background_notice=state.background,
         language_notice=_ENGLISH if _is_foreign(asked, engine.embedder) else "",
-        count=len(found.hits),
+        count=len(shown),
         engine=found.engine,
         search_mode=found.mode,
         fallback_used=found.fallback_used,
@@ -103,16 +123,10 @@ def _answer(store: Store, asked: Asked, engine: Engine, state: State) -> Found:
         index=results.index_state(counts, covered(store, counts, scope), state.left, state.problem),
         skipped=found.dropped,
         order_notice=BETTER_FIRST if results.is_moved(found.hits) else "",
-        results=results.results_of(
-            found,
-            worth=worth,
-            include_snippets=request.include_snippets is not False,
-            explain=request.explain,
-            problems=problems,
-            works_in=request.works_in,
-            nearness=near if asked.outside is None and found.mode in ("hybrid", "vector") else None,
-        ),
+        results=shown,
         fallback_sessions=_fallback(asked) if found.mode == "recent" else None,
+        team=told.state if told else None,
+        team_error=told.error if told else "",
     )
 
 

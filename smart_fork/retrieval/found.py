@@ -88,7 +88,7 @@ class Candidates:
     """Candidates, best first; how they were found; and what failed on the way. `dropped` had no id or directory.
 
     `rerank_error` says why a reranker that is configured had no say. `engine` has found them, `said` is what an answer
-    repeats of one that is not our own.
+    repeats of one that is not our own; `rivals` are the families that share the chance, with their leads.
     """
 
     hits: tuple[Candidate, ...]
@@ -98,6 +98,7 @@ class Candidates:
     rerank_error: str = ""
     engine: str = "builtin"
     said: Mapping[str, Any] = field(default_factory=dict)
+    rivals: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def fallback_used(self) -> bool:

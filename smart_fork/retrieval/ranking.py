@@ -186,6 +186,16 @@ def share(weighed: Mapping[int, Weighed], families: Mapping[int, str], rivals: M
     return found
 
 
+def shared_anew(score: Score, family: str, before: Mapping[str, float], rivals: Mapping[str, float]) -> Score:
+    """`score`, which was shared among the rivals of `before`, among these."""
+    against = score.against - _of_others(family, before) + _of_others(family, rivals)
+    return score._replace(against=against, chance=1 / (1 + math.exp(against - sum(score.points))))
+
+
+def _of_others(family: str, rivals: Mapping[str, float]) -> float:
+    return math.log1p(sum(math.exp(lead) for one, lead in rivals.items() if one != family))
+
+
 def parts(evidence: Mapping[int, Evidence], coverage: Coverage) -> dict[int, Parts]:
     """What speaks for each session, in comparable numbers."""
     most_words = max((one.words for one in evidence.values()), default=0.0) or 1.0
@@ -205,8 +215,12 @@ def parts(evidence: Mapping[int, Evidence], coverage: Coverage) -> dict[int, Par
 
 def shares_of(phrasings: Sequence[Phrased]) -> Parts:
     """How much of each part one phrasing has: those by meaning are shared by those that were embedded."""
-    all_of_them, embedded = len(phrasings), sum(one.embedded for one in phrasings) or 1
-    return Parts(*[1 / all_of_them] * 3, *[1 / embedded] * 2)
+    return shares_of_phrasings(len(phrasings), sum(one.embedded for one in phrasings))
+
+
+def shares_of_phrasings(all_of_them: int, embedded: int) -> Parts:
+    """The same, of so many phrasings of which so many were embedded."""
+    return Parts(*[1 / all_of_them] * 3, *[1 / (embedded or 1)] * 2)
 
 
 def joined(speaking: Sequence[Parts], shares: Parts) -> Parts:

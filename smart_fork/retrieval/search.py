@@ -12,7 +12,7 @@ from smart_fork.retrieval.evidence import Gathered, gather
 from smart_fork.retrieval.found import Candidate, Candidates, Query
 from smart_fork.retrieval.lines import lines_of
 from smart_fork.retrieval.query import words_of
-from smart_fork.retrieval.ranking import Score, scores
+from smart_fork.retrieval.ranking import Score, rivals, share, weigh
 from smart_fork.retrieval.rerank import RERANKED, Rerank, SecondLook
 from smart_fork.snippets import matched_words
 
@@ -38,14 +38,14 @@ def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = Non
     for mode in modes:
         try:
             look = SecondLook(rerank)
-            hits, dropped = _search(store, query, embed, mode, look)
+            hits, dropped, among = _search(store, query, embed, mode, look)
         except Exception as failure:
             if is_damage(failure):
                 raise
             # Whatever else one way of searching dies of, the next one may live.
             error = f"{mode} search failed: {str(failure) or type(failure).__name__}"
         else:
-            return Candidates(hits, mode, error, dropped, look.error)
+            return Candidates(hits, mode, error, dropped, look.error, rivals=among)
     return Candidates((), "recent", error)
 
 
@@ -68,18 +68,20 @@ def once(embed: Embed) -> Embed:
 
 def _search(
     store: Store, query: Query, embed: Embed, mode: Mode, look: SecondLook
-) -> tuple[tuple[Candidate, ...], int]:
+) -> tuple[tuple[Candidate, ...], int, Mapping[str, float]]:
     vectors = embed(query.meanings) if mode != "lexical" else None
     found = gather(store, query, vectors, words=mode != "vector")
     family = {row: session.root_id or session.session_id for row, session in found.sessions.items()}
-    score = scores(found.phrasings, family, words=mode != "vector")
+    weighed = weigh(found.phrasings, words=mode != "vector")
+    among = rivals(weighed, family)
+    score = share(weighed, family, among)
     ranked = _one_a_family(score, found.sessions, family)
     if look.rerank:
         chunk_of = {row: found.passages[row].place.chunk for row, _ in ranked[:RERANKED] if row in found.passages}
         texts = store.texts(chunk_of.values())
         ranked = look.at(query.intent, ranked, {row: texts.get(chunk, "") for row, chunk in chunk_of.items()})
     wanted = [(row, chance) for row, chance in ranked if query.min_score is None or chance >= query.min_score]
-    return _hits(store, wanted[: query.limit], found, score, query.phrasings), found.dropped
+    return _hits(store, wanted[: query.limit], found, score, query.phrasings), found.dropped, among
 
 
 def _one_a_family(

@@ -24,6 +24,7 @@ from smart_fork.agents import READERS
 from smart_fork.engines.base import SearchEngine
 from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.retrieval.behind import background_notice
+from smart_fork.retrieval.elsewhere import Elsewhere
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.rerank import Rerank
 from smart_fork.retrieval.together import Together
@@ -43,7 +44,8 @@ class Engine:
     """What answers: the embedder, a reranker, and how long a question may wait. `progress` is told about long work.
 
     `together` is what the questions of one process share. `unfinished` is called where there is more to index than
-    somebody should wait for, and no indexer to do it, with the project that comes first.
+    somebody should wait for, and no indexer to do it, with the project that comes first. `elsewhere` is asked the same
+    while the own index is searched.
     """
 
     embedder: Embedder
@@ -55,6 +57,7 @@ class Engine:
     rerank: Rerank | None = None
     together: Together | None = None
     processes: Processes = field(default_factory=SystemProcesses)
+    elsewhere: Elsewhere | None = None
 
 
 class Asked(NamedTuple):

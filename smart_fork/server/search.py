@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from indexer.project import Project
     from smart_fork.agents.options import Options
     from smart_fork.caller import Caller
+    from smart_fork.retrieval.elsewhere import Elsewhere
     from smart_fork.retrieval.model import BackgroundModel
     from smart_fork.retrieval.request import FindRequest
     from smart_fork.retrieval.together import Together
@@ -73,6 +74,8 @@ ProjectPath = Annotated[str | None, Field(description="Another project's directo
 Collection = Annotated[str | None, Field(description=f"Such as '{collection_of(first())}'.")]
 IncludeSnippets = Annotated[bool | None, Field(description="Quote what matched.")]
 Explain = Annotated[bool | None, Field(description="Explain the scores.")]
+Team = Annotated[bool | None, Field(description="Also the team's; null: if logged in.")]
+TeamAsThere = Annotated[bool | None, Field(description=AS_THERE)]
 
 
 class Searching:
@@ -96,6 +99,7 @@ class Searching:
         min_score: Annotated[float | None, Field(description="Leave out lower scores, 0 to 1.")] = None,
         include_snippets: IncludeSnippets = True,  # noqa: FBT002
         explain: Explain = False,  # noqa: FBT002
+        team: Team = None,
     ) -> Any:
         """Find past sessions of this repository that already know how to do something; it only reads.
 
@@ -106,7 +110,7 @@ class Searching:
         request = _request(
             ctx, caller, intent, also, agent_type, limit, project_path, collection, min_score, include_snippets, explain
         )
-        found = await in_thread(partial(self._find_and_fork, request, _or_all(ctx), caller, progress_of()))
+        found = await in_thread(partial(self._find_and_fork, request, _or_all(ctx), caller, progress_of(), team))
         return found if request.explain else brief(found.as_json(), places=False)
 
     async def smart_fork(  # noqa: PLR0917 - the tool's parameters
@@ -146,6 +150,7 @@ class Searching:
         ] = False,
         explain: Explain = False,  # noqa: FBT002
         also: AlsoAsThere = None,
+        team: TeamAsThere = None,
     ) -> Any:
         """Find the past session of this repository that already knows how to do something; optionally run a fork of it.
 
@@ -170,7 +175,7 @@ class Searching:
             **_or_all(ctx),
         }
         try:
-            found = await in_thread(partial(self._find_and_fork, request, choice, caller, progress_of()))
+            found = await in_thread(partial(self._find_and_fork, request, choice, caller, progress_of(), team))
         except Unanswered as form:
             return form.form
         return found if request.explain else brief(found.as_json(), places=True)
@@ -214,7 +219,12 @@ class Searching:
         return await in_thread(_status)
 
     def _find_and_fork(
-        self, request: FindRequest, choice: Mapping[str, Any], caller: Caller, progress: Progress
+        self,
+        request: FindRequest,
+        choice: Mapping[str, Any],
+        caller: Caller,
+        progress: Progress,
+        team: bool | None,  # noqa: FBT001
     ) -> Answer:
         from smart_fork.forking.search_and_fork import find_and_fork
         from smart_fork.retrieval.rerank import configured_reranker
@@ -228,6 +238,7 @@ class Searching:
             unfinished=self._index_in_background,
             rerank=configured_reranker(),
             together=self._together,
+            elsewhere=_team(team),
         )
         answer = find_and_fork(request, engine, caller_session_id=caller.session_id, **choice)
         return replace(answer, next=after_search(answer))
@@ -260,6 +271,17 @@ class Searching:
         model = self._model()
         model.finish()
         complete_quietly(model, project)
+
+
+def _team(wanted: bool | None) -> Elsewhere | None:  # noqa: FBT001
+    """The team's server, where one is known or asked for: else nothing of it is imported."""
+    from smart_fork.retrieval.elsewhere import is_known
+
+    if wanted is False or not (wanted or is_known()):
+        return None
+    from smart_fork.team.find import TeamSearch
+
+    return TeamSearch(wanted=wanted is True)
 
 
 def _options(

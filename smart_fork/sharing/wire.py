@@ -341,8 +341,8 @@ class Changes(Message):
 class Search(Message):
     """``POST projects/{p}/search``: a question in its phrasings, and the vectors of those that are compared by meaning.
 
-    These are 16-bit floats, in the order of `smart_fork.retrieval.found.Query.meanings`. `without` are sessions that
-    the asker has anyway: of their families none is told.
+    These are 16-bit floats, in the order of `smart_fork.retrieval.found.Query.meanings`. `without` are sessions
+    that are not told.
     """
 
     question: Annotated[str, StringConstraints(min_length=1, max_length=_QUESTION)]

@@ -139,6 +139,10 @@ class Client:
         """Append to a session, or make it."""
         return self.ask(wire.Pushed, "POST", f"projects/{_path(project)}/push", wanted)
 
+    def search(self, project: str, wanted: wire.Search) -> wire.Found:
+        """What the sessions of a project know about a question."""
+        return self.ask(wire.Found, "POST", f"projects/{_path(project)}/search", wanted)
+
     def branch(self, project: str, wanted: wire.Branch) -> wire.Pushed:
         """Make a session with the first records of another."""
         return self.ask(wire.Pushed, "POST", f"projects/{_path(project)}/branches", wanted)

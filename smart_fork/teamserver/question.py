@@ -34,7 +34,7 @@ def answer(db: Connection, project: Project, person: Person, wanted: wire.Search
     index = TeamIndex(db, project.id, person.id, space(db, known) if known else None)
     query = Query(
         intent or wanted.question, EVERYTHING, wanted.limit, everywhere=True,
-        hidden=frozenset(_kin(db, project, wanted.without)), also=further(intent, wanted.also),
+        hidden=frozenset(wanted.without), also=further(intent, wanted.also),
     )  # fmt: skip
     vectors = _vectors(query, wanted, known)
     found = gather(index, query, vectors, words=True)
@@ -63,16 +63,6 @@ def _vectors(query: Query, wanted: wire.Search, known: str | None) -> Sequence[b
         return embedded(query.meanings)
     except ModelUnavailableError:
         return None
-
-
-def _kin(db: Connection, project: Project, without: Sequence[str]) -> list[str]:
-    """The sessions of the families that these are of."""
-    rows = db.execute(
-        "SELECT s.id FROM sessions s WHERE s.project_id = %s AND s.root_id IN"
-        " (SELECT o.root_id FROM sessions o WHERE o.project_id = %s AND o.id = ANY(%s::uuid[]))",
-        (project.id, project.id, list(without)),
-    )
-    return [str(row["id"]) for row in rows]
 
 
 def _best(found: Gathered, weighed: dict[int, Weighed]) -> list[int]:

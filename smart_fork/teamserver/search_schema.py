@@ -174,6 +174,7 @@ def _functions(db: psycopg.Connection[Any]) -> None:
             IF NEW.deleted_at IS NULL THEN
                 INSERT INTO jobs(project_id, kind, session_id, revision)
                 VALUES (NEW.project_id, 'index', NEW.id, NEW.revision);
+                PERFORM pg_notify('smartfork_jobs', '');
             END IF;
             RETURN NULL;
         END $$;

@@ -15,6 +15,7 @@ from psycopg_pool import PoolTimeout
 
 from smart_fork.teamserver import rewrite, segments
 from smart_fork.teamserver.database import Connection, Database
+from smart_fork.teamserver.index import index
 from smart_fork.teamserver.jobs import CHANNEL, Kind, Worker
 
 #: So long it sleeps where it is not woken: a pooler between does not pass on that there is work.
@@ -39,6 +40,7 @@ def audit_months(db: Connection, *_: None) -> None:
 KINDS: Mapping[str, Kind] = {
     "sweep": Kind(sweep, every=timedelta(hours=1)),
     rewrite.JOB: Kind(rewrite.finish),
+    "index": Kind(index),
     "audit_months": Kind(audit_months, every=timedelta(days=1)),
 }
 

@@ -20,7 +20,9 @@ class CommandEntry(NamedTuple):
 
 
 COMMANDS = {
-    "find": CommandEntry("search.find", "Find the past sessions that already know how."),
+    "find": CommandEntry(
+        "search.find", "Find the past sessions that already know how, your own and those that your team shares."
+    ),
     "list": CommandEntry("search.list_sessions", "Recent sessions, straight from the logs: no index needed."),
     "show": CommandEntry(
         "search.show", "The conversation as Markdown, its messages numbered as `fork --at` takes them."

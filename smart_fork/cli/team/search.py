@@ -1,0 +1,56 @@
+"""``find``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from smart_fork.cli.output import print_json, say
+from smart_fork.cli.search import AlsoOption, JsonOption, print_hit
+from smart_fork.cli.team.group import app
+from smart_fork.cli.team.words import KeyOption, ServerOption
+
+
+@app.command("find")
+def find(  # noqa: PLR0917 - typer's way
+    intent: Annotated[str, typer.Argument(help="What you want to do next, in a sentence.")],
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=50, help="How many results.")] = 5,
+    min_score: Annotated[
+        float | None, typer.Option("--min-score", min=0, max=1, help="Leave out results below this score.")
+    ] = None,
+    also: AlsoOption = None,
+    server: ServerOption = None,
+    project: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find what the sessions know that the team shares; `find` looks at them together with your own."""
+    find_shared(
+        intent, also=also, limit=limit, min_score=min_score, snippets=True, as_json=as_json, server=server,
+        project=project,
+    )  # fmt: skip
+
+
+def find_shared(
+    intent: str, *, also: list[str] | None, limit: int, min_score: float | None, snippets: bool, as_json: bool,
+    server: str | None = None, project: str | None = None,
+) -> None:  # fmt: skip
+    """Search them alone and print what is found; without any, exit 3.
+
+    Raises:
+        SmartForkError: nobody has logged in, or the server does not answer.
+    """
+    from smart_fork.team.find import find_there
+
+    found = find_there(
+        intent, tuple(also or ()), server=server, project=project, limit=limit, min_score=min_score, snippets=snippets
+    )
+    if as_json:
+        print_json(found.as_json())
+    else:
+        for hit in found.results:
+            print_hit(hit)
+        if not found.results:
+            say(f"Nothing found in {found.team.sessions} sessions of {found.team.project} on {found.team.server}.")
+    if not found.results:
+        raise typer.Exit(3)

@@ -1,0 +1,177 @@
+"""What one person shares is among what another finds: through the command line and the tools, and without a server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from smart_fork.forking.search_and_fork import find_and_fork
+from smart_fork.retrieval.request import FindRequest
+from smart_fork.retrieval.upkeep import Engine
+from smart_fork.team import find as team_find
+from smart_fork.team.find import TeamSearch
+from smart_fork.team.login import Account, remember
+from tests.smart_fork.found import a_fork
+from tests.smart_fork.teamserver.shop import INVOICES, UPLOADER, index_all
+from tests.smart_fork.world import WordsModel
+
+QUESTION = "retry with backoff in the uploader"
+
+
+@pytest.fixture
+def shared(alice, bob, team):
+    """A session of Alice's that Bob may read, and one of his own about something else."""
+    hers = alice.team("push", alice.world.claude(alice.repository, *UPLOADER), "--public", "--yes")
+    bob.world.claude(bob.repository, *INVOICES)
+    index_all(team)
+    return hers
+
+
+def test_a_teammates_session_is_among_ones_own_and_says_whose_it_is(shared, bob, team):
+    said = bob.do("find", QUESTION, "--json").json
+    best, owner = said["results"][0], team.people["alice"].name
+
+    assert {"server", "owner", "session_id"} < best["origin"].keys()
+    assert (shared["session_id"], owner) == (best["session_id"], best["origin"]["owner"])
+    assert (best["jsonl_path"], best["can_fork"]) == (None, True)
+    assert "twice as long after each failure" in best["snippet"]
+    assert f"({owner})" in said["notice"]
+    assert (1, 0, team.key) == (said["team"]["sessions"], said["team"]["by_words_only"], said["team"]["project"])
+    assert f"shared by {owner}" in bob.do("find", QUESTION).out
+
+
+def test_ones_own_alone_and_the_teams_alone(shared, bob):
+    own = bob.do("find", QUESTION, "--no-team", "--json").json
+    theirs = bob.do("find", QUESTION, "--team", "--json").json
+    verb = bob.team("find", QUESTION)
+
+    assert not any("origin" in hit for hit in own["results"])
+    assert "team" not in own
+    assert [shared["session_id"]] == [hit["session_id"] for hit in theirs["results"]]
+    assert theirs == verb
+    assert 3 == bob.do("team", "find", QUESTION, "--min-score", "1").code
+
+
+def test_who_has_pushed_a_session_finds_it_once_and_sees_that_it_is_shared(shared, alice):
+    (hit,) = alice.do("find", QUESTION, "--json").json["results"]
+
+    assert "origin" not in hit
+    assert shared["session_id"] == hit["also_remote"]["session_id"]
+
+
+def test_a_private_session_is_found_by_nobody_else(alice, bob, team):
+    pushed = alice.team("push", alice.world.claude(alice.repository, *UPLOADER), "--yes")
+    bob.world.claude(bob.repository, *INVOICES)
+    index_all(team)
+
+    said = bob.do("find", QUESTION, "--json")
+    assert pushed["session_id"] not in said.out
+    assert 0 == said.json["team"]["sessions"]
+
+
+def test_a_server_that_is_away_costs_a_moment_once_and_ones_own_results_stand(shared, bob):
+    with bob.here():
+        remember(Account("http://127.0.0.1:9", "bob", "sft_" + "x" * 43))  # nobody listens there
+
+    first, second = (bob.do("find", INVOICES[0], "--json").json for _ in range(2))
+
+    assert (1, 1) == (len(first["results"]), len(second["results"]))
+    assert "does not answer" in first["team_error"]
+    assert "did not answer a moment ago" in second["team_error"]
+    assert first["results"] == second["results"]
+
+
+def test_a_server_that_says_nothing_is_waited_for_no_longer_than_said(shared, bob, monkeypatch):
+    asked, never = TeamSearch(seconds=0.0), threading.Event()
+    monkeypatch.setattr(team_find, "opened", lambda *_, **__: never.wait())
+    with bob.here():
+        asked.begin(QUESTION, (), bob.repository, 5)
+        said = asked.answer()
+
+        assert ("The team's server has not answered within 0 seconds.", ()) == (said.error, said.hits)
+        assert team_find.is_away()
+
+
+def test_a_project_that_is_not_shared_is_no_error_unless_somebody_asks_for_it(bob):
+    bob.world.claude(bob.repository, *INVOICES)
+    with bob.here():
+        quiet, wanted = TeamSearch(), TeamSearch(wanted=True)
+        for one in (quiet, wanted):
+            one.begin(QUESTION, (), bob.home, 5)
+        assert ("", "This directory is in no git repository.") == (quiet.answer().error, wanted.answer().error)
+
+
+@pytest.fixture
+def forks(monkeypatch):
+    started = []
+
+    def fork(session_id, options, **more):
+        started.append(session_id)
+        return a_fork(session_id=session_id)
+
+    monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork)
+    return started
+
+
+def ask(bob, **more):
+    with bob.here():
+        engine = Engine(WordsModel(), elsewhere=TeamSearch())
+        return find_and_fork(FindRequest(QUESTION, project_path=str(bob.repository)), engine, **more)
+
+
+def test_a_fork_of_a_teammates_session_is_one_of_a_copy_here(shared, bob, forks):
+    answer = ask(bob, fork_index=0)
+
+    assert not answer.error
+    assert [True] == [one != shared["session_id"] for one in forks]
+    assert ("team", 0) == (answer.resolved, answer.forked_session["forked_index"])
+    with bob.here():
+        from smart_fork import sessions
+
+        assert UPLOADER[1] in str(sessions.look_into(sessions.locate(forks[0])).turns)
+
+
+def test_what_was_written_for_a_start_that_fails_is_gone_again(shared, bob, monkeypatch):
+    from smart_fork.errors import ForkRefused
+
+    def fork(*_, **__):
+        raise ForkRefused("No room.")
+
+    monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork)
+    logs = set(bob.home.rglob("*.jsonl"))
+
+    answer = ask(bob, fork_session_id=shared["session_id"])
+
+    assert ("No room.", logs) == (answer.error, set(bob.home.rglob("*.jsonl")))
+
+
+def test_nobody_elses_session_is_forked_unchosen_unless_that_is_settled(shared, bob, forks):
+    refused = ask(bob, auto_fork=True)
+    assert ([], True) == (forks, bool(refused.error))
+
+    (bob.home / ".smart-fork/config.toml").write_text("[team]\nauto_fork = true\n")
+    assert ("", 1) == (ask(bob, auto_fork=True).error, len(forks))
+
+
+def test_where_no_server_is_known_nothing_of_the_team_is_imported(tmp_path):
+    code = (
+        "import sys; sys.argv = ['smart-fork', 'find', 'anything', '--json']\n"
+        "from smart_fork.cli import main\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "print([name for name in sys.modules if name.startswith(('smart_fork.team', 'smart_fork.sharing', 'httpx'))], file=sys.stderr)\n"
+    )
+    env = {
+        "HOME": str(tmp_path),
+        "SMART_FORK_HOME": str(tmp_path / "state"),
+        "SMART_FORK_BACKGROUND": "0",
+        "PATH": os.environ["PATH"],
+    }
+    said = subprocess.run(
+        [sys.executable, "-c", code], env=env, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+
+    assert "[]" == said.stderr.strip().splitlines()[-1]
