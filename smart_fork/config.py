@@ -1,49 +1,133 @@
-"""``<SMART_FORK_HOME>/config.toml``: what a person has settled once."""
+"""``<SMART_FORK_HOME>/config.toml``: what a person has settled once.
+
+It is read by hand and not by pydantic: every `find` on the command line asks for `engine`, and that import takes longer
+than the rest of the command's start. What is asked for is checked in full, and a name that is not known is refused
+wherever it stands, since a misspelt setting that is passed over looks as if it were obeyed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 from indexer.paths import state_home
 from smart_fork.errors import Usage
+from smart_fork.snippets import shown
+
+#: No name, path or pattern of a person's is longer.
+MAX_TEXT = 1_000
+_EXAMPLES = {
+    "": 'Such as: engine = "qmd", above the first [section].',
+    "service": 'Such as: [service] projects = ["~/code/shop"].',
+    "team": 'Such as: [team] never = ["~/private"], redact = ["ACME-[0-9]{6}"], allow = ["test-token-1"].',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSection:
+    """``[service]``: the directories of projects that every client of the service may ask about."""
+
+    projects: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TeamSection:
+    """``[team]``, see `smart_fork.team.settings.Sharing`."""
+
+    never: tuple[str, ...] = ()
+    redact: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    auto_fork: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Top:
+    """What stands above the first section: the name of the engine that answers."""
+
+    engine: str = ""
+
+
+_SECTIONS: Mapping[str, type] = {"service": ServiceSection, "team": TeamSection}
+_Section = TypeVar("_Section", _Top, ServiceSection, TeamSection)
 
 
 def allowed_projects() -> list[str]:
     """The directories of projects that every client of the service may ask about: ``[service] projects``.
 
     Raises:
-        Usage: the file is no TOML, or that is no list of paths.
+        Usage: the file is no TOML, has a name that is not known, or a value that is none.
     """
-    service = _settings().get("service", {})
-    projects = service.get("projects", []) if isinstance(service, dict) else None
-    if not isinstance(projects, list) or not all(isinstance(one, str) and one for one in projects):
-        raise Usage(f"{_file()}: projects is no list of paths", 'Such as: [service] projects = ["~/code/shop"].')
-    return projects
+    return list(_section("service", ServiceSection).projects)
 
 
 def engine() -> str:
     """The name of the engine that answers, in lower case: ``engine``. Empty where none is named.
 
     Raises:
-        Usage: the file is no TOML, or that is no name.
+        Usage: the file is no TOML, has a name that is not known, or a value that is none.
     """
-    name = _settings().get("engine", "")
-    if not isinstance(name, str):
-        raise Usage(f"{_file()}: engine is no name", 'Such as: engine = "qmd", above the first [section].')
-    return name.strip().lower()
+    return _checked(_Top, _top_level(_settings()), "").engine.strip().lower()
 
 
-def section(name: str) -> dict[str, Any]:
-    """What stands under ``[name]``; empty where there is no such section.
+def team() -> TeamSection:
+    """What is settled of what leaves this machine.
 
     Raises:
-        Usage: the file is no TOML, or that is no section.
+        Usage: the file is no TOML, has a name that is not known, or a value that is none.
     """
-    found = _settings().get(name, {})
-    if not isinstance(found, dict):
-        raise Usage(f"{_file()}: {name} is no section", f"Write it as [{name}], and what belongs to it below.")
-    return found
+    return _section("team", TeamSection)
+
+
+def _section(name: str, kind: type[_Section]) -> _Section:
+    settings = _settings()
+    _top_level(settings)
+    given = settings.get(name, {})
+    if not isinstance(given, dict):
+        raise Usage(f"{_file()}: {name} must be a section, not {shown(given)}", _EXAMPLES[name])
+    return _checked(kind, given, name)
+
+
+def _top_level(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands above the sections. What is neither is refused, whatever is asked for."""
+    known = [one.name for one in fields(_Top)]
+    _refuse_unknown(settings, [*known, *_SECTIONS], "")
+    return {name: value for name, value in settings.items() if name in known}
+
+
+def _checked(kind: type[_Section], given: Mapping[str, Any], section: str) -> _Section:
+    _refuse_unknown(given, [one.name for one in fields(kind)], section)
+    types = get_type_hints(kind)
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        fits, allowed = _KINDS[types[name]]
+        if not fits(value):
+            where = f"[{section}] {name}" if section else name
+            raise Usage(f"{_file()}: {where} must be {allowed}, not {shown(value)}", _EXAMPLES[section])
+        values[name] = tuple(value) if isinstance(value, list) else value
+    return kind(**values)
+
+
+def _refuse_unknown(given: Mapping[str, Any], known: list[str], section: str) -> None:
+    if unknown := [shown(name) for name in given if name not in known]:
+        where = f" in [{section}]" if section else ""
+        raise Usage(f"{_file()}: unknown key {unknown[0]}{where}. Known: {', '.join(known)}", _EXAMPLES[section])
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= MAX_TEXT
+
+
+#: Whether a value that was written is of a type, and that in words.
+_KINDS: Mapping[Any, tuple[Callable[[Any], bool], str]] = {
+    str: (lambda value: isinstance(value, str), "text"),
+    bool: (lambda value: isinstance(value, bool), "true or false"),
+    tuple[str, ...]: (
+        lambda value: isinstance(value, list) and all(map(_is_text, value)),
+        f"a list of texts of 1 to {MAX_TEXT} characters",
+    ),
+}
 
 
 def _file() -> Path:

@@ -21,6 +21,7 @@ from smart_fork.agents.hooks import Hooks
 from smart_fork.agents.plan import WORKER_ID, check_id, plain_name
 from smart_fork.errors import Usage
 from smart_fork.hooks.ancestry import Ancestor
+from smart_fork.hooks.event import HookEvent
 from smart_fork.registry import OVER, Registry, Status, WorkerRecord
 
 #: Of Claude Code's notifications, those that stop it until somebody answers.
@@ -41,22 +42,22 @@ def receive(
     `environment` and `ancestry` are those of the process that the agent has run, as far as they are known.
     """
     hooks = hooks_of(agent)
-    body = hooks.event(body)
-    session_id, event = _text(body, "session_id"), _text(body, "hook_event_name")
+    event = HookEvent.of(hooks.event(body))
+    session_id, name = event.session_id, event.hook_event_name
     try:
         check_id(agent, session_id)
     except Usage:
         return None
-    worker, proven = _whose(registry, hooks, body, environment, ancestry)
+    worker, proven = _whose(registry, hooks, event, environment, ancestry)
     if worker is None:
         return None
-    if proven and event != "SessionEnd":
+    if proven and name != "SessionEnd":
         worker = _seen(registry, worker, environment, _runner(hooks, ancestry))
     if session_id != worker.session_id:
-        if event == "SessionEnd" or _is_the_sources_own(worker, event, session_id):
+        if name == "SessionEnd" or _is_the_sources_own(worker, event):
             return worker
         worker = registry.set_session_id(worker.id, session_id)
-    return _note(registry, worker, event, body)
+    return _note(registry, worker, event)
 
 
 def _seen(
@@ -74,7 +75,7 @@ def _seen(
 def _whose(
     registry: Registry,
     hooks: Hooks,
-    body: Mapping[str, Any],
+    event: HookEvent,
     environment: Mapping[str, str] | None,
     ancestry: Sequence[Ancestor] | None,
 ) -> tuple[WorkerRecord | None, bool]:
@@ -82,12 +83,12 @@ def _whose(
     agent, runner = hooks.agent, _runner(hooks, ancestry)
     if environment is not None and not hooks.in_background(runner[0].words if runner else None):
         claimed = registry.find(environment.get(WORKER_ID, ""))
-        ours = claimed is not None and claimed.agent == agent and _speaks(claimed, _text(body, "session_id"), runner)
+        ours = claimed is not None and claimed.agent == agent and _speaks(claimed, event.session_id, runner)
         return (claimed, True) if ours else (None, False)
-    session_id = _text(body, "session_id")
+    session_id = event.session_id
     from smart_fork.agents.births import worker_of  # which reads logs
 
-    known = worker_of(registry, agent, session_id, _text(body, "prompt"))
+    known = worker_of(registry, agent, session_id, event.prompt)
     if known is None or known.agent != agent or known.state in OVER or known.session_id not in (None, session_id):
         return None, False
     return known, False
@@ -108,37 +109,32 @@ def _runner(hooks: Hooks, ancestry: Sequence[Ancestor] | None) -> Sequence[Ances
     return above[: hooks.processes] or None
 
 
-def _is_the_sources_own(worker: WorkerRecord, event: str, session_id: str) -> bool:
+def _is_the_sources_own(worker: WorkerRecord, event: HookEvent) -> bool:
     """Claude Code begins a fork in the name of the session that it forks, and has its own id only from then on."""
-    return event == "SessionStart" and worker.is_fork and session_id == worker.source_session_id
+    starts = event.hook_event_name == "SessionStart"
+    return starts and worker.is_fork and event.session_id == worker.source_session_id
 
 
-def _note(registry: Registry, worker: WorkerRecord, event: str, body: Mapping[str, Any]) -> WorkerRecord:
-    if event == "SessionEnd":
-        return worker if _text(body, "reason") in _GOES_ON else registry.set_state(worker.id, "ended")
-    says = _status(event, body)
+def _note(registry: Registry, worker: WorkerRecord, event: HookEvent) -> WorkerRecord:
+    if event.hook_event_name == "SessionEnd":
+        return worker if event.reason in _GOES_ON else registry.set_state(worker.id, "ended")
+    says = _status(event)
     return registry.set_status(worker.id, *says) if says else worker
 
 
-def _status(event: str, body: Mapping[str, Any]) -> tuple[Status, str] | None:
+def _status(event: HookEvent) -> tuple[Status, str] | None:
     """What the worker does now, and what it waits for; `None` where the event does not say."""
-    if event == "UserPromptSubmit":
+    name = event.hook_event_name
+    if name == "UserPromptSubmit":
         return "working", ""
-    if event in ("Stop", "Interrupt") or (event == "SessionStart" and body.get("source") == "clear"):
+    if name in ("Stop", "Interrupt") or (name == "SessionStart" and event.source == "clear"):
         return "idle", ""
-    if event == "PermissionRequest":
-        asked = body.get("tool_input")
-        what = (asked.get("description") or asked.get("command")) if isinstance(asked, dict) else None
-        return "waiting", plain_name(": ".join(str(part) for part in (_text(body, "tool_name"), what) if part))
-    if event == "Notification":
-        kind, message = _text(body, "notification_type"), plain_name(_text(body, "message"))
+    if name == "PermissionRequest":
+        return "waiting", plain_name(": ".join(part for part in (event.tool_name, event.asks) if part))
+    if name == "Notification":
+        kind, message = event.notification_type, plain_name(event.message)
         if kind == "idle_prompt":
             return "idle", ""
         if kind in _QUESTIONS or (not kind and "permission" in message):
             return "waiting", message
     return None
-
-
-def _text(body: Mapping[str, Any], name: str) -> str:
-    value = body.get(name)
-    return value if isinstance(value, str) else ""

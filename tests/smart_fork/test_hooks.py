@@ -16,6 +16,7 @@ from smart_fork.agents.hooks import Hooks
 from smart_fork.agents.plan import WORKER_ID
 from smart_fork.errors import Usage
 from smart_fork.hooks.ancestry import Ancestor, ancestors
+from smart_fork.hooks.event import HookEvent
 from smart_fork.hooks.receive import receive
 from smart_fork.registry import Registry
 from tests.smart_fork.forks import NEW, SESSION, codex_path, codex_records, write_log
@@ -94,6 +95,8 @@ def test_codex_asks_for_permission_with_what_it_wants_to_do(registry):
     for asked, note in (
         ({"command": "rm x"}, "Bash: rm x"),
         ({"description": "d", "command": "c"}, "Bash: d"),
+        ({"description": ["d"], "command": ["rm", "x"]}, "Bash: rm x"),
+        ({"command": {"rm": "x"}}, "Bash"),
         (7, "Bash"),
     ):
         hear(registry, worker, event("PermissionRequest", tool_name="Bash", tool_input=asked))
@@ -101,6 +104,12 @@ def test_codex_asks_for_permission_with_what_it_wants_to_do(registry):
 
     hear(registry, worker, event("Interrupt"))
     assert "idle" == registry.get(worker.id).status
+
+
+def test_a_key_that_is_not_known_is_passed_over_and_a_value_of_another_type_was_not_said():
+    said = event("Stop", new_in_this_version={"x": 1}, prompt=["go"], reason=None, source=7, message="m")
+
+    assert HookEvent(session_id=NEW, hook_event_name="Stop", message="m") == HookEvent.of(said)
 
 
 def test_the_same_hook_twice_changes_only_the_time(registry):

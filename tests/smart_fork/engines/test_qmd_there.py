@@ -100,7 +100,7 @@ class TestNotThere:
     def test_settings_that_name_no_engine_are_refused(self, world, shop, knows, monkeypatch):
         monkeypatch.delenv("SMART_FORK_ENGINE")
         (world.home / ".smart-fork" / "config.toml").write_text("engine = 3")
-        with pytest.raises(Usage, match="engine is no name"):
+        with pytest.raises(Usage, match="engine must be text, not 3"):
             world.find(RETRY, shop)
 
 

@@ -391,13 +391,13 @@ def test_own_patterns_are_masked_and_what_is_allowed_is_not(home, root):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[team]\nredacts = []", "has no redacts; it may have never, redact, allow, auto_fork"),
-        ("[team]\nredact = 'x'", "redact cannot be"),
+        ("[team]\nredacts = []", 'unknown key "redacts" in [team]. Known: never, redact, allow, auto_fork'),
+        ("[team]\nredact = 'x'", "redact must be a list of texts"),
         ("[team]\nredact = ['[']", "is no pattern"),
         ("[team]\nredact = ['x*']", "nothing at all"),
         ("[team]\nallow = [3]", "allow"),
         ("[team]\nauto_fork = 'yes'", "auto_fork"),
-        ("team = 3", "no section"),
+        ("team = 3", "team must be a section, not 3"),
     ],
 )
 def test_a_setting_that_is_none_is_said_in_a_sentence_of_ours(home, text, said):
