@@ -8,10 +8,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import apsw
 
@@ -24,6 +23,7 @@ from indexer.project import project_of
 from indexer.store import extension
 from indexer.store.base import Scope
 from indexer.transcripts.base import AgentAdapter
+from indexer.values import Value, rare, value
 from smart_fork.agents import READERS
 from smart_fork.agents.programs import is_found, look_at
 from smart_fork.engines.base import EngineQuestion, EngineUnavailable
@@ -40,8 +40,8 @@ from smart_fork.snippets import printable
 _RUN_INDEX = "Run `smart-fork index run`."
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+@value
+class Check(Value):
     """One part. `optional` parts may be missing: a person with one agent, or without tmux, is served as well."""
 
     name: str
@@ -51,9 +51,14 @@ class Check:
     optional: bool = False
     seconds: float = 0.0
 
-    def as_json(self) -> dict[str, Any]:
-        """The check as JSON values."""
-        return asdict(self)
+
+@value
+class Checked(Value):
+    """All checks; `seed` is what chose the sample of a deep one."""
+
+    ok: bool
+    checks: tuple[Check, ...]
+    seed: int | None = rare()
 
 
 def run_checks(embedder: Embedder | None = None, processes: Processes | None = None) -> list[Check]:

@@ -11,7 +11,7 @@ from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 
 if TYPE_CHECKING:
-    from smart_fork.workers.comparison import Compared
+    from smart_fork.workers.compared import Compared
 
 #: What a column of the table shows; all of it is in the page and in the JSON.
 ANSWER_CHARACTERS, MOST_FILES = 1_500, 15

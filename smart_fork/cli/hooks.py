@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +13,9 @@ from smart_fork.agents.selection import ALL, BOTH, one_of, settable, to_set_up
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import SmartForkError
+
+if TYPE_CHECKING:
+    from smart_fork.setup.answer import HooksChanged
 
 _NAMES = one_of((*settable(), BOTH, ALL), "")
 AgentOption = Annotated[str, typer.Option("--agent", help=f"{_NAMES}; all that are here by default.")]
@@ -25,6 +29,7 @@ def hooks(
 ) -> None:
     """Have the agents tell what their workers do: put our hooks into their settings, beside those of others."""
     from smart_fork.hooks import settings
+    from smart_fork.setup.answer import HooksSet
 
     agents = [one for one in to_set_up(agent) if AGENTS[one].hooks or one == agent]
     if only_print:
@@ -32,39 +37,40 @@ def hooks(
         return
     done = [_changed(one, remove=remove, wanted=agent in agents) for one in agents]
     if as_json:
-        print_json({"ok": not any("error" in one for one in done), "agents": done})
+        print_json(HooksSet(not any(one.error for one in done), tuple(done)).as_json())
     else:
         _print_changes(done)
-    if any("error" in one for one in done):
+    if any(one.error for one in done):
         raise typer.Exit(1)
 
 
-def _changed(agent: AgentName, *, remove: bool, wanted: bool) -> dict[str, Any]:
+def _changed(agent: AgentName, *, remove: bool, wanted: bool) -> HooksChanged:
     """What was done for one agent. One that is not there, or that failed, does not keep the other from it."""
     from smart_fork.hooks import settings
+    from smart_fork.setup.answer import HooksChanged
 
     path = settings.settings_file(agent)
-    told: dict[str, Any] = {"agent": agent, "path": str(path), "changed": False, "installed": False, "notes": []}
+    told = HooksChanged(agent=agent, path=str(path))
     registration = AGENTS[agent].registration
     folder = registration.home() if registration else path.parent
     if not wanted and not folder.is_dir():
-        return told | {"notes": [f"{agent} has never run here: there is no {folder}"]}
+        return replace(told, notes=(f"{agent} has never run here: there is no {folder}",))
     try:
         change = settings.remove(agent) if remove else settings.install(agent)
     except SmartForkError as error:
-        return told | {"error": error.message, "hint": error.hint}
-    return told | {"changed": change.changed, "installed": change.installed, "notes": list(change.notes)}
+        return replace(told, error=error.message, hint=error.hint)
+    return replace(told, changed=change.changed, installed=change.installed, notes=change.notes)
 
 
-def _print_changes(done: list[dict[str, Any]]) -> None:
+def _print_changes(done: list[HooksChanged]) -> None:
     for one in done:
-        if "error" in one:
-            say(f"error: {one['error']}")
-            say(f"  {one['hint']}")
+        if one.error:
+            say(f"error: {one.error}")
+            say(f"  {one.hint}")
             continue
-        what = "hooks are installed in" if one["installed"] else "no hooks of ours in"
-        out.print(plain(f"{one['agent']}: {what} {one['path']}{'' if one['changed'] else ' (nothing changed)'}"))
-        for note in one["notes"]:
+        what = "hooks are installed in" if one.installed else "no hooks of ours in"
+        out.print(plain(f"{one.agent}: {what} {one.path}{'' if one.changed else ' (nothing changed)'}"))
+        for note in one.notes:
             say(f"note: {note}")
 
 

@@ -7,24 +7,25 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from smart_fork.agents.selection import titles, to_set_up
 from smart_fork.cli.first_index import first_index
 from smart_fork.cli.hooks import AgentOption, hooks
-from smart_fork.cli.output import as_values, out, plain, print_json, say
+from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.errors import SmartForkError, Usage
 
 if TYPE_CHECKING:
+    from smart_fork.setup.answer import StepTold, Trial
     from smart_fork.setup.ledger import Ledger, What
     from smart_fork.setup.plan import SetupOptions, SetupPlan
     from smart_fork.setup.removal import Undone
     from smart_fork.setup.step import Step
-    from smart_fork.setup.trial import Trial
 
 app = typer.Typer(help="Make smart-fork known to your agents; --remove undoes it.", invoke_without_command=True)
 app.command("hooks")(hooks)
@@ -86,7 +87,7 @@ def _show(ledger: Ledger, options: SetupOptions, *, as_json: bool) -> SetupPlan:
 
     plan = make_plan(options, ledger, SystemProcesses())
     if as_json:
-        print_json({**_plan_json(plan), "changed": False})
+        print_json(plan.told().as_json())
     else:
         _print_plan(plan)
     return plan
@@ -104,7 +105,7 @@ def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, as_json: bool) 
         _print_plan(plan)
     if asks and (as_json or not sys.stdin.isatty()):
         if as_json:
-            print_json({**_plan_json(plan), "changed": False})
+            print_json(plan.told().as_json())
         raise Usage("Nothing was changed: nobody is here to say yes", "Do it with `smart-fork setup --yes`.")
     if asks and not typer.confirm("\nGo ahead?", default=True):
         say("Nothing was changed.")
@@ -112,21 +113,21 @@ def _set_up(ledger: Ledger, options: SetupOptions, *, yes: bool, as_json: bool) 
     compile_ahead()
     note_a_persons(os.environ)
     done = [_act(step, plan, ledger, as_json=as_json) for step in plan.steps if step.is_open]
-    failed = [one for one in done if "error" in one]
+    failed = [one for one in done if one.error]
     tried = list(_tried(plan, ask=options.index, as_json=as_json))
     ok = not failed and all(trial.ok for trial in tried)
     if as_json:
-        trials = [trial.as_json() for trial in tried]
-        print_json({**_plan_json(plan), "changed": bool(done), "ok": ok, "done": done, "tried": trials})
+        told = replace(plan.told(), changed=bool(done), ok=ok, done=tuple(done), tried=tuple(tried))
+        print_json(told.as_json())
     else:
         _print_end(plan, ok=ok)
     if not ok:
         raise typer.Exit(1)
 
 
-def _act(step: Step, plan: SetupPlan, ledger: Ledger, *, as_json: bool) -> dict[str, Any]:
+def _act(step: Step, plan: SetupPlan, ledger: Ledger, *, as_json: bool) -> StepTold:
     """What was done of a step. One that fails does not keep the next from being done."""
-    told: dict[str, Any] = step.as_json()
+    told = step.told()
     try:
         verb, notes = _index(plan, quiet=as_json) if step.what == "index" else (_DONE[step.state], step.act(ledger))
     except SmartForkError as error:
@@ -134,12 +135,12 @@ def _act(step: Step, plan: SetupPlan, ledger: Ledger, *, as_json: bool) -> dict[
             out.print(plain(_line("failed", step)))
             _say_below(error.message)
             _say_below(error.hint)
-        return told | as_values(error)
+        return replace(told, error=error.message, hint=error.hint)
     if not as_json:
         out.print(plain(_line(verb, step)))
         for note in notes:
             _say_below(note)
-    return told | {"notes": notes}
+    return replace(told, notes=tuple(notes))
 
 
 def _index(plan: SetupPlan, *, quiet: bool) -> tuple[str, list[str]]:
@@ -212,16 +213,9 @@ def _print_end(plan: SetupPlan, *, ok: bool) -> None:
     out.print(plain('Or here: smart-fork find "…"'))
 
 
-def _plan_json(plan: SetupPlan) -> dict[str, Any]:
-    return {
-        "program": plan.program,
-        "agents": [found.as_json() for found in plan.found],
-        "steps": [step.as_json() for step in plan.steps],
-    }
-
-
 def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_run: bool, as_json: bool) -> None:
     from smart_fork.processes import SystemProcesses
+    from smart_fork.setup.answer import TakenOut
     from smart_fork.setup.removal import Undone, lines_of, not_ours_to_undo, remove
 
     lines = lines_of(ledger, options.agents, what)
@@ -229,8 +223,9 @@ def _undo(ledger: Ledger, options: SetupOptions, what: tuple[What, ...], *, dry_
     left = list(not_ours_to_undo(options.agents)) if not (dry_run or what) else []
     ok = not any(one.error for one in undone)
     if as_json:
-        steps = [one.as_json() for one in undone]
-        print_json({"ok": ok, "changed": bool(undone) and not dry_run, "steps": steps, "left": left})
+        steps = tuple(one.told() for one in undone)
+        told = TakenOut(ok=ok, changed=bool(undone) and not dry_run, steps=steps, left=tuple(left))
+        print_json(told.as_json())
     else:
         _print_undone(undone, left, dry_run=dry_run, whole=not what)
     if not ok:

@@ -35,10 +35,9 @@ def doctor(
 ) -> None:
     """Check every part by using it, and say the next step for each failure."""
     from smart_fork.cli.doctor import print_checks
-    from smart_fork.doctor import healthy, run_checks, run_each
+    from smart_fork.doctor import Checked, healthy, run_checks, run_each
     from smart_fork.setup import drift
 
-    about = {}
     with working("checking each part", quiet=as_json):
         checks = run_checks() + run_each({"set-up": drift.checks})
     if deep:
@@ -47,9 +46,8 @@ def doctor(
         seed = secrets.randbelow(1_000_000) if seed is None else seed
         with progress_bar(quiet=as_json) as progress:
             checks += examine(seed, progress=progress)
-        about = {"seed": seed}
     if as_json:
-        print_json({"ok": healthy(checks), "checks": [check.as_json() for check in checks], **about})
+        print_json(Checked(healthy(checks), tuple(checks), seed if deep else None).as_json())
     else:
         print_checks(checks)
         if deep:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,8 +41,11 @@ def worktrees(
     else:
         left = trees.worktrees(SystemProcesses(), within)
     if as_json:
-        removed = {"removed": [one.worktree for one in gone], "copies": list(map(str, copies)), "notes": kept}
-        print_json({"worktrees": [one.as_json() for one in left], **(removed if pruning else {})})
+        told = trees.WorkersTrees(tuple(left))
+        if pruning:
+            removed, copied = tuple(one.worktree for one in gone), tuple(map(str, copies))
+            told = replace(told, removed=removed, copies=copied, notes=tuple(kept))
+        print_json(told.as_json())
         return
     for one in gone:
         out.print(plain(f"Removed {one.worktree} and {one.branch}"))

@@ -16,6 +16,7 @@ from pathlib import Path
 from smart_fork.advice import advice
 from smart_fork.errors import ForkRefused
 from smart_fork.processes import Processes
+from smart_fork.repository.file_change import FileChange
 from smart_fork.repository.git import Repository, opened, opened_worktree, paths
 from smart_fork.repository.submodules import Submodule, submodules
 
@@ -43,15 +44,6 @@ class Changes:
     staged: str
     files: str
     announced: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FileChange:
-    """One file that differs. `added` and `removed` count lines, and are `None` for what is not text."""
-
-    path: str
-    added: int | None
-    removed: int | None
 
 
 def check(folder: Path, processes: Processes) -> None:

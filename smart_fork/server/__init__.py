@@ -28,6 +28,7 @@ from smart_fork.server.prompts import prompts
 from smart_fork.server.search import Searching
 from smart_fork.server.start import Starting
 from smart_fork.snippets import shown
+from smart_fork.workers.compared import Comparison
 
 if TYPE_CHECKING:
     from indexer.embedder import Embedder
@@ -102,7 +103,7 @@ def create_server(
             strict(branch_session, "Branch a session", Branched, reads=False),
             strict(session_lineage, "A session's family", Family),
             *workers.tools(),
-            strict(compare_workers, "Compare workers"),
+            strict(compare_workers, "Compare workers", Comparison),
             excise.tool(),
         ],
     )

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS, READERS
@@ -18,6 +17,7 @@ from smart_fork.errors import ProgramMissing, SmartForkError
 from smart_fork.processes import Processes
 from smart_fork.setup import background, entry, hook_entries, skill_file, tool_permission
 from smart_fork.setup import recall as reminding
+from smart_fork.setup.answer import AgentToSetUp, SetUp
 from smart_fork.setup.ledger import Ledger
 from smart_fork.setup.program import lasting_program
 from smart_fork.setup.step import Step
@@ -43,9 +43,9 @@ class AgentHere:
     way: Registration
     program: str
 
-    def as_json(self) -> dict[str, Any]:
-        """The agent as JSON values."""
-        return {"agent": self.way.agent, "program": self.program or None, "home": str(self.way.home())}
+    def told(self) -> AgentToSetUp:
+        """The agent as it is answered."""
+        return AgentToSetUp(self.way.agent, self.program or None, str(self.way.home()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,11 @@ class SetupPlan:
     found: tuple[AgentHere, ...]
     absent: tuple[str, ...]
     steps: tuple[Step, ...]
+
+    def told(self) -> SetUp:
+        """The plan as it is answered: nothing is changed by it."""
+        agents, steps = tuple(one.told() for one in self.found), tuple(one.told() for one in self.steps)
+        return SetUp(program=self.program, agents=agents, steps=steps)
 
     @property
     def is_done(self) -> bool:

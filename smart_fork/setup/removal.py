@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from smart_fork.agents.facets import registrations, title_of
 from smart_fork.agents.registration.base import is_ours
@@ -12,6 +11,7 @@ from smart_fork.errors import SmartForkError
 from smart_fork.hooks import settings
 from smart_fork.processes import Processes
 from smart_fork.setup import background, entry, hook_entries, recall, skill_file, tool_permission
+from smart_fork.setup.answer import StepUndone
 from smart_fork.setup.ledger import Ledger, LedgerLine, What
 
 #: For people.
@@ -41,18 +41,17 @@ class Undone:
     error: str = ""
     hint: str = ""
 
-    def as_json(self) -> dict[str, Any]:
-        """What was done as JSON values."""
-        whose = {"agent": self.line.agent} if self.line.agent else {}
-        wrong = {"error": self.error, "hint": self.hint} if self.error else {}
-        return {
-            "step": self.line.what,
-            **whose,
-            "where": str(self.line.path),
-            "removed": not self.error,
-            "notes": list(self.notes),
-            **wrong,
-        }
+    def told(self) -> StepUndone:
+        """What was done as it is answered."""
+        return StepUndone(
+            step=self.line.what,
+            agent=self.line.agent,
+            where=str(self.line.path),
+            removed=not self.error,
+            notes=self.notes,
+            error=self.error,
+            hint=self.hint if self.error else None,
+        )
 
 
 def lines_of(ledger: Ledger, agents: tuple[str, ...], what: Collection[What] = ()) -> list[LedgerLine]:

@@ -6,9 +6,10 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from indexer.files import sweep_beside
+from smart_fork.setup.answer import StepTold
 from smart_fork.setup.ledger import Ledger
 
 #: ``new`` is put where nothing is, ``changed`` replaces what is there, ``there`` is as it should be, ``left`` cannot or
@@ -33,11 +34,11 @@ class Step:
         """Whether there is something to do."""
         return self.state in ("new", "changed")
 
-    def as_json(self) -> dict[str, Any]:
-        """The step as JSON values."""
-        whose = {"agent": self.agent} if self.agent else {}
-        why = {"why": self.why} if self.why else {}
-        return {"step": self.what, **whose, "name": self.name, "where": self.where, "state": self.state, **why}
+    def told(self) -> StepTold:
+        """The step as it is answered."""
+        return StepTold(
+            step=self.what, agent=self.agent, name=self.name, where=self.where, state=self.state, why=self.why
+        )
 
 
 def missing_folders(path: Path) -> list[Path]:

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
@@ -21,34 +20,13 @@ from smart_fork.processes import SystemProcesses
 from smart_fork.release import own_version
 from smart_fork.retrieval.answer import RecentSession
 from smart_fork.retrieval.session_list import list_recent
+from smart_fork.setup.answer import Trial
 
 #: How long a server may take for all of it. The agents wait for 30 s, and for an answer far longer.
 SECONDS = 120.0
 _END_SECONDS = 5.0
 _TOOL = "find_sessions"
 _RESULTS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """How it went. Seconds are from the start to the list of tools, and from a question to its answer.
-
-    `asked` is the title of the newest session, `found` the one that came back for it; both are empty without sessions.
-    """
-
-    agent: str
-    ok: bool
-    tools: int = 0
-    tools_seconds: float = 0.0
-    asked: str = ""
-    found: str = ""
-    score: float = 0.0
-    answer_seconds: float = 0.0
-    error: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """The trial as JSON values."""
-        return asdict(self)
 
 
 class _BrokenError(Exception):

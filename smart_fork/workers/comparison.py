@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-from indexer.masking import NOTHING, Masked, beginning, mask
-from indexer.transcripts.model import AgentName, Session
+from indexer.masking import beginning, mask
+from indexer.transcripts.model import Session
 from smart_fork import permission, sessions
 from smart_fork.advice import advice
 from smart_fork.agents import READERS
@@ -22,63 +21,16 @@ from smart_fork.agents.spent import output_tokens
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.places.liveness import lives
 from smart_fork.processes import Processes
-from smart_fork.registry import Kind, Registry, WorkerRecord
-from smart_fork.repository.changes import FileChange, difference
+from smart_fork.registry import Registry, WorkerRecord
+from smart_fork.repository.changes import difference
+from smart_fork.repository.file_change import FileChange
 from smart_fork.snippets import printable
+from smart_fork.workers.compared import Compared
 
 #: Starts that are no further apart than this belong together: each waits for its agent's first words.
 TOGETHER_SECONDS = 60.0
 #: A patch is cut here: nobody reads more of one.
 MAX_PATCH_CHARACTERS = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """One worker. What is not known is `None`, and `notes` say why.
-
-    `answer` is the last that it said itself; `seconds` is the time from its start to its last activity. `files` and
-    `diff` are its own changes: committed, uncommitted and new files together, against what it began with.
-    """
-
-    worker_id: str
-    session_id: str | None
-    name: str
-    agent_type: AgentName
-    kind: Kind
-    state: str
-    status: str
-    prompt: Masked
-    started_at: str
-    last_activity: str | None = None
-    seconds: float | None = None
-    context_tokens: int | None = None
-    output_tokens: int | None = None
-    answer: Masked = NOTHING
-    worktree: str | None = None
-    branch: str | None = None
-    files: tuple[FileChange, ...] | None = None
-    diff: Masked | None = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def added(self) -> int:
-        """Lines added."""
-        return sum(file.added or 0 for file in self.files or ())
-
-    @property
-    def removed(self) -> int:
-        """Lines removed."""
-        return sum(file.removed or 0 for file in self.files or ())
-
-    def as_json(self) -> dict[str, Any]:
-        """The worker as JSON values."""
-        files = None if self.files is None else [asdict(file) for file in self.files]
-        return asdict(self) | {
-            "files": files,
-            "notes": list(self.notes),
-            "lines_added": None if files is None else self.added,
-            "lines_removed": None if files is None else self.removed,
-        }
 
 
 def compare(references: Sequence[str], processes: Processes, *, patch: bool = False) -> list[Compared]:
@@ -143,15 +95,15 @@ def counted(file: FileChange) -> str:
 def _compared(worker: WorkerRecord, processes: Processes, *, patch: bool) -> Compared:
     living = lives(worker, processes, os.environ, time.time())
     one = Compared(
-        worker.id,
-        worker.session_id,
-        worker.name,
-        worker.agent,
-        worker.kind,
-        worker.state if living or worker.state == "failed" else "ended",
-        worker.status if living else "",
-        mask(worker.prompt),
-        worker.started_at,
+        worker_id=worker.id,
+        session_id=worker.session_id,
+        name=worker.name,
+        agent_type=worker.agent,
+        kind=worker.kind,
+        state=worker.state if living or worker.state == "failed" else "ended",
+        status=worker.status if living else "",
+        prompt=mask(worker.prompt),
+        started_at=worker.started_at,
         worktree=worker.worktree,
         branch=worker.branch,
     )
@@ -192,7 +144,12 @@ def _with_changes(one: Compared, worker: WorkerRecord, processes: Processes, *, 
     except (SmartForkError, OSError) as error:
         return replace(one, notes=(*one.notes, f"Its changes are not known: {error}"))
     diff = beginning(printable(mask(text.decode("utf-8", "replace"))), MAX_PATCH_CHARACTERS)
-    return replace(one, files=files, diff=diff if patch else None)
+    added, removed = (sum(count or 0 for count in counts) for counts in _counts(files))
+    return replace(one, files=files, lines_added=added, lines_removed=removed, diff=diff if patch else None)
+
+
+def _counts(files: Sequence[FileChange]) -> tuple[list[int | None], list[int | None]]:
+    return [file.added for file in files], [file.removed for file in files]
 
 
 def _session(worker: WorkerRecord) -> tuple[Session, Path]:
@@ -219,4 +176,4 @@ def _changes(one: Compared) -> str:
     if one.files is None:
         return "unknown"
     number = len(one.files)
-    return f"{number} file{'' if number == 1 else 's'}, +{one.added} -{one.removed}" if number else "none"
+    return f"{number} file{'' if number == 1 else 's'}, +{one.lines_added} -{one.lines_removed}" if number else "none"

@@ -9,7 +9,8 @@ from pathlib import Path
 from indexer.files import replace_file
 from smart_fork.errors import SmartForkError
 from smart_fork.snippets import printable
-from smart_fork.workers.comparison import Compared, counted, facts
+from smart_fork.workers.compared import Compared
+from smart_fork.workers.comparison import counted, facts
 
 _STYLE = """
 :root { color-scheme: light dark; --back: #fff; --text: #1f2328; --faint: #59636e; --line: #d1d9e0; --soft: #f6f8fa;

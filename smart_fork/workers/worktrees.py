@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from indexer.project import Project
+from indexer.values import Value, rare, value
 from smart_fork.errors import SmartForkError
 from smart_fork.places.liveness import lives
 from smart_fork.processes import Processes
@@ -22,8 +21,8 @@ from smart_fork.whereabouts import in_project
 from smart_fork.workers.staged_copies import remove_copies
 
 
-@dataclass(frozen=True, slots=True)
-class WorkersTree:
+@value
+class WorkersTree(Value):
     """One worktree and the newest worker in it.
 
     `changed_files` is how many files differ from what the worker began with, `ahead` how many commits it made; `None`
@@ -42,9 +41,15 @@ class WorkersTree:
     removable: bool
     reason: str | None
 
-    def as_json(self) -> dict[str, Any]:
-        """The worktree as JSON values."""
-        return asdict(self)
+
+@value
+class WorkersTrees(Value):
+    """The worktrees; from `removed` on what pruning did: directories and copies that are gone, and why some stay."""
+
+    worktrees: tuple[WorkersTree, ...]
+    removed: tuple[str, ...] | None = rare()
+    copies: tuple[str, ...] | None = rare()
+    notes: tuple[str, ...] | None = rare()
 
 
 def worktrees(processes: Processes, within: Project | None) -> list[WorkersTree]:

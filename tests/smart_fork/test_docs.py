@@ -20,11 +20,10 @@ from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.ranking import KNOWN, KNOWN_AGAIN
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
-from smart_fork.server import comparison
 from smart_fork.server.shape import shape
 from smart_fork.server.start import _worker_schema
 from smart_fork.terminal.commands import COMMANDS
-from smart_fork.workers import state
+from smart_fork.workers import compared, state
 from smart_fork.workers.worktrees import WorkersTree
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.found import a_fork
@@ -123,8 +122,8 @@ def test_json_of_the_commands(run, world, shop):  # noqa: F811
         (["workers", "waited"], shape(state.WorkerWaited)),
         (["close, stop and close_workers"], shape(state.WorkersClosed)),
         (["closed"], shape(state.WorkerClosed)),
-        (["compare and compare_workers"], comparison.Comparison),
-        (["compared"], comparison.ComparedWorker),
+        (["compare and compare_workers"], shape(compared.Comparison)),
+        (["compared"], shape(compared.Compared)),
     ],
 )
 def test_the_output_schemas_are_what_is_documented(headings, told):

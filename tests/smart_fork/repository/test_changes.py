@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from smart_fork.errors import ForkRefused, ProgramFailed
 from smart_fork.processes import SystemProcesses
-from smart_fork.repository.changes import FileChange, difference
+from smart_fork.repository.changes import difference
+from smart_fork.repository.file_change import FileChange
 from smart_fork.repository.worktree import create_worktree, remove_worktree
 
 PROCESSES = SystemProcesses()

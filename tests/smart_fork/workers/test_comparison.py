@@ -15,9 +15,10 @@ import pytest
 from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry, WorkerRecord
-from smart_fork.repository.changes import FileChange
+from smart_fork.repository.file_change import FileChange
 from smart_fork.repository.worktree import create_worktree
-from smart_fork.workers.comparison import Compared, compare, facts, last_fan_out
+from smart_fork.workers.compared import Compared
+from smart_fork.workers.comparison import compare, facts, last_fan_out
 from smart_fork.workers.comparison_page import page, write_page
 from tests.smart_fork.client import answer
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -67,7 +68,7 @@ def test_each_worker_has_its_answer_changes_tokens_and_time(fleet, world):
 
     assert ("Fixed it.", "It was fixed already.") == (one.answer, two.answer)
     assert (FileChange("README.md", 1, 0), FileChange("new.py", 2, 0)) == one.files
-    assert (3, 0, ()) == (one.added, one.removed, two.files)
+    assert (3, 0, ()) == (one.lines_added, one.lines_removed, two.files)
     assert "+fixed" in one.diff
     assert ("running", 920, 20) == (one.state, one.context_tokens, one.output_tokens)
     assert one.seconds == 60 * int(one.last_activity[14:16])

@@ -1,0 +1,14 @@
+"""What has changed of a file."""
+
+from __future__ import annotations
+
+from indexer.values import Value, value
+
+
+@value
+class FileChange(Value):
+    """One file that differs. `added` and `removed` count lines, and are `None` for what is not text."""
+
+    path: str
+    added: int | None
+    removed: int | None

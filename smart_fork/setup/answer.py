@@ -1,0 +1,104 @@
+"""What setting up answers: values."""
+
+from __future__ import annotations
+
+from indexer.values import Value, rare, record, value
+
+
+@value
+class AgentToSetUp(Value):
+    """An agent that is here. `program` is null where only its folder is."""
+
+    agent: str
+    program: str | None
+    home: str
+
+
+@record
+class StepTold(Value):
+    """A step. `agent` is not there where it is the machine's; of one that was done there are `notes`, or an `error`."""
+
+    step: str
+    agent: str = rare("")
+    name: str
+    where: str
+    state: str
+    why: str = rare("")
+    notes: tuple[str, ...] | None = rare()
+    error: str = rare("")
+    hint: str = rare("")
+
+
+@value
+class Trial(Value):
+    """How it went. Seconds are from the start to the list of tools, and from a question to its answer.
+
+    `asked` is the title of the newest session, `found` the one that came back for it; both are empty without sessions.
+    """
+
+    agent: str
+    ok: bool
+    tools: int = 0
+    tools_seconds: float = 0.0
+    asked: str = ""
+    found: str = ""
+    score: float = 0.0
+    answer_seconds: float = 0.0
+    error: str = ""
+
+
+@record
+class SetUp(Value):
+    """What there is to do, and from `ok` on what was done."""
+
+    program: str
+    agents: tuple[AgentToSetUp, ...]
+    steps: tuple[StepTold, ...]
+    changed: bool = False
+    ok: bool | None = rare()
+    done: tuple[StepTold, ...] | None = rare()
+    tried: tuple[Trial, ...] | None = rare()
+
+
+@record
+class StepUndone(Value):
+    """A step that was undone; with an `error` it was not."""
+
+    step: str
+    agent: str = rare("")
+    where: str
+    removed: bool
+    notes: tuple[str, ...]
+    error: str = rare("")
+    hint: str | None = rare()
+
+
+@record
+class TakenOut(Value):
+    """What was undone, and what is `left` because it was set up by hand."""
+
+    ok: bool
+    changed: bool
+    steps: tuple[StepUndone, ...]
+    left: tuple[str, ...]
+
+
+@record
+class HooksChanged(Value):
+    """What was done to an agent's settings; with an `error` nothing."""
+
+    agent: str
+    path: str
+    changed: bool = False
+    installed: bool = False
+    notes: tuple[str, ...] = ()
+    error: str = rare("")
+    hint: str | None = rare()
+
+
+@value
+class HooksSet(Value):
+    """What was done for each agent."""
+
+    ok: bool
+    agents: tuple[HooksChanged, ...]

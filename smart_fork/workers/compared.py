@@ -1,0 +1,58 @@
+"""What comparing workers answers: values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from indexer.masking import NOTHING, Masked
+from indexer.transcripts.model import AgentName
+from indexer.values import Value, rare, record, value
+from smart_fork.repository.file_change import FileChange
+
+#: On the command line these come last.
+_LAST = ("notes", "lines_added", "lines_removed")
+
+
+@record
+class Compared(Value):
+    """One worker: what it said last, what it changed, what it cost. What is not known is null, and `notes` say why.
+
+    `answer` is the last that it said itself; `seconds` is the time from its start to its last activity. `files` and
+    `diff` are its own changes: committed, uncommitted and new files together, against what it began with.
+    """
+
+    worker_id: str
+    session_id: str | None
+    name: str
+    agent_type: AgentName
+    kind: str
+    state: str
+    status: str
+    prompt: Masked
+    started_at: str
+    last_activity: str | None = None
+    seconds: float | None = None
+    context_tokens: int | None = None
+    output_tokens: int | None = None
+    answer: Masked = NOTHING
+    worktree: str | None = None
+    branch: str | None = None
+    files: tuple[FileChange, ...] | None = None
+    lines_added: int | None = None
+    lines_removed: int | None = None
+    diff: Masked | None = None
+    notes: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values, as the command line has always ordered them; over MCP they come as the fields do."""
+        told = super().as_json()
+        last = {key: told.pop(key) for key in _LAST}
+        return told | last
+
+
+@value
+class Comparison(Value):
+    """Workers side by side."""
+
+    notice: str = rare("")
+    workers: tuple[Compared, ...] = ()
