@@ -82,7 +82,7 @@ def preview(out: Outgoing, to: Receiver, *, created: bool, title: str | None = N
     """What would be sent, and to whom. A `title` that somebody gave is shown as it would be sent."""
     return Preview(
         *to,
-        out.title if title is None else out.secrets.text(title),
+        out.title if title is None else out.plain(title),
         out.session.agent,
         created,
         len(out.records),

@@ -94,7 +94,14 @@ def plan(project: Project, asked: PushAsked) -> Plan:
         alias, since = parent
     out = prepare(session.source_path, session.agent, project.place.root, since=since, images=asked.images)
     replay.check(out)
-    return Plan(name or "", out, alias, asked)
+    return Plan(name or "", out, alias, _masked(asked, out))
+
+
+def _masked(asked: PushAsked, out: Outgoing) -> PushAsked:
+    """What is said of a session is masked as what was said in it."""
+    title, summary = (None if one is None else out.plain(one) for one in (asked.title, asked.summary))
+    tags = None if asked.tags is None else tuple(map(out.plain, asked.tags))
+    return replace(asked, title=title, summary=summary, tags=tags)
 
 
 def send(project: Project, made: Plan) -> Shared:
@@ -284,7 +291,7 @@ def _push(  # noqa: PLR0917 - the message
         title=_title(made),
         tags=made.asked.tags,
         summary=made.asked.summary,
-        meta=_meta(made.session),
+        meta=_meta(made),
     )
 
 
@@ -292,9 +299,10 @@ def _title(made: Plan) -> str:
     return printable(made.asked.title if made.asked.title is not None else made.out.title)[:200]
 
 
-def _meta(session: Session) -> wire.Meta:
+def _meta(made: Plan) -> wire.Meta:
+    session = made.session
     given = {
-        "branch": printable(session.git_branch)[:200],
+        "branch": printable(made.out.plain(session.git_branch))[:200],
         "turns": len(session.messages),
         "tokens": session.token_estimate,
         "begun": session.started or None,
