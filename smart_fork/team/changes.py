@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 #: A server is asked once in so long.
 EVERY = timedelta(minutes=10)
 _PAGES = 1_000
+#: The shortest beginning of a text that is taken for a name made of it.
+_NAME = 8
 #: What a record is known by in a log -> the record that takes its place, or nothing.
 Keys = Mapping[str, bytes | None]
 
@@ -154,6 +156,8 @@ def _cut(one: Written, path: Path, keys: Keys, *, remove: bool) -> bool:
     session = load_with_tool(one.agent, path)
     crossed = pulled.CROSSED in keys
     planned, edits = (plan(session, ()), {}) if crossed else _planned(one, session, keys)
+    if named := _named_after(planned):
+        planned, edits = _planned(one, session, keys, named)
     if not planned.gone and not edits and not remove:
         return False
     lost = words_in(_text([turn.raw for turn in planned.removed] + [session.turns[at].raw for at in edits]))
@@ -172,7 +176,19 @@ def _cut(one: Written, path: Path, keys: Keys, *, remove: bool) -> bool:
     return empty
 
 
-def _planned(one: Written, session: Transcript, keys: Keys) -> tuple[Plan, dict[int, bytes]]:
+def _named_after(planned: Plan) -> set[str]:
+    """Lines that are no record of the conversation and call it what somebody said in what goes."""
+    said = [" ".join(text.split()) for turn in planned.removed for text in _texts(turn.raw)]
+    found = set()
+    for turn in planned.survivors:
+        if not turn.inherited and not turn.key and turn.role == "system" and "needed" not in turn.meta:
+            names = [" ".join(text.split()).strip("….") for text in _texts(turn.raw)]
+            if any(len(name) >= _NAME and one.startswith(name) for name in names for one in said):
+                found.add(turn.id)
+    return found
+
+
+def _planned(one: Written, session: Transcript, keys: Keys, more: Iterable[str] = ()) -> tuple[Plan, dict[int, bytes]]:
     """The turns that go, and the lines that are rewritten."""
     forms, place = forms_of(one.agent), place_of(one.root)
     found: dict[int, str] = {}
@@ -181,7 +197,7 @@ def _planned(one: Written, session: Transcript, keys: Keys) -> tuple[Plan, dict[
         if record is not None and (key := pulled.key_of(forms.outgoing(record, place))) in keys:
             found[position] = key
     cut = {session.turns[position].id for position, key in found.items() if keys[key] is None}
-    planned = plan(session, cut)
+    planned = plan(session, cut | set(more))
     edits = {at: line for at, line in planned.edits.items() if session.turns[at].id not in planned.gone}
     for position, key in found.items():
         new = keys[key]
@@ -227,6 +243,7 @@ def _moved(one: Written, alias: Alias, edits: Edits, before: int) -> Alias:
         base_digest=after.digest(count),
         local_count=known,
         local_digest=here.digest(known),
+        title="",  # it may have been made of what went; the next answer of the server has it
     )
 
 
@@ -308,4 +325,9 @@ def _record(line: bytes) -> Record | None:
 
 
 def _text(lines: Iterable[bytes]) -> str:
-    return "\n".join(text for line in lines if (record := _record(line)) for text in texts(record))
+    return "\n".join(text for line in lines for text in _texts(line))
+
+
+def _texts(line: bytes) -> list[str]:
+    record = _record(line)
+    return list(texts(record)) if record else []

@@ -122,3 +122,27 @@ def test_what_one_pushes_the_other_forks_and_goes_on_with(people, agent: Protoco
     bob.machine.smart_fork("wait", worker["worker_id"], cwd=bob.clone)
     there = bob.team("push", log_of_worker.session_id, "--yes", "--public")
     assert (pushed["session_id"], pushed["record_count"]) == (there["parent_id"], there["base_count"])
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_a_fork_of_which_something_was_withdrawn_is_gone_on_with(people, agent: Protocol):
+    """The model gets what is left, and nothing of what went."""
+    alice, bob = people
+    slip, slip_answer = unlike_any_other("Our customer is Acme"), unlike_any_other("I shall remember")
+    kept, kept_answer = unlike_any_other("And where are the docs?"), unlike_any_other("They are in docs")
+    hers = alice.ask(agent, slip, slip_answer)
+    alice.ask(agent, kept, kept_answer, hers.session_id)
+    pushed = alice.team("push", hers.session_id, "--public", "--yes")
+    (log,) = map(Path, bob.team("fork", pushed["session_id"])["files"])
+    assert slip in log.read_text()
+
+    alice.team("excise", "cut", "1-2", pushed["session_id"], "--yes")
+    assert [str(log)] == bob.team("sync")["changed"]
+    assert not any(text in log.read_text() for text in (slip, slip_answer))
+    more = unlike_any_other("What else?")
+    bob.ask(agent, more, unlike_any_other("Nothing else"), Log(log).session_id)
+
+    request = bob.sent(more)
+    assert [Message("user", kept), Message("assistant", kept_answer), Message("user", more)] == request.said
+    assert not any(text in json.dumps(request.body) for text in (slip, slip_answer))
+    assert 0 < bob.team("push", "--yes")["pushed_records"]

@@ -93,6 +93,20 @@ def test_what_is_excised_is_nowhere_after_everybodys_next_command(request, team,
     assert LEFT == said(agent, forks[carol]) == said(agent, pulled)
 
 
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_a_name_that_was_made_of_what_goes_goes_as_well(team, alice, bob, agent):
+    pushed = alice.team("push", session_of(alice, agent, f"remember {SECRET}", "I do.", *LEFT), "--public", "--yes")
+    fork = bob.team("fork", pushed["session_id"])["files"][0]
+    assert SECRET in pushed["title"]
+
+    alice.team("excise", "cut", "1-2", pushed["session_id"], "--yes")
+    bob.team("sync")
+
+    assert [] == having(bob)
+    assert SECRET not in dump(team)
+    assert LEFT == said(agent, fork)
+
+
 def test_who_goes_on_in_a_fork_pushes_on_top_of_what_is_left(alice, bob):
     pushed = alice.team("push", session_of(alice, "claude", *SAID), "--public", "--yes")
     fork = bob.team("fork", pushed["session_id"])["files"][0]
