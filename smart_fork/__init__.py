@@ -58,9 +58,13 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from smart_fork import errors, public
+    from smart_fork import errors
 
-    return getattr(errors if hasattr(errors, name) else public, name)
+    if hasattr(errors, name):  # whoever catches one need not wait for what searches
+        return getattr(errors, name)
+    from smart_fork import public
+
+    return getattr(public, name)
 
 
 def __dir__() -> list[str]:

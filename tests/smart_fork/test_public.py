@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import os
+import subprocess
+import sys
 import textwrap
 from dataclasses import FrozenInstanceError
 from pathlib import Path
@@ -114,6 +116,14 @@ def test_every_error_is_public_and_has_an_exit_code():
         "WrongVerb": 4,
         "Conflict": 9,
     }
+
+
+def test_an_error_is_caught_without_importing_what_is_called():
+    script = "import sys, smart_fork\nsmart_fork.NotFound, smart_fork.IndexerError\nprint(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+
+    assert "smart_fork.errors" in loaded
+    assert "smart_fork.public" not in loaded
 
 
 class TestWorker:
