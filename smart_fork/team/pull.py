@@ -126,6 +126,30 @@ def named(tracked: Tracked, wanted: TakenAs, session_id: str, before: str | None
     return name
 
 
+def rename(project: Project, name: str, reference: str, *, force: bool) -> Alias:
+    """Call a session that, in place of what it was called.
+
+    Raises:
+        NotFound: there is no such session.
+        Usage: another one is called that.
+    """
+    tracked, name = project.tracking.read(), check_alias(name)
+    if known := tracked.named(reference):
+        before, one = known
+    else:
+        info = project.client.session(project.key, project.meant(reference)).session
+        before, one = "", tracked_as(info, None, kind="pull")
+    if name in tracked.aliases and name != before and not force:
+        raise Usage(f"The alias {name} is another session's", "Choose another one, or --force.")
+
+    def change(now: Tracked) -> Tracked:
+        others = now.without(before) if before in now.aliases else now
+        return replace(others, server=project.server, project=project.key).with_alias(name, one)
+
+    project.tracking.change(change)
+    return one
+
+
 def default_alias(session_id: str) -> str:
     """The beginning of an id: of one that begins with the time, enough to tell it from the next."""
     return session_id[: 13 if session_id[14:15] == "7" else 8]

@@ -17,8 +17,9 @@ from smart_fork.agents import READERS
 from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
 from smart_fork.team import login
 from smart_fork.team.branch import BranchAsked, branch, fork
+from smart_fork.team.changes import opened
 from smart_fork.team.local import local, read_log
-from smart_fork.team.project import Project, opened
+from smart_fork.team.project import Project
 from smart_fork.team.pull import TakenAs, default_alias
 from smart_fork.team.tracking import Alias, Tracked
 
@@ -154,4 +155,4 @@ def _with_current(tracked: Tracked, current: str) -> Tracked:
 
 def _take_away(where: Project, one: Taken) -> None:
     one.path.unlink(missing_ok=True)
-    where.tracking.change(lambda tracked: tracked.without(one.alias))
+    where.tracking.change(lambda tracked: tracked.without(one.alias) if one.alias in tracked.aliases else tracked)

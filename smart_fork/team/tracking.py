@@ -25,6 +25,7 @@ from smart_fork.errors import NotFound, ProgramFailed, SmartForkError, Usage
 from smart_fork.processes import SystemProcesses
 from smart_fork.repository import git
 from smart_fork.sharing.remote import check_key, project_key
+from smart_fork.snippets import quoted
 
 FOLDER, FILE = ".smart-fork", "tracking.json"
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -96,8 +97,26 @@ class Tracked:
         """The same with that alias, in place of one of that name."""
         return replace(self, aliases={**self.aliases, name: one}, current=name if current else self.current)
 
+    def with_current(self, name: str) -> Tracked:
+        """The same with that one as the current alias.
+
+        Raises:
+            NotFound: there is none.
+        """
+        self._check(name)
+        return replace(self, current=name)
+
+    def _check(self, name: str) -> None:
+        if name not in self.aliases:
+            raise NotFound(f"There is no alias {quoted(name)} here.", "`smart-fork team alias list` shows them.")
+
     def without(self, name: str) -> Tracked:
-        """The same without that alias."""
+        """The same without that alias.
+
+        Raises:
+            NotFound: there is none.
+        """
+        self._check(name)
         left = {key: one for key, one in self.aliases.items() if key != name}
         return replace(self, aliases=left, current="" if self.current == name else self.current)
 
@@ -141,7 +160,7 @@ class Tracking:
         exclude(self.place.root)
         with self._locked():
             after = change(self.read())
-            replace_file(self.path, [orjson.dumps(_written(after), option=orjson.OPT_INDENT_2), b"\n"])
+            replace_file(self.path, [orjson.dumps(written(after), option=orjson.OPT_INDENT_2), b"\n"])
             return after
 
     @contextlib.contextmanager
@@ -246,7 +265,8 @@ def _alias(said: Any) -> Alias:
     return Alias(**known, rest={key: value for key, value in said.items() if key not in _KEYS.values()})
 
 
-def _written(one: Tracked) -> dict[str, Any]:
+def written(one: Tracked) -> dict[str, Any]:
+    """What is tracked, as it stands in the file."""
     aliases = {
         name: {**alias.rest, **{key: getattr(alias, name) for name, key in _KEYS.items() if getattr(alias, name) != ()}}
         for name, alias in one.aliases.items()

@@ -374,3 +374,90 @@ def test_who_means_no_session_of_either_is_told_of_this_machine(bob, forked):
         json.loads(said_.out)["error"],
     )
     assert [] == forked
+
+
+@pytest.fixture
+def family(alice, bob):
+    """Her session, his fork of it that goes on, and one of his that is not pushed."""
+    hers = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER, MORE, MORE_ANSWER), "--yes", "--public")
+    his = bob.team("fork", hers["session_id"], "--at", "2", "--title", "his", "--public")
+    go_on(bob, his["files"][0], "claude", "and the tests", "They pass.")
+    bob.team("push", "--yes")
+    bob.team("fork", hers["session_id"], "--local", "--alias", "draft")
+    return hers["session_id"], his["session_id"]
+
+
+def test_the_family_is_a_tree_of_remote_and_local_members(alice, bob, family):
+    """C-035."""
+    hers, his = family
+
+    seen_by_bob, seen_by_alice = bob.team("log", his)["sessions"], alice.team("log", hers)["sessions"]
+
+    assert [(hers, 0), (his, 1), (None, 1)] == [(one["session_id"], one["depth"]) for one in seen_by_bob]
+    assert "draft" == seen_by_bob[2]["alias"]
+    assert [(hers, 0, 4), (his, 2, 4)] == [
+        (one["session_id"], one["base_count"], one["record_count"]) for one in seen_by_alice
+    ]
+
+
+def test_where_two_sessions_part_is_told_with_what_each_said_then(alice, family):
+    found = alice.team("diff", family[1])
+
+    assert (2, 2, family[1], family[0]) == (
+        found["common_records"], found["common_messages"], found["a"]["session_id"], found["b"]["session_id"]
+    )  # fmt: skip
+    assert [["and the tests", "They pass."], [MORE, MORE_ANSWER]] == [
+        [one["text"] for one in found[side]["said"]] for side in "ab"
+    ]
+
+
+def test_what_is_shared_is_listed_and_read(alice, bob, family):
+    hers, his = family
+    alice.team("push", session_of(alice, "codex", PROMPT, ANSWER), "--yes", "--tags", "x,y")
+
+    assert [his, hers] == [one["id"] for one in bob.team("list")["sessions"]]
+    assert [his] == [one["id"] for one in bob.team("list", "--mine")["sessions"]]
+    assert [hers] == [one["id"] for one in bob.team("list", "--owner", alice_name(alice))["sessions"]]
+    assert 1 == alice.team("list", "--tag", "y")["count"] == alice.team("list", "--agent", "codex")["count"]
+    first = alice.team("list", "--limit", "2")
+    rest = alice.team("list", "--page", first["next_page"])
+    assert 3 == len({one["id"] for page in (first, rest) for one in page["sessions"]})
+    shown = bob.team("show", hers[:13], "--at", "2")
+    assert [(1, PROMPT), (2, ANSWER)] == [(one["number"], one["text"]) for one in shown["messages"]]
+
+
+def test_the_status_of_each_alias(alice, second_machine, bob):
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+    second_machine.team("pull", pushed["session_id"], "--alias", "same")
+
+    def state(machine):
+        return [(one["state"], one["ahead"], one["behind"]) for one in machine.team("status")["aliases"]]
+
+    assert [("up_to_date", 0, 0)] == state(alice) == state(second_machine)
+    go_on(second_machine, second_machine.tracking()["aliases"]["same"]["files"][0], "claude", MORE, MORE_ANSWER)
+    assert [("ahead", 2, 0)] == state(second_machine)
+    second_machine.team("push", "same", "--yes")
+    assert [("behind", 0, 2)] == state(alice)
+    go_on(alice, pushed["files"][0], "claude", "and the tests", "They pass.")
+    assert [("diverged", 2, 2)] == state(alice)
+
+
+def test_aliases_are_given_used_and_taken_away(alice):
+    first = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+    second = alice.team("push", session_of(alice, "claude", MORE, MORE_ANSWER), "--yes")
+
+    alice.team("alias", "set", "retry", first["session_id"])
+    alice.team("alias", "use", second["alias"])
+    taken = alice.do("team", "alias", "set", "retry", second["session_id"])
+
+    listed = alice.team("alias", "list")
+    assert {"retry", second["alias"]} == set(listed["aliases"])
+    assert (second["alias"], 2) == (listed["current"], taken.code)
+    alice.team("alias", "remove", "retry")
+    assert {second["alias"]} == set(alice.team("alias", "list")["aliases"])
+    assert [3, 2] == [alice.do("team", "alias", *words).code for words in (("use", "none"), ("set", "a/b", "x" * 8))]
+
+
+def alice_name(machine):
+    (one,) = json.loads((machine.home / ".smart-fork/team/tokens.json").read_text())["servers"].values()
+    return one["user"]

@@ -1,0 +1,78 @@
+"""``alias``: what shared sessions are called on this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.search import JsonOption
+from smart_fork.cli.team.group import app
+from smart_fork.cli.team.words import ForceOption, KeyOption, ServerOption, SessionArgument
+
+aliases = typer.Typer(help="What shared sessions are called on this machine.", no_args_is_help=True)
+app.add_typer(aliases, name="alias")
+
+NameArgument = Annotated[str, typer.Argument(metavar="ALIAS", help="Letters, digits, dots, dashes and underscores.")]
+
+
+@aliases.command("list")
+def list_aliases(project: KeyOption = None, as_json: JsonOption = False) -> None:
+    """All aliases of this project; the current one has a star."""
+    from smart_fork.team.tracking import Tracking, place_of, written
+
+    tracked = Tracking(place_of(project)).read()
+    if as_json:
+        print_json(written(tracked))
+        return
+    for name, one in tracked.aliases.items():
+        star = "*" if name == tracked.current else " "
+        out.print(plain(f"{star} {name}", "bold") + plain(f"  {one.session_id or 'not pushed yet'}  {one.title}"))
+    if not tracked.aliases:
+        say("Nothing is tracked here.")
+
+
+@aliases.command("set")
+def set_alias(  # noqa: PLR0917 - typer's way
+    name: NameArgument,
+    session: SessionArgument,
+    force: ForceOption = False,
+    server: ServerOption = None,
+    project: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Call a shared session that. One that has an alias gets this one instead."""
+    from smart_fork.team.project import opened
+    from smart_fork.team.pull import rename
+
+    with opened(server, project) as where:
+        one = rename(where, name, session, force=force)
+    if as_json:
+        print_json({"alias": name, "session_id": one.session_id})
+    else:
+        out.print(plain(f"{name} is {one.session_id or 'not pushed yet'}"))
+
+
+@aliases.command("use")
+def use_alias(name: NameArgument, project: KeyOption = None, as_json: JsonOption = False) -> None:
+    """Let it be the current one, which is meant where none is named."""
+    from smart_fork.team.tracking import Tracking, place_of
+
+    after = Tracking(place_of(project)).change(lambda tracked: tracked.with_current(name))
+    if as_json:
+        print_json({"current": after.current})
+    else:
+        out.print(plain(f"{name} is current."))
+
+
+@aliases.command("remove")
+def remove_alias(name: NameArgument, project: KeyOption = None, as_json: JsonOption = False) -> None:
+    """Forget what it is called. The session stays, here and on the server."""
+    from smart_fork.team.tracking import Tracking, place_of
+
+    Tracking(place_of(project)).change(lambda tracked: tracked.without(name))
+    if as_json:
+        print_json({"removed": name})
+    else:
+        out.print(plain(f"{name} is nothing's name any more."))

@@ -1,0 +1,154 @@
+"""``list``, ``show``, ``log``, ``diff`` and ``status``: what is shared, and who has made what of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from indexer.values import json_of
+from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.search import JsonOption
+from smart_fork.cli.team.group import app
+from smart_fork.cli.team.words import CurrentArgument, KeyOption, ServerOption, SessionArgument, number_of
+
+if TYPE_CHECKING:
+    from smart_fork.team.lineage import Side, TeamMessage
+
+#: Sessions that are listed where nobody says how many.
+_LISTED = 20
+
+
+@app.command("list")
+def list_sessions(  # noqa: PLR0917 - typer's way
+    mine: Annotated[bool, typer.Option("--mine", help="Your own alone.")] = False,
+    owner: Annotated[str | None, typer.Option("--owner", help="Those of one person.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Those with this tag.")] = None,
+    agent: Annotated[str | None, typer.Option("--agent", help="Those of one agent.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, help="How many, 100 at most.")] = _LISTED,
+    page: Annotated[str | None, typer.Option("--page", help="Go on where the answer before has said.")] = None,
+    server: ServerOption = None,
+    project: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The sessions of this project that you may read, newest first."""
+    from smart_fork.team.project import opened
+
+    asked = {"owner": owner, "tag": tag, "agent": agent, "page": page, "mine": "true" if mine else None}
+    with opened(server, project) as where:
+        found = where.client.page(where.key, limit=str(limit), **{key: one for key, one in asked.items() if one})
+        if as_json:
+            said = found.model_dump(mode="json")
+            print_json({"server": where.server, "project": where.key, "count": len(found.sessions), **said})
+            return
+    for one in found.sessions:
+        out.row(
+            plain(one.id[:13], "bold"),
+            plain(f"{one.owner:<10} {one.agent:<8} {one.visibility:<7} {one.record_count:>6} records"),
+            plain(one.title or "untitled"),
+        )
+    if not found.sessions:
+        say("Nothing is shared here that you may read.")
+    if found.next_page:
+        say(f"There are more: --page {found.next_page}")
+
+
+@app.command("show")
+def show(
+    session: CurrentArgument = None,
+    at: Annotated[str | None, typer.Option("--at", help="The first so many messages.")] = None,
+    server: ServerOption = None,
+    project: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """A shared session to read, its messages numbered as `--at` takes them."""
+    from smart_fork.team.lineage import told
+    from smart_fork.team.project import opened
+
+    with opened(server, project) as where:
+        one = told(where, session, number_of(at))
+    if as_json:
+        print_json(one.as_json())
+        return
+    info = one.session
+    out.print(plain(f"# {info.title or 'untitled'}", "bold"))
+    out.print(plain(f"{info.agent} {info.id} · {info.owner} · {info.visibility}"))
+    for message in one.messages:
+        _print_message(message)
+
+
+@app.command("log")
+def log(
+    session: CurrentArgument = None, server: ServerOption = None, project: KeyOption = None, as_json: JsonOption = False
+) -> None:
+    """The family of a session as a tree: who branched or forked it, also on this machine alone."""
+    from smart_fork.team.lineage import family
+    from smart_fork.team.project import opened
+
+    with opened(server, project) as where:
+        members = family(where, session)
+    if as_json:
+        print_json({"count": len(members), "sessions": json_of(members)})
+        return
+    for one in members:
+        name = one.session_id[:13] if one.session_id else "not pushed"
+        begins = f"from record {one.base_count}, " if one.parent_id else ""
+        alias = f" [{one.alias}]" if one.alias else ""
+        out.print(plain("  " * one.depth) + plain(name, "bold") + plain(f"  {one.owner}{alias}  {one.title}"))
+        out.print(plain(f"{'  ' * one.depth}  {begins}{one.record_count} records, {one.visibility}", "dim"))
+
+
+@app.command("diff")
+def diff(
+    session: SessionArgument,
+    other: Annotated[
+        str | None, typer.Argument(metavar="[B]", help="The other; what it was made of by default.")
+    ] = None,
+    server: ServerOption = None,
+    project: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Where two sessions part, and what each said then."""
+    from smart_fork.team.lineage import parting
+    from smart_fork.team.project import opened
+
+    with opened(server, project) as where:
+        found = parting(where, session, other)
+    if as_json:
+        print_json(found.as_json())
+        return
+    out.print(plain(f"They have {found.common_messages} messages in common, {found.common_records} records."))
+    for side in (found.a, found.b):
+        _print_side(side)
+
+
+@app.command("status")
+def status(server: ServerOption = None, project: KeyOption = None, as_json: JsonOption = False) -> None:
+    """Each alias of this project: what is not pushed, what is not here, and what was taken back."""
+    from smart_fork.team.project import opened
+    from smart_fork.team.status import status as states
+
+    with opened(server, project) as where:
+        found = states(where)
+        if as_json:
+            print_json({"server": where.server, "project": where.key, "aliases": json_of(found)})
+            return
+    for one in found:
+        numbers = [f"{one.ahead} ahead" if one.ahead else "", f"{one.behind} behind" if one.behind else ""]
+        said = ", ".join(filter(None, (one.state.replace("_", " "), *numbers)))
+        out.print(plain(f"{'*' if one.current else ' '} {one.alias}", "bold") + plain(f"  {said}  {one.title}"))
+    if not found:
+        say("Nothing is tracked here: `smart-fork team push`, `pull`, `branch` or `fork` begins it.")
+
+
+def _print_side(side: Side) -> None:
+    out.print(plain(f"\n{side.session_id[:13]}", "bold") + plain(f"  {side.owner}  {side.title}"))
+    for message in side.said:
+        _print_message(message)
+    if not side.said:
+        out.print(plain("It says nothing more."))
+
+
+def _print_message(message: TeamMessage) -> None:
+    out.print(plain(f"\n## {message.number} · {message.role} · {message.timestamp}", "dim"))
+    out.print(plain(message.text))

@@ -1,0 +1,76 @@
+"""How what is tracked stands to what the server has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from indexer.values import Value
+from smart_fork.errors import NotFound, SmartForkError
+from smart_fork.team.local import local, read_log
+from smart_fork.team.project import Project
+from smart_fork.team.tracking import Alias
+
+State = Literal["up_to_date", "ahead", "behind", "diverged", "changed", "pending", "withdrawn", "missing"]
+
+
+@dataclass(frozen=True, slots=True)
+class AliasStatus(Value):
+    """One alias. `ahead` counts records of this machine that are not pushed, `behind` those that are not here.
+
+    `changed`: what was pushed is not as it was. `pending`: the server does not have it yet. `missing`: its log is gone.
+    """
+
+    alias: str
+    current: bool
+    session_id: str | None
+    title: str
+    kind: str
+    visibility: str
+    state: State
+    ahead: int
+    behind: int
+    files: tuple[str, ...]
+
+
+def status(project: Project) -> tuple[AliasStatus, ...]:
+    """That of every alias of a project."""
+    tracked = project.tracking.read()
+    return tuple(_of(project, name, one, current=name == tracked.current) for name, one in tracked.aliases.items())
+
+
+def _of(project: Project, name: str, one: Alias, *, current: bool) -> AliasStatus:
+    state, ahead, behind = _state(project, one)
+    return AliasStatus(
+        name, current, one.session_id, one.title, one.kind, one.visibility, state, ahead, behind, one.files
+    )
+
+
+def _state(project: Project, one: Alias) -> tuple[State, int, int]:
+    ahead = _ahead(project, one)
+    if one.session_id is None:
+        return "pending", max(ahead or 0, 0), 0
+    try:
+        info = project.client.session(project.key, one.session_id).session
+    except NotFound:
+        return "withdrawn", max(ahead or 0, 0), 0
+    behind = info.record_count - one.base_count
+    moved = behind != 0 or info.head_digest != one.base_digest
+    if ahead is None:
+        return ("behind" if moved else "missing"), 0, max(behind, 0)
+    if ahead < 0:
+        return "changed", 0, max(behind, 0)
+    if ahead and moved:
+        return "diverged", ahead, max(behind, 0)
+    return ("ahead" if ahead else "behind" if moved else "up_to_date"), ahead, max(behind, 0)
+
+
+def _ahead(project: Project, one: Alias) -> int | None:
+    """How many records are not pushed; less than none where what was pushed has changed, `None` without a log."""
+    if one.file is None:
+        return None
+    try:
+        here = local(read_log(one.file, one.platform, project.place.root), project.place.root)
+    except SmartForkError:
+        return None
+    return len(here.records) - one.local_count if here.begins_with(one.local_count, one.local_digest) else -1
