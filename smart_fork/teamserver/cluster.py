@@ -63,6 +63,17 @@ class Programs:
     folder: Path
     major: int
 
+    @classmethod
+    def at(cls, folder: Path) -> Programs:
+        """Those of a folder.
+
+        Raises:
+            ProgramMissing: It has none.
+        """
+        if not (folder / "postgres").is_file():
+            raise ProgramMissing(f"There is no postgres in {folder}.", "Name PostgreSQL's folder of programs")
+        return cls(folder, _major(folder / "postgres"))
+
     def __getitem__(self, name: str) -> str:
         return str(self.folder / name)
 

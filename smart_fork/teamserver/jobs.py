@@ -59,7 +59,6 @@ def put(db: Connection, kind: str, project_id: int, session_id: UUID | str, revi
         "INSERT INTO jobs(kind, project_id, session_id, revision) VALUES (%s, %s, %s, %s)",
         (kind, project_id, session_id, revision),
     )
-    db.execute("SELECT pg_notify(%s, '')", (CHANNEL,))
 
 
 class Worker:

@@ -342,6 +342,13 @@ def m008_work(db: Connection) -> None:
 
         CREATE INDEX ON pulls(user_id, project_id, session_id);
 
+        CREATE FUNCTION job_put() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            PERFORM pg_notify('smartfork_jobs', '');
+            RETURN NULL;
+        END $$;
+        CREATE TRIGGER job_put AFTER INSERT ON jobs FOR EACH STATEMENT EXECUTE FUNCTION job_put();
+
         CREATE FUNCTION audit_months() RETURNS integer LANGUAGE plpgsql SECURITY DEFINER
         SET search_path = public, pg_temp SET timezone = 'UTC' AS $$
         DECLARE

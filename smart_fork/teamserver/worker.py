@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import NoReturn
 
 import psycopg
 from psycopg_pool import PoolTimeout
@@ -45,19 +47,24 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-def work(conninfo: str, database: Database, stop: threading.Event, kinds: Mapping[str, Kind] = KINDS) -> None:
-    """Do what is to be done until `stop`, woken when something is; a database that is away is waited for."""
+def work(conninfo: str, database: Database, busy: threading.Lock, kinds: Mapping[str, Kind] = KINDS) -> NoReturn:
+    """Do what is to be done, woken when something is; a database that is away is waited for.
+
+    The lock is held while something is done, so whoever takes it can end the process without breaking off anything.
+    """
     worker = Worker(database, kinds)
-    while not stop.is_set():
+    while True:
         try:
             with psycopg.connect(conninfo, autocommit=True) as woken:
                 woken.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(CHANNEL)))
                 worker.begin()
-                while not stop.is_set():
-                    if not worker.once():
+                while True:
+                    with busy:
+                        done = worker.once()
+                    if not done:
                         seconds = worker.seconds_until_next(SLEEP_SECONDS)
                         for _ in woken.notifies(timeout=seconds, stop_after=1):
                             pass
         except (psycopg.OperationalError, PoolTimeout) as error:
             log.warning("the database does not answer", exc_info=error)
-            stop.wait(_AGAIN_SECONDS)
+            time.sleep(_AGAIN_SECONDS)

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg import Rollback
 
-from smart_fork.teamserver import jobs, segments, worker
+from smart_fork.teamserver import segments, worker
 from smart_fork.teamserver.cluster import JOBS
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.jobs import ATTEMPTS, Kind, Worker, put
@@ -180,27 +180,37 @@ def conninfo(database, base):
     return database.conninfo(JOBS, base)
 
 
+class EndedError(Exception):
+    """Ends the loop that never does."""
+
+
 def test_a_worker_is_woken_when_there_is_work(team, background, conninfo, kind, monkeypatch):
     monkeypatch.setattr(worker, "SLEEP_SECONDS", 3600.0)
-    done, asleep, stop = threading.Event(), threading.Event(), threading.Event()
+    asleep, ended = threading.Event(), threading.Event()
 
     def until_next(self, most):
+        if done:
+            raise EndedError
         asleep.set()
         return most
 
-    monkeypatch.setattr(jobs.Worker, "seconds_until_next", until_next)
+    done = []
+    monkeypatch.setattr(Worker, "seconds_until_next", until_next)
 
-    def does(db, *about):
-        stop.set()
-        done.set()
+    def run():
+        try:
+            worker.work(conninfo, background, threading.Lock(), {kind: Kind(lambda db, *about: done.append(about))})
+        except EndedError:
+            ended.set()
 
-    thread = threading.Thread(target=worker.work, args=(conninfo, background, stop, {kind: Kind(does)}))
+    thread = threading.Thread(target=run)
     thread.start()
     asleep.wait()
     left(team, kind, new_id())
 
-    assert done.wait(60)
+    assert ended.wait(60)
     thread.join()
+    assert 1 == len(done)
 
 
 def test_the_background_sees_every_session_and_who_asks_does_not(team, background):

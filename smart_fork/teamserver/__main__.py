@@ -1,0 +1,163 @@
+"""The server of a team: its database, the processes that answer, and the one that works in the background."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from indexer.paths import state_home
+from smart_fork.errors import SmartForkError, Usage
+from smart_fork.teamserver.cluster import Account, Programs, programs
+
+#: Where a password need not be seen by everybody who lists processes.
+DSN_VARIABLE = "SMART_FORK_TEAM_DSN"
+MOST_WORKERS = 64
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is said of a server."""
+
+    listen: str
+    data: Path
+    dsn: str | None = None
+    workers: int = 1
+    certificate: str | None = None
+    key: str | None = None
+    behind_proxy: bool = False
+    run_as: str | None = None
+    open_projects: bool = True
+    as_json: bool = False
+    #: PostgreSQL's programs, where they are not those of the package.
+    programs: Programs | None = field(default=None)
+
+
+def data_folder() -> Path:
+    """Where a server keeps its database unless it is told another place."""
+    return state_home() / "team-server"
+
+
+def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> None:
+    """Run the server until a signal ends it. `told` is given its address as soon as it answers.
+
+    Raises:
+        Usage: Something that was asked for cannot be.
+        ProgramFailed: A part of it could not be started.
+    """
+    from smart_fork.teamserver.address import Transport, listening, written
+    from smart_fork.teamserver.child import Task
+    from smart_fork.teamserver.database import CONNECTIONS
+    from smart_fork.teamserver.family import Family
+    from smart_fork.teamserver.tables import elsewhere, embedded
+
+    if not 1 <= options.workers <= MOST_WORKERS:
+        raise Usage(f"--workers is a number from 1 to {MOST_WORKERS}.")
+    account = Account.named(options.run_as)
+    transport = Transport(options.certificate, options.key, options.behind_proxy)
+    stop = threading.Event()
+    _end_with_signals(stop)
+    with ExitStack() as parts:
+        sockets = [parts.enter_context(one) for one in listening(options.listen, transport)]
+        if options.dsn is None:
+            connections = options.workers * CONNECTIONS
+            roles = parts.enter_context(embedded(options.data, account, connections, options.programs))
+        else:
+            roles = elsewhere(options.dsn)
+        whose = (account.uid, account.gid)
+        answering = Task(
+            "answer",
+            roles.app,
+            CONNECTIONS,
+            whose,
+            tuple(one.fileno() for one in sockets),
+            options.certificate,
+            options.key,
+            options.open_projects,
+        )
+        working = Task("work", roles.jobs, 2, whose)
+        family = parts.enter_context(Family([*[answering] * options.workers, working]))
+        if not stop.is_set():
+            told({"url": written(sockets, transport), "pid": os.getpid()} | family.numbers)
+        stop.wait()
+        log.info("ending")
+
+
+def _end_with_signals(stop: threading.Event) -> None:
+    def end(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
+
+
+def options_of(arguments: Sequence[str]) -> Options:
+    """What a command line says."""
+    from smart_fork.teamserver.address import DEFAULT
+
+    parser = argparse.ArgumentParser(prog="python -m smart_fork.teamserver", description=__doc__)
+    parser.add_argument("--listen", default=DEFAULT, metavar="HOST:PORT")
+    parser.add_argument("--data", type=Path, default=None, metavar="DIR")
+    parser.add_argument("--dsn", default=os.environ.get(DSN_VARIABLE), help=f"or {DSN_VARIABLE}")
+    parser.add_argument("--workers", type=int, default=1, metavar="N")
+    parser.add_argument("--tls-cert", metavar="FILE")
+    parser.add_argument("--tls-key", metavar="FILE")
+    parser.add_argument("--behind-proxy", action="store_true")
+    parser.add_argument("--run-as", metavar="USER")
+    parser.add_argument("--projects", choices=("open", "admins"), default="open")
+    parser.add_argument("--programs", type=Path, metavar="DIR", help="PostgreSQL's own, with pgvector")
+    parser.add_argument("--json", action="store_true")
+    said = parser.parse_args(arguments)
+    return Options(
+        listen=said.listen,
+        data=(said.data or data_folder()).absolute(),
+        dsn=said.dsn or None,
+        workers=said.workers,
+        certificate=said.tls_cert,
+        key=said.tls_key,
+        behind_proxy=said.behind_proxy,
+        run_as=said.run_as,
+        open_projects=said.projects == "open",
+        as_json=said.json,
+        programs=Programs.at(said.programs) if said.programs else None,
+    )
+
+
+def _print_json(told: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.flush()
+
+
+def _print_words(told: dict[str, Any]) -> None:
+    sys.stderr.write(f"Serving at {told['url']}. Ctrl-C ends it. Add people: smart-fork team user add NAME\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The program. When it answers it says so: with --json in a line of its output, else in words."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    try:
+        options = options_of(sys.argv[1:] if arguments is None else arguments)
+        if options.dsn is None and options.programs is None:
+            programs()  # says what to install
+        serve(options, _print_json if options.as_json else _print_words)
+    except SmartForkError as error:
+        sys.stderr.write(f"error: {error.message}\n" + (f"  {error.hint}\n" if error.hint else ""))
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

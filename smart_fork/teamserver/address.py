@@ -1,0 +1,94 @@
+"""Where the server listens, and that nobody reads along: plain HTTP is for this machine alone."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from smart_fork.errors import ProgramFailed, Usage
+
+DEFAULT = "127.0.0.1:8770"
+BACKLOG = 512
+_WRITTEN = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:]+)):([0-9]{1,5})")
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """How requests arrive: with TLS here, or at a proxy in front, or neither."""
+
+    certificate: str | None = None
+    key: str | None = None
+    behind_proxy: bool = False
+
+    def check(self, host: str, addresses: Sequence[str]) -> None:
+        """Refuse what could be read on its way.
+
+        Raises:
+            Usage: It could, or a certificate is named without its key.
+        """
+        if (self.certificate is None) != (self.key is None):
+            raise Usage("A certificate needs its key, and a key its certificate.", "--tls-cert F --tls-key F")
+        safe = self.certificate or self.behind_proxy or all(ipaddress.ip_address(one).is_loopback for one in addresses)
+        if not safe:
+            raise Usage(
+                f"At {host} tokens and sessions would travel readable by others.",
+                "Name a certificate (--tls-cert F --tls-key F), or say that a proxy in front has one (--behind-proxy)",
+            )
+
+    @property
+    def scheme(self) -> str:
+        """What an address of this server begins with."""
+        return "https" if self.certificate else "http"
+
+
+def parsed(listen: str) -> tuple[str, int]:
+    """The host and the port of `HOST:PORT`.
+
+    Raises:
+        Usage: It is not that.
+    """
+    found = _WRITTEN.fullmatch(listen)
+    if found is None or int(found[3]) > 65535:
+        raise Usage(f"{listen!r} is not an address and a port.", "Such as --listen 127.0.0.1:8770 or [::1]:8770")
+    return found[1] or found[2], int(found[3])
+
+
+def listening(listen: str, transport: Transport) -> list[socket.socket]:
+    """Sockets that listen at all addresses of a host.
+
+    Raises:
+        Usage: It is no address, or what is sent there could be read by others.
+        ProgramFailed: Nobody can listen there.
+    """
+    host, port = parsed(listen)
+    try:
+        known = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise ProgramFailed(f"{host} is no address of this machine: {error}", "Name another one: --listen") from error
+    addresses = list(dict.fromkeys(str(one[4][0]).partition("%")[0] for one in known))
+    transport.check(host, addresses)
+    sockets: list[socket.socket] = []
+    with ExitStack() as opened:
+        for address in addresses:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            try:
+                one = socket.create_server((address, port), family=family, backlog=BACKLOG)
+            except OSError as error:
+                raise ProgramFailed(
+                    f"Nobody can listen at {listen}: {error}", "Choose another port: --listen"
+                ) from error
+            opened.enter_context(one)
+            port = port or int(one.getsockname()[1])
+            sockets.append(one)
+        opened.pop_all()
+    return sockets
+
+
+def written(sockets: Sequence[socket.socket], transport: Transport) -> str:
+    """The address as a client is told it."""
+    host, port = sockets[0].getsockname()[:2]
+    return f"{transport.scheme}://{f'[{host}]' if ':' in host else host}:{port}"

@@ -1,0 +1,118 @@
+"""The database that a server uses: its own, or one that somebody else runs; with its tables up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from psycopg.rows import dict_row
+
+from smart_fork.errors import ProgramFailed, SmartForkError
+from smart_fork.teamserver.cluster import APP, DATABASE, JOBS, OWNER, Account, Cluster, Programs, programs
+from smart_fork.teamserver.database import Connection
+from smart_fork.teamserver.embedded import Embedded
+from smart_fork.teamserver.schema import make_database, migrate
+
+#: The oldest PostgreSQL that has what is needed.
+OLDEST = 160_000
+#: Connections of others than the processes that answer: of the worker, of commands, of a backup.
+SPARE_CONNECTIONS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """How to connect as who owns the tables, who answers requests, and who works in the background."""
+
+    owner: str
+    app: str
+    jobs: str
+
+
+@contextmanager
+def embedded(folder: Path, account: Account, connections: int, found: Programs | None = None) -> Iterator[Roles]:
+    """A database of the server's own, which lasts as long as this."""
+    settings = {"max_connections": str(connections + SPARE_CONNECTIONS)}
+    with Embedded(Cluster(folder, account, found or programs(), settings)) as running:
+        make_database(running.conninfo(OWNER, "postgres"), DATABASE)
+        roles = Roles(running.conninfo(OWNER), running.conninfo(APP), running.conninfo(JOBS))
+        up_to_date(roles.owner)
+        yield roles
+
+
+def elsewhere(dsn: str) -> Roles:
+    """A database that somebody else runs. Each transaction there takes the role that it is for.
+
+    Raises:
+        ProgramFailed: It cannot be reached, or is too old.
+    """
+    up_to_date(dsn)
+    return Roles(dsn, dsn, dsn)
+
+
+def up_to_date(conninfo: str) -> list[str]:
+    """Bring the tables up to date; several servers that begin at the same time wait for each other.
+
+    Raises:
+        ProgramFailed: The database cannot be reached, is too old, or its user may not make tables.
+    """
+    try:
+        with psycopg.connect(conninfo, autocommit=True, prepare_threshold=None) as db:
+            _fits(db)
+            return migrate(db)
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise ProgramFailed(
+            f"The tables cannot be brought up to date: {_told(error)}",
+            "Name a user in --dsn who owns the database and may make roles (CREATEROLE)",
+        ) from error
+    except psycopg.OperationalError as error:
+        raise ProgramFailed(f"The database cannot be reached: {_told(error)}", "See --dsn") from error
+    except psycopg.ProgrammingError as error:
+        raise ProgramFailed(f"That is no database to connect to: {_told(error)}", "See --dsn") from error
+
+
+@contextmanager
+def at_hand(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
+    """A transaction as who owns the tables of a server that runs here, over its socket, or of the database `dsn`.
+
+    Raises:
+        ProgramFailed: None runs, or somebody else's.
+    """
+    conninfo = dsn or _socket(folder)
+    try:
+        connection: Connection = psycopg.connect(conninfo, row_factory=dict_row, prepare_threshold=None)
+    except psycopg.OperationalError as error:
+        where = "the database" if dsn else f"the team server of {folder}"
+        raise ProgramFailed(
+            f"Nobody answers for {where}: {_told(error)}",
+            "Start it (smart-fork team serve), name its folder (--data), or ask as the user who runs it",
+        ) from error
+    with connection:
+        yield connection
+
+
+def _socket(folder: Path) -> str:
+    try:
+        seen = folder.stat()
+    except OSError as error:
+        raise ProgramFailed(
+            f"There is no team server in {folder} ({error.strerror}).",
+            "Start it (smart-fork team serve), or name its folder (--data)",
+        ) from error
+    account = Account(seen.st_uid, seen.st_gid, str(seen.st_uid))
+    return Cluster(folder, account, Programs(Path(), 0)).conninfo(OWNER)
+
+
+def _fits(db: psycopg.Connection[tuple[object, ...]]) -> None:
+    if db.info.server_version < OLDEST:
+        version = db.info.server_version // 10_000
+        raise ProgramFailed(f"PostgreSQL {version} is too old.", f"The team server needs {OLDEST // 10_000} or newer")
+    if db.execute("SELECT FROM pg_available_extensions WHERE name = 'vector'").fetchone() is None:
+        raise ProgramFailed("This PostgreSQL has no pgvector.", "Install the extension pgvector 0.8 or newer there")
+
+
+def _told(error: psycopg.Error) -> str:
+    """The first line; a password is not in it, and what looks like one is masked."""
+    return SmartForkError(str(error).strip().split("\n")[0][:200]).message

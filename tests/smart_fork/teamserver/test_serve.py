@@ -1,0 +1,229 @@
+"""The whole server as its processes: started, killed in parts, ended, and nothing of it left."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from unittest.mock import patch
+
+import psutil
+import psycopg
+import pytest
+from typer.testing import CliRunner
+
+from smart_fork.cli.team import server as verbs
+from smart_fork.cli.team.group import app
+from smart_fork.errors import ProgramFailed, ProgramMissing, Usage
+from smart_fork.teamserver import address, tables
+from smart_fork.teamserver.__main__ import Options, serve
+from smart_fork.teamserver.address import Transport
+from smart_fork.teamserver.cluster import OWNER
+from tests.smart_fork.teamserver.conftest import copied
+from tests.smart_fork.teamserver.test_embedded import until
+
+
+class Running:
+    """A server that was started as its own program."""
+
+    def __init__(self, folder, installed, *options: str) -> None:
+        run_as = ["--run-as", "nobody"] if os.geteuid() == 0 else []
+        programs = ["--programs", str(installed.folder)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "smart_fork.teamserver", "--json", "--data", str(folder),
+             "--listen", "127.0.0.1:0", *run_as, *programs, *options],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        line = self.process.stdout.readline()
+        assert line, self.process.stderr.read()
+        self.told = json.loads(line)
+        self.family = psutil.Process(self.process.pid).children(recursive=True)
+
+    def get(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(self.told["url"] + path, timeout=60) as answer:  # noqa: S310
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        except OSError as error:
+            return 0, str(error)
+
+    def healthy(self) -> bool:
+        return self.get("/healthz") == (200, "ok\n")
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        psutil.wait_procs(self.family, 60)
+        for pipe in (self.process.stdout, self.process.stderr):
+            pipe.close()
+
+
+@pytest.fixture(scope="module")
+def folder(made, open_folder):
+    return copied(made, open_folder / "serve").folder
+
+
+@pytest.fixture(scope="module")
+def shared(folder, installed):
+    running = Running(folder, installed)
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def cli(folder):
+    """A verb of the server's, said on its own machine."""
+
+    def said(*words):
+        result = CliRunner().invoke(app, [*words, "--data", str(folder), "--json"], catch_exceptions=False)
+        return json.loads(result.output)
+
+    return said
+
+
+def test_it_answers_and_a_part_that_is_killed_is_started_again(shared):
+    assert shared.healthy()
+    for kind in ("answer", "work"):
+        psutil.Process(shared.told[kind][0]).kill()
+
+    assert until(shared.healthy)
+    children = until(lambda: [
+        child for child in psutil.Process(shared.process.pid).children()
+        if child.pid not in (*shared.told["answer"], *shared.told["work"]) and child.status() != psutil.STATUS_ZOMBIE
+    ][2:])  # fmt: skip
+    shared.family += children
+
+
+def test_a_database_that_is_killed_comes_back_by_itself(shared):
+    keeper = next(one for one in psutil.Process(shared.process.pid).children() if "keeper" in " ".join(one.cmdline()))
+    for postmaster in keeper.children():
+        postmaster.kill()
+
+    assert until(shared.healthy)
+
+
+def test_people_are_let_in_on_its_own_machine_and_by_it(shared, cli):
+    told = cli("user", "add", "alice", "--admin")
+    body = json.dumps({"invite": told["invite"], "machine": "laptop"}).encode()
+    with urllib.request.urlopen(f"{shared.told['url']}/v1/login", body, timeout=60) as answer:  # noqa: S310
+        token = json.loads(answer.read())
+    cli("user", "member", "alice", "writer", "--project", "example.org/shop", "--make")
+    [alice] = cli("user", "list")["users"]
+    [known] = cli("user", "token", "list")["tokens"]
+
+    assert ("alice", "admin") == (token["user"], token["scope"])
+    assert ("admin", {"example.org/shop": "writer"}) == (alice["role"], alice["projects"])
+    assert ("alice", "laptop", False) == (known["user"], known["machine"], known["revoked"])
+    cli("user", "token", "revoke", str(known["id"]))
+    cli("user", "member", "alice", "none", "--project", "example.org/shop")
+    cli("user", "disable", "alice")
+    assert [True] == [one["revoked"] for one in cli("user", "token", "list")["tokens"]]
+    assert [(True, {})] == [(one["disabled"], one["projects"]) for one in cli("user", "list")["users"]]
+
+
+def test_nothing_is_left_when_it_is_told_to_end(shared):
+    family = psutil.Process(shared.process.pid).children(recursive=True)
+    shared.process.terminate()
+
+    assert 0 == shared.process.wait(60)
+    assert ([], 5) <= (psutil.wait_procs(family, 60)[1], len(family))
+
+
+def test_nothing_is_left_when_it_is_killed(folder, installed, shared):
+    shared.close()
+    running = Running(folder, installed)
+    running.process.kill()
+    gone, left = psutil.wait_procs(running.family, 60)
+    running.close()
+
+    assert [] == left
+    assert len(gone) >= 5
+
+
+def test_a_database_of_ones_own_is_used_by_several_servers_at_once(database, base):
+    """Each makes the tables if there are none, waits for the other, and serves as roles that own nothing."""
+    dsn = database.conninfo(OWNER, base)
+    roles = [tables.elsewhere(dsn) for _ in range(2)]
+    with tables.at_hand(Path("/nonexistent"), dsn) as db:
+        assert db.execute("SELECT count(*) AS n FROM users").fetchone()["n"] >= 0
+
+    assert dsn == roles[0].app == roles[1].jobs
+
+
+def test_who_owns_no_table_serves_a_database_that_is_up_to_date(database, base):
+    assert [] == tables.up_to_date(database.conninfo(database=base))
+
+
+def test_a_user_who_may_make_no_table_is_told_what_is_needed(database):
+    with (
+        psycopg.connect(database.conninfo(OWNER, "postgres"), autocommit=True) as db,
+        contextlib.suppress(psycopg.errors.DuplicateDatabase),
+    ):
+        db.execute("CREATE DATABASE empty")
+    with pytest.raises(ProgramFailed, match="cannot be brought up to date") as failed:
+        tables.up_to_date(database.conninfo("smartfork_app", "empty"))
+
+    assert "CREATEROLE" in failed.value.hint
+
+
+@pytest.mark.parametrize("dsn", ["host=/nonexistent", "nonsense", "postgresql://u:topsecret@127.0.0.1:1/x"])
+def test_a_database_that_does_not_answer_is_said_without_its_password(dsn):
+    with pytest.raises(ProgramFailed) as failed:
+        tables.elsewhere(dsn)
+
+    assert "topsecret" not in failed.value.message + failed.value.hint
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0"])
+def test_plain_http_on_another_address_than_loopback_is_refused(listen):
+    with pytest.raises(Usage, match="readable by others"):
+        address.listening(listen, Transport())
+    for transport in (Transport("c", "k"), Transport(behind_proxy=True)):
+        for one in address.listening(listen, transport):
+            one.close()
+
+
+@pytest.mark.parametrize("listen", ["", "8770", "127.0.0.1", "127.0.0.1:99999", "a b:1:2", "[::1", "-x"])
+def test_an_address_that_is_none_is_refused(listen):
+    with pytest.raises((Usage, ProgramFailed)):
+        address.listening(listen, Transport())
+
+
+def test_a_certificate_needs_its_key():
+    with pytest.raises(Usage, match="needs its key"):
+        address.listening("127.0.0.1:0", Transport("c"))
+
+
+def test_a_certificate_that_is_none_is_said_before_anybody_is_answered(database, base, tmp_path):
+    for name in ("c.pem", "k.pem"):
+        (tmp_path / name).write_text("nonsense")
+    run_as = "nobody" if os.geteuid() == 0 else None
+    options = Options(
+        "127.0.0.1:0", tmp_path, dsn=database.conninfo(OWNER, base),
+        certificate=str(tmp_path / "c.pem"), key=str(tmp_path / "k.pem"), run_as=run_as,
+    )  # fmt: skip
+    with patch("signal.signal"), pytest.raises(ProgramFailed, match="cannot be used"):
+        serve(options, lambda told: None)
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(verbs, "find_spec", lambda name: None)
+    for words in (["serve"], ["user", "list"]):
+        result = CliRunner().invoke(app, words)
+        assert isinstance(result.exception, ProgramMissing)
+        assert "pip install 'smart-fork[team-server]'" in result.exception.hint
+
+
+def test_a_server_that_does_not_run_is_said(tmp_path):
+    with pytest.raises(ProgramFailed, match="There is no team server"), tables.at_hand(tmp_path / "none"):
+        pass
+    with pytest.raises(ProgramFailed, match="Nobody answers"), tables.at_hand(tmp_path):
+        pass
