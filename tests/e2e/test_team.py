@@ -146,3 +146,22 @@ def test_a_fork_of_which_something_was_withdrawn_is_gone_on_with(people, agent: 
     assert [Message("user", kept), Message("assistant", kept_answer), Message("user", more)] == request.said
     assert not any(text in json.dumps(request.body) for text in (slip, slip_answer))
     assert 0 < bob.team("push", "--yes")["pushed_records"]
+
+
+@pytest.mark.parametrize(("agent", "other"), [("claude", "codex"), ("codex", "claude")])
+def test_what_one_pushes_the_other_goes_on_with_in_another_agent(people, agent: Protocol, other: Protocol):
+    """The real program resumes what another one's session was written as; its model gets exactly what was said."""
+    alice, bob = people
+    asked, answer = unlike_any_other(f"Who reads {alice.clone}/queue.py?"), unlike_any_other("The worker does")
+    pushed = alice.team("push", alice.ask(agent, asked, answer).session_id, "--public", "--yes")
+
+    forked = bob.team("fork", pushed["session_id"], "--platform", other)
+    (log,) = map(Path, forked["files"])
+    more, more_answer = unlike_any_other("And who writes it?"), unlike_any_other("The uploader")
+    bob.ask(other, more, more_answer, Log(log).session_id)
+
+    arrived = asked.replace(str(alice.clone), str(bob.clone))
+    assert [Message("user", arrived), Message("assistant", answer), Message("user", more)] == bob.sent(more).said
+    assert more_answer in log.read_text()
+    back = bob.team("push", str(log), "--public", "--yes")
+    assert (other, None) == (back["agent"], back["parent_id"])
