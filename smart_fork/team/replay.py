@@ -115,13 +115,25 @@ def _told(turn: Turn, ids: Container[str]) -> tuple[object, ...]:
 
 
 def _links(outgoing: Outgoing, session: Session) -> None:
-    """Agents themselves leave results without a call; nothing may be added to these."""
+    """Agents themselves leave results without a call; nothing may be added to these.
+
+    That every record comes after another one has been seen: the reader came to all of them by their links.
+    """
     cutter = find_cutter(session.agent)
-    if cutter is None:
+    if cutter is None or not _has_loose(session):
         return
     loose = _loose(cutter.load(session.source_path))
     if loose and len(loose) > len(_loose(cutter.load(outgoing.session.source_path))):
         raise Unshareable(f"Turn {loose[0].turn_id} {loose[0].reason}.", _NOT_SENT)
+
+
+def _has_loose(session: Session) -> bool:
+    called: set[str] = set()
+    for turn in session.turns:
+        if any(result.tool_use_id not in called for result in turn.tool_results):
+            return True
+        called.update(call.id for call in turn.tool_calls)
+    return False
 
 
 def _loose(transcript: Transcript) -> list[CutWarning]:
