@@ -155,7 +155,15 @@ def test_facts_are_words():
         "changes": "unknown",
         "branch": "none of its own",
     }.items() <= dict(facts(one)).items()
-    long = replace(one, seconds=3725.4, context_tokens=12345, files=(FileChange("a", 1, 2),), status="")
+    long = replace(
+        one,
+        seconds=3725.4,
+        context_tokens=12345,
+        files=(FileChange("a", 1, 2),),
+        lines_added=1,
+        lines_removed=2,
+        status="",
+    )
     assert {
         "state": "running",
         "time": "1 h 2 min",
