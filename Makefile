@@ -15,7 +15,7 @@ override INTENT := $(value INTENT)
 override PROJECT := $(value PROJECT)
 export INTENT PROJECT
 
-.PHONY: help run install test test-light coverage check dist bench bench-report catalogue golden screenshots clean
+.PHONY: help run install test test-light coverage check dist bench bench-report catalogue json-docs golden screenshots clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -80,6 +80,9 @@ bench-report: $(STAMP) ## docs/benchmarks.md with its plots, from what `make ben
 
 catalogue: $(STAMP) ## smart_fork/front/mcp.json, from which `smart-fork mcp` answers before it has imported its server
 	$(BIN)/python -m smart_fork.server.catalogue
+
+json-docs: $(STAMP) ## the tables of docs/json.md, made of the values that are answered
+	$(BIN)/python scripts/json_docs.py
 
 golden: $(STAMP) ## tests/golden: what is answered, listed and said in help pages, as it is now
 	GOLDEN=write $(BIN)/pytest -q tests/golden

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 from pathlib import Path
@@ -130,6 +131,34 @@ def test_the_output_schemas_are_what_is_documented(headings, told):
     keys = [documented()[heading] for heading in headings]
 
     assert set(told.__annotations__) == set().union(*(always | sometimes for always, sometimes in keys))
+
+
+@pytest.fixture(scope="module")
+def json_docs():
+    spec = importlib.util.spec_from_file_location("json_docs", ROOT / "scripts/json_docs.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_tables_of_json_are_as_the_values_are(json_docs):
+    text = (ROOT / "docs/json.md").read_text()
+
+    assert json_docs.made(text) == text, "`make json-docs` writes them"
+
+
+def test_each_table_that_is_made_has_its_heading(json_docs):
+    assert [] == [heading for heading in json_docs.TABLES if heading not in documented()]
+
+
+def test_a_key_that_is_new_or_gone_is_seen(json_docs):
+    text = (ROOT / "docs/json.md").read_text()
+    row = next(line for line in text.splitlines() if line.startswith("| `tokens_at_match`"))
+
+    assert text == json_docs.made(text.replace(f"{row}\n", "")).replace(
+        "| `tokens_at_match` | integer or null | |", row
+    )
+    assert row in json_docs.made(text.replace(row, row.replace("`tokens_at_match`", "`tokens_at_match`?")))
 
 
 def test_a_fork_is_documented():

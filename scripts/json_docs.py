@@ -1,0 +1,178 @@
+"""The tables of docs/json.md, made of the values that are answered: ``make json-docs`` writes the keys and their types.
+
+What a key means is written by hand, in the table itself, and stays; a key that is new says nothing yet.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from indexer.last_run import LastRun
+from indexer.values import RARE, SPREAD, Value
+from smart_fork import conversation, doctor, overview, session_removal
+from smart_fork.families import told
+from smart_fork.forking import started
+from smart_fork.retrieval import answer
+from smart_fork.service.token_change import Rotated
+from smart_fork.service.units.installation import ServiceState
+from smart_fork.setup import answer as setting_up
+from smart_fork.workers import compared, state, worktrees
+
+DOCS = Path(__file__).resolve().parent.parent / "docs/json.md"
+_HEAD = ("| Key | Type | Meaning |", "|---|---|---|")
+_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+
+
+class Table(NamedTuple):
+    """The table below a heading has the keys of `kinds`: of several, those that not all have may be absent.
+
+    So may those in `rare`, which one way of asking answers and another does not. Those of `but` stand elsewhere, and
+    those in `unsaid` are described in the text.
+    """
+
+    kinds: tuple[type[Value], ...]
+    rare: tuple[str, ...] = ()
+    but: type[Value] | None = None
+    unsaid: tuple[str, ...] = ()
+
+
+def _of(*kinds: type[Value], rare: str = "", but: type[Value] | None = None, unsaid: str = "") -> Table:
+    return Table(kinds, tuple(rare.split()), but, tuple(unsaid.split()))
+
+
+TABLES: Mapping[str, Table] = {
+    "find, find_sessions and smart_fork": _of(answer.Found),
+    "results": _of(answer.Hit, rare="said_by"),
+    "drift": _of(answer.Changed),
+    "price": _of(answer.Price),
+    "match": _of(answer.Match),
+    "explain": _of(answer.Explanation),
+    "phrasings": _of(answer.ToldBy),
+    "lineage": _of(answer.Lineage),
+    "index": _of(answer.IndexState),
+    "forked_session": _of(started.Forked),
+    "failed fork": _of(started.NotForked),
+    "started_worker": _of(started.StartedWorker),
+    "spawn and spawn_workers": _of(started.Spawned),
+    "failed_worker": _of(started.NotSpawned),
+    "index_not_available": _of(answer.Unsearched, unsaid="hint forked_session resolved next"),
+    "list and list_sessions": _of(answer.Recents, rare="notice"),
+    "sessions": _of(answer.RecentSession),
+    "show and read_session": _of(conversation.Conversation, conversation.Exported),
+    "messages": _of(conversation.Message),
+    "active and list_workers": _of(state.Workers, rare="notice"),
+    "workers": _of(state.WorkerState),
+    "read and read_worker": _of(state.WorkerRead, but=state.WorkerState),
+    "message and message_worker": _of(state.WorkerMessaged, but=state.WorkerState),
+    "wait and wait_workers": _of(state.WorkersWaited),
+    "waited": _of(state.WorkerWaited, but=state.WorkerState),
+    "close, stop and close_workers": _of(state.WorkersClosed),
+    "closed": _of(state.WorkerClosed),
+    "branch and branch_session": _of(told.Branched),
+    "lineage and session_lineage": _of(told.Family),
+    "relatives": _of(told.Relative),
+    "compare and compare_workers": _of(compared.Comparison),
+    "compared": _of(compared.Compared, rare="diff"),
+    "worktrees": _of(worktrees.WorkersTrees),
+    "trees": _of(worktrees.WorkersTree),
+    "index status and index_status": _of(answer.IndexStatus),
+    "last_run": _of(LastRun),
+    "broken_logs": _of(answer.BrokenLog),
+    "index run": _of(answer.Indexed),
+    "forget": _of(session_removal.Removal),
+    "setup": _of(setting_up.SetUp),
+    "steps": _of(setting_up.StepTold, unsaid="notes error hint"),
+    "tried": _of(setting_up.Trial),
+    "setup --remove": _of(setting_up.TakenOut),
+    "undone": _of(setting_up.StepUndone),
+    "setup hooks": _of(setting_up.HooksSet),
+    "settings": _of(setting_up.HooksChanged),
+    "status": _of(overview.Overview),
+    "doctor": _of(doctor.Checked),
+    "checks": _of(doctor.Check),
+    "service status": _of(ServiceState),
+    "service rotate": _of(Rotated),
+}
+#: Under which heading a kind of value is described.
+_PLACES = {table.kinds[0]: heading for heading, table in TABLES.items()}
+
+
+def made(text: str) -> str:
+    """The text with its tables as the values are."""
+    return "".join(_section(one) for one in re.split(r"^(?=##+ )", text, flags=re.MULTILINE))
+
+
+def _section(text: str) -> str:
+    heading = text.splitlines()[0].lstrip("# ")
+    table = re.search(r"(?:^\|[^\n]*\n)+", text, re.MULTILINE)
+    if heading not in TABLES or table is None:
+        return text
+    rows = "\n".join(_rows(TABLES[heading], table[0].splitlines()[2:]))
+    return f"{text[: table.start()]}{rows}\n{text[table.end() :]}"
+
+
+def _rows(table: Table, before: Sequence[str]) -> Iterator[str]:
+    """The table: the value's own keys in their order, then what was written by hand besides."""
+    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in before]
+    meanings = {key.strip("`?"): found[-1].strip("| ") for key, *found in cells}
+    yield from _HEAD
+    keys = list(_keys(table))
+    for name, mark, kind in keys:
+        yield f"| `{name}`{mark} | {kind} | {meanings.get(name, '')} |".replace("|  |", "| |")
+    own = {name for name, _, _ in keys}
+    for key, *said in cells:
+        if key.strip("`?") not in own:
+            yield f"| {key} | {said[0] if len(said) > 1 else ''} | {said[-1]} |".replace("|  |", "| |")
+
+
+def _keys(table: Table) -> Iterator[tuple[str, str, str]]:
+    """The names, a question mark where a key may be absent, and what stands there."""
+    found = [{name: (may, of) for name, may, of in _fields(kind)} for kind in table.kinds]
+    elsewhere = {name for name, _, _ in _fields(table.but)} if table.but else set()
+    for name in dict.fromkeys(name for one in found for name in one):
+        if name in elsewhere or name in table.unsaid:
+            continue
+        said = [one[name] for one in found if name in one]
+        may = name in table.rare or len(said) < len(found) or any(may for may, _ in said)
+        yield name, "?" if may else "", _said(said[0][1])
+
+
+def _fields(kind: type[Value]) -> Iterator[tuple[str, bool, Any]]:
+    hints = get_type_hints(kind)
+    for one in fields(kind):
+        if SPREAD in one.metadata:
+            yield from ((name, True, of) for name, of in one.metadata[SPREAD].items())
+            continue
+        may, of = RARE in one.metadata, hints[one.name]
+        if may and one.default is None:  # then the key is not there
+            of = Union[tuple(part for part in get_args(of) if part is not type(None))]  # noqa: UP007
+        yield one.name, may, of
+
+
+def _said(kind: Any) -> str:
+    """A type in words, with the place where it is described."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Literal or (isinstance(kind, type) and issubclass(kind, str)):
+        return "string"
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(map(_said, parts)))
+    if isinstance(kind, type) and issubclass(kind, Value):
+        return f"[{_PLACES[kind]}](#{_anchor(_PLACES[kind])})" if kind in _PLACES else "object"
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return "object"
+    if isinstance(origin, type) and issubclass(origin, (tuple, list)):
+        return "list" if get_origin(parts[0]) is tuple else f"list of {_said(parts[0])}"
+    return _NAMES.get(getattr(kind, "__supertype__", kind), "object")
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
+
+
+if __name__ == "__main__":
+    DOCS.write_text(made(DOCS.read_text("utf-8")), "utf-8")
