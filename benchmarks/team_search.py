@@ -1,0 +1,275 @@
+"""Searching what a team shares beside searching the same sessions here: quality, calibration and time, in one run.
+
+    python benchmarks/team_search.py CORPUS [--home DIR] [--also FILE] [--sessions N] [--json FILE]
+
+CORPUS and ``--home`` as for ``retrieval.py``. All sessions are pushed to one project of a server of this run, by its
+own code; each labelled query is then asked of both, its vector made before. `added` is what the server's answer takes
+beyond the own search, while which it is asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from retrieval import home_of, opened
+
+KEY = "example.org/bench/corpus"
+DEPTH, BINS = 12, 10
+
+
+class Asked(NamedTuple):
+    """A query on one side: whether the best hit is right, its chance, and how long it took."""
+
+    right: bool
+    chance: float
+    seconds: float
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("--home", type=Path, help="keep the index here (SMART_FORK_HOME)")
+    parser.add_argument("--also", type=Path, help="further phrasings of the queries")
+    parser.add_argument("--sessions", type=int, help="push so many alone, to see that it works")
+    parser.add_argument("--json", type=Path, help="write the figures here as well")
+    arguments = parser.parse_args()
+    with home_of(arguments.corpus, arguments.home) as laid_out, ExitStack() as stack:
+        labelled = opened(laid_out, arguments.also)
+        server = stack.enter_context(served())
+        started = time.perf_counter()
+        pushed = push_all(labelled, server, arguments.sessions)
+        seconds = time.perf_counter() - started
+        figures = compare(labelled, server, pushed) | {"pushed": len(pushed), "indexing_seconds": round(seconds, 1)}
+    print(json.dumps(figures, indent=1))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+
+
+class Served(NamedTuple):
+    """A server of this run: its database, a client of it, and who asks."""
+
+    database: Any
+    client: Any
+    person: Any
+
+
+@contextmanager
+def served() -> Iterator[Served]:
+    """An empty server with one person in it, over HTTP."""
+    import psycopg
+
+    from smart_fork.team.client import Client
+    from smart_fork.team.login import Account
+    from smart_fork.teamserver import auth
+    from smart_fork.teamserver.app import Server, application
+    from smart_fork.teamserver.cluster import APP, OWNER, Cluster, programs
+    from smart_fork.teamserver.cluster import Account as System
+    from smart_fork.teamserver.database import Database
+    from smart_fork.teamserver.embedded import Embedded
+    from smart_fork.teamserver.schema import make_database, migrate
+
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sf-", dir="/tmp")))
+        folder.chmod(0o755)
+        account = System.named("nobody" if os.geteuid() == 0 else None)
+        embedded = stack.enter_context(Embedded(Cluster(folder / "run", account, programs(), {"fsync": "off"})))
+        make_database(embedded.conninfo(OWNER, "postgres"), "bench")
+        with psycopg.connect(embedded.conninfo(OWNER, "bench"), autocommit=True) as db:
+            migrate(db)
+        database = stack.enter_context(Database(embedded.conninfo(APP, "bench")))
+        with database.asked_by() as asked:
+            auth.add_user(asked, "alice")
+            token = auth.login(asked, auth.invite(asked, "alice"), "bench")[1]
+            person = auth.known(asked, token)
+        app = application(Server(database))
+        app.limits = app.limits.__class__(requests_a_minute=10**6, bytes_an_hour=10**12)
+        address = stack.enter_context(_listening(app))
+        client = stack.enter_context(Client(Account(address, "alice", token)))
+        yield Served(database, client, person)
+
+
+@contextmanager
+def _listening(app: Any) -> Iterator[str]:
+    import uvicorn
+
+    server = uvicorn.Server(uvicorn.Config(app, "127.0.0.1", 0, lifespan="off", log_level="critical", ws="none"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+
+
+def push_all(labelled: Any, server: Served, most: int | None) -> dict[str, str]:
+    """Every session of the index that can be shared, pushed and indexed: the ids there, with those here."""
+    from smart_fork.errors import SmartForkError
+    from smart_fork.teamserver import auth
+    from smart_fork.teamserver.limits import Bounds
+    from smart_fork.teamserver.push import check_bodies, push
+
+    with server.database.asked_by(server.person.id) as db:
+        project = auth.project_to_push(db, server.person, KEY)
+    pushed: dict[str, str] = {}
+    for agent, session_id, path in labelled.store.sources()[:most]:
+        try:
+            wanted = _push_of(agent, Path(path))
+            push(server.database, project, server.person, check_bodies(wanted, Bounds()), Bounds())
+            _index(server, project.id, wanted.id)
+        except SmartForkError as error:
+            print(f"not pushed: {error.message}"[:100], file=sys.stderr)
+            continue
+        pushed[wanted.id] = session_id
+        if len(pushed) % 50 == 0:
+            print(f"pushed {len(pushed)}", file=sys.stderr)
+    return pushed
+
+
+def _push_of(agent: str, path: Path) -> Any:
+    from smart_fork.agents import READERS
+    from smart_fork.agents.facets import forms_of
+    from smart_fork.agents.forms import HomePlace
+    from smart_fork.sharing.canonical import encode
+    from smart_fork.sharing.digest import NOTHING, digest_of
+    from smart_fork.sharing.segments import pack
+    from smart_fork.sharing.wire import Push
+    from smart_fork.teamserver.sessions import travelling
+
+    session = READERS[agent].read(path).session
+    forms, place = forms_of(agent), HomePlace(session.cwd.rstrip("/") or "/nowhere", "/home/nobody")
+    records = [encode(forms.outgoing(record, place)) for record in forms.records_of(session)]
+    packed = list(pack(records))
+    bodies = [{"digest": one.place.digest, "body": one.body} for one in packed]
+    return Push.model_validate(
+        {
+            "id": str(uuid.uuid4()), "agent": agent, "base_count": 0, "base_digest": NOTHING, "count": len(records),
+            "digest": digest_of(records), "segments": travelling(one.place for one in packed), "bodies": bodies,
+            "visibility": "public", "title": str(session.title)[:200],
+        },
+        strict=False,
+    )  # fmt: skip
+
+
+def _index(server: Served, project_id: int, session_id: str) -> None:
+    from smart_fork.teamserver.index import index
+
+    with server.database.asked_by() as db:
+        index(db, project_id, session_id, 1)
+
+
+def compare(labelled: Any, server: Served, pushed: dict[str, str]) -> dict[str, Any]:
+    """Each query, asked of both sides in turn."""
+    from smart_fork.agents import READERS
+
+    there = set(pushed.values())
+    figures: dict[str, Any] = {}
+    for again in (False, True)[: 1 + labelled.again]:
+        here, elsewhere = [], []
+        scope = labelled.store.scope(None, READERS.names, automated=True)
+        queries = [one for one in labelled.queries if there & {answer["session_id"] for answer in one["gold"]}]
+        for query in queries:
+            gold = {answer["session_id"] for answer in query["gold"]}
+            kin = {row.session_id for one in gold for row in _family(labelled.store, one)}
+            here.append(_here(labelled, query, scope, kin, again=again))
+            elsewhere.append(_there(labelled, server, query, pushed, kin, again=again))
+        figures["also" if again else "alone"] = {
+            "queries": len(queries),
+            **_told("sqlite", here),
+            **_told("postgres", elsewhere),
+            "time_ratio": round(_p50(elsewhere) / _p50(here), 2),
+            "added_ms_p50": round(
+                1000 * statistics.median(max(0.0, b.seconds - a.seconds) for a, b in zip(here, elsewhere, strict=True)),
+                1,
+            ),
+        }
+    return figures
+
+
+def _family(store: Any, session_id: str) -> list[Any]:
+    found = next((row for row in store.find_sessions(session_id) if row.session_id == session_id), None)
+    return store.family(found.root_id) if found else []
+
+
+def _here(labelled: Any, query: Any, scope: Any, kin: set[str], *, again: bool) -> Asked:
+    from smart_fork.retrieval import search
+    from smart_fork.retrieval.found import Query
+    from smart_fork.retrieval.rerank import SecondLook
+
+    asked = Query(query["query"], scope, DEPTH, everywhere=True, also=query["also"] if again else ())
+    started = time.perf_counter()
+    hits, *_ = search._search(labelled.store, asked, labelled.embed, "hybrid", SecondLook(None))  # noqa: SLF001
+    seconds = time.perf_counter() - started
+    return Asked(bool(hits) and hits[0].session.session_id in kin, hits[0].score if hits else 0.0, seconds)
+
+
+def _there(labelled: Any, server: Served, query: Any, pushed: dict[str, str], kin: set[str], *, again: bool) -> Asked:
+    import numpy as np
+
+    from indexer.store.base import Scope
+    from smart_fork.retrieval.found import Query
+    from smart_fork.retrieval.ranking import Parts, share, shares_of_phrasings, strongest, weigh_one
+    from smart_fork.sharing.wire import Search
+    from smart_fork.teamserver.index import own_space
+
+    also = query["also"] if again else ()
+    meanings = Query(query["query"], Scope(), DEPTH, also=also).meanings
+    vectors = [np.frombuffer(one, np.float32).astype(np.float16).tobytes() for one in labelled.embed(meanings)]
+    wanted = Search(question=query["query"], also=also, space=own_space(), e=tuple(vectors), limit=DEPTH)
+    started = time.perf_counter()
+    found = server.client.search(KEY, wanted)
+    shares = shares_of_phrasings(1 + len(also), len(vectors))
+    weighed = {
+        n: weigh_one([Parts(**one.model_dump()) for one in hit.speaking], shares, similar=hit.similar, words=True)
+        for n, hit in enumerate(found.hits)
+    }
+    families = {n: hit.family for n, hit in enumerate(found.hits)}
+    leads: dict[str, float] = {}
+    for n, one in weighed.items():
+        leads[families[n]] = max(one.lead, leads.get(families[n], one.lead))
+    scores = share(weighed, families, strongest(leads))
+    seconds = time.perf_counter() - started
+    best = max(scores, key=lambda n: scores[n].chance, default=None)
+    if best is None:
+        return Asked(right=False, chance=0.0, seconds=seconds)
+    return Asked(pushed[found.hits[best].session.id] in kin, scores[best].chance, seconds)
+
+
+def _told(side: str, asked: Sequence[Asked]) -> dict[str, float]:
+    return {
+        f"{side}_hit@1": round(sum(one.right for one in asked) / len(asked), 3),
+        f"{side}_calibration_error": round(_calibration_error(asked), 3),
+        f"{side}_ms_p50": round(1000 * _p50(asked), 1),
+    }
+
+
+def _calibration_error(asked: Sequence[Asked]) -> float:
+    """How far the chances are from what came true, in the mean over tenths."""
+    error = 0.0
+    for number in range(BINS):
+        some = [one for one in asked if min(int(one.chance * BINS), BINS - 1) == number]
+        if some:
+            apart = sum(one.chance for one in some) - sum(one.right for one in some)
+            error += abs(apart) / len(asked)
+    return error
+
+
+def _p50(asked: Sequence[Asked]) -> float:
+    return statistics.median(one.seconds for one in asked)
+
+
+if __name__ == "__main__":
+    main()
