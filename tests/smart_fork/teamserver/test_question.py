@@ -12,8 +12,12 @@ from smart_fork.errors import NotFound
 from smart_fork.sharing import wire
 from smart_fork.sharing.passages import hash_of, searched, space_of
 from smart_fork.teamserver import sessions
+from smart_fork.teamserver.cluster import JOBS
+from smart_fork.teamserver.database import Database
+from smart_fork.teamserver.jobs import Worker
 from smart_fork.teamserver.question import answer
 from smart_fork.teamserver.schema import PARTITIONED
+from smart_fork.teamserver.worker import KINDS
 from tests.smart_fork.teamserver.shop import INVOICES, LOGIN, UPLOADER, index_all, records_of, share
 from tests.smart_fork.teamserver.team import new_id
 
@@ -65,6 +69,20 @@ def test_a_teammates_session_is_found_with_the_passage_that_answers(people):
         best.turns,
     )
     assert (2, 0, True) == (told.sessions, told.by_words_only, told.embedded)
+
+
+def test_what_is_pushed_is_found_once_the_worker_has_been_there(people, database, base):
+    session = share(people, "alice", UPLOADER, indexed=False)
+    assert [] == found(people, "bob")
+
+    with Database(database.conninfo(JOBS, base), 2, JOBS) as background:
+        worker = Worker(background, {"index": KINDS["index"]})
+        while worker.once():
+            pass
+
+    assert [session] == found(people, "bob")
+    waiting = "SELECT count(*) FROM jobs j JOIN projects p ON p.id = j.project_id WHERE p.key = %s"
+    assert (0,) == people.owned.execute(waiting, (people.key,)).fetchone()
 
 
 def test_what_is_private_changes_nothing_that_others_are_told(people):
