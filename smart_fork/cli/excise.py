@@ -16,6 +16,7 @@ from smart_fork.cli.agents import among, option
 from smart_fork.cli.output import NOT_ERASED, out, plain, print_json, say
 from smart_fork.cli.progress import working
 from smart_fork.cli.search import JsonOption
+from smart_fork.cli.team.shared_copy import shared_copy
 from smart_fork.errors import Usage
 
 if TYPE_CHECKING:
@@ -129,6 +130,8 @@ def cut(  # noqa: PLR0917 - typer's way
         print_json(outcome.as_json())
     else:
         _print_cut(outcome, summarised=not yes and not dry_run)
+        if not dry_run and not outcome.aborted and (shared := shared_copy(Path(outcome.path), outcome.tool)):
+            say(f"It was shared, and is as it was there. Withdraw it: smart-fork team excise cut RANGE {shared}")
     if dry_run and outcome.warnings and not force:
         say("dependency warnings (re-run with --force to override)")
         raise typer.Exit(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from smart_fork.cli.output import NOT_ERASED, err, out, plain, print_json
 from smart_fork.cli.progress import working
 from smart_fork.cli.search import JsonOption
+from smart_fork.cli.team.shared_copy import shared_copy
 from smart_fork.errors import NotFound, Usage
 
 
@@ -39,6 +41,8 @@ def forget(
         err.print(plain(NOT_ERASED))
     if done.jsonl_path:
         err.print(plain(f"The agent still has its log: {done.jsonl_path}"))
+        if shared := shared_copy(Path(done.jsonl_path), done.agent_type):
+            err.print(plain(f"It was shared. Withdraw that: smart-fork team delete {shared} --everywhere"))
 
 
 def _ask(reference: str, *, as_json: bool) -> None:

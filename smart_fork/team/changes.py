@@ -17,11 +17,12 @@ from pathlib import Path
 import orjson
 
 from indexer.files import replace_file
+from indexer.transcripts.model import AgentName
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import Record
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import Transcript
-from smart_fork.errors import ForkRefused, NotFound, SmartForkError
+from smart_fork.errors import ForkRefused, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError
 from smart_fork.excise import erasure, propagation
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.plan import Plan, plan
@@ -82,6 +83,20 @@ def take_over(client: Client, *, now: datetime | None = None, at_once: bool = Fa
                 one.owe(edits)
         _note(client.account.origin, _Asked(since, moment))
     return settle(remove=remove)
+
+
+def take_over_of(path: Path, agent: AgentName) -> None:
+    """The same before a log of this machine is forked, if it was written from a server, which may be away.
+
+    Raises:
+        Conflict: something of it was withdrawn that is still in it.
+    """
+    known = pulled.find(path, agent)
+    if known is None:
+        return
+    with suppress(ServerUnavailable, NotAuthenticated), Client(login.account(known.server)) as client:
+        take_over(client)
+    pulled.refuse_owed(path, agent)
 
 
 def settle(*, remove: bool = False) -> Taken:

@@ -25,6 +25,7 @@ from smart_fork.retrieval.request import FindRequest, check
 from smart_fork.retrieval.results import UNTRUSTED, title
 from smart_fork.sharing import wire
 from smart_fork.snippets import printable
+from smart_fork.team import changes
 from smart_fork.team.client import Client
 from smart_fork.team.project import Project, opened
 from smart_fork.team.settings import settings
@@ -118,7 +119,7 @@ def find_there(
     request = FindRequest(intent, limit=limit, min_score=min_score, also=also)
     check(request)
     asked, others = plain(intent), further(plain(intent), also)
-    with opened(server, project) as where:
+    with changes.opened(server, project) as where:
         found = said(where, ask(where.client, where.key, asked, others, max(limit, RIVALS)), 1 + len(others))
     hits = alone(found, asked, others, limit=limit, min_score=min_score, snippets=snippets)
     assert found.state is not None  # noqa: S101 - it was answered

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from indexer.files import replace_file
-from indexer.paths import private_dir
+from indexer.paths import private_dir, state_home
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import forms_of
@@ -24,6 +24,7 @@ from smart_fork.errors import Conflict, SmartForkError
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.sharing.digest import START, written
 from smart_fork.team import login
+from smart_fork.team.tracking import ProjectFolder, Tracking
 
 _VERSION = 1
 #: What a record is known by that was written for another agent, and the agent of a file that has records as they are.
@@ -173,6 +174,8 @@ def pushed(
 
 def find(path: Path, agent: AgentName) -> Written | None:
     """What is known of a log."""
+    if not (state_home() / "team" / "pulled").is_dir():
+        return None
     file = _file(path, agent)
     return _read(file) if file.is_file() else None
 
@@ -183,6 +186,15 @@ def all_written() -> Iterator[Written]:
         one = _read(file)
         if one is not None:
             yield one
+
+
+def pushed_as(path: Path, agent: AgentName) -> str | None:
+    """The shared session that a log of this machine is tracked as; nothing where it was never shared."""
+    known = find(path, agent)
+    if known is None:
+        return None
+    tracked = Tracking(ProjectFolder(known.root, known.project)).read()
+    return next((one.session_id for one in tracked.aliases.values() if one.file == path), None)
 
 
 def refuse_owed(path: Path, agent: AgentName) -> None:

@@ -17,10 +17,11 @@ from smart_fork.agents import READERS
 from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
 from smart_fork.team import login
 from smart_fork.team.branch import BranchAsked, branch, fork
-from smart_fork.team.changes import opened
+from smart_fork.team.changes import opened, take_over_of
 from smart_fork.team.local import local, read_log
 from smart_fork.team.project import Project
 from smart_fork.team.pull import TakenAs, default_alias
+from smart_fork.team.pulled import refuse_owed
 from smart_fork.team.tracking import Alias, Tracked
 
 
@@ -57,6 +58,7 @@ def taken(
     """
     with opened(server, project, directory=directory) as where:
         one = _here_before(where, reference) or _written(where, reference)
+    refuse_owed(one.path, one.agent)
     try:
         yield one
     except BaseException:
@@ -73,10 +75,12 @@ def found_or_taken(reference: str, *, directory: Path | None = None) -> Iterator
         SmartForkError: there is none here, and none of the team's.
     """
     try:
-        sessions.locate(reference)
+        here = sessions.locate(reference)
     except (NotFound, Usage) as error:
         missing = error
     else:
+        if here.path is not None:
+            take_over_of(here.path, here.agent)
         yield reference, None
         return
     with _or_else(reference, missing, directory) as one:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import subprocess
@@ -59,6 +60,17 @@ def having(machine):
         if SECRET.encode() in data.lower():
             found.append(str(path.relative_to(machine.home)))
     return found
+
+
+@contextlib.contextmanager
+def writing(log):
+    """Another process has a log open for writing."""
+    program = "import sys; f = open(sys.argv[1], 'ab'); print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", program, str(log)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        holder.stdout.readline()
+        yield
+        holder.stdin.close()
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
@@ -126,16 +138,9 @@ def test_a_copy_that_is_open_is_put_off_and_not_pushed_meanwhile(alice, bob):
     fork = bob.team("fork", pushed["session_id"])["files"][0]
     alice.team("excise", "cut", "3-4", pushed["session_id"], "--yes")
 
-    holder = subprocess.Popen(
-        [sys.executable, "-c", "import sys; f = open(sys.argv[1], 'ab'); print(flush=True); sys.stdin.read()", fork],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    with holder:
-        holder.stdout.readline()
+    with writing(fork):
         taken = bob.team("sync")
         refused = bob.do("team", "push", "--yes", "--json")
-        holder.stdin.close()
     assert [fork] == list(taken["put_off"])
     assert (9, True) == (refused.code, "was withdrawn" in json.loads(refused.out)["error"])
     assert SECRET in Path(fork).read_text()
@@ -173,6 +178,32 @@ def test_a_copy_that_is_a_file_follows_and_one_of_another_agent_is_removed_when_
     assert [crossed] == list(bob.team("sync")["put_off"])
     assert [crossed] == bob.team("sync", "--remove")["removed"]
     assert [] == having(bob)
+
+
+def test_who_cuts_or_forgets_a_log_that_was_shared_is_told_what_withdraws_it(alice):
+    pushed = alice.team("push", session_of(alice, "claude", *SAID), "--yes")
+    (log,), shared = pushed["files"], pushed["session_id"]
+
+    cut = alice.do("excise", "cut", "4-5", log, "--yes")
+    alice.do("index", "run", "--no-vectors")
+    forgotten = alice.do("forget", Path(log).stem, "--yes")
+
+    assert f"smart-fork team excise cut RANGE {shared}" in cut.err
+    assert f"smart-fork team delete {shared} --everywhere" in forgotten.err
+
+
+def test_a_copy_of_which_something_was_withdrawn_is_not_forked_before_that_is_out(alice, bob):
+    pushed = alice.team("push", session_of(alice, "claude", *SAID), "--public", "--yes")
+    fork = Path(bob.team("fork", pushed["session_id"])["files"][0])
+    alice.team("excise", "cut", "3-4", pushed["session_id"], "--yes")
+    later(bob)
+
+    with writing(fork):
+        refused = bob.do("fork", fork.stem, "go on", "--in", "process", "--json")
+        assert (9, True) == (refused.code, "was withdrawn" in json.loads(refused.out)["error"])
+    assert 9 != bob.do("fork", fork.stem, "go on", "--in", "process", "--dry-run").code
+    bob.team("sync")
+    assert LEFT == said("claude", fork)
 
 
 def test_hiding_leaves_what_others_have_made_of_it(alice, bob):
