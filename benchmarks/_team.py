@@ -1,0 +1,97 @@
+"""A real server of a team with a database of its own, and people who have logged in to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+from smart_fork.team.client import Client
+from smart_fork.team.login import Account
+from smart_fork.teamserver.people import add, set_member
+from smart_fork.teamserver.tables import at_hand
+
+_PASSED_ON = ("PATH", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "OMP_NUM_THREADS")
+
+
+class TeamServer:
+    """``smart-fork team serve`` in `folder`, which other users must be able to enter. Leaving the context ends it."""
+
+    def __init__(self, folder: Path, workers: int = 1) -> None:
+        self._data, self._workers, self._folder = folder / "data", workers, folder
+
+    def __enter__(self) -> Self:
+        command = [sys.executable, "-m", "smart_fork", "team", "serve", "--json", "--listen", "127.0.0.1:0"]
+        command += ["--data", str(self._data), "--workers", str(self._workers)]
+        if os.geteuid() == 0:
+            command += ["--run-as", "nobody"]
+        kept = {name: value for name, value in os.environ.items() if name in _PASSED_ON}
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, cwd=self._folder,
+            env=kept | {"HOME": str(self._folder), "HF_HUB_OFFLINE": "1"},
+        )  # fmt: skip
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            sys.exit("the server did not start")
+        self.url = str(json.loads(line)["url"])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+    def account(self, name: str, projects: list[str]) -> Account:
+        """Somebody new, a writer of all these projects, who has logged in."""
+        with at_hand(self._data) as db:
+            invitation = add(db, name, admin=False)["invite"]
+            for project in projects:
+                set_member(db, project, name, "writer", make=True)
+        with Client(Account(self.url, "", "")) as client:
+            logged_in = client.login(invitation, "benchmark")
+        return Account(self.url, name, logged_in.token)
+
+    def settle(self) -> float:
+        """Wait until nothing waits in the background; the seconds that it took."""
+        began = time.perf_counter()
+        while self._waiting():
+            time.sleep(1)
+        return time.perf_counter() - began
+
+    def look(self) -> dict[str, Any]:
+        """Memory of all processes, those of the database, its size on disk, and rows."""
+        processes = [psutil.Process(self._process.pid), *psutil.Process(self._process.pid).children(recursive=True)]
+        with at_hand(self._data) as db:
+            row = db.execute(
+                "SELECT pg_database_size(current_database()) AS bytes,"
+                " (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections,"
+                " (SELECT sum(n_dead_tup) FROM pg_stat_user_tables) AS dead,"
+                " (SELECT sum(n_live_tup) FROM pg_stat_user_tables) AS rows"
+            ).fetchone()
+        assert row is not None
+        return {
+            "megabytes": sum(_pss(one) for one in processes) / 1e6, "processes": len(processes),
+            "connections": row["connections"], "database_megabytes": row["bytes"] / 1e6,
+            "rows": int(row["rows"] or 0), "dead_rows": int(row["dead"] or 0),
+        }  # fmt: skip
+
+    def _waiting(self) -> int:
+        with at_hand(self._data) as db:
+            row = db.execute("SELECT count(*) AS waiting FROM jobs WHERE kind = 'index'").fetchone()
+        return int(row["waiting"]) if row else 0
+
+
+def _pss(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_full_info().pss)
+    except psutil.Error:
+        return 0

@@ -1,0 +1,245 @@
+"""A team's server in mixed use: many sessions of many people, and what each verb takes while all of them work.
+
+    python benchmarks/team_load.py [--sessions 10000] [--people 20] [--projects 50] [--minutes 60] [--json FILE]
+
+The server is a real ``smart-fork team serve`` with a database of its own in a folder that is removed afterwards. First
+all sessions are pushed. Then every person does one thing after the other, with a pause between them: lists, searches,
+appends to a session, reads one with all its records, makes a branch. Meanwhile memory (PSS of all processes), processes
+of the database and bytes on disk are looked at: of an hour's use none may grow with the hour. Sessions have words that
+follow Zipf's law and no vectors, so they are searched by words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import tempfile
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import psutil
+from _served import busy_machine, percentile
+from _team import TeamServer
+from rich.console import Console
+from rich.table import Table
+
+from smart_fork.errors import SmartForkError
+from smart_fork.sharing import wire
+from smart_fork.sharing.canonical import encode
+from smart_fork.sharing.digest import NOTHING, digest_of
+from smart_fork.sharing.segments import pack
+from smart_fork.team.client import Client
+from smart_fork.team.login import Account
+from smart_fork.teamserver.sessions import travelling
+
+EXCHANGES, WORDS, VOCABULARY = 27, 60, 30_000
+PAUSE_SECONDS, LOOK_SECONDS = 0.5, 10.0
+#: How often which verb is used.
+MIX = {"list": 25, "search": 25, "append": 25, "read": 20, "branch": 5}
+
+
+@dataclass(slots=True)
+class Kept:
+    """A session that was pushed: its project and its records."""
+
+    id: str
+    project: str
+    records: list[bytes]
+
+
+@dataclass
+class Person:
+    """One who works: a client of their own, and the sessions that are theirs."""
+
+    name: str
+    client: Client
+    projects: list[str]
+    chance: random.Random
+    mine: list[Kept] = field(default_factory=list)
+    seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    errors: list[str] = field(default_factory=list)
+
+    def do(self, verb: str, act: Callable[[], object]) -> None:
+        """Do it, and note how long it took."""
+        began = time.perf_counter()
+        try:
+            act()
+        except SmartForkError as error:
+            self.errors.append(f"{verb}: {error.message}")
+        self.seconds[verb].append(time.perf_counter() - began)
+
+    def words(self, number: int) -> str:
+        """Words as people use them: few of them often."""
+        return " ".join(f"w{min(int(self.chance.paretovariate(0.9)), VOCABULARY)}" for _ in range(number))
+
+    def exchange(self) -> list[bytes]:
+        """A prompt and its answer."""
+        at = "2026-07-01T10:00:00.000Z"
+        prompt = {"role": "user", "content": self.words(WORDS)}
+        answer = {
+            "role": "assistant",
+            "content": [{"type": "text", "text": self.words(WORDS)}],
+            "stop_reason": "end_turn",
+        }
+        return [
+            encode(
+                {
+                    "type": said["role"],
+                    "uuid": str(uuid.UUID(int=self.chance.getrandbits(128))),
+                    "timestamp": at,
+                    "message": said,
+                }
+            )
+            for said in (prompt, answer)
+        ]
+
+    def create(self) -> None:
+        """A new session, which all members of its project may read."""
+        one = Kept(str(uuid.uuid4()), self.chance.choice(self.projects), [])
+        records = [record for _ in range(EXCHANGES) for record in self.exchange()]
+        self.push(one, records, visibility="public", title=self.words(6))
+        self.mine.append(one)
+
+    def push(self, one: Kept, new: list[bytes], **options: object) -> None:
+        """Append these records."""
+        after = [*one.records, *new]
+        packed = list(pack(after))
+        stays = sum(1 for part in packed if part.place.end <= len(one.records) and part.place.full)
+        self.client.push(
+            one.project,
+            wire.Push.model_validate(
+                {
+                    "id": one.id, "agent": "claude", "base_count": len(one.records),
+                    "base_digest": digest_of(one.records) if one.records else NOTHING, "count": len(after),
+                    "digest": digest_of(after),
+                    "segments": travelling(part.place for part in packed)[stays:],
+                    "bodies": [{"digest": part.place.digest, "body": part.body} for part in packed[stays:]],
+                    **options,
+                },
+                strict=False,
+            ),
+        )  # fmt: skip
+        one.records = after
+
+    def work(self, until: float) -> None:
+        """One thing after the other."""
+        acts: dict[str, Callable[[], object]] = {
+            "list": lambda: self.client.page(self.chance.choice(self.projects)),
+            "search": self._search,
+            "append": lambda: self.push(self.chance.choice(self.mine), self.exchange()),
+            "read": self._read,
+            "branch": self._branch,
+        }
+        while time.monotonic() < until:
+            verb = self.chance.choices([*MIX], [*MIX.values()])[0]
+            self.do(verb, acts[verb])
+            time.sleep(self.chance.expovariate(1 / PAUSE_SECONDS))
+
+    def _search(self) -> None:
+        project = quote(self.chance.choice(self.projects), safe="/")
+        self.client.ask(wire.Found, "POST", f"projects/{project}/search", wire.Search(question=self.words(7)))
+
+    def _read(self) -> None:
+        one = self.chance.choice(self.mine)
+        for part in self.client.session(one.project, one.id).segments:
+            self.client.segment(one.project, part.digest)
+
+    def _branch(self) -> None:
+        one = self.chance.choice(self.mine)
+        wanted = wire.Branch(verb="branch", id=str(uuid.uuid4()), source_id=one.id, count=len(one.records) // 2)
+        self.client.branch(one.project, wanted)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sessions", type=int, default=10_000)
+    parser.add_argument("--people", type=int, default=20)
+    parser.add_argument("--projects", type=int, default=50)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--json", type=Path, help="write the figures here as well")
+    arguments = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="sf-load-"))
+    folder.chmod(0o755)  # the database may run as another user
+    try:
+        with TeamServer(folder) as server:
+            figures = measure(server, arguments)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    show(figures)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+
+
+def measure(server: TeamServer, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Push everything, then work."""
+    projects = [f"example.org/load/p{number:02}" for number in range(arguments.projects)]
+    people = [_person(server, number, projects) for number in range(arguments.people)]
+    began = time.perf_counter()
+    with ThreadPoolExecutor(len(people)) as pool:
+        shares = [arguments.sessions // len(people)] * len(people)
+        list(pool.map(lambda one, share: [one.do("create", one.create) for _ in range(share)], people, shares))
+    filled = time.perf_counter() - began
+    waited = server.settle()
+    looks: list[dict[str, float]] = []
+    until = time.monotonic() + arguments.minutes * 60
+    workers = [threading.Thread(target=one.work, args=(until,)) for one in people]
+    for worker in workers:
+        worker.start()
+    while any(worker.is_alive() for worker in workers):
+        looks.append(server.look())
+        workers[0].join(LOOK_SECONDS)
+    took: dict[str, list[float]] = defaultdict(list)
+    for one in people:
+        for verb, seconds in one.seconds.items():
+            took[verb] += seconds
+    errors = [error for one in people for error in one.errors]
+    return {
+        "sessions": sum(len(one.mine) for one in people), "people": len(people), "projects": len(projects),
+        "minutes": arguments.minutes, "fill_seconds": filled, "index_seconds": waited,
+        "verbs": {
+            verb: {"times": len(all_), "p50": percentile(all_, 0.5), "p95": percentile(all_, 0.95), "max": max(all_)}
+            for verb, all_ in took.items()
+        },
+        "errors": len(errors), "first_errors": errors[:5], "looks": looks, "machine": busy_machine(),
+        "cores": psutil.cpu_count(),
+    }  # fmt: skip
+
+
+def _person(server: TeamServer, number: int, projects: list[str]) -> Person:
+    name = f"person-{number:02}"
+    chance = random.Random(number)
+    account: Account = server.account(name, projects)
+    return Person(name, Client(account), projects, chance)
+
+
+def show(figures: dict[str, Any]) -> None:
+    """The figures as tables."""
+    console = Console()
+    table = Table("verb", "times", "p50 ms", "p95 ms", "longest ms", title=f"{figures['sessions']} sessions")
+    for verb, one in figures["verbs"].items():
+        table.add_row(verb, str(one["times"]), *(f"{one[key] * 1000:.0f}" for key in ("p50", "p95", "max")))
+    console.print(table)
+    console.print(
+        f"pushed in {figures['fill_seconds']:.0f} s, in the search {figures['index_seconds']:.0f} s later; "
+        f"{figures['errors']} errors {figures['first_errors']}; {figures['machine']}, {figures['cores']} cores"
+    )
+    looks = figures["looks"]
+    for key in ("megabytes", "processes", "connections", "rows", "dead_rows", "database_megabytes"):
+        quarter = max(1, len(looks) // 4)
+        first, last = (sum(one[key] for one in part) / quarter for part in (looks[:quarter], looks[-quarter:]))
+        console.print(f"{key}: {first:.0f} in the first quarter, {last:.0f} in the last ({last / max(first, 1):.2f})")
+
+
+if __name__ == "__main__":
+    main()
