@@ -291,7 +291,7 @@ def test_a_forgotten_session_leaves_nothing_with_any_worker_that_went_on_with_it
             (folder / f"{worker.id}.log").write_text(SECRET)
     done = smart_fork.forget(session_id)
 
-    assert done["erased"]
+    assert done.erased
     assert END not in everything(snapshots_too=True)
 
 

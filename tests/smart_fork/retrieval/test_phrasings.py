@@ -227,7 +227,7 @@ def test_scripts_may_ask_in_other_words(world, shop, monkeypatch):
     knows = world.claude(shop, RETRY, "done")
     monkeypatch.setattr(public, "_embedder", lambda: world.model)
 
-    assert [knows] == [hit["session_id"] for hit in smart_fork.find(GERMAN, project=str(shop), also=["retry uploader"])]
+    assert [knows] == [hit.session_id for hit in smart_fork.find(GERMAN, project=str(shop), also=["retry uploader"])]
     with pytest.raises(Usage):
         smart_fork.find(RETRY, project=str(shop), also="retry uploader")
 
