@@ -1,0 +1,167 @@
+"""What is asked of a server, and what of its answers is believed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from smart_fork.errors import NotAuthenticated, ServerUnavailable, SmartForkError, Usage
+from smart_fork.sharing.wire import PROTOCOL_HEADER
+from smart_fork.team import login
+from smart_fork.team.client import Client
+from smart_fork.team.login import Account, origin_of
+from tests.smart_fork.teamserver.machines import serving
+
+HELLO = {
+    "protocol": 1, "version": "0.1.0", "spaces": [],
+    "limits": {"record_bytes": 1, "depth": 1, "session_bytes": 1, "session_records": 1, "ratio": 1},
+}  # fmt: skip
+
+
+class Scripted:
+    """A server that answers what it is told, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[int, dict[str, str], list[bytes]]] = []
+        self.asked: list[dict[str, str]] = []
+
+    async def __call__(self, scope, receive, send) -> None:
+        self.asked.append({name.decode(): value.decode() for name, value in scope["headers"]})
+        status, headers, parts = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        sent = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": status, "headers": sent})
+        for part in parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.fixture(scope="module")
+def one_server():
+    server = Scripted()
+    with serving(server) as address:
+        yield server, address
+
+
+@pytest.fixture
+def server(one_server):
+    server, _ = one_server
+    server.answers, server.asked = [(200, {}, [json.dumps(HELLO).encode()])], []
+    return server
+
+
+@pytest.fixture
+def waited():
+    return []
+
+
+@pytest.fixture
+def client(one_server, server, waited):
+    with Client(Account(one_server[1], "alice", "sft_secret"), wait=waited.append) as client:
+        yield client
+
+
+def test_each_request_has_the_token_and_says_which_protocol(client, server):
+    assert 1 == client.hello().protocol
+    (asked,) = server.asked
+    assert ("Bearer sft_secret", "1", "identity") == (
+        asked["authorization"], asked[PROTOCOL_HEADER.lower()], asked["accept-encoding"]
+    )  # fmt: skip
+
+
+def test_a_redirect_is_not_followed(client, server):
+    server.answers = [(307, {"location": "https://elsewhere.example.org/v1/hello"}, [])]
+
+    with pytest.raises(ServerUnavailable, match="a token goes nowhere else"):
+        client.hello()
+    assert 1 == len(server.asked)
+
+
+@pytest.mark.parametrize("status", [500, 502, 503])
+def test_what_fails_in_the_server_is_asked_twice_more(client, server, waited, status):
+    """C-057."""
+    good = server.answers[0]
+    server.answers = [(status, {}, [b"?"]), (status, {}, [b"?"]), good]
+
+    assert 1 == client.hello().protocol
+    assert [0.1, 0.2] == waited
+
+
+def test_a_server_that_always_fails_is_asked_three_times(client, server, waited):
+    server.answers = [(500, {}, [b"?"])]
+
+    with pytest.raises(ServerUnavailable):
+        client.hello()
+    assert (3, [0.1, 0.2]) == (len(server.asked), waited)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 413, 422, 426, 429])
+def test_what_is_refused_is_asked_once(client, server, status):
+    server.answers = [(status, {}, [b"?"])]
+
+    with pytest.raises(SmartForkError):
+        client.hello()
+    assert 1 == len(server.asked)
+
+
+def test_nobody_there_is_told_with_the_address(waited):
+    nobody = Client(Account("http://127.0.0.1:1", "", ""), wait=waited.append)
+
+    with nobody, pytest.raises(ServerUnavailable, match=r"The server does not answer: http://127\.0\.0\.1:1"):
+        nobody.hello()
+    assert [0.1, 0.2] == waited
+
+
+def test_an_answer_without_an_end_is_not_read_to_it(client, server):
+    server.answers = [(200, {}, [b" " * 100_000] * 20)]
+
+    with pytest.raises(ServerUnavailable, match="longer than 1000000 bytes"):
+        client.send("GET", "hello", most=1_000_000)
+
+
+def test_an_answer_that_would_unfold_is_not_unfolded(client, server):
+    server.answers = [(200, {"content-encoding": "gzip"}, [b"\x1f\x8b"])]
+
+    with pytest.raises(ServerUnavailable, match="It compresses what was to be sent as it is"):
+        client.hello()
+
+
+@pytest.mark.parametrize("said", [b"{}", b"[]", b"<html>", json.dumps(HELLO | {"more": 1}).encode()])
+def test_an_answer_in_another_form_is_none(client, server, said):
+    server.answers = [(200, {}, [said])]
+
+    with pytest.raises(ServerUnavailable, match="no server of a team, or of another version"):
+        client.hello()
+
+
+def test_what_a_server_says_steers_no_terminal(client, server):
+    failure = {"error": "usage", "message": "\x1b[31mred\x1b]0;title\x07", "hint": "a\x00b"}
+    server.answers = [(400, {}, [json.dumps(failure).encode()])]
+
+    with pytest.raises(Usage) as raised:
+        client.hello()
+    assert "\x1b" not in raised.value.message + raised.value.hint
+
+
+def test_a_strange_address_or_one_that_others_can_read_is_refused():
+    assert "https://forks.example.org" == origin_of("https://Forks.Example.org:443/")
+    assert "http://localhost:8770" == origin_of("http://localhost:8770")
+    assert "http://[::1]:8770" == origin_of("http://[::1]:8770/")
+    for wrong in (
+        "http://forks.example.org", "ftp://localhost", "forks.example.org", "https://a:b@forks.example.org",
+        "https://forks.example.org/path", "https://forks.example.org?x", "http://localhost.example.org", "",
+        "http://127.0.0.1.example.org", "https://[x", "https://forks.example.org:x",
+    ):  # fmt: skip
+        with pytest.raises(Usage):
+            origin_of(wrong)
+
+
+def test_a_token_is_for_its_own_origin_alone(monkeypatch):
+    login.remember(Account("https://forks.example.org", "alice", "sft_one"))
+    monkeypatch.setenv(login.URL, "https://ci.example.org")
+    monkeypatch.setenv(login.TOKEN, "sft_two")
+
+    assert "sft_one" == login.account("https://forks.example.org").token
+    assert "sft_two" == login.account().token
+    with pytest.raises(NotAuthenticated):
+        login.account("https://other.example.org")
