@@ -119,11 +119,18 @@ def named(tracked: Tracked, wanted: TakenAs, session_id: str, before: str | None
     Raises:
         Usage: it is another session's.
     """
-    name = check_alias(wanted.alias) if wanted.alias else before or default_alias(session_id)
+    name = check_alias(wanted.alias) if wanted.alias else before or free_alias(tracked, session_id)
     there = tracked.aliases.get(name)
     if there is not None and name != before and there.session_id != session_id and not wanted.force:
         raise Usage(f"The alias {name} is another session's", "Choose another one, or --force.")
     return name
+
+
+def free_alias(tracked: Tracked, session_id: str) -> str:
+    """The beginning of an id, with a number behind it where another session has that name."""
+    name = default_alias(session_id)
+    names = (name, *(f"{name}-{number}" for number in range(2, len(tracked.aliases) + 3)))
+    return next(one for one in names if one not in tracked.aliases or tracked.aliases[one].session_id == session_id)
 
 
 def rename(project: Project, name: str, reference: str, *, force: bool) -> Alias:

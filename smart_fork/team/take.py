@@ -20,7 +20,7 @@ from smart_fork.team.branch import BranchAsked, branch, fork
 from smart_fork.team.changes import opened, take_over_of
 from smart_fork.team.local import local, read_log
 from smart_fork.team.project import Project
-from smart_fork.team.pull import TakenAs, default_alias
+from smart_fork.team.pull import TakenAs, free_alias
 from smart_fork.team.pulled import refuse_owed
 from smart_fork.team.tracking import Alias, Tracked
 
@@ -135,7 +135,7 @@ def _written(where: Project, reference: str) -> Taken:
     source_id = where.meant(reference)
     info = where.client.session(where.key, source_id, "fork").session
     before = where.tracking.read()
-    current, name = before.current, _free(before, default_alias(source_id))
+    current, name = before.current, free_alias(before, source_id)
     make = branch if where.is_mine(info) else fork
     done = make(where, source_id, BranchAsked(local=True), TakenAs(alias=name))
     where.tracking.change(lambda after: _with_current(after, current))
@@ -145,12 +145,6 @@ def _written(where: Project, reference: str) -> Taken:
     return Taken(
         session_id, done.agent, path, name, source_id, info.owner, there=False, warnings=(*done.warnings, *lost)
     )
-
-
-def _free(tracked: Tracked, name: str) -> str:
-    """A name that no alias has."""
-    names = (name, *(f"{name}-{number}" for number in range(2, len(tracked.aliases) + 3)))
-    return next(one for one in names if one not in tracked.aliases)
 
 
 def _with_current(tracked: Tracked, current: str) -> Tracked:

@@ -123,6 +123,18 @@ def test_what_one_pushes_the_other_forks_and_goes_on_with(people, agent: Protoco
     there = bob.team("push", log_of_worker.session_id, "--yes", "--public")
     assert (pushed["session_id"], pushed["record_count"]) == (there["parent_id"], there["base_count"])
 
+    seen = {one["session_id"]: one["depth"] for one in alice.team("log", pushed["session_id"])["sessions"]}
+    assert {pushed["session_id"]: 0, back["session_id"]: 1, there["session_id"]: 1} == seen
+
+    other: Protocol = "codex" if agent == "claude" else "claude"
+    crossed = bob.team("fork", pushed["session_id"], "--platform", other)
+    across = unlike_any_other("What did she say?")
+    bob.ask(other, across, unlike_any_other("That it retries"), Log(Path(crossed["files"][0])).session_id)
+    heard_there = "\n".join(message.text for message in bob.sent(across).said)
+    assert arrived in heard_there
+    assert answer in heard_there
+    assert str(alice.clone) not in json.dumps(bob.sent(across).body)
+
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_a_fork_of_which_something_was_withdrawn_is_gone_on_with(people, agent: Protocol):
