@@ -61,6 +61,7 @@ def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> None:
     from smart_fork.teamserver.child import Task
     from smart_fork.teamserver.database import CONNECTIONS
     from smart_fork.teamserver.family import Family
+    from smart_fork.teamserver.journal import FILE
     from smart_fork.teamserver.tables import elsewhere, embedded
 
     if not 1 <= options.workers <= MOST_WORKERS:
@@ -86,6 +87,8 @@ def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> None:
             options.certificate,
             options.key,
             options.open_projects,
+            # Beside the database and not in it: an older backup must not bring back what was withdrawn.
+            str(options.data / FILE) if options.dsn is None else None,
         )
         working = Task("work", roles.jobs, 2, whose)
         family = parts.enter_context(Family([*[answering] * options.workers, working]))

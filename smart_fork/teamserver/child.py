@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from smart_fork.errors import ProgramFailed, SmartForkError
@@ -48,6 +49,7 @@ class Task:
     certificate: str | None = None
     key: str | None = None
     open_projects: bool = True
+    journal: str | None = None
 
     def written(self) -> bytes:
         """One line that `read` understands."""
@@ -76,10 +78,12 @@ def _answer(task: Task) -> None:
     from smart_fork.teamserver.app import application
     from smart_fork.teamserver.database import Database
     from smart_fork.teamserver.endpoints import Server
+    from smart_fork.teamserver.journal import Journal
 
     database = Database(task.conninfo, task.connections)
+    journal = Journal(Path(task.journal)) if task.journal is not None else None
     config = uvicorn.Config(
-        application(Server(database, open_projects=task.open_projects)),
+        application(Server(database, open_projects=task.open_projects, journal=journal)),
         log_config=None,
         access_log=False,
         server_header=False,
