@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from smart_fork.registry import Registry
 from tests.e2e.agents import Machine, machine_in
 from tests.e2e.logs import Json
 from tests.e2e.model_server import Message
@@ -194,3 +195,15 @@ def test_opencodes_own_fork_is_one_of_the_family(opencode: Machine, parent: str)
 
     assert [*CONVERSATION, Message("user", prompt)] == heard(opencode, prompt).said
     assert parent in json.dumps(told)
+
+
+def test_its_plugin_tells_what_a_worker_does(opencode: Machine):
+    prompt = unlike_any_other("With a plugin")
+    opencode.smart_fork("setup", "hooks", "--agent", "opencode")
+
+    new = ours(opencode, "new", "--agent", "opencode", "--in", "tmux", "--", prompt)
+
+    with Registry(opencode.home / ".smart-fork" / "workers.db") as registry:
+        wait_until(lambda: registry.get(new["worker_id"]).status == "idle", "the plugin to tell of the answer")
+        assert new["session_id"] in (None, registry.get(new["worker_id"]).session_id)
+    opencode.smart_fork("setup", "hooks", "--agent", "opencode", "--remove")
