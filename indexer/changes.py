@@ -89,7 +89,7 @@ def gone_of(paths: Collection[str], adapters: Agents) -> list[str]:
 
 
 def _forget(store: Store, seen: Mapping[str, SeenFile], gone: Sequence[str]) -> None:
-    """These logs have gone. What an older version has made of one is made anew (`remembering.renew`)."""
+    """These logs have gone. What an older version has made of one is made again (`remembering.renew`)."""
     if any(seen[path].version != versions.VERSION for path in gone):
         store.set_meta(RENEWED, "")
     store.forget_files(gone)

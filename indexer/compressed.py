@@ -19,7 +19,7 @@ from indexer.errors import IndexerError
 from indexer.transcripts.files import stamp_of
 from indexer.transcripts.lines import open_regular
 
-#: A copy of so many frames is made anew as one, which is smaller.
+#: A copy of so many frames is made again as one, which is smaller.
 MAX_FRAMES = 64
 _LEVEL = 5
 _PIECE = 1 << 20

@@ -97,7 +97,7 @@ def set_aside(path: Path, inode: int, reason: BaseException) -> Path | None:
     except (IndexBusyError, OSError) as error:
         log.warning("the damaged index %s stays where it is: %s", path, error)
         return None
-    log.error("the index was damaged (%s): it is kept as %s, and built anew from the logs", reason, aside)
+    log.error("the index was damaged (%s): it is kept as %s, and rebuilt from the logs", reason, aside)
     _make_room(path)
     return aside
 

@@ -146,7 +146,7 @@ class SentenceTransformerEmbedder:
         return self._loaded
 
     def _leave_gpu(self, error: Exception) -> SentenceTransformer:
-        """The model on the processor, from now on. It is loaded anew: what has failed may not give it back."""
+        """The model on the processor, from now on. It is loaded again: what has failed may not give it back."""
         log.warning("%s cannot be used (%s): passages are embedded on the processor", self._device, error)
         self._device, self._loaded = PROCESSOR, None
         return self._load()

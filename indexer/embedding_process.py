@@ -103,7 +103,7 @@ class ProcessEmbedder:
 
 
 def _start(idle: float, *more: str) -> tuple[Connection, Connection]:
-    """A process that embeds, our end of the line to it, and what it lives by: when that is closed, it ends at once.
+    """A process that embeds, our end of the line to it, and what it lives by: when that is closed, it ends immediately.
 
     The system closes it when we die, however we do.
     """

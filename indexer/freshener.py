@@ -72,7 +72,7 @@ def open_index() -> AbstractContextManager[Store]:
 class Freshener:
     """The indexer of a process that stays. `opened` gives the index; `clock` and `now` are the time, for tests.
 
-    `after` is called, and is to return at once, when everything has been looked at.
+    `after` is called, and is to return immediately, when everything has been looked at.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Freshener:
         ]
 
     def start(self) -> None:
-        """Begin, with a run over everything. Returns at once; whatever fails later is logged."""
+        """Begin, with a run over everything. Returns immediately; whatever fails later is logged."""
         found = prerequisites.check(self._adapters)
         for message in found.warnings:
             log.warning(message)
@@ -141,7 +141,7 @@ class Freshener:
             self._changed.notify_all()
 
     def look(self, paths: Collection[str] | None) -> None:
-        """These logs, or with `None` some, may have changed. Returns at once."""
+        """These logs, or with `None` some, may have changed. Returns immediately."""
         now = self._clock()
         with self._changed:
             if paths is None:

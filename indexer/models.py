@@ -38,7 +38,7 @@ class Beginning(Protocol):
     """What can load a model while its process does other work."""
 
     def begin(self) -> None:
-        """There will be many texts soon. Returns at once."""
+        """There will be many texts soon. Returns immediately."""
         ...
 
 

@@ -102,7 +102,7 @@ def embed_waiting(
     with telling(progress):
         dimensions = embedder.dimensions
     if store.use_model(embedder.model, dimensions):
-        log.info("the index is embedded anew with %s", embedder.model)
+        log.info("the index is embedded again with %s", embedder.model)
     done, taken, total = 0, 0, _waiting(store)
     if only_first:
         number, embedded = store.first_passages(first)

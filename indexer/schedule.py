@@ -42,7 +42,7 @@ class Schedule:
         self._job = self._scheduler.add_job(due, trigger, misfire_grace_time=None, coalesce=True, next_run_time=now())
 
     def start(self) -> None:
-        """Begin; the first call comes at once."""
+        """Begin; the first call comes immediately."""
         self._scheduler.start()
 
     def stop(self) -> None:

@@ -8,7 +8,7 @@ from indexer.masking.masked import VERSION as MASKS_VERSION
 READER_VERSION = 10
 #: Raised when the same session would be cut into other chunks.
 CHUNKER_VERSION = 3
-#: Raised when the same session would be exported differently: every export is then written anew.
+#: Raised when the same session would be exported differently: every export is then rewritten.
 EXPORT_VERSION = 2
 
 VERSION = f"{READER_VERSION}.{CHUNKER_VERSION}.{MASKS_VERSION}.{EXPORT_VERSION}"

@@ -81,7 +81,7 @@ class Watcher:
             self._changed(None)
 
     def _notified(self, stop: Event) -> None:
-        """Watch the folders that there are now; when those change, begin anew without missing anything between."""
+        """Watch the folders that there are now; when those change, begin again without missing anything between."""
         folders = frozenset(self._folders())
         names = _names(folders)
         notify = _watching(folders)
@@ -96,7 +96,7 @@ class Watcher:
                 if logs := _logs(paths, names, self._endings):
                     self._changed(logs)
                 if any(change == _DELETED and path in names for change, path in changes):
-                    return  # made again at once, it may have the same inode, and nobody watches it
+                    return  # made again immediately, it may have the same inode, and nobody watches it
                 only_logs = bool(paths) and all(path.endswith(self._endings) for path in paths)
                 if not only_logs and folders != frozenset(self._folders()):
                     return

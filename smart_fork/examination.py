@@ -203,7 +203,7 @@ class _Examination:
             return
         if model != self._embedder.model:
             detail = f"the index is embedded with {model}, and questions with {self._embedder.model}"
-            step = f"{_RUN_INDEX} It embeds everything anew; or set SMART_FORK_MODEL as it was."
+            step = f"{_RUN_INDEX} It embeds everything again; or set SMART_FORK_MODEL as it was."
             yield Check("meaning", ok=False, detail=detail, next_step=step)
             return
         ids = [chunk for (chunk,) in self._store.db.execute("SELECT id FROM chunks WHERE block ORDER BY id")]

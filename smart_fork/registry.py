@@ -44,7 +44,7 @@ class WorkerRecord:
 
     A later worker may go on with the same session: `Registry.of_session` says who has it now.
 
-    `source_session_id` is empty for one that began anew. `worktree` and `branch` are those that were made for it, on
+    `source_session_id` is empty for a new session. `worktree` and `branch` are those that were made for it, on
     top of `base_commit`. `status_note` is what it waits for.
     """
 

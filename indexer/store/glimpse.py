@@ -23,7 +23,7 @@ class Glimpsed(NamedTuple):
 def newest(path: Path, project: str | None, limit: int, beginning: str = "") -> list[Glimpsed]:
     """The newest sessions of people in the project of this key (`None`: in all), whose ids begin so.
 
-    Empty where there is no index, or none that can be read at once.
+    Empty where there is no index, or none that can be read immediately.
     """
     begins = "AND session_id >= ? AND session_id < ? ORDER BY until DESC LIMIT ?"
     values = (project, project, beginning, beginning + "\U0010ffff", limit)
@@ -39,7 +39,7 @@ def title(path: Path, session_id: str) -> str:
 
 
 def count(path: Path, project: str) -> int:
-    """How many sessions of people the project of this key has in the index; 0 where it cannot be read at once."""
+    """How many sessions of people the project of this key has in the index; 0 where it cannot be read immediately."""
     return next((int(number) for (number,) in rows(path, f"SELECT count(*) {_OF}", (project, project))), 0)
 
 

@@ -27,7 +27,7 @@ MAX_BROKEN = 10_000
 #: How many bytes before the checkpoint must be unchanged for a log to count as "only grown".
 PROBE_BYTES = 4096
 #: Of logs shorter than this that nobody has written to for so long, nothing is kept to go on with: they hardly ever
-#: grow, reading one anew takes a few hundredths of a second, and the states of all of them are a third of the index.
+#: grow, reading one again takes a few hundredths of a second, and the states of all of them are a third of the index.
 RESUME_BYTES, RESUME_SECONDS = 2 << 20, 7 * 86_400
 #: How much of a log is read to list it.
 GLANCE_BYTES = 256 * 1024

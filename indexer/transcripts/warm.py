@@ -1,7 +1,7 @@
 """What was packed last, as objects beside its bytes: of a log that grows all the time only what is new is packed and
 unpacked.
 
-It saves time alone: whatever is not here is made anew, and comes out the same.
+It saves time alone: whatever is not here is made again, and comes out the same.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A record in the form that is the same on every machine, and back.
 
-Whose record it is, is no part of it: its session's id and its place in the log are taken away, and made anew where it
+Whose record it is, is no part of it: its session's id and its place in the log are taken away, and made again where it
 is written. The project's root and the home of whoever wrote it become two characters of private use.
 """
 

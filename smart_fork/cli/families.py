@@ -45,7 +45,7 @@ def branch(  # noqa: PLR0917 - typer's way
         str | None,
         typer.Option("--excise", help="Leave out these turns, as `excise list` numbers them: 5-7,9."),
     ] = None,
-    start: Annotated[bool, typer.Option("--start", help="Resume it at once.")] = False,
+    start: Annotated[bool, typer.Option("--start", help="Resume it immediately.")] = False,
     place: Annotated[PlaceChoice | None, typer.Option("--in", help="With --start: where it runs.")] = None,
     cwd: Annotated[
         Path | None, typer.Option("--cwd", help="The directory it works in; the session's own by default.")
@@ -59,7 +59,7 @@ def branch(  # noqa: PLR0917 - typer's way
     from smart_fork.families.branch import branch as branch_session
 
     if not start and (prompt or place):
-        raise Usage("A prompt and --in are only for --start", "Give --start to resume the branch at once.")
+        raise Usage("A prompt and --in are only for --start", "Give --start to resume the branch immediately.")
     if (at == MATCH) != (intent is not None):
         raise Usage("--at match and --intent belong together", 'Say what to look for: --at match --intent "…"')
     if also and intent is None:

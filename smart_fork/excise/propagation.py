@@ -117,7 +117,7 @@ def refresh(tool: Tool, paths: Iterable[Path]) -> Refreshed:
 
 
 def _export_again(tool: Tool, path: Path) -> None:
-    """What was exported goes in any case: where the index does not know the log, nobody writes it anew just now."""
+    """What was exported goes in any case: where the index does not know the log, nobody rewrites it just now."""
     if (file := _log_file(tool, str(path))) is not None:
         export_path(file.agent, READERS[file.agent].id_of(path)).unlink(missing_ok=True)
 

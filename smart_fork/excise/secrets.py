@@ -35,7 +35,7 @@ def masked(session: Transcript, ids: Collection[str], among: Collection[str] | N
     """
     found = _mask(session, among, {})
     planned = plan(session, {*ids, *found.to_cut}, relink=relink)
-    if planned.edits:  # what is linked anew is masked as well
+    if planned.edits:  # what is linked again is masked as well
         found = _mask(session, among, planned.edits)
     edits = {position: raw for position, raw in found.edits.items() if session.turns[position].id not in planned.gone}
     return replace(planned, edits={**planned.edits, **edits}, masked=found.kinds)

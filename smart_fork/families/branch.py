@@ -60,7 +60,7 @@ def branch(
     With the id of a message in `through`, up to the end of what that is part of.
 
     `cwd` is where the copy is to work (the session's own directory by default); a session that does not belong to
-    `project` is refused where one is given. With `start` the copy is resumed at once, as that says; its name is
+    `project` is refused where one is given. With `start` the copy is resumed immediately, as that says; its name is
     its title.
 
     The caller's own session is waited for where it is so new that its agent has not written it down yet.

@@ -31,7 +31,7 @@ from smart_fork.registry import Kind
 from smart_fork.snippets import quoted, shown
 
 MAX_WORKERS = 4
-#: How long each is looked at, however long the ones before it took: one that dies at once is to be noticed.
+#: How long each is looked at, however long the ones before it took: one that dies immediately is to be noticed.
 LEAST_SECONDS = 5.0
 #: These read on behind the number: "Worker 0 missing required 'project_path'".
 _READ_ON = ("missing required", "must be")
@@ -156,7 +156,7 @@ class Asked:
             self._check_going_on(source, world)
         options = options_from(self.said)
         unsaid = options.worktree is None
-        if unsaid:  # what begins anew has one if that is possible
+        if unsaid:  # what begins from nothing has one if that is possible
             options = replace(options, worktree=project_of(self.target).git and not goes_on)
         self._check_place(options.place)
         return WorkerSpec(

@@ -23,7 +23,7 @@ FEW, ALL = "few", "all"
 
 
 def serve(options: Sequence[str]) -> None:
-    """Serve on stdin and stdout until stdin closes. Comes back at once where `options` are for others to read."""
+    """Serve on stdin and stdout until stdin closes. Comes back immediately where `options` are for others to read."""
     tools = wanted(options)
     if tools is None:
         return

@@ -13,7 +13,7 @@ from pathlib import Path
 from smart_fork.front.messages import RpcMessage, read
 from smart_fork.processes import SystemProcesses
 
-#: A server ends at once when nobody talks to it any more.
+#: A server ends immediately when nobody talks to it any more.
 END_SECONDS = 5.0
 #: The command line itself: unlike the program it looks for no service to stand before. Nothing is imported from the
 #: directory that the agent works in.

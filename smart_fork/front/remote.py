@@ -59,7 +59,7 @@ class Remote:
                 connection.request("DELETE", "/mcp", headers=headers | self._about(session))
 
     def _greeted(self, *, forgotten: str | None = None) -> str:
-        """The conversation's name at the service, which is begun anew where the service has `forgotten` it."""
+        """The conversation's name at the service, which is begun again where the service has `forgotten` it."""
         with self._lock:
             if self._session is None or self._session == forgotten:
                 self._greet()

@@ -14,7 +14,18 @@ from smart_fork.front.messages import RpcMessage
 FINDS = "smart_fork"
 #: What it may be told without acting; what a fork would be like, if there was one, does not matter.
 FINDING = frozenset(
-    {"intent", "also", "agent_type", "limit", "project_path", "collection", "min_score", "include_snippets", "explain"}
+    {
+        "intent",
+        "also",
+        "agent_type",
+        "limit",
+        "project_path",
+        "collection",
+        "min_score",
+        "include_snippets",
+        "explain",
+        "team",
+    }
     | {"prompt", "run_in", "at", "worktree", "with_changes"}
 )
 #: What asks for a fork, unless it is said to be nothing.

@@ -187,7 +187,7 @@ class TmuxPlace:
 
         `None` where the window is gone.
 
-        A tmux that was started anew gives the same names again, so the process has to be the same too.
+        A tmux that was restarted gives the same names again, so the process has to be the same too.
         """
         form = "#{pane_id} #{pane_pid} #{pane_dead} #{?#{pane_dead_signal},-#{pane_dead_signal},#{pane_dead_status}}"
         state = _run(processes, env, "display-message", "-p", "-t", started.terminal_id or "%", form)

@@ -103,7 +103,7 @@ def index_in_background(project: Project | None) -> None:
 def complete_quietly(embedder: Embedder, project: Project | None) -> None:
     """Index everything that is left, this project first, for a process that stays.
 
-    It ends at once where another one is doing it.
+    It ends immediately where another one is doing it.
     """
     try:
         with opened() as store:

@@ -74,7 +74,7 @@ def find(request: FindRequest, engine: Engine) -> Answer:
     except EngineUnavailable as error:
         return _engine_not_available(error, asked)
     except IndexUnavailable as error:
-        go_on(engine, project)  # what was damaged is built anew
+        go_on(engine, project)  # what was damaged is rebuilt
         return _not_available(error.message, error.hint, asked)
 
 

@@ -56,7 +56,7 @@ class Renewal:
         self._thread: threading.Thread | None = None
 
     def soon(self) -> None:
-        """An index run has ended. Returns at once."""
+        """An index run has ended. Returns immediately."""
         with self._lock:
             self._due = True
             if self._thread is None:

@@ -1,6 +1,6 @@
 """A second look at the best results: a cross-encoder reads the intent together with each passage that answers it.
 
-It tells an answer from mere likeness better than two vectors do, but reads every passage anew for every question, so
+It tells an answer from mere likeness better than two vectors do, but reads every passage again for every question, so
 only a few are given to it. Nothing is imported or loaded unless one is configured.
 """
 

@@ -30,7 +30,7 @@ async def branch_session(  # noqa: PLR0917 - the tool's parameters
     cwd: Annotated[
         str | None, Field(description="The directory that the branch works in. Left out: the session's own.")
     ] = None,
-    start: Annotated[bool | None, Field(description="Resume the branch at once.")] = False,  # noqa: FBT002
+    start: Annotated[bool | None, Field(description="Resume the branch immediately.")] = False,  # noqa: FBT002
     prompt: Annotated[str | None, Field(description="With start: what it is told to do.")] = "",
     run_in: Annotated[
         Literal["tmux", "process", "iterm2"] | None, Field(description="With start: where it runs.")
@@ -40,7 +40,7 @@ async def branch_session(  # noqa: PLR0917 - the tool's parameters
 
     The copy is a session like any other: it can be resumed, forked and searched; the original stays untouched. A
     session in which an answer is just being written is refused, unless `at` is an earlier message. Use smart_fork's
-    fork_session_id to have a fork work on something at once.
+    fork_session_id to have a fork work on something immediately.
     """
     caller = await caller_of(ctx)
     how = {

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from indexer.embedder import Embedder
 
-#: A service on this machine answers at once, unless many ask; the system tries to connect again after a second.
+#: A service on this machine answers immediately, unless many ask; the system tries to connect again after a second.
 HELLO_SECONDS = 1.5
 #: One that has just answered may be busy.
 PROOF_SECONDS = 5.0

@@ -89,7 +89,7 @@ class Connection(H11Protocol):
             self._wait()
 
     def give_up(self) -> None:
-        """Close it: at once if it is a stranger's, else if it still waits."""
+        """Close it: immediately if it is a stranger's, else if it still waits."""
         if not self.peer.known:
             self._cut()
         elif self.waits:

@@ -80,7 +80,7 @@ def serve(
 
 
 def _end_well(state: Path) -> None:
-    """While it is not up yet it ends at once when it is told to, and that is no crash."""
+    """While it is not up yet it ends immediately when it is told to, and that is no crash."""
 
     def end(_number: int, _frame: FrameType | None) -> None:
         with suppress(OSError):
@@ -100,7 +100,7 @@ def allow_files() -> None:
 
 
 def _serve(listening: Listening, told: Told | None) -> int | None:
-    """Serve until the end; where it is to be started anew, the port."""
+    """Serve until the end; where it is to be restarted, the port."""
     from smart_fork.service.app import PUBLIC
     from smart_fork.service.entrance import Entrance
     from smart_fork.service.parts import ServiceParts
@@ -138,7 +138,7 @@ def _serve(listening: Listening, told: Told | None) -> int | None:
         with suppress(OSError):
             withdraw(address)
         parts.stop()
-        log.info("starting anew" if restart.is_set() else "ended")
+        log.info("restarting" if restart.is_set() else "ended")
     return listening.port if restart.is_set() else None
 
 

@@ -48,7 +48,7 @@ class Traffic:
         # What a client of MCP keeps open to be told something.
         stream = scope["method"] == "GET" and scope["path"] == "/mcp"
         if not self._enter(stream=stream):
-            answer = PlainTextResponse("it is starting anew\n", 503, {"Retry-After": "1"})
+            answer = PlainTextResponse("it is restarting\n", 503, {"Retry-After": "1"})
             await answer(scope, receive, send)
             return
         try:

@@ -63,7 +63,7 @@ class Upgrade:
             return SOON_SECONDS
         if self._since is None:
             self._since = self._clock()
-            log.info("version %s is installed: the service starts anew when it is idle", now.version)
+            log.info("version %s is installed: the service restarts when it is idle", now.version)
         if self._may(self._clock() - self._since):
             self._done = True
             self._restart()
@@ -102,7 +102,7 @@ def _load(package: ModuleType) -> None:
 
 
 def become(port: int) -> NoReturn:
-    """Be started anew in this process, as it was started before, at the same port.
+    """Be restarted in this process, as it was started before, at the same port.
 
     Raises:
         OSError: there is no such program any more.

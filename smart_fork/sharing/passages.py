@@ -1,6 +1,6 @@
 """What of shared records is searched: the same passages on both sides, made by the readers of the agents' own logs.
 
-The client makes their vectors, the server makes the passages anew and takes a vector only by what its text hashes to.
+The client makes their vectors, the server makes the passages again and takes a vector only by what its text hashes to.
 """
 
 from __future__ import annotations

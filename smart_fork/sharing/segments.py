@@ -102,7 +102,7 @@ def unpack(body: bytes, digest: str, limits: Limits = LIMITS) -> list[bytes]:
 def cut(
     places: Sequence[Place], count: int, body_of: Callable[[Place], bytes], limits: Limits = LIMITS
 ) -> tuple[list[Place], Segment | None]:
-    """The first `count` records of a session: the segments that stay as they are, and one that is packed anew.
+    """The first `count` records of a session: the segments that stay as they are, and one that is packed again.
 
     Raises:
         Unshareable: there are fewer, or a segment is damaged.

@@ -1,4 +1,4 @@
-"""Branches of one's own shared sessions and forks of others': made on the server at once, and written here."""
+"""Branches of one's own shared sessions and forks of others': made on the server immediately, and written here."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from smart_fork.team.tracking import Alias
 def parent_of(project: Project, aliases: Mapping[str, Alias], here: Local) -> tuple[Alias, Since] | None:
     """The tracked session that this one goes on from, and how much of it is that one's.
 
-    Its records tell it, or where the agent has written them anew, whose fork it says that it is, and what was said.
+    Its records tell it, or where the agent has written them again, whose fork it says that it is, and what was said.
     """
     known = sorted(aliases.values(), key=lambda one: -one.local_count)
     for one in known:

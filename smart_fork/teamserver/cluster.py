@@ -299,7 +299,7 @@ class Cluster:
         Path(name).rename(self.data / "postgresql.conf")
 
     def _started(self) -> psutil.Process | None:
-        """A new postmaster, or None if it has ended at once."""
+        """A new postmaster, or None if it has ended immediately."""
         log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             os.ftruncate(log, 0)

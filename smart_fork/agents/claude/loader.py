@@ -12,7 +12,7 @@ from smart_fork.cuts.lines import RawLine, first_record, preview, tokens
 from smart_fork.cuts.model import Call, Result, Transcript, TranscriptTurn
 from smart_fork.cuts.transcript import SeenLine
 
-#: Fields that name another record, and are linked anew where it goes.
+#: Fields that name another record, and are linked again where it goes.
 LINKS = ("parentUuid", "logicalParentUuid", "leafUuid")
 #: What a first line has of one; summaries and snapshots of files, which may come first, have the last two.
 _MARKS = ("uuid", "sessionId", "parentUuid", "leafUuid", "messageId")

@@ -23,7 +23,7 @@ class CodexStarter(Starter):
     name = "codex"
 
     def line(self, request: ForkRequest) -> CommandLine:
-        """See `Starter.line`. Its forks and new sessions have ids of their own choice; a fork writes at once."""
+        """See `Starter.line`. Its forks and new sessions have ids of their own choice; a fork writes immediately."""
         goes_on_in = request.session_id if request.form == "resume" else request.new_session_id if request.at else None
         if goes_on_in:
             words: tuple[str, ...] = ("resume", goes_on_in)

@@ -13,7 +13,7 @@ from smart_fork.cuts.lines import RawLine, first_record, preview, tokens
 from smart_fork.cuts.model import Call, Result, Transcript, TranscriptTurn
 from smart_fork.cuts.transcript import SeenLine
 
-#: Fields that name another record, and are linked anew where it goes.
+#: Fields that name another record, and are linked again where it goes.
 LINKS = ("parentUuid",)
 _NOTHING: dict[str, Any] = {}
 _ROLES: dict[object, Role] = {"user": "user", "assistant": "assistant", "tool_result": "tool"}

@@ -1,7 +1,7 @@
 """Qwen Code's login: a key in the environment or in its settings, or what its window has stored.
 
 Seen with 0.24.4: ``security.auth.selectedType`` in its settings says what it logs in with. Without a key for that it
-ends at once ("Missing API key for …"); there is no command that says whether it is logged in.
+ends immediately ("Missing API key for …"); there is no command that says whether it is logged in.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ IntoOption = Annotated[
 PlatformOption = Annotated[
     str | None, typer.Option("--platform", help="The agent that is to have it; by default the one that made it.")
 ]
-ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on in it at once, here.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Go on in it immediately, here.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Do it although something speaks against it.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")]
 

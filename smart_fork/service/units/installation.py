@@ -107,7 +107,7 @@ def install(keeper: Supervisor, settings: Settings) -> list[str]:
     keep_port(settings.port, settings.state)
     crashes.end(settings.state)  # one that gave up is to start again
     if settings.state == state_home():
-        stop()  # where one runs that was started by hand, the new one would end at once
+        stop()  # where one runs that was started by hand, the new one would end immediately
     return keeper.install(content)
 
 

@@ -271,7 +271,7 @@ def test_the_service_becomes_the_newer_version_once_and_in_the_middle_of_nothing
     eventually(lambda: (tmp_path / "looks").stat().st_size > looked + 5, 60)
     assert second == find_service(any_version=True).address
     log = (state_home() / "logs/service.log").read_text()
-    assert (1, 2) == (log.count("starting anew"), log.count("serving at"))
+    assert (1, 2) == (log.count("restarting"), log.count("serving at"))
     (child,) = psutil.Process(service.pid).children()
     child.kill()
     eventually(lambda: not psutil.pid_exists(child.pid))
