@@ -12,7 +12,7 @@ from smart_fork.retrieval.evidence import Gathered, Passage, gather
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.phrasings import further
 from smart_fork.retrieval.query import plain
-from smart_fork.retrieval.ranking import Weighed, weigh
+from smart_fork.retrieval.ranking import Parts, Weighed, weigh
 from smart_fork.sharing import wire
 from smart_fork.teamserver import sessions
 from smart_fork.teamserver.auth import Person, Project
@@ -103,7 +103,7 @@ def _hits(one: _Answered, limit: int) -> list[wire.Hit]:
         wire.Hit(
             session=sessions.told(of_row[row]),
             family=of_row[row]["family"][:_TEXT],
-            speaking=tuple(wire.Speaking(**parts._asdict()) for parts in one.weighed[row].speaking),
+            speaking=tuple(map(_speaking, one.weighed[row].speaking)),
             similar=row in similar,
             passage=_passage(found.passages[row], texts) if row in found.passages else None,
             outcome=found.sessions[row].outcome.value,
@@ -115,6 +115,13 @@ def _hits(one: _Answered, limit: int) -> list[wire.Hit]:
         for row in rows
         if row in of_row
     ]
+
+
+def _speaking(parts: Parts) -> wire.Speaking:
+    """What speaks for a session, within its bounds: a sum of shares may be a rounding above the whole."""
+    return wire.Speaking(
+        **{name: max(-1.0 if name == "whole" else 0.0, min(1.0, value)) for name, value in parts._asdict().items()}
+    )
 
 
 def _passage(one: Passage, texts: dict[int, str]) -> wire.Passage:

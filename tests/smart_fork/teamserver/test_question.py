@@ -9,13 +9,14 @@ import pytest
 
 from indexer.light import LightEmbedder
 from smart_fork.errors import NotFound
+from smart_fork.retrieval.ranking import Parts
 from smart_fork.sharing import wire
 from smart_fork.sharing.passages import hash_of, searched, space_of
 from smart_fork.teamserver import sessions
 from smart_fork.teamserver.cluster import JOBS
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.jobs import Worker
-from smart_fork.teamserver.question import answer
+from smart_fork.teamserver.question import _speaking, answer
 from smart_fork.teamserver.schema import PARTITIONED
 from smart_fork.teamserver.worker import KINDS
 from tests.smart_fork.teamserver.shop import INVOICES, LOGIN, UPLOADER, index_all, records_of, share
@@ -289,3 +290,9 @@ def test_each_function_of_the_database_names_the_project_of_what_it_reads(owned)
             if any(f"FROM {table}" in part for table in PARTITIONED)
         ]
         assert all("project_id" in part for part in parts), name
+
+
+def test_what_speaks_for_a_session_is_told_within_its_bounds_however_it_was_rounded():
+    told = _speaking(Parts(1.0000000000000002, 1, 1.0000000000000002, 1.0000001, -1.0000001))
+
+    assert (1, 1, 1, 1, -1) == tuple(told.model_dump().values())
