@@ -207,6 +207,12 @@ def test_every_dependency_is_pinned():
     assert [] == [need for need in wanted if re.split(r"[^\w-]", need)[0].lower() not in pins]
 
 
+def test_no_file_has_two_sides_of_a_merge():
+    sides = re.compile(rb"^(<{7}|>{7}) ", re.MULTILINE)
+
+    assert [] == [relative(path) for path in files_of_the_project() if sides.search(path.read_bytes())]
+
+
 def test_no_file_names_the_machine_it_was_written_on():
     places = {str(ROOT), pwd.getpwuid(os.getuid()).pw_dir} - {"/"}
     machine = re.compile("|".join(rf"(?<![\w.]){re.escape(place)}(?![\w.-])" for place in places).encode())

@@ -77,6 +77,8 @@ def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> None:
             roles = parts.enter_context(embedded(options.data, account, connections, options.programs))
         else:
             roles = elsewhere(options.dsn)
+            options.data.parent.mkdir(parents=True, exist_ok=True)
+            account.make(options.data)
         whose = (account.uid, account.gid)
         answering = Task(
             "answer",
@@ -88,7 +90,7 @@ def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> None:
             options.key,
             options.open_projects,
             # Beside the database and not in it: an older backup must not bring back what was withdrawn.
-            str(options.data / FILE) if options.dsn is None else None,
+            str(options.data / FILE),
         )
         working = Task("work", roles.jobs, 2, whose)
         family = parts.enter_context(Family([*[answering] * options.workers, working]))

@@ -118,18 +118,20 @@ def _expired(folder: Path, now: datetime) -> list[Path]:
     return gone
 
 
-def restore(place: Place, file: Path, journal: Journal, *, step: Step = lambda _name: None) -> Restored:
+def restore(place: Place, file: Path, *journals: Journal, step: Step = lambda _name: None) -> Restored:
     """Put the database of a backup in the place of the one that is there. Nobody may be connected to that.
+
+    Each server that used the database has a journal of its own.
 
     Raises:
         NotFound: There is no such file.
         ProgramFailed: It is no backup, or could not be read.
         Usage: The server still runs.
-        Unshareable: The journal of withdrawals is damaged: what was withdrawn would come back.
+        Unshareable: A journal of withdrawals is damaged: what was withdrawn would come back.
     """
     if not file.is_file():
         raise NotFound(f"No such backup: {file}")
-    entries = journal.entries()
+    entries = [entry for journal in journals for entry in journal.entries()]
     with psycopg.connect(place.other("postgres"), autocommit=True) as db:
         if db.execute("SELECT 1 FROM pg_stat_activity WHERE datname = %s", (place.name,)).fetchone():
             raise _runs()

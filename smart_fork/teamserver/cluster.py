@@ -207,7 +207,8 @@ class Cluster:
             self._same_version()
             return
         halves = "postgresql-"
-        if others := [one.name for one in self.folder.iterdir() if not one.name.startswith((halves, "lock-"))]:
+        ours = (halves, "lock-", "withdrawn.")  # the journal of withdrawals may be here first: for a restore
+        if others := [one.name for one in self.folder.iterdir() if not one.name.startswith(ours)]:
             raise Usage(f"{self.folder} has other things in it: {others[0]}.", "Name an empty folder with --data")
         for half in self.folder.glob(f"{halves}*"):
             shutil.rmtree(half)

@@ -80,7 +80,7 @@ def at_hand(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
     Raises:
         ProgramFailed: None runs, or somebody else's.
     """
-    conninfo = dsn or _socket(folder)
+    conninfo = dsn or address(folder)
     try:
         connection: Connection = psycopg.connect(conninfo, row_factory=dict_row, prepare_threshold=None)
     except psycopg.OperationalError as error:
@@ -93,7 +93,12 @@ def at_hand(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
         yield connection
 
 
-def _socket(folder: Path) -> str:
+def address(folder: Path) -> str:
+    """Where the server of a folder is asked, as who owns its tables.
+
+    Raises:
+        ProgramFailed: There is none.
+    """
     try:
         seen = folder.stat()
     except OSError as error:

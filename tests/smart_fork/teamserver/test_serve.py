@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import grp
 import json
 import os
+import pwd
+import shutil
 import subprocess
 import sys
 import urllib.error
@@ -19,11 +22,13 @@ from typer.testing import CliRunner
 
 from smart_fork.cli.team import server as verbs
 from smart_fork.cli.team.group import app
-from smart_fork.errors import ProgramFailed, ProgramMissing, Usage
+from smart_fork.errors import ForkRefused, ProgramFailed, ProgramMissing, Usage
 from smart_fork.teamserver import address, tables
 from smart_fork.teamserver.__main__ import Options, serve
 from smart_fork.teamserver.address import Transport
-from smart_fork.teamserver.cluster import OWNER
+from smart_fork.teamserver.cluster import OWNER, Account, Cluster
+from smart_fork.teamserver.embedded import Embedded
+from smart_fork.teamserver.journal import Entry
 from tests.smart_fork.teamserver.conftest import copied
 from tests.smart_fork.teamserver.test_embedded import until
 
@@ -89,6 +94,13 @@ def cli(folder):
     return said
 
 
+@pytest.fixture
+def packaged(installed, monkeypatch):
+    """PostgreSQL's programs, where whoever runs the database can run them."""
+    monkeypatch.setattr("smart_fork.teamserver.cluster.programs", lambda: installed)
+    return installed
+
+
 def test_it_answers_and_a_part_that_is_killed_is_started_again(shared):
     assert shared.healthy()
     for kind in ("answer", "work"):
@@ -100,6 +112,37 @@ def test_it_answers_and_a_part_that_is_killed_is_started_again(shared):
         if child.pid not in (*shared.told["answer"], *shared.told["work"]) and child.status() != psutil.STATUS_ZOMBIE
     ][2:])  # fmt: skip
     shared.family += children
+
+
+def test_a_backup_is_restored_into_an_empty_folder_with_what_was_withdrawn_since(shared, cli, open_folder, packaged):
+    cli("user", "add", "kept-by-backup")
+    written = cli("backup", str(open_folder / "backups"))
+    again = open_folder / "again"
+    again.mkdir(mode=0o700)
+    withdrawn = Entry("example.org/gone", "0197f2c7-0000-7000-8000-000000000000", "cut", {b"d" * 32: None})
+    (again / "withdrawn.jsonl").write_bytes(withdrawn.line())
+    run_as = ["--run-as", "nobody"] if os.geteuid() == 0 else []
+    if run_as:
+        shutil.chown(again, "nobody", grp.getgrgid(pwd.getpwnam("nobody").pw_gid).gr_name)
+
+    said = CliRunner().invoke(
+        app, ["restore", written["path"], "--data", str(again), "--json", *run_as], catch_exceptions=False
+    )
+    assert {"path": written["path"], "withdrawals": 1} == json.loads(said.output)
+    with (
+        Embedded(Cluster(again, Account.named(*run_as[1:] or [None]), packaged)) as there,
+        psycopg.connect(there.conninfo(OWNER)) as db,
+    ):
+        assert db.execute("SELECT count(*) FROM users WHERE name = 'kept-by-backup'").fetchone() == (1,)
+
+
+@pytest.mark.usefixtures("packaged")
+def test_a_backup_is_not_restored_under_a_server_that_runs(shared, cli, folder, tmp_path):
+    written = cli("backup", str(tmp_path))
+
+    run_as = ["--run-as", "nobody"] if os.geteuid() == 0 else []
+    with pytest.raises(ForkRefused, match="Another team server uses"):
+        CliRunner().invoke(app, ["restore", written["path"], "--data", str(folder), *run_as], catch_exceptions=False)
 
 
 def test_a_database_that_is_killed_comes_back_by_itself(shared):

