@@ -86,7 +86,7 @@ def test_an_indexing_process_that_is_killed_leaves_what_the_next_one_completes(k
 def embedding(service: Service) -> list[psutil.Process]:
     """The processes of a service that embed."""
     children = psutil.Process(service.process.pid).children()
-    return [one for one in children if "indexer.embedder" in " ".join(arguments(one))]
+    return [one for one in children if "indexer.embedding_process" in " ".join(arguments(one))]
 
 
 def test_a_killed_process_that_embeds_is_started_again_and_does_not_outlive_its_service(tmp_path):
