@@ -121,7 +121,7 @@ def test_its_installed_service_is_known_kept_to_the_byte_and_taken_out(platform,
         settings.environment["SMART_FORK_INDEX_INTERVAL"],
         settings.environment["SMART_FORK_HOME"],
     )
-    assert look(keeper)["running"]
+    assert look(keeper).running
     assert [] == install(keeper, settings)
     assert written == keeper.path.read_text()
     keeper.uninstall()

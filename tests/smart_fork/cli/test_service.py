@@ -75,7 +75,7 @@ def test_status_of_a_damaged_unit_says_what_to_do(run, systemd, home):
     run("service", "install")
     (home / ".config/systemd/user/smart-fork.service").write_text("[Service]\n")
 
-    assert "writes it anew" in run("service", "status").err
+    assert "rewrites it" in run("service", "status").err
 
 
 def test_json(run, systemd):

@@ -37,7 +37,7 @@ def said(*messages: dict | bytes, tools: str = FEW) -> tuple[list[dict], bytes |
 
 
 def test_the_catalogue_is_what_the_server_answers():
-    """`make catalogue` writes it anew."""
+    """`make catalogue` rewrites it."""
     assert catalogue() == WRITTEN
 
 
