@@ -164,21 +164,19 @@ def test_a_fork_knows_what_its_parent_knew(opencode: Machine, parent: str, place
     assert [] == fork["warnings"]
 
 
-@places
-def test_a_fork_at_an_earlier_message_knows_nothing_of_what_came_later(opencode: Machine, parent: str, place: str):
+def test_a_fork_at_an_earlier_message_knows_nothing_of_what_came_later(opencode: Machine, parent: str):
     prompt, number = unlike_any_other(NEXT), number_of(opencode, parent, ANSWER)
 
-    fork = ours(opencode, "fork", parent, "--at", number, "--in", place, "--", prompt)
+    fork = ours(opencode, "fork", parent, "--at", number, "--in", "process", "--", prompt)
 
     assert [*BEGINNING, Message("user", prompt)] == heard(opencode, prompt).said
     answered(opencode, fork["new_session_id"], prompt)
 
 
-@places
-def test_a_fork_into_a_worktree_works_there(opencode: Machine, parent: str, place: str):
-    prompt, name = unlike_any_other(NEXT), f"opencode-in-{place}"
+def test_a_fork_into_a_worktree_works_there(opencode: Machine, parent: str):
+    prompt, name = unlike_any_other(NEXT), "opencode-elsewhere"
 
-    fork = ours(opencode, "fork", parent, "--worktree-name", name, "--in", place, "--", prompt)
+    fork = ours(opencode, "fork", parent, "--worktree-name", name, "--in", "process", "--", prompt)
 
     assert [*CONVERSATION, Message("user", prompt)] == heard(opencode, prompt).said
     answered(opencode, fork["new_session_id"], prompt)

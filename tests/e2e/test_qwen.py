@@ -156,21 +156,19 @@ def test_a_fork_knows_what_its_parent_knew(qwen: Machine, parent: Log, place: st
     assert log.records[0]["forkedFrom"]["sessionId"] == parent.session_id
 
 
-@places
-def test_a_fork_at_an_earlier_message_knows_nothing_of_what_came_later(qwen: Machine, parent: Log, place: str):
+def test_a_fork_at_an_earlier_message_knows_nothing_of_what_came_later(qwen: Machine, parent: Log):
     prompt, number = unlike_any_other(NEXT), number_of(qwen, parent.session_id, ANSWER)
 
-    fork = ours(qwen, "fork", parent.session_id, "--at", number, "--in", place, "--", prompt)
+    fork = ours(qwen, "fork", parent.session_id, "--at", number, "--in", "process", "--", prompt)
 
     assert [*BEGINNING, Message("user", prompt)] == heard(qwen, prompt).said
     answered(qwen, fork["new_session_id"], prompt)
 
 
-@places
-def test_a_fork_into_a_worktree_works_there(qwen: Machine, parent: Log, place: str):
-    prompt, name = unlike_any_other(NEXT), f"qwen-in-{place}"
+def test_a_fork_into_a_worktree_works_there(qwen: Machine, parent: Log):
+    prompt, name = unlike_any_other(NEXT), "qwen-elsewhere"
 
-    fork = ours(qwen, "fork", parent.session_id, "--worktree-name", name, "--in", place, "--", prompt)
+    fork = ours(qwen, "fork", parent.session_id, "--worktree-name", name, "--in", "process", "--", prompt)
 
     assert [*CONVERSATION, Message("user", prompt)] == heard(qwen, prompt).said
     worktree = qwen.project / ".worktrees" / name
