@@ -38,7 +38,7 @@ class Families(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class TheirPassage:
     """The passage of such a session that answers best."""
 
     text: str
@@ -66,12 +66,12 @@ class Distant:
     started: str = ""
     last_activity: str = ""
     outcome: str = "unknown"
-    passage: Passage | None = None
+    passage: TheirPassage | None = None
     local_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SaidElsewhere:
     """What was answered, or why nothing was."""
 
     hits: tuple[Distant, ...] = ()
@@ -86,7 +86,7 @@ class Elsewhere(Protocol):
         """Ask, and do not wait."""
         ...
 
-    def answer(self) -> Said:
+    def answer(self) -> SaidElsewhere:
         """What was answered, in time."""
         ...
 
@@ -154,7 +154,7 @@ def together(own: Sequence[Hit], merged: Merged, query: Query, limit: int, *, sn
 
 
 def alone(
-    said: Said, intent: str, also: tuple[str, ...], *, limit: int, min_score: float | None, snippets: bool
+    said: SaidElsewhere, intent: str, also: tuple[str, ...], *, limit: int, min_score: float | None, snippets: bool
 ) -> tuple[Hit, ...]:
     """The results of the other side alone, which then share the chance among themselves."""
     query = Query(intent, Scope(), limit, min_score=min_score, also=also)
@@ -228,7 +228,7 @@ def _hit(one: Distant, chance: float, query: Query, *, snippets: bool) -> Hit:
     )
 
 
-def _match(place: Passage, words: tuple[str, ...]) -> Match:
+def _match(place: TheirPassage, words: tuple[str, ...]) -> Match:
     return Match(
         turn_index=place.turn,
         message_id=None,  # of the copy that is made here, its messages have other ids

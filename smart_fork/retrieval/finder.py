@@ -36,7 +36,7 @@ from smart_fork.retrieval.ranking import RIVALS
 from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.retrieval.request import DEFAULT_LIMIT, MAX_LIMIT, FindRequest, check, current_project, project_notice
 from smart_fork.retrieval.search import Embed, embedded, once, search
-from smart_fork.retrieval.upkeep import Asked, Engine, State, go_on, refresh, scope_of
+from smart_fork.retrieval.upkeep import CheckedRequest, Engine, Upkeep, go_on, refresh, scope_of
 from smart_fork.retrieval.worth import BETTER_FIRST, COMPARED, Worth, better_first, close, worth_of
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ def find(request: FindRequest, engine: Engine) -> Answer:
     # Where in a session the answer stands only the own index knows.
     outside = configured_engine(engine.environment) if request.session_id is None else None
     intent = plain(request.intent)
-    asked = Asked(request, intent, further(intent, request.also), agents, project, limit, outside)
+    asked = CheckedRequest(request, intent, further(intent, request.also), agents, project, limit, outside)
     before = kept(index_db())
     if engine.elsewhere is not None and outside is None and project is not None and request.session_id is None:
         engine.elsewhere.begin(asked.intent, asked.also, Path(project.root), max(limit, RIVALS))
@@ -78,7 +78,7 @@ def find(request: FindRequest, engine: Engine) -> Answer:
         return _not_available(error.message, error.hint, asked)
 
 
-def _answer(store: Store, asked: Asked, engine: Engine, state: State) -> Found:
+def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep) -> Found:
     request = asked.request
     scope = scope_of(store, asked)
     caller, hidden = _caller(store, request.caller_session_id)
@@ -130,7 +130,9 @@ def _answer(store: Store, asked: Asked, engine: Engine, state: State) -> Found:
     )
 
 
-def _best_to_fork(store: Store, found: Candidates, asked: Asked, engine: Engine) -> tuple[Candidates, dict[int, Worth]]:
+def _best_to_fork(
+    store: Store, found: Candidates, asked: CheckedRequest, engine: Engine
+) -> tuple[Candidates, dict[int, Worth]]:
     """As many hits as are wanted, of those about as likely as the best one the better first; and how good each is.
 
     What another engine has scored stands as it is: its scores are no chances.
@@ -143,7 +145,7 @@ def _best_to_fork(store: Store, found: Candidates, asked: Asked, engine: Engine)
     return replace(found, hits=(better_first(looked_at, worth) if own else looked_at)[: asked.limit]), worth
 
 
-def _found(store: Store, query: Query, asked: Asked, engine: Engine, embed: Embed) -> Candidates:
+def _found(store: Store, query: Query, asked: CheckedRequest, engine: Engine, embed: Embed) -> Candidates:
     if asked.outside is None:
         return search(store, query, embed, engine.rerank)
     from smart_fork.retrieval.documents import search_documents
@@ -163,7 +165,7 @@ def _damage(before: Collection[Path]) -> str:
     )
 
 
-def _is_foreign(asked: Asked, embedder: Embedder) -> bool:
+def _is_foreign(asked: CheckedRequest, embedder: Embedder) -> bool:
     """Whether the model is the default one, and every phrasing in a script that it was not made for."""
     of_default = embedder.model.partition("@")[0] == DEFAULT_MODEL
     return of_default and all(map(is_mostly_not_latin, (asked.intent, *asked.also)))
@@ -216,7 +218,7 @@ def _workers_of(session_id: str) -> list[str]:
         return []
 
 
-def _fallback(asked: Asked) -> tuple[RecentSession, ...]:
+def _fallback(asked: CheckedRequest) -> tuple[RecentSession, ...]:
     adapters = [agent for agent in READERS if agent.name in asked.agents]
     found = recent_sessions(
         adapters, asked.project, asked.limit + 1, automated=asked.request.include_automated
@@ -225,7 +227,7 @@ def _fallback(asked: Asked) -> tuple[RecentSession, ...]:
     return tuple(map(results.recent_session, others[: asked.limit]))
 
 
-def _engine_not_available(error: EngineUnavailable, asked: Asked) -> Unsearched:
+def _engine_not_available(error: EngineUnavailable, asked: CheckedRequest) -> Unsearched:
     """What is said where another engine is configured, and is not there."""
     if asked.outside is None:
         raise error
@@ -234,7 +236,7 @@ def _engine_not_available(error: EngineUnavailable, asked: Asked) -> Unsearched:
     return Unsearched(error=code, message=error.message, next_steps=next_steps, fallback_sessions=_fallback(asked))
 
 
-def _not_available(message: str, hint: str, asked: Asked) -> Unsearched:
+def _not_available(message: str, hint: str, asked: CheckedRequest) -> Unsearched:
     """What is said when nothing can be searched: why, what to do, and the most recent sessions."""
     log.warning("smart_fork is not available: %s", message)
     return Unsearched(

@@ -60,7 +60,7 @@ class Engine:
     elsewhere: Elsewhere | None = None
 
 
-class Asked(NamedTuple):
+class CheckedRequest(NamedTuple):
     """A request that has been checked. `outside` is the search program that answers it, if any."""
 
     request: FindRequest
@@ -72,7 +72,7 @@ class Asked(NamedTuple):
     outside: SearchEngine | None = None
 
 
-class State(NamedTuple):
+class Upkeep(NamedTuple):
     """How many changed logs are left, what kept us from them, why no model helps, what is done of it all meanwhile."""
 
     left: int | None
@@ -81,15 +81,15 @@ class State(NamedTuple):
     background: str = ""
 
 
-def refresh(store: Store, asked: Asked, engine: Engine) -> State:
+def refresh(store: Store, asked: CheckedRequest, engine: Engine) -> Upkeep:
     """Brings the index up to date as far as time allows."""
     absent = absent_model.remembered(engine.embedder.model)
     if is_off("SMART_FORK_INDEXING", engine.environment):
         log.warning(_SWITCHED_OFF)
-        return State(None, _SWITCHED_OFF, absent)
+        return Upkeep(None, _SWITCHED_OFF, absent)
     together = engine.together
     if together is not None and together.reading and store.counts().sessions:
-        return State(None, _BEING_READ, absent)
+        return Upkeep(None, _BEING_READ, absent)
 
     indexed = together is not None and together.indexed
     seconds = min(engine.read_seconds, SOON_SECONDS) if indexed else engine.read_seconds
@@ -100,20 +100,20 @@ def refresh(store: Store, asked: Asked, engine: Engine) -> State:
     try:
         left = look() if together is None else together.left(look)
     except IndexBusyError:
-        return State(None, "Another process is indexing just now.", absent)
+        return Upkeep(None, "Another process is indexing just now.", absent)
     except Exception as error:
         if is_damage(error):
             raise
         log.warning("the index could not be brought up to date: %s", error)
         step = next_step(error)
         why = f"The index could not be brought up to date: {error}{'. ' if step else ''}{step}"
-        return State(None, why, absent)
+        return Upkeep(None, why, absent)
     lacks = not indexed and not absent and asked.outside is None
     absent, rate = _embed_some(store, asked, engine) if lacks else (absent, 0.0)
     counts = store.counts()
     stale = counts.embedded < counts.chunks or store.meta("model") not in ("", engine.embedder.model)
     goes_on = (left or stale or store.owes_erasing()) and go_on(engine, asked.project)
-    return State(left, absent=absent, background=background_notice(store, left, rate) if goes_on else "")
+    return Upkeep(left, absent=absent, background=background_notice(store, left, rate) if goes_on else "")
 
 
 def _telling(engine: Engine) -> Progress:
@@ -139,7 +139,7 @@ def go_on(engine: Engine, project: Project | None) -> bool:
     return True
 
 
-def scope_of(store: Store, asked: Asked) -> Scope:
+def scope_of(store: Store, asked: CheckedRequest) -> Scope:
     """Whose passages answer: those of the project and the agents, or of the one session that is asked about."""
     if (session_id := asked.request.session_id) is None:
         return store.scope(asked.project, asked.agents, automated=asked.request.include_automated)
@@ -147,7 +147,7 @@ def scope_of(store: Store, asked: Asked) -> Scope:
     return Scope((rows[0].part,), session=rows[0].row, project=asked.project) if rows else Scope()
 
 
-def _embed_some(store: Store, asked: Asked, engine: Engine) -> tuple[str, float]:
+def _embed_some(store: Store, asked: CheckedRequest, engine: Engine) -> tuple[str, float]:
     """Vectors for what is asked about, as far as time allows; where somebody goes on, for the passages that find most.
     Why there is no model for it, where there is none; and how many were made in a second.
     """

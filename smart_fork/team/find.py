@@ -17,7 +17,7 @@ from indexer.paths import private_dir, state_home
 from smart_fork.agents import READERS
 from smart_fork.errors import NotFound, ServerUnavailable, SmartForkError, Usage
 from smart_fork.retrieval.answer import Origin, TeamFound, TeamState
-from smart_fork.retrieval.elsewhere import Distant, Passage, Said, alone, notice_of
+from smart_fork.retrieval.elsewhere import Distant, SaidElsewhere, TheirPassage, alone, notice_of
 from smart_fork.retrieval.phrasings import further
 from smart_fork.retrieval.query import plain
 from smart_fork.retrieval.ranking import RIVALS, Parts, shares_of_phrasings, weigh_one
@@ -47,7 +47,7 @@ class TeamSearch:
     wanted: bool = False
     seconds: float = SECONDS
     _asked: tuple[object, ...] = ()
-    _said: Said | None = None
+    _said: SaidElsewhere | None = None
     _until: float = 0.0
     _thread: threading.Thread | None = field(default=None, repr=False)
 
@@ -58,20 +58,20 @@ class TeamSearch:
         self._asked, self._said = asked, None
         self._until = time.monotonic() + self.seconds
         if is_away():
-            self._said = Said(error=_away_in_words())
+            self._said = SaidElsewhere(error=_away_in_words())
             return
         self._thread = threading.Thread(
             target=self._ask, args=(intent, tuple(also), directory, limit), name="ask the team", daemon=True
         )
         self._thread.start()
 
-    def answer(self) -> Said:
+    def answer(self) -> SaidElsewhere:
         """What was answered in time; else that the server is away, and for a while nobody asks it."""
         if self._thread is not None:
             self._thread.join(max(0.0, self._until - time.monotonic()))
         if self._said is None:
             note_away()
-            return Said(error=f"The team's server has not answered within {self.seconds:g} seconds.")
+            return SaidElsewhere(error=f"The team's server has not answered within {self.seconds:g} seconds.")
         return self._said
 
     @property
@@ -95,14 +95,14 @@ class TeamSearch:
                     found = ask(client, where.key, intent, also, limit)
                 self._said = said(where, found, 1 + len(also))
         except (NotFound, Usage) as error:  # this project is not shared, or is none that could be
-            self._said = Said(error=error.message if self.wanted else "")
+            self._said = SaidElsewhere(error=error.message if self.wanted else "")
         except ServerUnavailable as error:
             note_away()
-            self._said = Said(error=error.message)
+            self._said = SaidElsewhere(error=error.message)
         except SmartForkError as error:
-            self._said = Said(error=error.message)
+            self._said = SaidElsewhere(error=error.message)
         except Exception as error:  # noqa: BLE001 - the answer of this machine stands
-            self._said = Said(error=f"The team's sessions could not be searched: {type(error).__name__}")
+            self._said = SaidElsewhere(error=f"The team's sessions could not be searched: {type(error).__name__}")
 
 
 def find_there(
@@ -143,7 +143,7 @@ def ask(client: Client, project: str, intent: str, also: Sequence[str], limit: i
     return client.search(project, wanted)
 
 
-def said(where: Project, found: wire.Found, phrasings: int) -> Said:
+def said(where: Project, found: wire.Found, phrasings: int) -> SaidElsewhere:
     """An answer as the own results are merged with it; what is odd in it is left out."""
     here = {one.session_id: one.file for one in where.tracking.read().aliases.values() if one.session_id and one.file}
     distant = []
@@ -167,12 +167,12 @@ def said(where: Project, found: wire.Found, phrasings: int) -> Said:
                 started=hit.started,
                 last_activity=hit.last_activity,
                 outcome=Outcome(hit.outcome).value,
-                passage=Passage(**hit.passage.model_dump()) if hit.passage else None,
+                passage=TheirPassage(**hit.passage.model_dump()) if hit.passage else None,
                 local_id=READERS[info.agent].id_of(log) if log else "",
             )
         )
     state = TeamState(where.server, where.key, found.sessions, found.by_words_only)
-    return Said(tuple(distant), state)
+    return SaidElsewhere(tuple(distant), state)
 
 
 def is_away() -> bool:
