@@ -23,6 +23,7 @@ from smart_fork.service.units.installation import install, installed, look
 from smart_fork.service.units.launchd import Launchd
 from smart_fork.service.units.plist import LABEL
 from smart_fork.service.units.systemd import Systemd
+from smart_fork.service.units.unit_file import UNIT
 from tests.smart_fork.service.units import FakeLaunchd, FakeSystemd
 
 HOME = Path("/tmp/smart-fork-of-before/home")  # noqa: S108 - the path is part of what is tested
@@ -98,21 +99,24 @@ def test_its_hooks_are_seen_and_taken_out_to_the_byte(run):
 
 
 @pytest.mark.parametrize(
-    ("platform", "keeper", "unit"),
+    ("platform", "make", "unit", "place"),
     [
-        ("linux", Systemd(FakeSystemd()), "smart-fork.service"),
-        ("darwin", Launchd(FakeLaunchd(LABEL)), "smart-fork.plist"),
+        ("linux", lambda: Systemd(FakeSystemd()), "smart-fork.service", f".config/systemd/user/{UNIT}"),
+        ("darwin", lambda: Launchd(FakeLaunchd(LABEL)), "smart-fork.plist", f"Library/LaunchAgents/{LABEL}.plist"),
     ],
     ids=["systemd", "launchd"],
 )
-def test_its_installed_service_is_known_kept_to_the_byte_and_taken_out(platform, keeper, unit, home, monkeypatch):
+def test_its_installed_service_is_known_kept_to_the_byte_and_taken_out(platform, make, unit, place, home, monkeypatch):  # noqa: PLR0917
     """Both units were written by that version: what it was told when it was installed is in them alone."""
-    monkeypatch.setattr(sys, "platform", platform)
     state = f"{home}/50% of $HOME"
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setenv("SMART_FORK_HOME", state)
     written = (PACKED.parent / unit).read_text().replace("/home/some one/50%", f"{home}/50%")
-    keeper.path.parent.mkdir(parents=True)
-    keeper.path.write_text(written)
+    (home / place).parent.mkdir(parents=True)
+    (home / place).write_text(written)
 
+    keeper = make()
+    assert home / place == keeper.path
     settings = installed(keeper)
     assert settings is not None
     assert ("/home/some one/.local/bin/smart-fork", 8771, "15m", state) == (
