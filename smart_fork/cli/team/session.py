@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -137,13 +138,12 @@ def pull(  # noqa: PLR0917 - typer's way
     as_json: JsonOption = False,
 ) -> None:
     """Take over one of your own shared sessions, or what is new of it."""
-    from smart_fork.team.changes import opened
     from smart_fork.team.pull import TakenAs
     from smart_fork.team.pull import pull as take_over
 
-    with opened(server, project) as where:
-        _check_directory(where, into, yes=yes)
-        done = take_over(where, session, TakenAs(into, platform, alias, not no_track, force))
+    taken = TakenAs(into, platform, alias, not no_track, force)
+    with _opened(server, project, into, yes=yes) as where:
+        done = take_over(where, session, taken)
     _finish(done, resume=resume, as_json=as_json)
 
 
@@ -170,13 +170,11 @@ def branch(  # noqa: PLR0917 - typer's way
     """Make a session with the first messages of one of your own."""
     from smart_fork.team.branch import BranchAsked
     from smart_fork.team.branch import branch as make
-    from smart_fork.team.changes import opened
     from smart_fork.team.pull import TakenAs
 
     seen = visibility_of(public=public, private=private)
     asked = BranchAsked(number_of(at), title, tags_of(tags), summary, seen, local, not no_pull)
-    with opened(server, project) as where:
-        _check_directory(where, into, yes=yes)
+    with _opened(server, project, into, yes=yes) as where:
         done = make(where, session, asked, TakenAs(into, platform, alias))
     _finish(done, resume=resume, as_json=as_json)
 
@@ -205,23 +203,25 @@ def fork(  # noqa: PLR0917 - typer's way
     """Make a session of your own with the first messages of a teammate's public one."""
     from smart_fork.team.branch import BranchAsked
     from smart_fork.team.branch import fork as make
-    from smart_fork.team.changes import opened
     from smart_fork.team.pull import TakenAs
 
     seen = visibility_of(public=public, private=private)
     asked = BranchAsked(number_of(at), title, tags_of(tags), summary, seen, local, not no_pull)
-    with opened(server, project) as where:
-        _check_directory(where, into, yes=yes)
+    with _opened(server, project, into, yes=yes) as where:
         done = make(where, session, asked, TakenAs(into, platform, alias, force=force))
     _finish(done, resume=resume, as_json=as_json)
 
 
-def _check_directory(where: Project, into: Path | None, *, yes: bool) -> None:
-    """Ask before a session of this project is written for another directory."""
-    if into is None or resolve(into).is_relative_to(where.place.root):
-        return
-    if not agreed(f"{into} is not in {where.place.root}. Write it for there?", yes=yes):
-        raise typer.Abort
+@contextmanager
+def _opened(server: str | None, project: str | None, into: Path | None, *, yes: bool) -> Iterator[Project]:
+    """The project of which a session is written here. It is asked before that is done for another directory."""
+    from smart_fork.team.changes import opened
+
+    with opened(server, project) as where:
+        there = into is None or resolve(into).is_relative_to(where.place.root)
+        if not there and not agreed(f"{into} is not in {where.place.root}. Write it for there?", yes=yes):
+            raise typer.Abort
+        yield where
 
 
 def _agreed(where: Project, made: Plan, *, yes: bool) -> bool:
