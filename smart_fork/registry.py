@@ -33,6 +33,8 @@ Status = Literal["", "working", "idle", "waiting"]
 OVER: tuple[State, ...] = ("ended", "failed")
 #: The permissions of a worker that asks nobody; Claude Code's word for it.
 UNASKED = "bypassPermissions"
+#: That of one that asks, whatever settings and records say.
+ASKED = "default"
 #: How a worker came about. A branch is a fork that had been written before.
 Kind = Literal["fork", "branch", "new", "resume", "continue"]
 _SESSION = "coalesce(session_id, last_session_id)"

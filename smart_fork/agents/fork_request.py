@@ -19,6 +19,7 @@ class ForkRequest:
 
     `session_id` is that of the session to fork or to go on with, empty for a new one. `new_session_id` is one that the
     new session may have. `options` are all that was said of the worker, the prompt and the name as they were said.
+    `of_others` says that the session goes on from somebody else's, who could have put words there: its agent asks.
     """
 
     agent: AgentName
@@ -36,6 +37,7 @@ class ForkRequest:
     depth: int = 0
     worker_id: str = ""
     form: Form = "fork"
+    of_others: bool = False
     options: Options = field(default_factory=Options)
 
     @property

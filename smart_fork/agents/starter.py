@@ -43,6 +43,9 @@ class Starter(ABC):
     beginnings: re.Pattern[str] = re.compile(r"[0-9a-fA-F-]{8,36}")
     #: Whether a fork of no session that is named is taken for a new session.
     forks_nothing: bool = False
+    #: The options with which it asks before it acts, whatever its settings and the session's records say; none where
+    #: the session's records count for nothing, and only the settings of whoever runs it do.
+    asking: tuple[str, ...] = ()
 
     @abstractmethod
     def line(self, request: ForkRequest) -> CommandLine:

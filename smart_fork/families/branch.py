@@ -32,6 +32,7 @@ from smart_fork.families.work import (
     refuse_while_tasks_run,
     refuse_while_working,
 )
+from smart_fork.forking.others import is_others
 from smart_fork.forking.started import Forked
 from smart_fork.forking.world import Clock, SystemClock
 from smart_fork.retrieval.results import title as shown_title
@@ -192,11 +193,12 @@ def _report(session: Session, written: Branch, *, end: int, title: str, target: 
         working_directory=str(target),
         warnings=tuple(warnings),
         resume_command=command_to_resume(written.agent, written.session_id, str(target)),
-        resume_original=command_to_resume(session.agent, session.session_id, session.cwd),
+        resume_original=command_to_resume(session.agent, session.session_id, session.cwd, session=session),
     )
 
 
-def command_to_resume(agent: AgentName, session_id: str, cwd: str) -> str:
-    """What a person types to go on in a session, from anywhere."""
-    words = shlex.join(READERS[agent].resume_command(session_id))
+def command_to_resume(agent: AgentName, session_id: str, cwd: str, *, session: Session | None = None) -> str:
+    """What a person types to go on in a session, from anywhere; `session` is what was read of it."""
+    asking = starter_of(agent).asking if is_others(session_id, session) else ()
+    words = shlex.join((*READERS[agent].resume_command(session_id), *asking))
     return f"cd {shlex.quote(cwd)} && {words}" if cwd else words

@@ -27,6 +27,7 @@ from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.forking.attempt import Attempt
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation, confirm, one_at_a_time
 from smart_fork.forking.limit import admission
+from smart_fork.forking.others import is_others
 from smart_fork.forking.provisions import Provisions, provisions
 from smart_fork.forking.report import Launched, as_worker, ended_at_once, remark
 from smart_fork.forking.spec import ForkSource, WorkerSpec
@@ -34,7 +35,7 @@ from smart_fork.forking.started import StartedWorker
 from smart_fork.forking.world import World, world_of
 from smart_fork.places import choose_place
 from smart_fork.places.base import Started, WorkerPlace, note_started
-from smart_fork.registry import UNASKED, Registry, WorkerRecord
+from smart_fork.registry import ASKED, UNASKED, Registry, WorkerRecord
 from smart_fork.repository.worktree import Worktree, left_unfiltered, plan_worktree
 
 log = logging.getLogger(__name__)
@@ -83,8 +84,10 @@ def prepare(spec: WorkerSpec, world: World, *, dry_run: bool = False) -> Prepare
         with_agent=spec.with_agent,
         depth=_depth(world.env, spec.caller_session_id),
         form=spec.form,
+        of_others=source is not None and is_others(source.session_id, source.session),
         options=spec.options,
     )
+    _check_asks(request)
     prepared = Prepared(spec, request, place)
     _check_delivery(prepared.plan(), place)
     admission(request, world, counts=not place.replaces)  # whether the limit is a number; it is asked at the start
@@ -185,7 +188,7 @@ def _registered(prepared: Prepared, world: World, attempt: Attempt) -> WorkerRec
         prompt=passable(request.prompt or ""),
         kind=spec.kind,
         depth=request.depth + 1,
-        permission_mode=UNASKED if request.skip_permissions else "",
+        permission_mode=UNASKED if request.skip_permissions else ASKED if request.of_others else "",
         now=world.clock.now(),
         admit=admission(request, world, counts=not prepared.place.replaces),
     )
@@ -277,6 +280,18 @@ def directory(path: str | Path) -> Path:
     if not there:
         raise NotFound(f"No such directory: {plain_name(str(target))}", hint)
     return target
+
+
+def _check_asks(request: ForkRequest) -> None:
+    """Whoever could share a session could have put words there: no agent acts on them unasked."""
+    if request.of_others and request.skip_permissions:
+        raise ForkRefused(
+            f"{request.session_id} goes on from a teammate's session: its agent asks before it acts",
+            advice(
+                "Leave --skip-permissions out; what it may do can be changed in its window.",
+                tool="Leave skip_permissions out; the person can change in its window what it may do.",
+            ),
+        )
 
 
 def _check_resumable(spec: WorkerSpec, request: ForkRequest) -> None:

@@ -197,6 +197,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
     """
     from smart_fork import sessions
     from smart_fork.excise.last_cut import last_cut
+    from smart_fork.forking.others import is_others
     from smart_fork.page.blocks import blocks
     from smart_fork.page.conversation import reading
     from smart_fork.retrieval.results import fork_command, title
@@ -218,7 +219,9 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
         tokens=session.token_estimate,
         log_gone=located.path is None,
         cut=last_cut(session.session_id) if located.path is not None else None,
-        command=fork_command(session.agent, session.session_id, session.cwd),
+        command=fork_command(
+            session.agent, session.session_id, session.cwd, of_others=is_others(session.session_id, session)
+        ),
     )
 
 

@@ -12,6 +12,7 @@ from indexer.masking import Masked, mask
 from indexer.outcome import Outcome
 from indexer.store.base import Counts, SessionRow
 from indexer.transcripts.model import AgentName, Session
+from smart_fork import foreign_sessions
 from smart_fork.agents.facets import starter_of
 from smart_fork.repository.drift import Drift
 from smart_fork.retrieval.answer import (
@@ -117,9 +118,10 @@ def inferred(how: str) -> str:
     return f"project inferred from its {how.replace('_', ' ')}" if how else ""
 
 
-def fork_command(agent: AgentName, session_id: str, cwd: str) -> str:
+def fork_command(agent: AgentName, session_id: str, cwd: str, *, of_others: bool = False) -> str:
     """What a person would type by hand to get the same fork, for display."""
-    words = shlex.join(starter_of(agent).fork_words(session_id))
+    starter = starter_of(agent)
+    words = shlex.join((*starter.fork_words(session_id), *(starter.asking if of_others else ())))
     return f"cd {shlex.quote(cwd)} && {words}" if cwd else words
 
 
@@ -184,9 +186,15 @@ def _hit(
         jsonl_path=row.path or None,
         can_fork=not warnings,
         warning="; ".join(warnings),
-        fork_command=fork_command(row.agent, row.session_id, row.cwd),
+        fork_command=fork_command(row.agent, row.session_id, row.cwd, of_others=_is_others(row)),
         explain=_explain(one, one.why) if explain and one.why is not None else None,
     )
+
+
+def _is_others(row: SessionRow) -> bool:
+    """Whether a session goes on from somebody else's, as far as the index says."""
+    known = foreign_sessions.is_known
+    return known(row.session_id, (row.root_id,)) or (row.parent_id is not None and known(row.parent_id))
 
 
 def _changed(drift: Drift | None) -> Changed | None:

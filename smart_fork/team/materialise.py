@@ -17,6 +17,7 @@ from pathlib import Path
 import orjson
 
 from indexer.transcripts.model import AgentName, Session
+from smart_fork import foreign_sessions
 from smart_fork.agents import READERS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, forms_of, starter_of, title_of
@@ -46,6 +47,7 @@ class Materialised:
     def undo(self) -> None:
         """Take it away again."""
         self.branch.undo()
+        foreign_sessions.forget(self.session_id)
 
 
 @dataclass(frozen=True, slots=True)

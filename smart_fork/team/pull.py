@@ -14,6 +14,7 @@ from indexer.project import resolve
 from indexer.transcripts.model import AgentName
 from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
 from smart_fork.sharing.wire import SessionInfo
+from smart_fork.team import others as others_sessions
 from smart_fork.team.download import Download, Seen, download
 from smart_fork.team.local import local, read_log
 from smart_fork.team.materialise import Materialised, materialise
@@ -93,11 +94,23 @@ def write(
             title=taken.info.title,
             platform=wanted.platform,
         )
-        here = Written(made.path, made.agent, root, project.server, project.key, ())
-        remember(here, taken.records[:count], others=others, crossed=made.agent != taken.info.agent)
+        _remember(project, taken, made, root, others=others, count=count)
     except OSError as error:
         raise SmartForkError(f"It cannot be written: {error}", "Nothing of it was left behind.") from error
     return made
+
+
+def _remember(
+    project: Project, taken: Download, made: Materialised, root: Path, *, others: bool, count: int | None
+) -> None:
+    """Keep whose it is and what it is known by there; a log of which that is not known does not stay."""
+    here = Written(made.path, made.agent, root, project.server, project.key, ())
+    try:
+        remember(here, taken.records[:count], others=others, crossed=made.agent != taken.info.agent)
+        others_sessions.note(project, taken.info, taken.records[:count], made, others=others)
+    except BaseException:
+        made.undo()
+        raise
 
 
 def _as_file(project: Project, taken: Download, name: str) -> Shared:

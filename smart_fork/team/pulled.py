@@ -135,10 +135,16 @@ def composed(before: Edits, after: Edits) -> dict[str, bytes | None]:
 
 def key_of(record: Record) -> str:
     """What a record in the form that is shared is known by in every copy: its own id, or what it says."""
-    identity = record.get("uuid")
-    if isinstance(identity, str) and identity.isascii() and identity.isprintable() and " " not in identity:
+    if identity := identity_of(record):
         return f"id:{identity}"
     return f"is:{sha256(encode(record)).hexdigest()}"
+
+
+def identity_of(record: Record) -> str:
+    """A record's own id, which its copies have too; empty where it has none."""
+    identity = record.get("uuid")
+    plain = isinstance(identity, str) and identity.isascii() and identity.isprintable() and " " not in identity
+    return str(identity) if plain else ""
 
 
 def remember(of: Written, records: Iterable[bytes], *, others: bool, crossed: bool) -> None:

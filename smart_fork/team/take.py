@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from indexer.transcripts.model import AgentName
-from smart_fork import sessions
+from smart_fork import foreign_sessions, sessions
 from smart_fork.agents import READERS
 from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
 from smart_fork.team import login
@@ -153,4 +153,5 @@ def _with_current(tracked: Tracked, current: str) -> Tracked:
 
 def _take_away(where: Project, one: Taken) -> None:
     one.path.unlink(missing_ok=True)
+    foreign_sessions.forget(one.session_id)
     where.tracking.change(lambda tracked: tracked.without(one.alias) if one.alias in tracked.aliases else tracked)

@@ -29,7 +29,7 @@ from smart_fork.forking.provisions import provisions
 from smart_fork.forking.typist import SCREEN_SECONDS, Typist
 from smart_fork.places import place_of
 from smart_fork.places.base import WorkerPlace, note_started, runs, whereabouts
-from smart_fork.registry import UNASKED, Registry, WorkerRecord
+from smart_fork.registry import ASKED, UNASKED, Registry, WorkerRecord
 from smart_fork.workers.observation import Instruments, Seen, WorkerWatch
 from smart_fork.workers.roster import described
 from smart_fork.workers.state import WorkerMessaged
@@ -104,6 +104,7 @@ def going_on(worker: WorkerRecord, program: str, text: str) -> ForkPlan:
             depth=worker.depth - 1,  # it is as deep as it was
             worker_id=worker.id,
             form="resume",
+            of_others=worker.permission_mode == ASKED,
             options=Options(skip_permissions=worker.permission_mode == UNASKED),
         )
     )

@@ -137,7 +137,7 @@ class World:
 
     def fork_claude(self, parent: str, cwd: Path | str, *said: str) -> str:
         """A fork as ``--fork-session`` writes it: the same records under a new session id, then its own."""
-        old = [json.loads(line) for line in self.log_of(parent).read_text().splitlines()]
+        old = [json.loads(line) for line in self.log_of(parent).read_text().splitlines() if '"uuid"' in line]
         session_id = str(uuid.uuid4())
         own = self.claude_records(session_id, cwd, *said)
         own[0]["parentUuid"] = old[-1]["uuid"]

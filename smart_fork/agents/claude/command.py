@@ -3,6 +3,7 @@
 Seen with 2.1:
 
 * it ends its options at ``--``;
+* it goes on in the mode of permission that its log or its settings name, unless ``--permission-mode`` says another;
 * ``claude -- doctor`` runs the command ``doctor``, ``/clear`` runs a slash command; one blank before them makes each an
   ordinary prompt.
 """
@@ -22,6 +23,7 @@ class ClaudeStarter(Starter):
 
     name = "claude"
     forks_nothing = True
+    asking = ("--permission-mode", "default")
 
     def line(self, request: ForkRequest) -> CommandLine:
         """See `Starter.line`. The id of a new session can be chosen, that of a fork as well."""
@@ -37,10 +39,11 @@ class ClaudeStarter(Starter):
         # The session that goes on keeps the name it has.
         named = (f"--name={request.name}",) if request.name and not resumes else ()
         unasked = ("--dangerously-skip-permissions",) if request.skip_permissions else ()
+        asking = self.asking if request.of_others else ()
         printed = ("-p", "--output-format", "json") if request.headless else ()
         asked = ("--", request.prompt) if request.prompt else ()
         return CommandLine(
-            (request.program, *session, *named, *unasked, *printed, *asked),
+            (request.program, *session, *named, *unasked, *asking, *printed, *asked),
             session_id,
             "nothing" if request.form != "fork" else "branch" if request.at else "transcript",
             named=bool(named),

@@ -4,6 +4,7 @@ Seen with 0.169:
 
 * it ends its options at ``--``;
 * ``/clear`` runs a slash command, ``!touch x`` a shell command; one blank before them makes each an ordinary prompt;
+* what it may do is said by its settings of now alone, not by what the session has recorded;
 * ``codex fork`` asks which directory is meant unless ``-C`` says so.
 """
 

@@ -25,14 +25,16 @@ class QwenStarter(Starter):
     """The command lines of Qwen Code."""
 
     name = "qwen"
+    asking = ("--approval-mode", "default")
 
     def line(self, request: ForkRequest) -> CommandLine:
         """See `Starter.line`."""
         session_id = request.session_id if request.form == "resume" else request.new_session_id
         session: tuple[str, ...] = ("--session-id" if request.form == "new" else "--resume", session_id or "")
         unasked = ("--yolo",) if request.skip_permissions else ()
+        asking = self.asking if request.of_others else ()
         return CommandLine(
-            (request.program, *(session if session_id else ()), *unasked, *_asked(request)),
+            (request.program, *(session if session_id else ()), *unasked, *asking, *_asked(request)),
             session_id,
             "branch" if request.form == "fork" else "nothing",
         )

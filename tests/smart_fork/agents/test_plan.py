@@ -116,6 +116,21 @@ def test_a_session_that_goes_on_keeps_its_id_and_its_name(request_, headless):
     assert (SESSION, SESSION, "nothing") == (plan.new_session_id, plan.source_session_id, plan.staging)
 
 
+@pytest.mark.parametrize("form", ["fork", "resume"])
+def test_what_goes_on_from_somebody_elses_session_asks_whatever_that_session_was_allowed(form):
+    """Codex goes by its settings of now, and by nothing that a session has recorded."""
+    said = {"prompt": "fix the race", "form": form, "headless": True}
+    commands = {
+        request.agent: (plan_fork(replace(request, **said)), plan_fork(replace(request, **said, of_others=True)))
+        for request in (CLAUDE, CODEX, replace(CLAUDE, agent="qwen", program="/bin/qwen"))
+    }
+
+    more = {
+        name: " ".join(word for word in asks.argv if word not in usual.argv) for name, (usual, asks) in commands.items()
+    }
+    assert {"claude": "--permission-mode default", "codex": "", "qwen": "--approval-mode default"} == more
+
+
 def test_a_fork_at_an_earlier_message_resumes_the_shortened_copy():
     """B-074."""
     claude = plan_fork(replace(CLAUDE, at="m", prompt="go on"))

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, Usage
-from smart_fork.registry import Registry
+from smart_fork.registry import ASKED, Registry
 from smart_fork.workers import messages
 from smart_fork.workers.messages import going_on, message_worker, typed_text
 from tests.smart_fork import screens
@@ -294,6 +294,18 @@ def test_what_it_may_do_without_asking_stays(headless, shop):
 
     assert ("claude", "--resume", NEW, flag, "-p", "--output-format", "json", "--", " hello") == plan.argv
     assert {"SMART_FORK_DEPTH": "3", "SMART_FORK_WORKER_ID": worker.id} == plan.env
+
+
+def test_one_that_goes_on_from_a_teammates_session_asks_when_it_is_taken_up_again(headless, shop):
+    with Registry() as registry:
+        worker = registry.add(
+            "claude", source_session_id="x", session_id=NEW, place="process", cwd=shop, permission_mode=ASKED
+        )
+
+    plan = going_on(worker, "claude", "hello")
+
+    asking = ("--permission-mode", "default")
+    assert ("claude", "--resume", NEW, *asking, "-p", "--output-format", "json", "--", " hello") == plan.argv
 
 
 def test_codex_is_taken_up_again_in_its_directory(world, shop):

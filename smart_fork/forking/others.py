@@ -1,0 +1,44 @@
+"""Whether a session goes on from somebody else's: it is a copy of one, has words of one, or is a fork of such a one."""
+
+from __future__ import annotations
+
+from indexer.paths import state_home
+from indexer.transcripts.model import Session
+from smart_fork import foreign_sessions, sessions
+from smart_fork.errors import NotFound, Usage
+from smart_fork.registry import ASKED, Registry, WorkerRecord
+
+#: So many sessions above one are looked at; records that name each other in a circle end there as well.
+_DEPTH = 100
+
+
+def is_others(session_id: str, session: Session | None = None) -> bool:
+    """Whether it does, as far as that can be known here; `session` is what was read of it, where it was read."""
+    if not foreign_sessions.there_are():
+        return False
+    for _ in range(_DEPTH):
+        session = session or _read(session_id)
+        messages = frozenset(turn.id for turn in session.turns) if session else frozenset[str]()
+        worker = _worker(session_id)
+        if foreign_sessions.is_known(session_id, messages) or (worker and worker.permission_mode == ASKED):
+            return True
+        above = session.parent_id if session else None
+        above = above or (worker.source_session_id if worker and worker.is_fork else None)
+        if not above or above == session_id:
+            return False
+        session_id, session = above, None
+    return True
+
+
+def _read(session_id: str) -> Session | None:
+    try:
+        return sessions.look_into(sessions.locate(session_id))
+    except (NotFound, Usage):
+        return None
+
+
+def _worker(session_id: str) -> WorkerRecord | None:
+    if not (state_home() / "workers.db").exists():
+        return None
+    with Registry() as registry:
+        return registry.of_session(session_id)
