@@ -103,18 +103,26 @@ class Hello(Message):
     spaces: tuple[Fingerprint, ...] = ()
 
 
+Token = Annotated[str, StringConstraints(pattern=r"^sft_[A-Za-z0-9_-]{20,100}$")]
+
+
 class Login(Message):
-    """``POST login``: an invitation, good once, and what the machine is called."""
+    """``POST login``: an invitation, good once, and what the machine is called.
+
+    The `token` that it is to have is made there and kept before it is asked for: with the same one the same invitation
+    is good again, for an answer may be lost. Without one the server makes it.
+    """
 
     invite: Annotated[str, StringConstraints(pattern=r"^sfi_[A-Za-z0-9_-]{20,100}$")]
     machine: Name
+    token: Token | None = None
 
 
 class LoggedIn(Message):
     """The token of this machine; the server keeps its hash alone."""
 
     user: User
-    token: Annotated[str, StringConstraints(pattern=r"^sft_[A-Za-z0-9_-]{20,100}$")]
+    token: Token
     scope: Literal["read", "write", "admin"]
     expires_at: AwareDatetime | None = None
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from smart_fork.errors import Usage, WrongVerb
+from smart_fork.errors import NotFound, Usage, WrongVerb
 from smart_fork.sharing import wire
 from smart_fork.sharing.digest import digest_of
+from smart_fork.team.begun import Begun, begin
 from smart_fork.team.download import Download, download
-from smart_fork.team.ids import new_id
 from smart_fork.team.materialise import Materialised, arrived
 from smart_fork.team.project import Project
 from smart_fork.team.pull import FILE, TakenAs, named, now, told, track, tracked_as, write
@@ -85,13 +85,14 @@ def _made(project: Project, verb: BranchVerb, source_id: str, asked: BranchAsked
         read = project.client.session(project.key, source_id, "fork")
     source = download(project.client, read) if asked.pull or asked.at is not None else Download(read.session, ())
     cut = _cut(project, source, asked.at)
-    child_id = new_id()
-    name = named(project.tracking.read(), taken_as, source_id if asked.local else child_id)
+    begun = None if asked.local else begin(project, verb, source_id, cut.count)
+    name = named(project.tracking.read(), taken_as, source_id if begun is None else begun.session_id)
     written = write(project, source, taken_as, others=not mine, count=cut.count) if asked.pull else None
     try:
-        if written is not None and asked.local:
-            return _kept_here(project, verb, cut, asked, taken_as, written, name)
-        return _on_server(project, verb, cut, asked, taken_as, written, child_id, name)
+        if begun is not None:
+            return _on_server(project, verb, cut, asked, taken_as, written, begun, name)
+        assert written is not None  # noqa: S101 - what is kept from the server is written here
+        return _kept_here(project, verb, cut, asked, taken_as, written, name)
     except BaseException:
         if written is not None:
             written.undo()
@@ -109,19 +110,27 @@ def _cut(project: Project, source: Download, at: int | None) -> _Cut:
 
 def _on_server(  # noqa: PLR0917 - what was asked for
     project: Project, verb: BranchVerb, cut: _Cut, asked: BranchAsked, taken_as: TakenAs, written: Materialised | None,
-    child_id: str, name: str,
+    begun: Begun, name: str,
 ) -> Shared:  # fmt: skip
-    info = create(project, child_id, cut.source.info, cut.count, asked, verb=verb, force=taken_as.force)
+    there = begun.there()
+    if there is not None and there.session.record_count != cut.count:  # somebody goes on in that one already
+        begun, there = begun.anew(), None
+    if there is not None:
+        info = _described(project, there.session, asked)
+    else:
+        info = create(project, begun, cut.source.info, cut.count, asked, verb=verb, force=taken_as.force)
     one = replace(tracked_as(info, written, kind=verb), visibility=info.visibility)
     if taken_as.track and (written is not None or not asked.pull):
-        track(project, name, one)
+        track(project, name, one, begun)
+    else:
+        project.tracking.change(begun.done)
     done = told(project, verb, info, written, name if taken_as.track else None)
     return replace(done, created=True, moved=cut.moved)
 
 
 def create(
     project: Project,
-    child_id: str,
+    begun: Begun,
     source: wire.SessionInfo,
     count: int,
     asked: BranchAsked,
@@ -137,7 +146,7 @@ def create(
     """
     wanted = wire.Branch(
         verb=verb,
-        id=child_id,
+        id=begun.session_id,
         source_id=source.id,
         count=count,
         visibility=asked.visibility,
@@ -146,7 +155,19 @@ def create(
         summary=asked.summary,
         force=force,
     )
-    return project.client.branch(project.key, wanted).session
+    try:
+        return project.client.branch(project.key, wanted).session
+    except NotFound:
+        if not begun.again:
+            raise
+        other = wanted.model_copy(update={"id": begun.anew().session_id})  # it was made, and deleted since
+        return project.client.branch(project.key, other).session
+
+
+def _described(project: Project, info: wire.SessionInfo, asked: BranchAsked) -> wire.SessionInfo:
+    """What is said of a session that is there, where it is to be something else."""
+    wanted = wire.SessionChange(visibility=asked.visibility, title=asked.title, tags=asked.tags, summary=asked.summary)
+    return project.client.change(project.key, info.id, wanted) if wanted != wire.SessionChange() else info
 
 
 def _kept_here(  # noqa: PLR0917 - what was asked for

@@ -77,9 +77,22 @@ class Client:
         """What the server is."""
         return self.ask(wire.Hello, "GET", "hello")
 
-    def login(self, invite: str, machine: str) -> wire.LoggedIn:
-        """A token for an invitation."""
-        return self.ask(wire.LoggedIn, "POST", "login", wire.Login(invite=invite, machine=machine[:200]))
+    def login(self, invite: str, machine: str, token: str | None = None) -> wire.LoggedIn:
+        """A token for an invitation: the one that is named, with which to ask again changes nothing.
+
+        Raises:
+            Usage: that is no invitation.
+        """
+        try:
+            wanted = wire.Login(invite=invite, machine=machine[:200], token=token)
+        except ValidationError:
+            raise Usage(
+                "That is no invitation.", "One begins with sfi_: an admin makes it with team user add"
+            ) from None
+        said = self.ask(wire.LoggedIn, "POST", "login", wanted)
+        if token is not None and said.token != token:
+            raise _odd("It gives another token than the one that was asked for.")
+        return said
 
     def logout(self) -> None:
         """End the token."""
@@ -204,7 +217,7 @@ class Client:
             return said
         if answer.is_redirect:
             raise _odd("It sends elsewhere, and a token goes nowhere else.")
-        raise _failed(answer.status_code, said)
+        raise _failed(answer.status_code, said, known=bool(self.account.token))
 
 
 def _bounded(answer: httpx2.Response, most: int) -> bytes:
@@ -223,8 +236,8 @@ def _bounded(answer: httpx2.Response, most: int) -> bytes:
     return b"".join(parts)
 
 
-def _failed(status: int, said: bytes) -> SmartForkError | _Again:
-    """What the server says went wrong, in a sentence that can be shown."""
+def _failed(status: int, said: bytes, *, known: bool) -> SmartForkError | _Again:
+    """What the server says went wrong, in a sentence that can be shown. `known` is whether a token was sent."""
     try:
         failure = wire.Failure.model_validate_json(said)
     except ValidationError:
@@ -233,7 +246,7 @@ def _failed(status: int, said: bytes) -> SmartForkError | _Again:
     if status >= 500:
         return _Again(ServerUnavailable(message, hint or "The log of the server says why."))
     if status == 401:
-        return NotAuthenticated(WHO)
+        return NotAuthenticated(WHO) if known else NotAuthenticated(message, hint)
     if status == 404:
         return NotFound(message, hint)
     if status == 409:

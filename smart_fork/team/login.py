@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import secrets
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +22,7 @@ from smart_fork.snippets import quoted
 
 URL, TOKEN = "SMART_FORK_TEAM_URL", "SMART_FORK_TEAM_TOKEN"
 WHO = "Not authenticated. Please run smart-fork team login first."
+TOKENS_BEGIN, TOKEN_BYTES = "sft_", 32
 _VERSION = 1
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 
@@ -89,12 +92,23 @@ def is_known() -> bool:
     return bool(os.environ.get(URL) and os.environ.get(TOKEN)) or bool(_known()["servers"])
 
 
+def begin(origin: str, invite: str) -> str:
+    """The token that this machine is to have on a server, kept before it is asked for: an invitation is good once, and
+    with the same token it is good again for whoever has not seen the answer.
+    """
+    what = f"{origin} {sha256(invite.encode()).hexdigest()}"
+    fresh = TOKENS_BEGIN + secrets.token_urlsafe(TOKEN_BYTES)
+    kept = _change(lambda known: known.setdefault("begun", {}).setdefault(what, fresh))
+    return str(kept["begun"][what])
+
+
 def remember(one: Account) -> None:
     """Keep the token of this machine; that server is the one that is meant from now on."""
 
     def change(known: dict[str, Any]) -> None:
         known["servers"][one.origin] = {"user": one.user, "token": one.token}
         known["last"] = one.origin
+        _not_begun(known, one.origin)
 
     _change(change)
 
@@ -104,6 +118,7 @@ def forget(origin: str) -> None:
 
     def change(known: dict[str, Any]) -> None:
         known["servers"].pop(origin, None)
+        _not_begun(known, origin)
         if known.get("last") == origin:
             known["last"] = next(iter(known["servers"]), None)
 
@@ -113,6 +128,12 @@ def forget(origin: str) -> None:
 def folder() -> Path:
     """Where what this machine knows of its teams is kept."""
     return private_dir(state_home() / "team")
+
+
+def _not_begun(known: dict[str, Any], origin: str) -> None:
+    left = {what: token for what, token in known.pop("begun", {}).items() if what.partition(" ")[0] != origin}
+    if left:
+        known["begun"] = left
 
 
 def _nobody() -> str:
@@ -130,16 +151,19 @@ def _known() -> dict[str, Any]:
         return {"version": _VERSION, "servers": {}}
     except (OSError, ValueError) as error:
         raise SmartForkError(f"{_file()} cannot be read: {error}", "Take it away and log in again.") from error
-    if not isinstance(said, dict) or not isinstance(said.get("servers"), dict):
+    if not (
+        isinstance(said, dict) and isinstance(said.get("servers"), dict) and isinstance(said.get("begun", {}), dict)
+    ):
         raise SmartForkError(f"{_file()} is damaged", "Take it away and log in again.")
     return said
 
 
-def _change(change: Callable[[dict[str, Any]], None]) -> None:
+def _change(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
     with _locked():
         known = _known()
         change(known)
         replace_file(_file(), [orjson.dumps(known, option=orjson.OPT_INDENT_2), b"\n"])
+        return known
 
 
 def _locked() -> AbstractContextManager[Any]:

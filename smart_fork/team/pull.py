@@ -15,6 +15,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
 from smart_fork.sharing.wire import SessionInfo
 from smart_fork.team import others as others_sessions
+from smart_fork.team.begun import Begun
 from smart_fork.team.download import Download, Seen, download
 from smart_fork.team.local import local, read_log
 from smart_fork.team.materialise import Materialised, materialise
@@ -195,11 +196,12 @@ def tracked_as(info: SessionInfo, written: Materialised | None, *, kind: str) ->
     )
 
 
-def track(project: Project, name: str, one: Alias) -> None:
-    """Write down what is shared, and let it be the current one."""
+def track(project: Project, name: str, one: Alias, begun: Begun | None = None) -> None:
+    """Write down what is shared, which was `begun`, and let it be the current one."""
 
     def change(tracked: Tracked) -> Tracked:
-        there = replace(tracked, server=project.server, project=project.key)
+        known = begun.done(tracked) if begun is not None else tracked
+        there = replace(known, server=project.server, project=project.key)
         before = there.aliases.get(name)
         return there.with_alias(name, replace(one, rest=before.rest) if before else one)
 

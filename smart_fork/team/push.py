@@ -19,9 +19,9 @@ from smart_fork.sharing.limits import MIB
 from smart_fork.sharing.segments import Segment, pack
 from smart_fork.snippets import printable, quoted
 from smart_fork.team import replay
+from smart_fork.team.begun import Begun, begin
 from smart_fork.team.branch import BranchAsked, create
 from smart_fork.team.download import tail
-from smart_fork.team.ids import new_id
 from smart_fork.team.local import found, local, newest, read_log
 from smart_fork.team.outgoing import Outgoing, Since, prepare
 from smart_fork.team.parent import parent_of
@@ -111,28 +111,29 @@ def send(project: Project, made: Plan) -> Shared:
         Conflict: the remote session has advanced.
         SmartForkError: it was not taken.
     """
-    alias, created = made.alias, False
+    alias, begun = made.alias, None
     if alias is None:
-        pushed = _root(project, made)
-        created, sent = pushed.created, len(made.out.records)
-        info, up_to_date = pushed.session, pushed.up_to_date
+        begun = begin(project, "push", made.session.source_path)
+        info, sent, created = _root(project, begun, made)
+    elif alias.session_id is None or _is_another(alias, made.session):
+        begun = begin(project, "push", made.session.source_path, alias.parent_id, alias.base_count)
+        child, created = _child(project, begun, alias, made)
+        info, sent = _appended(project, child, made)
     else:
-        if alias.session_id is None or _is_another(alias, made.session):
-            alias, created = _child(project, alias, made), True
-        info, sent, up_to_date = _appended(project, alias, made)
-        up_to_date = up_to_date and not created
+        created = False
+        info, sent = _appended(project, alias, made)
     info = _described(project, info, made, created=created)
     base = (0, NOTHING) if made.alias is None else (made.alias.base_count, made.alias.base_digest)
     here = Written(made.session.source_path, made.session.agent, project.place.root, project.server, project.key, ())
     before = made.alias.file if made.alias is not None else None
     pushed_here(here, *base, made.out.records, before=before)
     name = made.name or default_alias(info.id)
-    track(project, name, _tracked(info, made, "push" if made.alias is None else made.alias.kind))
+    track(project, name, _tracked(info, made, "push" if made.alias is None else made.alias.kind), begun)
     return replace(
         shared("push", project.server, info, name),
         created=created,
         pushed_records=sent,
-        up_to_date=up_to_date,
+        up_to_date=not (created or sent),
         files=(str(made.session.source_path),),
         masked=dict(made.out.masked),
         left_out=dict(made.out.left_out),
@@ -192,20 +193,47 @@ def _is_another(alias: Alias, session: Session) -> bool:
     return alias.file != session.source_path
 
 
-def _root(project: Project, made: Plan) -> wire.Pushed:
-    """Make a session of its own."""
-    segments = list(pack(made.out.records))
-    wanted = _push(
-        made, new_id(), (0, NOTHING), len(made.out.records), written(state_after(made.out.records)), segments, 0
-    )
+def _root(project: Project, begun: Begun, made: Plan) -> tuple[wire.SessionInfo, int, bool]:
+    """Make a session of its own, or go on with what an earlier push has made of it: how many records that took."""
+    if (read := begun.there()) is not None:
+        try:
+            return *_appended_to(project, Alias(base_digest=NOTHING), read, made), False
+        except Conflict as error:
+            if not made.asked.force:
+                hint = f"smart-fork team pull {begun.session_id} has it; --force pushes this as a session of its own."
+                raise Conflict(error.message, hint, count=error.count, digest=error.digest) from None
+        begun = begun.anew()
+    try:
+        pushed = _made(project, begun, made)
+    except NotFound:
+        if not begun.again:
+            raise
+        pushed = _made(project, begun.anew(), made)  # it was made, and deleted since
+    return pushed.session, 0 if pushed.up_to_date else len(made.out.records), pushed.created
+
+
+def _made(project: Project, begun: Begun, made: Plan) -> wire.Pushed:
+    records = made.out.records
+    segments = list(pack(records))
+    wanted = _push(made, begun.session_id, (0, NOTHING), len(records), written(state_after(records)), segments, 0)
     return _committed(project, wanted, segments)
 
 
-def _child(project: Project, alias: Alias, made: Plan) -> Alias:
+def _child(project: Project, begun: Begun, alias: Alias, made: Plan) -> tuple[Alias, bool]:
     """Make a session on the server that begins as the shared one does of which this is a branch or a fork."""
     source_id = alias.session_id or alias.parent_id
     if source_id is None:
         raise SmartForkError("It is not known what this is a branch of.", "--force pushes it as a session of its own.")
+    there = begun.there()
+    info = there.session if there is not None else _branched(project, begun, source_id, alias, made)
+    if info.base_digest != alias.base_digest:
+        raise Conflict(
+            "The remote session is not the one that was seen before.", "smart-fork team pull, or fork it again."
+        )
+    return replace(alias, session_id=info.id, parent_id=info.parent_id), there is None
+
+
+def _branched(project: Project, begun: Begun, source_id: str, alias: Alias, made: Plan) -> wire.SessionInfo:
     source = project.client.session(project.key, source_id).session
     verb: Literal["branch", "fork"] = "branch" if project.is_mine(source) else "fork"
     asked = BranchAsked(
@@ -214,26 +242,24 @@ def _child(project: Project, alias: Alias, made: Plan) -> Alias:
         summary=made.asked.summary,
         visibility=made.asked.visibility or _visible(alias),
     )
-    info = create(project, new_id(), source, alias.base_count, asked, verb=verb)
-    if info.base_digest != alias.base_digest:
-        raise Conflict(
-            "The remote session is not the one that was seen before.", "smart-fork team pull, or fork it again."
-        )
-    return replace(alias, session_id=info.id, parent_id=info.parent_id)
+    return create(project, begun, source, alias.base_count, asked, verb=verb)
 
 
 def _visible(alias: Alias) -> wire.Visibility | None:
     return "public" if alias.session_id is None and alias.visibility == "public" else None
 
 
-def _appended(project: Project, alias: Alias, made: Plan) -> tuple[wire.SessionInfo, int, bool]:
-    """The session with what is new, how many records that was, and whether it was nothing."""
-    read = project.client.session(project.key, alias.session_id or "")
+def _appended(project: Project, alias: Alias, made: Plan) -> tuple[wire.SessionInfo, int]:
+    """The session with what is new, and how many records that was."""
+    return _appended_to(project, alias, project.client.session(project.key, alias.session_id or ""), made)
+
+
+def _appended_to(project: Project, alias: Alias, read: wire.SessionRead, made: Plan) -> tuple[wire.SessionInfo, int]:
     info = read.session
     reached = _reached(alias, info, made.out.records)
     new = made.out.records[reached:]
     if not new:
-        return info, 0, True
+        return info, 0
     position, before = tail(project.client, read)
     first = info.record_count - len(before)
     start = state_of(read.segments[position].chain_start) if before else state_of(info.head_digest)
@@ -241,7 +267,7 @@ def _appended(project: Project, alias: Alias, made: Plan) -> tuple[wire.SessionI
     digest = written(state_after(new, state_of(info.head_digest)))
     base = (info.record_count, info.head_digest)
     wanted = _push(made, info.id, base, info.record_count + len(new), digest, segments, position)
-    return _committed(project, wanted, segments).session, len(new), False
+    return _committed(project, wanted, segments).session, len(new)
 
 
 def _reached(alias: Alias, info: wire.SessionInfo, new: tuple[bytes, ...]) -> int:

@@ -26,6 +26,7 @@ from smart_fork.processes import SystemProcesses
 from smart_fork.repository import git
 from smart_fork.sharing.remote import check_key, project_key
 from smart_fork.snippets import quoted
+from smart_fork.team.ids import is_id
 
 FOLDER, FILE = ".smart-fork", "tracking.json"
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -74,12 +75,16 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """All that is tracked of a project. It changes by `Tracking.change` alone."""
+    """All that is tracked of a project. It changes by `Tracking.change` alone.
+
+    `begun` has the ids of sessions that the server was or is about to be asked to make, by what for: see `team.begun`.
+    """
 
     server: str = ""
     project: str = ""
     current: str = ""
     aliases: Mapping[str, Alias] = field(default_factory=dict)
+    begun: Mapping[str, str] = field(default_factory=dict)
     rest: Mapping[str, Any] = field(default_factory=dict)
 
     def named(self, reference: str | None) -> tuple[str, Alias] | None:
@@ -109,6 +114,11 @@ class Tracked:
     def _check(self, name: str) -> None:
         if name not in self.aliases:
             raise NotFound(f"There is no alias {quoted(name)} here.", "`smart-fork team alias list` shows them.")
+
+    def with_begun(self, what: str, session_id: str | None) -> Tracked:
+        """The same where that session is about to be made; without an id, where it was."""
+        left = {key: one for key, one in self.begun.items() if key != what}
+        return replace(self, begun=left if session_id is None else {**left, what: session_id})
 
     def without(self, name: str) -> Tracked:
         """The same without that alias.
@@ -242,12 +252,13 @@ _KEYS = {
 
 
 def _tracked(said: Mapping[str, Any]) -> Tracked:
-    ours = ("version", "server", "project", "current", "aliases")
+    ours = ("version", "server", "project", "current", "aliases", "begun")
     return Tracked(
         server=_text(said.get("server", "")),
         project=_text(said.get("project", "")),
         current=_text(said.get("current") or ""),
         aliases={check_alias(name): _alias(one) for name, one in said.get("aliases", {}).items()},
+        begun=_ids(said.get("begun", {})),
         rest={key: value for key, value in said.items() if key not in ours},
     )
 
@@ -276,7 +287,7 @@ def written(one: Tracked) -> dict[str, Any]:
             del alias["sessionId"]
     return {
         **one.rest, "version": _VERSION, "server": one.server, "project": one.project,
-        "current": one.current or None, "aliases": aliases,
+        "current": one.current or None, "aliases": aliases, **({"begun": dict(one.begun)} if one.begun else {}),
     }  # fmt: skip
 
 
@@ -290,6 +301,12 @@ def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise TypeError(f"{value!r} is no list")
     return tuple(map(_text, value))
+
+
+def _ids(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(one, str) and is_id(one) for one in value.values()):
+        raise TypeError("what was begun has no ids")
+    return value
 
 
 def _count(value: Any) -> int:

@@ -55,7 +55,7 @@ def login(server: Server, _: Request, body: bytes) -> wire.Message:
     """A token for whoever has an invitation."""
     wanted = parsed(wire.Login, body)
     with server.database.asked_by() as db:
-        name, token, scope = auth.login(db, wanted.invite, wanted.machine)
+        name, token, scope = auth.login(db, wanted.invite, wanted.machine, token=wanted.token)
     return wire.LoggedIn(user=name, token=token, scope=scope)
 
 

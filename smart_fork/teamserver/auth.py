@@ -88,12 +88,15 @@ def invite(db: Connection, name: str, scope: Scope = "write") -> str:
     return secret
 
 
-def login(db: Connection, invitation: str, machine: str, expires_at: datetime | None = None) -> tuple[str, str, Scope]:
-    """The name, the token and its scope of whoever has an invitation, which is used up.
+def login(
+    db: Connection, invitation: str, machine: str, expires_at: datetime | None = None, *, token: str | None = None
+) -> tuple[str, str, Scope]:
+    """The name, the token and its scope of whoever has an invitation, which is used up: good for that token alone.
 
     Raises:
-        NotAuthenticated: It was used, is too old, was taken back, or never was one.
+        NotAuthenticated: It was used for another one, is too old, was taken back, or never was one.
     """
+    given, digest = (token, _hash(token, TOKEN)) if token is not None else _made(TOKEN)
     row = db.execute(
         "UPDATE invites i SET used_at = now(), machine = %s FROM users u"
         " WHERE u.id = i.user_id AND u.disabled_at IS NULL"
@@ -102,15 +105,35 @@ def login(db: Connection, invitation: str, machine: str, expires_at: datetime | 
         (machine, _hash(invitation, INVITE)),
     ).fetchone()
     if row is None:
+        name, scope = _answered(db, invitation, digest)
+        return name, given, scope
+    made = db.execute(
+        "INSERT INTO tokens(user_id, hash, machine, scope, expires_at) SELECT %s, %s, %s, %s, %s"
+        " WHERE length(%s) = 32 ON CONFLICT (hash) DO NOTHING RETURNING id",
+        (row["user_id"], digest, machine, row["scope"], expires_at, digest),
+    ).fetchone()
+    if made is None:  # and the invitation is as it was
+        raise NotAuthenticated("This token is not one that can be had.", "Log in again")
+    return row["name"], given, row["scope"]
+
+
+def _answered(db: Connection, invitation: str, digest: bytes) -> tuple[str, Scope]:
+    """The name and the scope of who has used an invitation for that token already, and did not see the answer.
+
+    Raises:
+        NotAuthenticated: Nobody has.
+    """
+    row = db.execute(
+        "SELECT u.name, t.scope FROM invites i JOIN users u ON u.id = i.user_id JOIN tokens t ON t.user_id = u.id"
+        " WHERE i.hash = %s AND i.used_at = t.created_at AND t.hash = %s AND t.revoked_at IS NULL"
+        " AND u.disabled_at IS NULL",
+        (_hash(invitation, INVITE), digest),
+    ).fetchone()
+    if row is None:
         raise NotAuthenticated(
             "This invitation is not good: it was used, is older than 7 days, or never was one.", "Ask for another one"
         )
-    secret, digest = _made(TOKEN)
-    db.execute(
-        "INSERT INTO tokens(user_id, hash, machine, scope, expires_at) VALUES (%s, %s, %s, %s, %s)",
-        (row["user_id"], digest, machine, row["scope"], expires_at),
-    )
-    return row["name"], secret, row["scope"]
+    return row["name"], row["scope"]
 
 
 def known(db: Connection, token: str) -> Person:

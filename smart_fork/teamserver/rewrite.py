@@ -260,14 +260,8 @@ def _below(database: Database, work: Work, asker: int, edits: Edits) -> int:
 
 def _withdrawable(db: Connection, key: str, person: Person, session_id: str, *, deleted: bool = False) -> Row:
     """A session of which that person may withdraw something; where it is `deleted`, its owner alone."""
-    if deleted:
-        own = db.execute(
-            "SELECT s.*, u.name AS owner, p.key FROM projects p JOIN sessions s ON s.project_id = p.id"
-            " JOIN users u ON u.id = s.owner_id WHERE p.key = %s AND s.id = %s AND s.owner_id = %s",
-            (key, session_id, person.id),
-        ).fetchone()
-        if own is not None:
-            return own
+    if deleted and (own := sessions.own(db, key, person, session_id)) is not None:
+        return own
     row = sessions.readable(db, key, person, session_id)
     if row["owner_id"] == person.id:
         return row

@@ -179,20 +179,28 @@ def change(db: Connection, key: str, person: Person, session_id: str, wanted: Se
     return readable(db, key, person, session_id)
 
 
-def delete(db: Connection, key: str, person: Person, session_id: str) -> Row:
-    """Hide a session. What others forked of it stays theirs.
+def own(db: Connection, key: str, person: Person, session_id: str) -> Row | None:
+    """A session of a person's own, also one that is hidden."""
+    return db.execute(
+        "SELECT s.*, u.name AS owner, p.key FROM projects p JOIN sessions s ON s.project_id = p.id"
+        " JOIN users u ON u.id = s.owner_id WHERE p.key = %s AND s.id = %s AND s.owner_id = %s",
+        (key, session_id, person.id),
+    ).fetchone()
+
+
+def delete(db: Connection, key: str, person: Person, session_id: str) -> Row | None:
+    """Hide a session, unless it is hidden already. What others forked of it stays theirs.
 
     Raises:
         NotFound: It cannot be read.
         WrongVerb: It is somebody else's.
     """
-    row = owned(db, key, person, session_id)
-    db.execute(
+    row = own(db, key, person, session_id) or owned(db, key, person, session_id)
+    return db.execute(
         "UPDATE sessions SET deleted_at = now(), revision = revision + 1"
-        " WHERE project_id = %s AND id = %s AND owner_id = %s",
+        " WHERE project_id = %s AND id = %s AND owner_id = %s AND deleted_at IS NULL RETURNING project_id, id",
         (row["project_id"], session_id, person.id),
-    )
-    return row
+    ).fetchone()
 
 
 @dataclass(frozen=True, slots=True)

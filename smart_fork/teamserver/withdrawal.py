@@ -45,8 +45,8 @@ def delete(server: Server, request: Request, person: Person) -> wire.Message | R
         done = rewrite.delete_everywhere(server.database, key, person, session, limits=limits, journal=journal)
         return wire.Rewritten(session=sessions.told(done.row), descendants=done.descendants)
     with server.database.asked_by(person.id) as db:
-        row = sessions.delete(db, key, person, session)
-        sessions.note(db, person, "delete", row["project_id"], str(row["id"]))
+        if row := sessions.delete(db, key, person, session):
+            sessions.note(db, person, "delete", row["project_id"], str(row["id"]))
     return Response(status_code=204)
 
 

@@ -10,7 +10,7 @@ from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import ServerOption
-from smart_fork.errors import SmartForkError
+from smart_fork.errors import NotAuthenticated, SmartForkError
 
 
 @app.command("login")
@@ -28,9 +28,9 @@ def log_in(
     from smart_fork.team.client import Client
 
     origin = login.origin_of(url)
-    given = invite or typer.prompt("Invitation", hide_input=True, err=True)
+    given = (invite or typer.prompt("Invitation", hide_input=True, err=True)).strip()
     with Client(login.Account(origin, "", "")) as client:
-        said = client.login(given.strip(), socket.gethostname() or "unknown")
+        said = client.login(given, socket.gethostname() or "unknown", login.begin(origin, given))
     login.remember(login.Account(origin, said.user, said.token))
     if as_json:
         print_json({"server": origin, "user": said.user, "scope": said.scope})
@@ -49,6 +49,8 @@ def log_out(server: ServerOption = None, as_json: JsonOption = False) -> None:
     try:
         with Client(account) as client:
             client.logout()
+    except NotAuthenticated:
+        pass  # it has ended: an answer was lost, or somebody has taken it back
     except SmartForkError as error:
         revoked = False
         say(f"The server has not ended it: {error.message}")

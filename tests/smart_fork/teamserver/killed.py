@@ -1,0 +1,55 @@
+"""Commands in processes of their own that are killed at a chosen moment: a request, or a file that takes its place."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import warnings
+from typing import Any
+
+from smart_fork.team.client import Client
+from tests.smart_fork.teamserver.machines import TeamMachine
+
+
+def killed(machine: TeamMachine, moment: int, *words: str) -> bool:
+    """Run a command and kill it at that moment, from 1; whether it had not come to its end before.
+
+    A moment is before a request is sent, after its answer has come, and before a file or a link takes its place.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the threads of the server are not needed there
+        child = os.fork()
+    if not child:
+        try:
+            _kill_at(moment, str(machine.home))
+            machine.do(*words)
+        finally:
+            os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+
+def _kill_at(last: int, home: str) -> None:
+    seen = 0
+
+    def passed() -> None:
+        nonlocal seen
+        seen += 1
+        if seen == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def event(name: str, given: tuple[Any, ...]) -> None:
+        if name in ("os.rename", "os.link") and str(given[0]).startswith(home):
+            passed()
+
+    once = Client._once
+
+    def asked(self: Client, *given: Any) -> bytes:
+        passed()
+        said = once(self, *given)
+        passed()
+        return said
+
+    Client._once = asked  # type: ignore[method-assign] - in this process, which ends soon
+    sys.addaudithook(event)

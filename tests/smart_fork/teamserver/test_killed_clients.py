@@ -1,0 +1,140 @@
+"""A person's command, killed at every moment and given again: what was asked for is there once, and whole."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+
+from smart_fork.teamserver import auth
+from tests.smart_fork.teamserver.killed import killed
+from tests.smart_fork.teamserver.machines import TeamMachine
+from tests.smart_fork.teamserver.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, go_on, said, session_of
+
+
+def shared_by(team, name):
+    """The sessions of a person: id, what it was made of, and how many records; all of these are there."""
+    rows = team.owned.execute(
+        "SELECT id::text, parent_id::text, record_count FROM sessions WHERE owner_id = %s ORDER BY id",
+        (team.people[name].id,),
+    ).fetchall()
+    assert all(records == len(team.stored(session)) for session, _, records in rows)
+    return rows
+
+
+def unmade(team, machine, session, tracking):
+    """As it was before."""
+    for table, key in (("session_segments", "session_id"), ("sessions", "id")):
+        team.owned.execute(f"DELETE FROM {table} WHERE {key} = %s", (session,))  # noqa: S608
+    path = machine.repository / ".smart-fork/tracking.json"
+    path.unlink() if tracking is None else path.write_text(json.dumps(tracking))
+
+
+def killed_after_the_commit(team, machine, *words):
+    """A push that the server has, and whose answer nobody has seen."""
+    assert any(killed(machine, moment, *words) and shared_by(team, "alice") for moment in count(1))
+    assert machine.tracking()["begun"]
+
+
+def test_a_first_push_that_is_killed_at_any_moment_makes_one_session(alice, team, monkeypatch):
+    """C-056: sent in parts, which has more moments."""
+    monkeypatch.setattr("smart_fork.team.push.RIDES", 0)
+    log = session_of(alice, "claude", PROMPT, ANSWER)
+    seen = set()
+    for moment in count(1):
+        ended = not killed(alice, moment, "team", "push", log, "--yes", "--public")
+        before = shared_by(team, "alice")
+        again = alice.team("push", log, "--yes")
+        (one,) = shared_by(team, "alice")
+        assert before in ([], [one])
+        assert (*one, "public" if before else "private") == (
+            again["session_id"], again["parent_id"], again["record_count"], again["visibility"]
+        )  # fmt: skip
+        assert [again["alias"]] == list(alice.tracking()["aliases"])
+        assert "begun" not in alice.tracking()
+        seen.add((bool(before), again["created"], again["up_to_date"]))
+        if ended:
+            break
+        unmade(team, alice, one[0], None)
+
+    assert {(False, True, False), (True, False, True)} == seen
+
+
+def test_what_was_said_after_a_lost_answer_is_appended_to_the_session_that_was_made(alice, team):
+    log = session_of(alice, "claude", PROMPT, ANSWER)
+    killed_after_the_commit(team, alice, "team", "push", log, "--yes")
+    go_on(alice, next(alice.home.glob(f".claude/projects/*/{log}.jsonl")), "claude", MORE, MORE_ANSWER)
+
+    again = alice.team("push", log, "--yes")
+
+    assert [(again["session_id"], None, 4)] == shared_by(team, "alice")
+    assert (2, False) == (again["pushed_records"], again["created"])
+
+
+def test_where_it_has_changed_after_a_lost_answer_that_is_said_and_deleted_it_is_made_again(alice, team):
+    log = session_of(alice, "claude", PROMPT, ANSWER)
+    killed_after_the_commit(team, alice, "team", "push", log, "--yes")
+    ((first, *_),) = shared_by(team, "alice")
+    path = next(alice.home.glob(f".claude/projects/*/{log}.jsonl"))
+    path.write_text(path.read_text().replace("five times", "six times"))
+
+    refused = alice.do("team", "push", log, "--yes", "--json")
+    for _ in range(2):  # who asks again, since that answer was lost, is told the same
+        alice.team("delete", first, "--yes")
+    again = alice.team("push", log, "--yes")
+
+    assert (9, True) == (refused.code, first in json.loads(refused.out)["hint"])
+    assert (True, True) == (again["created"], again["session_id"] != first)
+
+
+def test_a_fork_that_an_agent_made_is_pushed_once_whenever_that_is_killed(alice, team):
+    parent = session_of(alice, "claude", PROMPT, ANSWER)
+    above = alice.team("push", parent, "--yes")["session_id"]
+    with alice.here():
+        fork = alice.world.fork_claude(parent, alice.repository, MORE, MORE_ANSWER)
+    before = alice.tracking()
+    for moment in count(1):
+        ended = not killed(alice, moment, "team", "push", fork, "--yes")
+        again = alice.team("push", fork, "--yes")
+        assert [(again["session_id"], above, 4)] == [one for one in shared_by(team, "alice") if one[1]]
+        if ended:
+            break
+        unmade(team, alice, again["session_id"], before)
+
+
+def test_a_fork_that_is_killed_at_any_moment_and_asked_for_again_is_made_once(alice, bob, team):
+    hers = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--public")["session_id"]
+    known, kept = set(), 0
+    for moment in count(1):
+        ended = not killed(bob, moment, "team", "fork", hers)
+        made = {session for session, *_ in shared_by(team, "bob")} - known
+        path = bob.repository / ".smart-fork/tracking.json"
+        unanswered = not path.exists() or "begun" in bob.tracking() or not made
+        again = bob.team("fork", hers)
+        assert made | {again["session_id"]} == {session for session, *_ in shared_by(team, "bob")} - known
+        assert not (made and unanswered) or made == {again["session_id"]}
+        assert all([PROMPT, ANSWER] == said("claude", file) for file in again["files"])
+        kept += bool(made and unanswered)
+        known |= made | {again["session_id"]}
+        if ended:
+            break
+
+    assert kept
+
+
+def test_an_invitation_is_good_for_whoever_is_killed_and_for_nobody_else(tmp_path, team, address, capsys):
+    person = team.add("carol").name
+    machine, other = (TeamMachine(tmp_path / name, "shop", team, capsys) for name in ("carol", "other"))
+    tokens = machine.home / ".smart-fork/team/tokens.json"
+    for moment in count(1):
+        with team.pool.asked_by() as db:
+            invitation = auth.invite(db, person)
+        ended = not killed(machine, moment, "team", "login", address, invitation)
+        if not ended:
+            machine.team("login", address, invitation)
+        refused = other.do("team", "login", address, invitation, "--json")
+        assert [] == machine.team("list")["sessions"]
+        assert "begun" not in json.loads(tokens.read_text())
+        assert (4, True) == (refused.code, "This invitation is not good" in refused.out)
+        if ended:
+            break
+        tokens.unlink()
