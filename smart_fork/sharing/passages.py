@@ -14,9 +14,10 @@ from pathlib import Path
 import orjson
 
 from indexer.pipeline import document_of
-from indexer.store.base import Document
+from indexer.store.base import Document, Words
+from indexer.transcripts.model import Session
 from smart_fork.agents import AGENTS, READERS
-from smart_fork.agents.forms import Becomes, HomePlace
+from smart_fork.agents.forms import Becomes, Forms, HomePlace
 from smart_fork.errors import Unshareable
 
 #: Where the project's root and the home stood, in what is searched and quoted.
@@ -25,14 +26,22 @@ _NOWHERE = HomePlace(".", "~")
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """A session as it is searched. `family` is what its reader calls its beginning, on every machine the same."""
+    """A session as it is searched. `family` is what its reader calls its beginning, on every machine the same; `own`
+    are the words of what it does not share with what it was made of, and `shared` the hashes of passages that it does.
+    """
 
     document: Document
     family: str
+    own: Words
+    shared: frozenset[bytes] = frozenset()
 
 
-def searched(records: Iterable[bytes], agent: str, session_id: str, root_id: str) -> Searched | None:
+def searched(
+    records: Iterable[bytes], agent: str, session_id: str, root_id: str, *, inherited: int = 0
+) -> Searched | None:
     """The searched form of a session; `None` where its reader sees none in these records.
+
+    Its first `inherited` records are those of what it was made of, and found there.
 
     It stands in no directory: what the records say of one is of another machine, and is not looked at on this one.
 
@@ -42,16 +51,34 @@ def searched(records: Iterable[bytes], agent: str, session_id: str, root_id: str
     forms = AGENTS[agent].forms if agent in AGENTS else None
     if forms is None or agent not in READERS.names:
         raise Unshareable("Sessions of that agent are not read here.")
+    records = tuple(records)
+    session = _read(records, agent, forms, session_id)
+    if session is None:
+        return None
+    whole = replace(session, session_id=session_id, cwd="", head="", root_id=root_id)
+    document = document_of(whole, READERS)[0]
+    before = _read(records[:inherited], agent, forms, session_id) if inherited else None
+    if before is None:
+        return Searched(document, session.root_id, document.words)
+    parents = document_of(replace(before, session_id=session_id, cwd="", head="", root_id=root_id), READERS)[0]
+    names = Words(document.words.title, "", "", "", "", document.words.also_called)
+    rest = replace(
+        whole,
+        turns=whole.turns[len(before.turns) :],
+        symbols=tuple(one for one in whole.symbols if one not in set(before.symbols)),
+    )
+    said = document_of(rest, READERS)[0].words if rest.turns else names
+    own = replace(said, title=names.title, also_called=names.also_called)
+    return Searched(document, session.root_id, own, frozenset(chunk.hash for chunk in parents.chunks))
+
+
+def _read(records: Iterable[bytes], agent: str, forms: Forms, session_id: str) -> Session | None:
     made = forms.anew((orjson.loads(record) for record in records), Becomes(session_id, _NOWHERE))
     with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
         log = Path(folder) / f"{session_id}.jsonl"
         with log.open("wb") as file:
             file.writelines(orjson.dumps(record) + b"\n" for record in made)
-        session = READERS[agent].read(log).session
-    if session is None:
-        return None
-    shared = replace(session, session_id=session_id, cwd="", head="", root_id=root_id)
-    return Searched(document_of(shared, READERS)[0], session.root_id)
+        return READERS[agent].read(log).session
 
 
 def hash_of(text: str) -> bytes:

@@ -117,6 +117,15 @@ def cut(
     return kept, _packed(records, last.first_record, last.chain_start, limits)
 
 
+def first_records(body: bytes, digest: str, count: int) -> bytes:
+    """The compressed bytes of a segment that has the first `count` records of this one.
+
+    Raises:
+        Unshareable: it is damaged.
+    """
+    return _packed(unpack(body, digest)[:count], 0, START, LIMITS).body
+
+
 def _is_one(records: Sequence[bytes]) -> bool:
     """Whether these can stand in one segment: it would not have ended before the last of them."""
     return sum(len(record) + 1 for record in records[:-1]) < SEGMENT_BYTES

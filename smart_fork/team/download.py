@@ -65,7 +65,8 @@ def download(client: Client, read: wire.SessionRead, *, base: Seen | None = None
 
 
 def tail(client: Client, read: wire.SessionRead) -> tuple[int, list[bytes]]:
-    """The records of the last segment, if more fit into it, and the number of segments before it.
+    """The records of the last segment, if more fit into it, and the number of segments before it. Into one of what a
+    session was made of nothing fits: others have it, too.
 
     Raises:
         Unshareable: they do not lead to the digest of the session.
@@ -73,7 +74,8 @@ def tail(client: Client, read: wire.SessionRead) -> tuple[int, list[bytes]]:
     if not read.segments:
         return 0, []
     last = read.segments[-1]
-    if Place(last.digest, last.first_record, last.records, last.raw_bytes, b"").full:
+    place = Place(last.digest, last.first_record, last.records, last.raw_bytes, b"")
+    if place.full or place.end == read.session.base_count:
         return len(read.segments), []
     lines = unpack(client.segment(read.session.project, last.digest), last.digest)
     end = written(state_after(lines, state_of(last.chain_start)))

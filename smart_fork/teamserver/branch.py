@@ -8,7 +8,7 @@ from psycopg.types.json import Jsonb
 
 from smart_fork.errors import Conflict, Usage, WrongVerb
 from smart_fork.sharing.digest import state_after, written
-from smart_fork.sharing.segments import Place, Segment, cut, unpack
+from smart_fork.sharing.segments import Place, cut, unpack
 from smart_fork.sharing.wire import Branch
 from smart_fork.teamserver import segments, sessions, withdrawn
 from smart_fork.teamserver.auth import Person, Project
@@ -36,7 +36,7 @@ def branch(database: Database, project: Project, person: Person, wanted: Branch,
         count = source["record_count"] if wanted.count is None else wanted.count
         if not 1 <= count <= source["record_count"]:
             raise Usage(f"The session has {source['record_count']} records; --at takes 1 to {source['record_count']}.")
-        kept, part, digest = _beginning(db, project, source, count, bounds)
+        places, digest = _beginning(db, project, source, count, bounds)
         row = db.execute(
             "INSERT INTO sessions(project_id, id, owner_id, agent, root_id, parent_id, base_count, base_digest,"
             " head_digest, record_count, visibility, title, tags, summary, meta, bytes)"
@@ -46,16 +46,13 @@ def branch(database: Database, project: Project, person: Person, wanted: Branch,
                 *(project.id, wanted.id, person.id, source["agent"], source["root_id"], source["id"]),
                 *(count, digest, digest, count, visibility, _or(wanted.title, source["title"])),
                 *(list(_or(wanted.tags, source["tags"])), _or(wanted.summary, source["summary"])),
-                *(Jsonb(source["meta"]), _size(kept, part)),
+                *(Jsonb(source["meta"]), _size(places)),
             ),
         ).fetchone()
         if row is None:
             return _there(db, project, person, wanted, count=count, digest=digest)
-        if part is not None:
-            place = part.place
-            segments.take(db, project, person, place.digest, body=part.body, records=place.records, raw=place.raw_bytes)
-        sessions.put_places(db, project.id, wanted.id, [*kept, *([part.place] if part else [])])
-        bounds.account(db, project, person, _size(kept, part))
+        sessions.put_places(db, project.id, wanted.id, places)
+        bounds.account(db, project, person, _size(places))
         sessions.note_pull(db, project.id, person, wanted.source_id, source["revision"])
         sessions.note(db, person, wanted.verb, project.id, wanted.source_id)
         return Outcome(sessions.readable(db, project.key, person, wanted.id), created=True, up_to_date=False)
@@ -69,17 +66,18 @@ def _right_verb(source: Row, person: Person, wanted: Branch) -> None:
         raise WrongVerb(sessions.YOURS)
 
 
-def _beginning(
-    db: Connection, project: Project, source: Row, count: int, bounds: Bounds
-) -> tuple[list[Place], Segment | None, bytes]:
-    """Segments of the first records: those that are the source's, one that ends earlier, and the digest of them all."""
+def _beginning(db: Connection, project: Project, source: Row, count: int, bounds: Bounds) -> tuple[list[Place], bytes]:
+    """Segments of the first records: those that are the source's, the last of them where it ends earlier, and the
+    digest of them all. That one is stored as the beginning of the source's.
+    """
     places = sessions.places(db, source["project_id"], source["id"])
     kept, part = cut(places, count, segments.body_of(db, project), bounds.limits)
     if part is not None:
+        segments.share(db, project.id, part.place, places[len(kept)].digest)
         records = unpack(part.body, part.place.digest, bounds.limits)
-        return kept, part, state_after(records, part.place.chain_start)
+        return [*kept, part.place], state_after(records, part.place.chain_start)
     follows = places[len(kept)].chain_start if len(kept) < len(places) else source["head_digest"]
-    return kept, None, bytes(follows)
+    return kept, bytes(follows)
 
 
 def _there(db: Connection, project: Project, person: Person, wanted: Branch, *, count: int, digest: bytes) -> Outcome:
@@ -96,5 +94,5 @@ def _or(wanted: Any, otherwise: Any) -> Any:
     return otherwise if wanted is None else wanted
 
 
-def _size(kept: list[Place], part: Segment | None) -> int:
-    return sum(place.raw_bytes for place in kept) + (part.place.raw_bytes if part else 0)
+def _size(places: list[Place]) -> int:
+    return sum(place.raw_bytes for place in places)

@@ -19,12 +19,14 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from indexer.chunks import Chunk
 from indexer.embedder import Embedder, ModelUnavailableError
 from indexer.store.base import Document
 from smart_fork.errors import Unshareable
 from smart_fork.sharing.passages import Searched, hash_of, searched, space_of
 from smart_fork.sharing.segments import unpack
 from smart_fork.sharing.wire import Vectors
+from smart_fork.teamserver import segments, sessions
 from smart_fork.teamserver.auth import Person
 from smart_fork.teamserver.database import Connection
 from smart_fork.teamserver.search_schema import INDEXER
@@ -61,6 +63,7 @@ class _Here:
     session_id: Session
     reach: int
     revision: int
+    inherited: int
 
 
 def index(db: Connection, project_id: int, session_id: Session, revision: int) -> None:
@@ -71,13 +74,19 @@ def index(db: Connection, project_id: int, session_id: Session, revision: int) -
     db.execute("SELECT set_config('smartfork.user', %s, true)", (str(INDEXER),))
     row = _told(db, project_id, session_id)
     there = db.execute(
-        "SELECT revision FROM session_words WHERE project_id = %s AND session_id = %s", (project_id, session_id)
+        "SELECT revision, inherited FROM session_words WHERE project_id = %s AND session_id = %s",
+        (project_id, session_id),
     ).fetchone()
-    if row is None or (there is not None and there["revision"] >= max(revision, row["revision"])):
+    if row is None or (
+        there is not None
+        and there["revision"] >= max(revision, row["revision"])
+        and there["inherited"] == row["inherited"]
+    ):
         return
-    here = _Here(project_id, session_id, row["reach"], row["revision"])
-    found = searched(_records(db, here), row["agent"], str(session_id), str(row["root_id"]))
-    vectors = _vectors(db, here, found.document) if found else {}
+    here = _Here(project_id, session_id, row["reach"], row["revision"], row["inherited"])
+    found = searched(_records(db, here), row["agent"], str(session_id), str(row["root_id"]), inherited=here.inherited)
+    chunks = [chunk for chunk in found.document.chunks if chunk.hash not in found.shared] if found else []
+    vectors = _vectors(db, here, chunks)
     # What takes long is done. From here on nobody hides the session, or indexes another one, at the same time.
     db.execute("SELECT lock_search(%s)", (project_id,))
     if _told(db, project_id, session_id) != row:
@@ -86,12 +95,14 @@ def index(db: Connection, project_id: int, session_id: Session, revision: int) -
         db.execute("SELECT unindex(%s, %s)", (project_id, session_id))
         return
     _store_words(db, here, found, row["title"])
-    ids = _store_chunks(db, here, found.document)
+    ids = _store_chunks(db, here, found.document, chunks)
     _store_vectors(db, here, {ids[digest]: vector for digest, vector in vectors.items()})
 
 
 def _told(db: Connection, project_id: int, session_id: Session) -> dict[str, Any] | None:
-    return db.execute("SELECT * FROM to_index(%s, %s)", (project_id, session_id)).fetchone()
+    return db.execute(
+        "SELECT *, inherited(%s, %s) FROM to_index(%s, %s)", (project_id, session_id, project_id, session_id)
+    ).fetchone()
 
 
 def offer(db: Connection, person: Person, project_id: int, session_id: Session, given: Vectors) -> bool:
@@ -147,18 +158,14 @@ def embedded(texts: Sequence[str]) -> list[bytes]:
 
 
 def _records(db: Connection, here: _Here) -> list[bytes]:
-    rows = db.execute(
-        "SELECT g.digest, g.body FROM session_segments p"
-        " JOIN segments g ON g.project_id = p.project_id AND g.digest = p.digest"
-        " WHERE p.project_id = %s AND p.session_id = %s ORDER BY p.position",
-        (here.project_id, here.session_id),
-    )
-    return [record for row in rows for record in unpack(row["body"], row["digest"].hex())]
+    places = sessions.places(db, here.project_id, here.session_id)
+    bodies = segments.bodies(db, here.project_id, (place.digest for place in places))
+    return [record for place in places for record in unpack(bodies[place.digest], place.digest)]
 
 
 def _store_words(db: Connection, here: _Here, found: Searched, title: str) -> None:
     """The words of the whole session, by what they are of, and what tells it from its family."""
-    document, said = found.document, found.document.words
+    document, said = found.document, found.own
     texts = {
         "A": f"{title}\n{said.title}\n{said.also_called}",
         "B": said.asked,
@@ -169,9 +176,9 @@ def _store_words(db: Connection, here: _Here, found: Searched, title: str) -> No
     session = document.session
     db.execute("SELECT drop_session_words(%s, %s)", (here.project_id, here.session_id))
     db.execute(
-        "WITH made AS (INSERT INTO session_words(project_id, session_id, reach, revision, family, title, turns,"
-        " prompts, tokens, compactions, started, last_activity, until, acted, outcome, length, words)"
-        " SELECT %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,"
+        "WITH made AS (INSERT INTO session_words(project_id, session_id, reach, revision, inherited, family, title,"
+        " turns, prompts, tokens, compactions, started, last_activity, until, acted, outcome, length, words)"
+        " SELECT %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s,"
         " setweight(to_tsvector('english', %s), 'A') || setweight(to_tsvector('english', %s), 'B')"
         " || setweight(to_tsvector('english', %s), 'C') || setweight(to_tsvector('english', %s), 'D')"
         " RETURNING project_id, reach, words)"
@@ -179,7 +186,8 @@ def _store_words(db: Connection, here: _Here, found: Searched, title: str) -> No
         " SELECT m.project_id, m.reach, w, 1 FROM made m, unnest(tsvector_to_array(m.words) || ARRAY['']) w ORDER BY w"
         " ON CONFLICT (project_id, reach, lexeme) DO UPDATE SET sessions = lexemes.sessions + 1",
         (
-            *(here.project_id, here.session_id, here.reach, here.revision, found.family, title or said.title),
+            *(here.project_id, here.session_id, here.reach, here.revision, here.inherited, found.family),
+            title or said.title,
             *(len(session.turns), sum(turn.prompt for turn in session.turns), session.token_estimate),
             *(session.compactions, session.started, session.last_activity, document.until, document.acted),
             *(document.outcome.value, sum(len(one.split()) for one in cuts), *cuts),
@@ -187,14 +195,14 @@ def _store_words(db: Connection, here: _Here, found: Searched, title: str) -> No
     )
 
 
-def _store_chunks(db: Connection, here: _Here, document: Document) -> dict[bytes, int]:
-    """The passages with their places, those that are new with their words; the numbers of all by their hashes."""
+def _store_chunks(db: Connection, here: _Here, document: Document, chunks: Sequence[Chunk]) -> dict[bytes, int]:
+    """These passages with their places, those that are new with their words; the numbers of all by their hashes."""
     had = db.execute(
         "WITH gone AS (DELETE FROM placements WHERE project_id = %s AND session_id = %s RETURNING chunk_id)"
         " SELECT DISTINCT chunk_id FROM gone",
         (here.project_id, here.session_id),
     ).fetchall()
-    texts = {chunk.hash: chunk.text for chunk in document.chunks}
+    texts = {chunk.hash: chunk.text for chunk in chunks}
     db.execute(
         "WITH made AS (INSERT INTO chunks(project_id, reach, hash, text, length, words)"
         " SELECT %s, %s, u.hash, u.text, length(u.text), to_tsvector('english', u.cut)"
@@ -225,6 +233,7 @@ def _place(db: Connection, here: _Here, document: Document, ids: Mapping[bytes, 
             *(ends[chunk.turn], loads[-1 if ends[chunk.turn] is None else ends[chunk.turn] or 0]),
         )
         for position, chunk in enumerate(document.chunks)
+        if chunk.hash in ids
     ]
     if not rows:
         return
@@ -236,15 +245,15 @@ def _place(db: Connection, here: _Here, document: Document, ids: Mapping[bytes, 
     )
 
 
-def _vectors(db: Connection, here: _Here, document: Document) -> dict[bytes, str]:
+def _vectors(db: Connection, here: _Here, chunks: Sequence[Chunk]) -> dict[bytes, str]:
     """Vectors for the passages that have none: those that the client has sent, if they are what they say."""
     rows = db.execute(
         "SELECT c.hash FROM chunks c JOIN vectors v ON v.project_id = c.project_id AND v.chunk_id = c.id"
         " WHERE c.project_id = %s AND c.reach = %s AND c.hash = ANY(%s)",
-        (here.project_id, here.reach, [chunk.hash for chunk in document.chunks]),
+        (here.project_id, here.reach, [chunk.hash for chunk in chunks]),
     )
     there = {bytes(row["hash"]) for row in rows}
-    waiting = {chunk.hash: chunk.text for chunk in document.chunks if chunk.hash not in there}
+    waiting = {chunk.hash: chunk.text for chunk in chunks if chunk.hash not in there}
     offered = _offered(db, here)
     model = _light()
     if not waiting or model is None:

@@ -130,7 +130,7 @@ def _records(
         raise Unshareable(f"A segment was not sent: {min(lacking)}", "Push again")
     found = {digest: records for digest, (_, records) in checked.sent.items()}
     for digest in there:
-        found[digest] = unpack(segments.bodies(db, project, [digest])[digest], digest, bounds.limits)
+        found[digest] = unpack(segments.bodies(db, project.id, [digest])[digest], digest, bounds.limits)
     return found
 
 
@@ -157,7 +157,7 @@ class _Before:
 
     def records(self) -> list[bytes]:
         places = sessions.places(self.db, self.project.id, self.checked.push.id)[: self.checked.position]
-        bodies = segments.bodies(self.db, self.project, [place.digest for place in places])
+        bodies = segments.bodies(self.db, self.project.id, [place.digest for place in places])
         stored = [line for place in places for line in unpack(bodies[place.digest], place.digest, self.bounds.limits)]
         named = [line for place in self.checked.places for line in self.named[place.digest]]
         return [*stored, *named][: self.checked.push.base_count]
@@ -210,8 +210,9 @@ def _appended(db: Connection, project: Project, person: Person, checked: Checked
         row = _moved(db, project, person, wanted)
     if row is None:
         return None
-    _fits(db, project, checked)
-    sessions.put_places(db, project.id, wanted.id, checked.places, checked.position)
+    _fits(db, project, checked, base=int(row["base_count"]))
+    for open_one in sessions.put_places(db, project.id, wanted.id, checked.places, checked.position):
+        segments.grown(db, project.id, open_one, checked.places[0].digest)
     _count(db, project, person, checked, before=int(row["bytes"]), bounds=bounds)
     now = sessions.readable(db, project.key, person, wanted.id)
     return Outcome(now, created=made is not None, up_to_date=False)
@@ -223,7 +224,7 @@ def _made(db: Connection, project: Project, person: Person, wanted: Push) -> Row
         "INSERT INTO sessions(project_id, id, owner_id, agent, root_id, base_count, base_digest, head_digest,"
         " record_count, visibility, title, tags, summary, meta, last_activity)"
         " VALUES (%s, %s, %s, %s, %s, 0, %s, %s, %s, %s, %s, %s, %s, %s, least(coalesce(%s, now()), now()))"
-        " ON CONFLICT (project_id, id) DO NOTHING RETURNING bytes",
+        " ON CONFLICT (project_id, id) DO NOTHING RETURNING bytes, base_count",
         (
             *(project.id, wanted.id, person.id, wanted.agent, wanted.id, START, state_of(wanted.digest), wanted.count),
             *(visibility, wanted.title or "", list(wanted.tags or ()), wanted.summary or "", *_meta(wanted)),
@@ -237,7 +238,7 @@ def _moved(db: Connection, project: Project, person: Person, wanted: Push) -> Ro
         "UPDATE sessions SET head_digest = %s, record_count = %s, revision = revision + 1, meta = %s,"
         " last_activity = least(coalesce(%s, now()), now())"
         " WHERE project_id = %s AND id = %s AND owner_id = %s AND head_digest = %s AND record_count = %s"
-        " AND deleted_at IS NULL RETURNING bytes",
+        " AND deleted_at IS NULL RETURNING bytes, base_count",
         (
             *(state_of(wanted.digest), wanted.count, *_meta(wanted)),
             *(project.id, wanted.id, person.id, state_of(wanted.base_digest), wanted.base_count),
@@ -249,8 +250,10 @@ def _meta(wanted: Push) -> tuple[Jsonb, datetime | None]:
     return Jsonb(wanted.meta.model_dump(mode="json")), wanted.meta.last_activity
 
 
-def _fits(db: Connection, project: Project, checked: Checked) -> None:
-    """Whether the segments go on where those that stay end, and leave none of these open."""
+def _fits(db: Connection, project: Project, checked: Checked, *, base: int) -> None:
+    """Whether the segments go on where those that stay end, and leave none of these open but where a fork begins: what
+    comes before is another session's segment.
+    """
     first = checked.places[0]
     before = db.execute(
         "SELECT digest, first_record, records, raw_bytes, chain_start FROM session_segments"
@@ -260,7 +263,7 @@ def _fits(db: Connection, project: Project, checked: Checked) -> None:
     end = 0
     if before is not None:
         stays = Place("", before["first_record"], before["records"], before["raw_bytes"], before["chain_start"])
-        end = stays.end if stays.full else -1
+        end = stays.end if stays.full or stays.end == base else -1
     if first.first_record != end or (before is None and checked.position):
         raise Unshareable("The segments of the push do not follow those of the session.", "Push again")
 

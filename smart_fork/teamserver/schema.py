@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import psycopg
 
 from smart_fork.errors import SmartForkError
+from smart_fork.teamserver.family_schema import m009_families
 from smart_fork.teamserver.search_schema import m007_reach
 
 Connection: TypeAlias = psycopg.Connection[Any]
@@ -385,6 +386,7 @@ MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     m006_withdrawals,
     m007_reach,
     m008_work,
+    m009_families,
 )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
+
+from psycopg import sql
 
 from smart_fork.errors import NotFound, WrongVerb
 from smart_fork.sharing.digest import state_of, written
@@ -84,19 +86,19 @@ def places(db: Connection, project_id: int, session_id: UUID | str) -> list[Plac
 
 def put_places(
     db: Connection, project_id: int, session_id: UUID | str, new: Sequence[Place], position: int = 0
-) -> None:
-    """Let a session have these segments from a position on, and none of those that it had there.
+) -> list[str]:
+    """Let a session have these segments from a position on, and none of those that it had there, which it gives back.
 
     Raises:
         Unshareable: One of them is not stored any more.
     """
     segments.hold(db, project_id, (one.digest for one in new))
-    db.execute(
-        "DELETE FROM session_segments WHERE project_id = %s AND session_id = %s AND position >= %s",
+    gone = db.execute(
+        "DELETE FROM session_segments WHERE project_id = %s AND session_id = %s AND position >= %s RETURNING digest",
         (project_id, session_id, position),
-    )
+    ).fetchall()
     if not new:
-        return
+        return [row["digest"].hex() for row in gone]
     columns = list(
         zip(
             *(
@@ -112,6 +114,7 @@ def put_places(
         " SELECT %s, %s, * FROM unnest(%s::int[], %s::bytea[], %s::bigint[], %s::int[], %s::bigint[], %s::bytea[])",
         (project_id, session_id, *map(list, columns)),
     )
+    return [row["digest"].hex() for row in gone]
 
 
 def travelling(these: Iterable[Place]) -> tuple[SegmentPlace, ...]:
@@ -214,6 +217,15 @@ class Narrowed:
     id: str | None = None
 
 
+_NARROWING: Mapping[str, sql.SQL] = {
+    "owner": sql.SQL(" AND s.owner_id = (SELECT u.id FROM users u WHERE u.name = %(owner)s)"),
+    "tag": sql.SQL(" AND %(tag)s = ANY(s.tags)"),
+    "agent": sql.SQL(" AND s.agent = %(agent)s"),
+    "root": sql.SQL(" AND s.root_id::text = %(root)s"),
+    "id": sql.SQL(" AND starts_with(s.id::text, %(id)s)"),
+}
+
+
 def page(  # noqa: PLR0917 - a question
     db: Connection,
     where: Project,
@@ -223,20 +235,29 @@ def page(  # noqa: PLR0917 - a question
     only: Narrowed = Narrowed(),
 ) -> list[Row]:
     """Sessions of a project that a person may read, newest first, from a place on."""
+    # Public ones and one's own are read from an index each, in their order: a project may have any number of sessions.
+    legs = (sql.SQL("s.visibility = 1"), sql.SQL("s.owner_id = %(me)s"))
+    narrowed = [_NARROWING[name] for name in _NARROWING if getattr(only, name) is not None]
+    if before:
+        narrowed.append(sql.SQL(" AND (s.last_activity, s.id) < (%(at)s::timestamptz, %(before)s::uuid)"))
+    leg = sql.SQL(
+        "(SELECT s.id, s.last_activity FROM sessions s WHERE s.project_id = %(project)s AND s.deleted_at IS NULL"
+        " AND {}{} ORDER BY s.last_activity DESC, s.id DESC LIMIT %(limit)s)"
+    )
     return db.execute(
-        "SELECT s.*, u.name AS owner, %s AS key FROM sessions s JOIN users u ON u.id = s.owner_id"
-        " WHERE s.project_id = %s AND may_read(s, %s)"
-        " AND (%s::text IS NULL OR u.name = %s) AND (%s::text IS NULL OR %s = ANY(s.tags))"
-        " AND (%s::text IS NULL OR s.agent = %s) AND (%s::text IS NULL OR s.root_id::text = %s)"
-        " AND (%s::text IS NULL OR starts_with(s.id::text, %s))"
-        " AND (%s::timestamptz IS NULL OR (s.last_activity, s.id) < (%s::timestamptz, %s::uuid))"
-        " ORDER BY s.last_activity DESC, s.id DESC LIMIT %s",
-        (
-            *(where.key, where.id, person.id, only.owner, only.owner, only.tag, only.tag, only.agent, only.agent),
-            *(only.root, only.root, only.id, only.id),
-            *((before[0], *before) if before else (None, None, None)),
-            limit,
-        ),
+        sql.SQL(
+            "SELECT s.*, u.name AS owner, %(key)s AS key FROM sessions s JOIN users u ON u.id = s.owner_id"
+            " WHERE s.project_id = %(project)s AND s.id IN (SELECT n.id FROM ({}) n) AND may_read(s, %(me)s)"
+            " ORDER BY s.last_activity DESC, s.id DESC LIMIT %(limit)s"
+        ).format(sql.SQL(" UNION ALL ").join(leg.format(one, sql.Composed(narrowed)) for one in legs)),
+        {
+            **{name: getattr(only, name) for name in _NARROWING},
+            "me": person.id,
+            "project": where.id,
+            "key": where.key,
+            "limit": limit,
+            **({"at": before[0], "before": before[1]} if before else {}),
+        },
     ).fetchall()
 
 

@@ -11,9 +11,9 @@ import psycopg
 
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.digest import NOTHING, digest_of
-from smart_fork.sharing.segments import pack
+from smart_fork.sharing.segments import pack, unpack
 from smart_fork.sharing.wire import Branch, Push
-from smart_fork.teamserver import auth
+from smart_fork.teamserver import auth, segments, sessions
 from smart_fork.teamserver.branch import branch
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.limits import Bounds
@@ -93,14 +93,11 @@ class Team:
 
     def stored(self, session: str) -> list[bytes]:
         """The records of a session as they are in the database, whoever may read them."""
-        from smart_fork.sharing.segments import unpack
-
-        rows = self.owned.execute(
-            "SELECT g.digest, g.body FROM session_segments s JOIN segments g USING (project_id, digest)"
-            " WHERE s.session_id = %s ORDER BY s.position",
-            (session,),
-        )
-        return [line for digest, body in rows for line in unpack(body, digest.hex())]
+        with self.pool.asked_by() as db:
+            (project,) = db.execute("SELECT id FROM projects WHERE key = %s", (self.key,)).fetchall()
+            places = sessions.places(db, project["id"], session)
+            bodies = segments.bodies(db, project["id"], (place.digest for place in places))
+        return [line for place in places for line in unpack(bodies[place.digest], place.digest)]
 
 
 def new_id() -> str:

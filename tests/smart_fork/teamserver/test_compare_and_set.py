@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from smart_fork.errors import Conflict
 from smart_fork.sharing.digest import digest_of
 from smart_fork.sharing.segments import unpack
-from smart_fork.teamserver import auth
+from smart_fork.teamserver import auth, segments, sessions
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.limits import Bounds
 from smart_fork.teamserver.push import check_bodies, push
@@ -124,12 +124,9 @@ def pushing(conninfo, key, token, session, *, barrier, answers, number):
             answers.put((step, number, won))
             barrier.wait(60)
             with pool.asked_by(person.id) as db:
-                row = db.execute(
-                    "SELECT g.body, g.digest FROM session_segments s JOIN segments g USING (project_id, digest)"
-                    " WHERE s.project_id = %s AND s.session_id = %s ORDER BY s.position",
-                    (project.id, session),
-                ).fetchall()
-            base = [line for one in row for line in unpack(one["body"], one["digest"].hex())]
+                places = sessions.places(db, project.id, session)
+                bodies = segments.bodies(db, project.id, (place.digest for place in places))
+            base = [line for place in places for line in unpack(bodies[place.digest], place.digest)]
 
 
 def test_of_sixteen_processes_on_one_base_one_wins(team, database, base):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from smart_fork.errors import Conflict, NotFound, TooLarge, Unshareable, Usage, WrongVerb
-from smart_fork.sharing.digest import digest_of, state_after
+from smart_fork.sharing.digest import digest_of, state_after, state_of, written
 from smart_fork.sharing.limits import Limits
-from smart_fork.sharing.segments import pack
+from smart_fork.sharing.segments import pack, unpack
+from smart_fork.sharing.wire import Push
 from smart_fork.teamserver import segments, sessions
 from smart_fork.teamserver.limits import Bounds, OverQuota
 from tests.smart_fork.teamserver.team import new_id, push_of, record
@@ -324,3 +327,78 @@ def test_sql_in_every_field_is_text(alice):
 
     told = sessions.told(alice.push("alice", push_of(session, [record(1, sql)], SHORT)).row)
     assert (sql, (sql, '{"a",b}'), sql) == (told.title, told.tags, told.summary)
+
+
+def bytes_of(team):
+    statement = "SELECT coalesce(sum(octet_length(body)), 0) FROM segments s JOIN projects p ON p.id = s.project_id WHERE p.key = %s"
+    return team.owned.execute(statement, (team.key,)).fetchone()[0]
+
+
+NOISE = random.Random(7)  # noqa: S311
+NOISY = [record(number, NOISE.randbytes(2_000).hex()) for number in range(100)]
+
+
+def test_a_fork_from_somewhere_takes_no_bytes_but_those_of_its_own_records(alice):
+    session = new_id()
+    alice.push("alice", push_of(session, [], NOISY, visibility="public"))
+    before = bytes_of(alice)
+    forks = {count: str(alice.branch("bob", session, verb="fork", count=count).row["id"]) for count in (1, 40, 70, 100)}
+    of_fork = str(alice.branch("bob", forks[70], count=30).row["id"])
+    assert before == bytes_of(alice)
+
+    own = record(1_000, "own")
+    for count, fork in forks.items():
+        goes_on(alice, "bob", fork, [own])
+        assert [*NOISY[:count], own] == alice.stored(fork)
+        goes_on(alice, "bob", fork, [record(1_001)])
+        assert [*NOISY[:count], own, record(1_001)] == alice.stored(fork)
+    assert NOISY[:30] == alice.stored(of_fork)
+    assert bytes_of(alice) < before + 4 * 1_000
+
+
+def test_what_was_open_is_the_beginning_of_what_takes_its_place(alice):
+    session = new_id()
+    forks, sizes = {}, []
+    for count in range(10, 101, 10):
+        old = NOISY[: count - 10]
+        alice.push("alice", push_of(session, old, NOISY[count - 10 : count], visibility=None if old else "public"))
+        forks[count] = str(alice.branch("bob", session, verb="fork").row["id"])
+        sizes.append(bytes_of(alice))
+    assert sizes[-1] < 1.1 * 10 * sizes[0]
+    for count, fork in forks.items():
+        assert NOISY[:count] == alice.stored(fork)
+
+    with alice.pool.asked_by(alice.people["alice"].id) as db:
+        sessions.delete(db, alice.key, alice.people["alice"], session)
+        db.execute(
+            "DELETE FROM session_segments WHERE project_id = %s AND session_id = %s",
+            (alice.project("alice").id, session),
+        )
+        db.execute(
+            "UPDATE segments SET created_at = now() - interval '2 days' WHERE project_id = %s",
+            (alice.project("alice").id,),
+        )
+        db.execute("DELETE FROM uploads WHERE project_id = %s", (alice.project("alice").id,))
+        segments.sweep(db, alice.project("alice").id)
+    for count, fork in forks.items():
+        assert NOISY[:count] == alice.stored(fork)
+
+
+def goes_on(team, who, session, new):
+    """Push as a client does, into the last segment if that is the session's own and not full."""
+    with team.pool.asked_by(team.people[who].id) as db:
+        row = sessions.readable(db, team.key, team.people[who], session)
+        places = sessions.places(db, row["project_id"], session)
+        info, bodies = sessions.told(row), segments.bodies(db, row["project_id"], [places[-1].digest])
+    last = places[-1]
+    before = [] if last.full or last.end == info.base_count else unpack(bodies[last.digest], last.digest)
+    position = len(places) - bool(before)
+    start = last.chain_start if before else state_of(info.head_digest)
+    packed = list(pack([*before, *new], info.record_count - len(before), start))
+    given = {
+        "id": session, "agent": "claude", "base_count": info.record_count, "base_digest": info.head_digest,
+        "count": info.record_count + len(new), "digest": written(state_after(new, state_of(info.head_digest))),
+        "segments": [one.model_copy(update={"position": position + n}) for n, one in enumerate(sessions.travelling(p.place for p in packed))],
+        "bodies": [{"digest": one.place.digest, "body": one.body} for one in packed],
+    }  # fmt: skip
+    return team.push(who, Push.model_validate(given, strict=False))

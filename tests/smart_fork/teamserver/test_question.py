@@ -171,10 +171,49 @@ def test_what_two_sessions_share_is_stored_once_until_the_last_of_them_goes(peop
     assert (before["chunks"], before["vectors"]) == (rows(people)["chunks"], rows(people)["vectors"])
 
     for who, one in (("alice", session), ("bob", child)):
+        index_all(people)
         assert before["chunks"] == rows(people)["chunks"]
         with people.pool.asked_by(people.people[who].id) as db:
             sessions.delete(db, people.key, people.people[who], one)
     assert dict.fromkeys(TABLES, 0) == rows(people)
+
+
+GIRAFFES = ("Now the giraffes", "They are long.")
+
+
+@pytest.mark.parametrize("visibility", ["public", "private"])
+def test_a_fork_is_found_by_what_is_its_own_and_its_parent_by_the_rest(people, visibility):
+    session = share(people, "alice", UPLOADER)
+    before = rows(people)
+    child = str(people.branch("bob", session, verb="fork", visibility=visibility).row["id"])
+    share(people, "bob", (*UPLOADER, *GIRAFFES), session=child, old=records_of(*UPLOADER))
+
+    assert [child] == found(people, "bob", "giraffes")
+    assert [session] == found(people, "bob", UPLOADER[1])
+    assert (visibility == "public") == (child in found(people, "alice", "giraffes"))
+    told = ask(people, "bob", "giraffes").hits[0]
+    assert (4, 2) == (told.turns, told.passage.turn)
+    grown = {table: count - before[table] for table, count in rows(people).items()}
+    assert {"chunks": 1, "placements": 1, "vectors": 1, "session_words": 1} == {
+        table: grown[table] for table in ("chunks", "placements", "vectors", "session_words")
+    }
+
+
+def test_a_fork_is_found_by_everything_when_its_parent_is_hidden(people):
+    session = share(people, "alice", UPLOADER)
+    child = str(people.branch("bob", session, verb="fork", visibility="public").row["id"])
+    share(people, "bob", (*UPLOADER, *GIRAFFES), session=child, old=records_of(*UPLOADER))
+    grandchild = str(people.branch("alice", child, verb="fork", visibility="public").row["id"])
+    index_all(people)
+
+    with people.pool.asked_by(people.people["alice"].id) as db:
+        sessions.change(db, people.key, people.people["alice"], session, wire.SessionChange(visibility="private"))
+    index_all(people)
+
+    assert [child] == found(people, "bob", UPLOADER[1])
+    assert [child] == found(people, "bob", "giraffes")
+    assert {session, child} >= set(found(people, "alice", UPLOADER[1]))
+    assert grandchild not in found(people, "bob", "giraffes")
 
 
 def test_a_session_that_grows_is_found_by_what_is_new_and_keeps_what_it_had(people):

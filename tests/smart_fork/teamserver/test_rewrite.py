@@ -67,7 +67,7 @@ def dump(team):
         statement = sql.SQL("COPY (SELECT * FROM {}) TO STDOUT").format(sql.Identifier(table))
         with team.owned.cursor().copy(statement) as rows:
             found += b"".join(bytes(row) for row in rows)
-    bodies = team.owned.execute("SELECT body FROM segments").fetchall()
+    bodies = team.owned.execute("SELECT body FROM segments WHERE body IS NOT NULL").fetchall()
     found += b"".join(zstandard.ZstdDecompressor().decompress(body) for (body,) in bodies)
     return found.decode()
 
