@@ -22,7 +22,7 @@ from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import Record
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import Transcript
-from smart_fork.errors import ForkRefused, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError
+from smart_fork.errors import Conflict, ForkRefused, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError
 from smart_fork.excise import erasure, propagation
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.plan import Plan, plan
@@ -240,7 +240,7 @@ def _track(one: Written, edits: Edits, before: int, *, gone: bool) -> None:
             tracked = tracked.with_alias(name, _moved(one, alias, edits, before), current=False)
         return tracked
 
-    with suppress(NotFound):
+    with suppress(NotFound, Conflict):  # what is tracked there by now is of another project
         tracking.change(change)
 
 

@@ -25,7 +25,7 @@ from smart_fork.errors import (
 )
 from smart_fork.sharing import wire
 from smart_fork.sharing.limits import LIMITS
-from smart_fork.team.login import WHO, Account, is_loopback
+from smart_fork.team.login import WHERE, WHO, Account, is_loopback
 
 M = TypeVar("M", bound=wire.Message)
 #: What stands behind the question mark of an address.
@@ -202,8 +202,7 @@ class Client:
             with self._http.stream(method, f"/v1/{path}", content=body, headers=headers, **more) as answer:
                 return self._read(answer, most)
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
-            message = f"The server does not answer: {self.account.origin} ({type(error).__name__})"
-            raise _Again(ServerUnavailable(message, "Is it running, and is the address right?")) from error
+            raise _Again(_away(self.account.origin, error)) from error
 
     def _read(self, answer: httpx2.Response, most: int) -> bytes:
         """The bytes of an answer that is one.
@@ -218,6 +217,20 @@ class Client:
         if answer.is_redirect:
             raise _odd("It sends elsewhere, and a token goes nowhere else.")
         raise _failed(answer.status_code, said, known=bool(self.account.token))
+
+
+def _away(origin: str, error: Exception) -> ServerUnavailable:
+    """What keeps a server from being asked, as far as this side can tell."""
+    said = str(error)
+    if "CERTIFICATE_VERIFY_FAILED" in said:
+        hint = "Where your team signs its own, SSL_CERT_FILE names the certificate that this machine is to trust."
+        return ServerUnavailable(f"The certificate of {origin} is not trusted here.", hint)
+    if origin.startswith("https:") and "WRONG_VERSION_NUMBER" in said:
+        return ServerUnavailable(
+            f"{origin} answers, and not over TLS.", "On its own machine it is at http://127.0.0.1:…"
+        )
+    message = f"The server does not answer: {origin} ({type(error).__name__})"
+    return ServerUnavailable(message, "Is it running, and is the address right?")
 
 
 def _bounded(answer: httpx2.Response, most: int) -> bytes:
@@ -244,9 +257,9 @@ def _failed(status: int, said: bytes, *, known: bool) -> SmartForkError | _Again
         failure = wire.Failure(error="unknown", message=f"The server answered with status {status}.")
     message, hint = failure.message, failure.hint
     if status >= 500:
-        return _Again(ServerUnavailable(message, hint or "The log of the server says why."))
+        return _Again(ServerUnavailable(message, hint or "Try again later, or tell who runs it."))
     if status == 401:
-        return NotAuthenticated(WHO) if known else NotAuthenticated(message, hint)
+        return NotAuthenticated(WHO, WHERE) if known else NotAuthenticated(message, hint)
     if status == 404:
         return NotFound(message, hint)
     if status == 409:

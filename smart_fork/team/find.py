@@ -145,7 +145,7 @@ def ask(client: Client, project: str, intent: str, also: Sequence[str], limit: i
 
 def said(where: Project, found: wire.Found, phrasings: int) -> SaidElsewhere:
     """An answer as the own results are merged with it; what is odd in it is left out."""
-    here = {one.session_id: one.file for one in where.tracking.read().aliases.values() if one.session_id and one.file}
+    here = {one.session_id: one.file for one in where.tracking.ours().aliases.values() if one.session_id and one.file}
     distant = []
     for hit in found.hits:
         info = hit.session

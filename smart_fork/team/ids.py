@@ -23,8 +23,5 @@ def is_id(text: str) -> bool:
 
 
 def last_part(reference: str) -> str:
-    """What an address names: its last part, without what stands behind it. Anything else is as it is."""
-    text = reference.strip()
-    if "://" not in text:
-        return text
-    return re.split(r"[?#]", text.partition("://")[2], maxsplit=1)[0].rstrip("/").rpartition("/")[2]
+    """What an address names, however much of it was copied: its last part, without what stands behind it."""
+    return re.split(r"[?#]", reference.strip(), maxsplit=1)[0].rstrip("/").rpartition("/")[2]

@@ -90,7 +90,7 @@ def family(project: Project, reference: str | None) -> tuple[Member, ...]:
     """
     asked = project.client.session(project.key, project.meant(reference)).session
     there = {one.id: one for one in _all_of(project, asked.root_id)} | {asked.id: asked}
-    aliases = project.tracking.read().aliases
+    aliases = project.tracking.ours().aliases
     names = {one.session_id: name for name, one in aliases.items() if one.session_id}
     members = [_member(one, names.get(one.id)) for one in sorted(there.values(), key=lambda one: one.id)]
     members += [

@@ -23,6 +23,7 @@ from smart_fork.snippets import quoted
 URL, TOKEN = "SMART_FORK_TEAM_URL", "SMART_FORK_TEAM_TOKEN"
 WHO = "Not authenticated. Please run smart-fork team login first."
 TOKENS_BEGIN, TOKEN_BYTES = "sft_", 32
+WHERE = "An admin of the server invites you: smart-fork team login URL INVITE"
 _VERSION = 1
 _DEFAULT_PORTS = {"https": 443, "http": 80}
 
@@ -87,9 +88,14 @@ def account(server: str | None = None) -> Account:
     return Account(origin, str(one.get("user", "")), one["token"])
 
 
+def is_in_environment() -> bool:
+    """Whether the environment says which server is meant, and who asks."""
+    return bool(os.environ.get(URL) and os.environ.get(TOKEN))
+
+
 def is_known() -> bool:
     """Whether there is any server that one could ask."""
-    return bool(os.environ.get(URL) and os.environ.get(TOKEN)) or bool(_known()["servers"])
+    return is_in_environment() or bool(_known()["servers"])
 
 
 def begin(origin: str, invite: str) -> str:
@@ -137,7 +143,7 @@ def _not_begun(known: dict[str, Any], origin: str) -> None:
 
 
 def _nobody() -> str:
-    raise NotAuthenticated(WHO, "An admin of the server invites you: smart-fork team login URL INVITE")
+    raise NotAuthenticated(WHO, WHERE)
 
 
 def _file() -> Path:

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from smart_fork.errors import NotAuthenticated, NotFound, Usage
+from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
 from smart_fork.sharing.wire import SessionInfo
 from smart_fork.snippets import quoted
 from smart_fork.team import login
 from smart_fork.team.client import Client
 from smart_fork.team.ids import is_id, last_part
-from smart_fork.team.tracking import Alias, ProjectFolder, Tracking, place_of
+from smart_fork.team.tracking import Alias, ProjectFolder, Tracked, Tracking, place_of
 
 HINT = "A teammate's session is taken with `smart-fork team fork`; a private one only its owner can share."
 _BEGINNING = re.compile(r"[0-9a-f-]{8,36}")
@@ -45,7 +45,7 @@ class Project:
             NotFound: there is none.
             Usage: none is named, and none is current; or it means several.
         """
-        named = self.tracking.read().named(reference)
+        named = self._tracked(reference).named(reference)
         if named is not None:
             return _shared_id(*named)
         if reference is None:
@@ -61,6 +61,12 @@ class Project:
         if not page or not page[0].id.startswith(text):
             raise missing(reference)
         return page[0].id
+
+    def _tracked(self, reference: str | None) -> Tracked:
+        """What is tracked; an id is one whosever this folder is."""
+        if reference is not None and _BEGINNING.fullmatch(last_part(reference).lower()):
+            return self.tracking.ours()
+        return self.tracking.read()
 
     def is_mine(self, info: SessionInfo) -> bool:
         """Whether a session is one's own. Who has no name here, since a variable brought the token, asks the server."""
@@ -84,9 +90,8 @@ def opened(
         Usage: the project has no name, or that is no server.
     """
     place = place_of(project, directory)
-    tracking = Tracking(place)
-    with Client(_account(server, tracking)) as client:
-        yield Project(client, place, tracking)
+    with Client(_account(server, Tracking(place))) as client:
+        yield Project(client, place, Tracking(place, client.account.origin))
 
 
 def missing(reference: str) -> NotFound:
@@ -95,13 +100,19 @@ def missing(reference: str) -> NotFound:
 
 
 def _account(server: str | None, tracking: Tracking) -> login.Account:
-    tracked = tracking.read().server
-    if server is None and tracked:
-        try:
-            return login.account(tracked)
-        except NotAuthenticated:
-            return login.account()
-    return login.account(server)
+    if server is not None or login.is_in_environment():
+        return login.account(server)
+    tracked = tracking.ours().server
+    try:
+        return login.account(tracked or None)
+    except Usage as error:
+        raise SmartForkError(f"{tracking.path} is damaged: {error.message}", error.hint) from error
+    except NotAuthenticated as error:
+        if not tracked:
+            raise
+        raise NotAuthenticated(
+            error.message, f"This project is shared on {tracked}: log in there. --server names another one."
+        ) from error
 
 
 def _shared_id(name: str, one: Alias) -> str:

@@ -199,7 +199,7 @@ def pushed_as(path: Path, agent: AgentName) -> str | None:
     known = find(path, agent)
     if known is None:
         return None
-    tracked = Tracking(ProjectFolder(known.root, known.project)).read()
+    tracked = Tracking(ProjectFolder(known.root, known.project)).ours()
     return next((one.session_id for one in tracked.aliases.values() if one.file == path), None)
 
 

@@ -21,7 +21,7 @@ from indexer.checkout import Unproven, checkout, top_of
 from indexer.files import replace_file
 from indexer.paths import private_dir
 from indexer.project import resolve
-from smart_fork.errors import NotFound, ProgramFailed, SmartForkError, Usage
+from smart_fork.errors import Conflict, NotFound, ProgramFailed, SmartForkError, Usage
 from smart_fork.processes import SystemProcesses
 from smart_fork.repository import git
 from smart_fork.sharing.remote import check_key, project_key
@@ -30,8 +30,11 @@ from smart_fork.team.ids import is_id
 
 FOLDER, FILE = ".smart-fork", "tracking.json"
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+#: A host without a dot, as ``gh:acme/shop`` has it.
+_LOCAL_NAME = re.compile(r"(?:[A-Za-z0-9+.-]+://)?(?:[^@/]*@)?[A-Za-z0-9_-]+(?::|/)")
 _VERSION = 1
-_ELSEWHERE = "A project outside git has no name: give it one with --project host/owner/name."
+_NAMED = "Name the project: --project host/owner/name, such as --project github.com/acme/shop."
+_MEND = "Mend it, or take it away."
 R = TypeVar("R")
 
 
@@ -133,9 +136,10 @@ class Tracked:
 
 @dataclass(frozen=True, slots=True)
 class Tracking:
-    """The file of one project."""
+    """The file of one project, and the server on which it is shared, where only one is meant."""
 
     place: ProjectFolder
+    server: str = ""
 
     @property
     def path(self) -> Path:
@@ -146,26 +150,47 @@ class Tracking:
         """What is tracked; nothing where there is no file.
 
         Raises:
+            SmartForkError: it is damaged, of another project or server, or the repository brought it.
+        """
+        found = self.found()
+        self._check(found)
+        return found
+
+    def ours(self) -> Tracked:
+        """The same; nothing where what is tracked is of another project or server.
+
+        Raises:
             SmartForkError: it is damaged, or the repository brought it.
         """
+        found = self.found()
+        return Tracked() if self._other(found) else found
+
+    def found(self) -> Tracked:
+        """What is in the file, whosever it is.
+
+        Raises:
+            SmartForkError: it is damaged, or the repository brought it.
+        """
+        self._refuse_if_it_leads_elsewhere()
         try:
             said = orjson.loads(self.path.read_bytes())
         except FileNotFoundError:
             return Tracked()
         except (OSError, ValueError) as error:
-            raise SmartForkError(f"{self.path} cannot be read: {error}", "Mend it, or take it away.") from error
+            raise SmartForkError(f"{self.path} cannot be read: {error}", _MEND) from error
         self._refuse_if_known_to_git()
         if not isinstance(said, dict) or not isinstance(said.get("aliases", {}), dict):
-            raise SmartForkError(f"{self.path} is damaged: no aliases", "Mend it, or take it away.")
+            raise SmartForkError(f"{self.path} is damaged: no aliases", _MEND)
         if said.get("version", _VERSION) != _VERSION:
             raise SmartForkError(f"{self.path} was written by another version", "Install that version of smart-fork.")
         try:
             return _tracked(said)
-        except (TypeError, ValueError) as error:
-            raise SmartForkError(f"{self.path} is damaged: {error}", "Mend it, or take it away.") from error
+        except (TypeError, ValueError, Usage) as error:
+            raise SmartForkError(f"{self.path} is damaged: {error}", _MEND) from error
 
     def change(self, change: Callable[[Tracked], Tracked]) -> Tracked:
         """Write what `change` makes of it. Others who do the same wait."""
+        self._refuse_if_it_leads_elsewhere()
         private_dir(self.path.parent)
         exclude(self.place.root)
         with self._locked():
@@ -177,6 +202,26 @@ class Tracking:
     def _locked(self) -> Iterator[None]:
         with FileLock(self.path.with_suffix(".lock"), mode=0o600):
             yield
+
+    def _other(self, found: Tracked) -> tuple[str, str, str] | None:
+        """What it is of and what was meant, where these differ; and the option that says which."""
+        pairs = (("--project", found.project, self.place.key), ("--server", found.server, self.server))
+        return next((one for one in pairs if one[1] and one[2] and one[1] != one[2]), None)
+
+    def _check(self, found: Tracked) -> None:
+        if other := self._other(found):
+            option, theirs, ours = map(quoted, other)
+            raise Conflict(
+                f"What is tracked in {self.path} is shared as {theirs}, not as {ours}.",
+                f"{option} {theirs} goes on with it. If it has moved, write its new name there; or remove the file.",
+            )
+
+    def _refuse_if_it_leads_elsewhere(self) -> None:
+        for path in (self.path.parent, self.path):
+            if path.is_symlink():
+                raise SmartForkError(
+                    f"{path} leads elsewhere.", "Take the link away: a repository may have brought it."
+                )
 
     def _refuse_if_known_to_git(self) -> None:
         with contextlib.suppress(ProgramFailed):
@@ -190,18 +235,18 @@ def place_of(project: str | None = None, directory: Path | None = None) -> Proje
     """The project that is meant: by its key, or by a directory of a checkout that has the remote `origin`.
 
     Raises:
-        Usage: a directory has no such remote, or that is no key.
+        Usage: a directory has no such remote, or that is neither a directory nor a key.
         NotFound: there is no such directory.
     """
     here = resolve(directory or Path.cwd())
     if project is not None and not os.path.isdir(resolve(project)):  # noqa: PTH112 - a key is no path
-        return ProjectFolder(top_of(here) or here, check_key(project))
+        return ProjectFolder(top_of(here) or here, _key_in_words(project))
     start = resolve(project) if project is not None else here
     if not start.is_dir():
         raise NotFound(f"There is no such directory: {start}")
     top = top_of(start)
     if top is None:
-        raise Usage("This directory is in no git repository.", _ELSEWHERE)
+        raise Usage("This directory is in no git repository.", _NAMED)
     return ProjectFolder(top, project_key(_origin(top)))
 
 
@@ -216,11 +261,36 @@ def check_alias(name: str) -> str:
     return name
 
 
+def _key_in_words(text: str) -> str:
+    """A key, also as the address that it is of."""
+    try:
+        return check_key(text)
+    except Usage:
+        with contextlib.suppress(Usage):
+            return project_key(text if "://" in text else f"https://{text}")
+    raise Usage(f"There is no directory {quoted(text)}, and it is no key of a project.", _NAMED)
+
+
 def _origin(top: Path) -> str:
-    said = git.opened(top, SystemProcesses()).git("config", "--get", "remote.origin.url")
-    if not said.ok or not said.text:
-        raise Usage("This repository has no remote `origin`, which names the project.", _ELSEWHERE)
-    return said.text
+    """The address from which it is fetched. A host without a dot is a name of this machine's: see git's insteadOf."""
+    repository = git.opened(top, SystemProcesses())
+    said = repository.git("config", "--get-all", "remote.origin.url")
+    first = next(iter(said.text.splitlines()), "").strip() if said.ok else ""
+    if not first:
+        raise Usage("This repository has no remote `origin`, which names the project.", _others(repository) or _NAMED)
+    if _LOCAL_NAME.match(first) and (known := repository.git("remote", "get-url", "origin")).ok:
+        return known.text
+    return first
+
+
+def _others(repository: git.Repository) -> str:
+    """What could be said in its place, of the remotes that there are."""
+    for line in repository.git("config", "--get-regexp", r"^remote\..*\.url$").text.splitlines():
+        name, _, url = line.partition(" ")
+        with contextlib.suppress(Usage):
+            called = quoted(name.removeprefix("remote.").removesuffix(".url"))
+            return f"Its remote {called} is --project {project_key(url)}"
+    return ""
 
 
 def exclude(root: Path) -> None:
@@ -263,16 +333,20 @@ def _tracked(said: Mapping[str, Any]) -> Tracked:
     )
 
 
+def _id(value: Any) -> str:
+    if not isinstance(value, str) or not is_id(value):
+        raise TypeError(f"{value!r} is no id of a session")
+    return value
+
+
 def _alias(said: Any) -> Alias:
     if not isinstance(said, dict):
         raise TypeError("an alias is no object")
     known: dict[str, Any] = {}
     for name, key in _KEYS.items():
         if said.get(key) is not None:
-            wanted = (
-                _count if name in ("base_count", "local_count", "revision") else _texts if name == "files" else _text
-            )
-            known[name] = wanted(said[key])
+            read: Callable[[Any], Any] = _READ.get(name, _text)
+            known[name] = read(said[key])
     return Alias(**known, rest={key: value for key, value in said.items() if key not in _KEYS.values()})
 
 
@@ -310,6 +384,13 @@ def _ids(value: Any) -> dict[str, str]:
 
 
 def _count(value: Any) -> int:
-    if not isinstance(value, int) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise TypeError(f"{value!r} is no number")
     return value
+
+
+_READ: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("session_id", "parent_id", "root_id"), _id),
+    **dict.fromkeys(("base_count", "local_count", "revision"), _count),
+    "files": _texts,
+}

@@ -6,6 +6,7 @@ import argparse
 import json
 import logging
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -145,8 +146,17 @@ def _print_json(told: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def _print_words(told: dict[str, Any]) -> None:
-    sys.stderr.write(f"Serving at {told['url']}. Ctrl-C ends it. Add people: smart-fork team user add NAME\n")
+def _words(options: Options) -> Callable[[dict[str, Any]], None]:
+    more = f" --data {shlex.quote(str(options.data))}" if options.data != data_folder().absolute() else ""
+    if options.dsn is not None:
+        more = f", with the same --dsn or {DSN_VARIABLE}"
+
+    def say(told: dict[str, Any]) -> None:
+        sys.stderr.write(
+            f"Serving at {told['url']}. Ctrl-C ends it.\nAdd people: smart-fork team user add NAME{more}\n"
+        )
+
+    return say
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -157,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = options_of(sys.argv[1:] if arguments is None else arguments)
         if options.dsn is None and options.programs is None:
             programs()  # says what to install
-        serve(options, _print_json if options.as_json else _print_words)
+        serve(options, _print_json if options.as_json else _words(options))
     except SmartForkError as error:
         sys.stderr.write(f"error: {error.message}\n" + (f"  {error.hint}\n" if error.hint else ""))
         return error.exit_code

@@ -58,7 +58,9 @@ def add_user(db: Connection, name: str, *, admin: bool = False) -> int:
         (name, "admin" if admin else "member"),
     ).fetchone()
     if row is None:
-        raise Usage(f"There is a user {name} already.")
+        raise Usage(
+            f"There is a user {name} already.", f"Another machine of theirs: smart-fork team user invite {name}"
+        )
     return int(row["id"])
 
 
@@ -166,7 +168,7 @@ def revoke(db: Connection, token: int) -> None:
         NotFound: There is none of that number.
     """
     if not db.execute("UPDATE tokens SET revoked_at = coalesce(revoked_at, now()) WHERE id = %s", (token,)).rowcount:
-        raise NotFound(f"Token not found: {token}")
+        raise NotFound(f"Token not found: {token}", "smart-fork team user token list numbers them")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +192,10 @@ class Project:
 
 def no_project(key: str) -> NotFound:
     """The same for a project that is not there, and for one that is others'."""
-    return NotFound(f"Project not found: {key}", "Who first pushes to it makes it; an admin adds its members")
+    hint = (
+        "Who first pushes to it makes it. An admin adds others: smart-fork team user member NAME writer --project KEY"
+    )
+    return NotFound(f"Project not found: {key}", hint)
 
 
 def project(db: Connection, person: Person, key: str) -> Project:
@@ -249,7 +254,7 @@ def set_member(db: Connection, key: str, name: str, role: Role | None) -> None:
 def _user(db: Connection, name: str) -> int:
     row = db.execute("SELECT id FROM users WHERE name = %s", (name,)).fetchone()
     if row is None:
-        raise NotFound(f"User not found: {name}")
+        raise NotFound(f"User not found: {name}", "smart-fork team user list shows them")
     return int(row["id"])
 
 

@@ -6,6 +6,7 @@ not end it: a terminal or a service manager sends them to all processes at once,
 
 from __future__ import annotations
 
+import codecs
 import importlib
 import json
 import logging
@@ -32,7 +33,16 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 10
 BACKLOG = 512
 #: What is imported before the rights are given up: afterwards their folders may be closed to it.
-_ROOMS = ("smart_fork.teamserver", "smart_fork.sharing", "smart_fork.agents", "indexer.transcripts", "indexer.store")
+_ROOMS = (
+    "smart_fork.teamserver",
+    "smart_fork.sharing",
+    "smart_fork.agents",
+    "indexer.masking",
+    "indexer.transcripts",
+    "indexer.store",
+)
+#: What texts are read and written in, which Python imports when it is first asked for.
+_CODECS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1", "ascii", "idna", "punycode")
 
 log = logging.getLogger(__name__)
 
@@ -146,20 +156,27 @@ def give_up_rights(account: tuple[int, int] | None) -> None:
     """Become that user for good, if root runs this. What may be needed later is imported before."""
     if account is None or os.geteuid() != 0:
         return
+    import_all()
+    uid, gid = account
+    os.setgroups([])
+    os.setgid(gid)
+    os.setuid(uid)
+
+
+def import_all() -> None:
+    """Import all that may be needed, codecs included, which Python imports when they are first used."""
     for room in _ROOMS:
         package = importlib.import_module(room)
         for module in pkgutil.walk_packages(package.__path__, f"{room}."):
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
+    for codec in _CODECS:
+        codecs.lookup(codec)
     from indexer.embedder import ModelUnavailableError
     from smart_fork.teamserver.index import embedded
 
     with suppress(ModelUnavailableError):
         embedded(["ready"])  # what it takes to embed is loaded as well
-    uid, gid = account
-    os.setgroups([])
-    os.setgid(gid)
-    os.setuid(uid)
 
 
 def _ready() -> None:

@@ -11,14 +11,21 @@ from smart_fork.teamserver.database import Connection
 MemberRole = Literal["reader", "writer", "maintainer", "none"]
 
 
-def add(db: Connection, name: str, *, admin: bool) -> dict[str, Any]:
-    """Make a user, with an invitation that is told this once.
+def add(db: Connection, name: str, *, admin: bool, project: str | None = None) -> dict[str, Any]:
+    """Make a user, with an invitation that is told this once: a writer of the project, or where it is made by this, its
+    maintainer.
 
     Raises:
-        Usage: The name cannot be one, or there is one of that name.
+        Usage: The name cannot be one, there is one of that name, or it is no key of a project.
     """
+    key = None if project is None else check_key(project)
     auth.add_user(db, name, admin=admin)
-    return invited(db, name, admin=admin)
+    told = invited(db, name, admin=admin)
+    if key is None:
+        return told
+    role: auth.Role = "maintainer" if _made(db, key) else "writer"
+    auth.set_member(db, key, name, role)
+    return told | {"project": key, "project_role": role}
 
 
 def invited(db: Connection, name: str, *, admin: bool = False) -> dict[str, Any]:
@@ -63,8 +70,14 @@ def set_member(db: Connection, key: str, name: str, role: MemberRole, *, make: b
     """
     key = check_key(key)
     if make:
-        db.execute("INSERT INTO projects(key) VALUES (%s) ON CONFLICT (key) DO NOTHING", (key,))
+        _made(db, key)
     auth.set_member(db, key, name, None if role == "none" else role)
+
+
+def _made(db: Connection, key: str) -> bool:
+    """Whether there was no such project, which there is then."""
+    made = db.execute("INSERT INTO projects(key) VALUES (%s) ON CONFLICT (key) DO NOTHING", (key,))
+    return made.rowcount > 0
 
 
 def _time(value: Any) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.words import ServerOption
-from smart_fork.errors import NotAuthenticated, SmartForkError
+from smart_fork.errors import NotAuthenticated, SmartForkError, Usage
 
 
 @app.command("login")
@@ -28,7 +29,7 @@ def log_in(
     from smart_fork.team.client import Client
 
     origin = login.origin_of(url)
-    given = (invite or typer.prompt("Invitation", hide_input=True, err=True)).strip()
+    given = (invite or _asked_for()).strip()
     with Client(login.Account(origin, "", "")) as client:
         said = client.login(given, socket.gethostname() or "unknown", login.begin(origin, given))
     login.remember(login.Account(origin, said.user, said.token))
@@ -36,6 +37,15 @@ def log_in(
         print_json({"server": origin, "user": said.user, "scope": said.scope})
     else:
         out.print(plain(f"You are {said.user} on {origin}."))
+
+
+def _asked_for() -> str:
+    """The invitation, as it is typed unseen, or as another program hands it over."""
+    if sys.stdin.isatty():
+        return str(typer.prompt("Invitation", hide_input=True, err=True))
+    if given := sys.stdin.readline(1_000).strip():
+        return given
+    raise Usage("Which invitation?", "smart-fork team login URL INVITE")
 
 
 @app.command("logout")

@@ -90,7 +90,11 @@ def serve(
 @people.command("add")
 def add(
     name: UserArgument,
+    *,
     admin: Annotated[bool, typer.Option("--admin", help="May also do what this command does.")] = False,
+    project: Annotated[
+        str | None, typer.Option("--project", metavar="KEY", help="A project to read and write: github.com/acme/shop.")
+    ] = None,
     data: DataOption = None,
     dsn: DsnOption = None,
     as_json: JsonOption = False,
@@ -99,7 +103,7 @@ def add(
     with _at_hand(data, dsn) as db:
         from smart_fork.teamserver.people import add as added
 
-        told = added(db, name, admin=admin)
+        told = added(db, name, admin=admin, project=project)
     _print_invitation(told, as_json=as_json)
 
 
@@ -221,6 +225,8 @@ def _print_invitation(told: dict[str, Any], *, as_json: bool) -> None:
         return
     out.print(plain(told["invite"]))
     say(f"Good once, for {told['days']} days. {told['user']} runs: smart-fork team login URL, and pastes it.")
+    if project := told.get("project"):
+        say(f"{told['user']} is a {told['project_role']} of {project}.")
 
 
 def _done(told: dict[str, Any], said: str, *, as_json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import httpx2
 import pytest
 
 from smart_fork.errors import NotAuthenticated, ServerUnavailable, SmartForkError, Usage
@@ -110,6 +111,35 @@ def test_nobody_there_is_told_with_the_address(waited):
     with nobody, pytest.raises(ServerUnavailable, match=r"The server does not answer: http://127\.0\.0\.1:1"):
         nobody.hello()
     assert [0.1, 0.2] == waited
+
+
+@pytest.mark.parametrize(
+    ("reason", "said", "hint"),
+    [
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] self-signed", "The certificate of https://a.example is not trusted", "SSL_CERT_FILE"),
+        ("[SSL: WRONG_VERSION_NUMBER] wrong version", "https://a.example answers, and not over TLS.", "http://127.0.0.1"),
+    ],
+)  # fmt: skip
+def test_why_tls_is_not_spoken_is_told(monkeypatch, waited, reason, said, hint):
+    client = Client(Account("https://a.example", "", ""), wait=waited.append)
+
+    def refuse(*_given, **_more):
+        raise httpx2.ConnectError(reason)
+
+    monkeypatch.setattr(client._http, "stream", refuse)
+    with client, pytest.raises(ServerUnavailable, match=said) as refused:
+        client.hello()
+    assert hint in refused.value.hint
+
+
+def test_who_is_not_let_in_is_told_why_by_the_server(one_server, server):
+    why = {"error": "not_authenticated", "message": "This invitation is not good.", "hint": "Ask for another one"}
+    server.answers = [(401, {}, [json.dumps(why).encode()])]
+
+    client = Client(Account(one_server[1], "", ""))
+    with client, pytest.raises(NotAuthenticated, match="This invitation is not good") as refused:
+        client.login("sfi_" + "x" * 43, "laptop")
+    assert "Ask for another one" == refused.value.hint
 
 
 def test_an_answer_without_an_end_is_not_read_to_it(client, server):

@@ -8,7 +8,7 @@ from hashlib import sha256
 import pytest
 
 from smart_fork.errors import NotAuthenticated, NotFound, Usage, WrongVerb
-from smart_fork.teamserver import auth
+from smart_fork.teamserver import auth, people
 
 
 @pytest.fixture
@@ -175,3 +175,19 @@ def test_a_member_is_one_until_an_admin_says_otherwise(team):
         auth.set_member(db, team.key, team.people["alice"].name, None)
     with pytest.raises(NotFound):
         team.project("alice")
+
+
+def test_who_is_added_to_a_project_reads_and_writes_it_and_the_first_maintains_it(db, team):
+    key = f"example.org/new/{team.mark}"
+    first, second = (people.add(db, f"{name}-{team.mark}", admin=False, project=key) for name in ("erik", "fay"))
+
+    assert ("maintainer", "writer") == (first["project_role"], second["project_role"])
+    for told in (first, second):
+        _, token, _ = auth.login(db, told["invite"], "laptop")
+        assert told["project_role"] == auth.project(db, auth.known(db, token), key).role
+
+
+def test_nobody_is_added_whose_project_is_none(db, team):
+    with pytest.raises(Usage):
+        people.add(db, f"gus-{team.mark}", admin=False, project="shop")
+    assert not any(one["name"] == f"gus-{team.mark}" for one in people.users(db))

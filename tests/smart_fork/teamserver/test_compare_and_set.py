@@ -130,6 +130,7 @@ def pushing(conninfo, key, token, session, *, barrier, answers, number):
 
 
 def test_of_sixteen_processes_on_one_base_one_wins(team, database, base):
+    """C-055."""
     team.add("alice")
     session = new_id()
     team.push("alice", push_of(session, [], [record(0)]))

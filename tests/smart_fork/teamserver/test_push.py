@@ -61,6 +61,7 @@ def test_a_session_grows_to_what_one_push_would_have_made(alice, cut):
 
 
 def test_the_same_push_once_more_appends_nothing(alice):
+    """C-056."""
     session = new_id()
     first, more = push_of(session, [], SHORT), push_of(session, SHORT, LONG[:3])
     for wanted in (first, more):
@@ -102,6 +103,7 @@ def test_creating_what_is_there_with_other_records_is_a_conflict(alice):
 
 @pytest.mark.parametrize("visibility", ["private", "public"])
 def test_nobody_pushes_to_somebody_elses_session(alice, visibility):
+    """C-010."""
     session = new_id()
     alice.push("alice", push_of(session, [], SHORT, visibility=visibility))
     before = head(alice, session)
@@ -244,6 +246,7 @@ def test_a_branch_has_the_first_records_and_no_other_ones(alice, count):
 
 
 def test_a_branch_of_a_branch_has_the_same_root(alice):
+    """C-032."""
     source = new_id()
     alice.push("alice", push_of(source, [], SHORT))
     child = str(alice.branch("alice", source, count=5).row["id"])
@@ -290,6 +293,7 @@ def test_whose_a_session_is_decides_between_branch_and_fork(alice):
 
 
 def test_lineage_stays_when_the_source_is_deleted_or_made_private(alice):
+    """C-034."""
     source = new_id()
     alice.push("alice", push_of(source, [], SHORT, visibility="public"))
     child = sessions.told(alice.branch("bob", source, verb="fork").row)

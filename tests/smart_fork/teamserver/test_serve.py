@@ -270,3 +270,31 @@ def test_a_server_that_does_not_run_is_said(tmp_path):
         pass
     with pytest.raises(ProgramFailed, match="Nobody answers"), tables.at_hand(tmp_path):
         pass
+
+
+def test_nothing_is_left_to_import_once_the_rights_are_given_up():
+    """Python's own folder may be closed to who serves then, as that of root is."""
+    done = subprocess.run(
+        [sys.executable, "-c", _IMPORTED], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[3]
+    )
+    assert "[]\n" == done.stdout
+
+
+_IMPORTED = """
+import os, sys, tempfile
+from pathlib import Path
+from smart_fork.teamserver import child, index
+index.embedded = lambda texts: None  # which has a test of its own
+child.import_all()
+before = set(sys.modules)
+from smart_fork.agents.facets import forms_of
+from smart_fork.agents.forms import HomePlace
+from smart_fork.sharing import passages, replay
+from smart_fork.sharing.canonical import encode
+said = {"type": "user", "uuid": "r0", "parentUuid": None, "timestamp": "2026-07-01T10:00:00.000Z", "cwd": "/srv/shop/\U0001f600",
+        "message": {"role": "user", "content": "caf\xe9"}}
+record = encode(forms_of("claude").outgoing(said, HomePlace("/srv/shop", "/home/ada")))
+replay.check("claude", [record])
+passages.searched([record], "claude", "0", "0")
+print(sorted(set(sys.modules) - before))
+"""

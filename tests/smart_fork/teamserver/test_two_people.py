@@ -30,6 +30,7 @@ def session_of(machine, agent, *said_there):
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_what_one_pushes_the_other_forks_and_she_sees_his_fork(alice, bob, agent):
+    """C-005, C-030, C-032, C-041."""
     secret = "sk-ant-api03-" + "x7Kq9" * 18
     hers = session_of(alice, agent, PROMPT, ANSWER, f"see {alice.repository}/up.py with {secret}", MORE_ANSWER)
 
@@ -64,7 +65,7 @@ def test_what_was_said_since_is_appended_and_nothing_new_is_up_to_date(alice, ag
 
 
 def test_a_session_is_private_unless_it_is_said_otherwise(alice, bob):
-    """D7, C-002: the same words for one that is not there."""
+    """D7, C-002, C-007, C-009: the same words for one that is not there."""
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
 
     hidden = bob.do("team", "fork", pushed["session_id"], "--json")
@@ -78,6 +79,7 @@ def test_a_session_is_private_unless_it_is_said_otherwise(alice, bob):
 
 
 def test_each_verb_is_for_one_s_own_or_for_others(alice, bob):
+    """C-001 to C-006."""
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--public")["session_id"]
 
     assert_refused(bob, 4, "You don't own this session. Use smart-fork team fork.", "branch", pushed)
@@ -86,6 +88,7 @@ def test_each_verb_is_for_one_s_own_or_for_others(alice, bob):
 
 
 def test_one_s_own_session_is_pulled_on_another_machine_and_pushed_from_there(alice, second_machine):
+    """C-001, C-020, C-041."""
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
 
     pulled = second_machine.team("pull", pushed["session_id"][:13])
@@ -141,7 +144,7 @@ def test_what_was_pushed_and_has_changed_here_is_refused(alice):
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_a_branch_has_the_first_messages_alone(alice, agent):
-    """C-022, C-032: and going on in it is pushed to it."""
+    """C-003, C-021, C-022, C-025, C-032, C-051: and going on in it is pushed to it."""
     pushed = alice.team("push", session_of(alice, agent, PROMPT, ANSWER, MORE, MORE_ANSWER), "--yes")
 
     made = alice.team("branch", "--at", "1", "--title", "only the retry", "--tags", " a, ,b")
@@ -156,13 +159,14 @@ def test_a_branch_has_the_first_messages_alone(alice, agent):
 
 @pytest.mark.parametrize("number", ["0", "-1", "x", "5"])
 def test_no_messages_or_more_than_there_are_is_a_wrong_use(alice, number):
+    """C-022."""
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER, MORE, MORE_ANSWER), "--yes")
 
     assert 2 == alice.do("team", "branch", pushed["session_id"], f"--at={number}").code
 
 
 def test_a_local_branch_is_made_on_the_server_by_its_first_push(alice, bob):
-    """C-027: and one of somebody else's session is a fork there."""
+    """C-027, C-051: and one of somebody else's session is a fork there."""
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--public")
 
     made = bob.team("fork", pushed["session_id"], "--local", "--alias", "mine")
@@ -248,6 +252,7 @@ def test_without_a_terminal_nothing_is_sent_unless_yes_is_said(alice):
 
 
 def test_who_has_not_logged_in_is_told_how(alice):
+    """C-058."""
     alice.team("logout")
 
     assert_refused(alice, 4, "Not authenticated. Please run smart-fork team login first.", "push", "--claude", "--yes")
@@ -443,6 +448,7 @@ def test_the_status_of_each_alias(alice, second_machine, bob):
 
 
 def test_aliases_are_given_used_and_taken_away(alice):
+    """C-043."""
     first = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
     second = alice.team("push", session_of(alice, "claude", MORE, MORE_ANSWER), "--yes")
 
