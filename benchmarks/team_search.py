@@ -127,7 +127,7 @@ def push_all(labelled: Any, server: Served, most: int | None) -> dict[str, str]:
     pushed: dict[str, str] = {}
     for agent, session_id, path in labelled.store.sources()[:most]:
         try:
-            wanted = _push_of(agent, Path(path))
+            wanted = _push_of(labelled.store, agent, Path(path))
             push(server.database, project, server.person, check_bodies(wanted, Bounds()), Bounds())
             _index(server, project.id, wanted.id)
         except SmartForkError as error:
@@ -139,7 +139,7 @@ def push_all(labelled: Any, server: Served, most: int | None) -> dict[str, str]:
     return pushed
 
 
-def _push_of(agent: str, path: Path) -> Any:
+def _push_of(store: Any, agent: str, path: Path) -> Any:
     from smart_fork.agents import READERS
     from smart_fork.agents.facets import forms_of
     from smart_fork.agents.forms import HomePlace
@@ -147,6 +147,7 @@ def _push_of(agent: str, path: Path) -> Any:
     from smart_fork.sharing.digest import NOTHING, digest_of
     from smart_fork.sharing.segments import pack
     from smart_fork.sharing.wire import Push
+    from smart_fork.team.vectors import known
     from smart_fork.teamserver.sessions import travelling
 
     session = READERS[agent].read(path).session
@@ -154,7 +155,7 @@ def _push_of(agent: str, path: Path) -> Any:
     records = [encode(forms.outgoing(record, place)) for record in forms.records_of(session)]
     packed = list(pack(records))
     bodies = [{"digest": one.place.digest, "body": one.body} for one in packed]
-    return Push.model_validate(
+    pushed = Push.model_validate(
         {
             "id": str(uuid.uuid4()), "agent": agent, "base_count": 0, "base_digest": NOTHING, "count": len(records),
             "digest": digest_of(records), "segments": travelling(one.place for one in packed), "bodies": bodies,
@@ -162,6 +163,7 @@ def _push_of(agent: str, path: Path) -> Any:
         },
         strict=False,
     )  # fmt: skip
+    return pushed.model_copy(update={"vectors": known(store, agent, session.session_id, records)})
 
 
 def _index(server: Served, project_id: int, session_id: str) -> None:

@@ -335,6 +335,10 @@ class Store(Searchable, Protocol):
         """
         ...
 
+    def vectors(self, chunks: Iterable[int]) -> dict[int, bytes]:
+        """The vectors of those of these chunks that have one, as float32."""
+        ...
+
     def add_vectors(self, given: Sequence[tuple[int, bytes]]) -> int:
         """Store float32 vectors by chunk id, for the same chunk in other projects as well; how many chunks that were.
 

@@ -38,6 +38,11 @@ def coded(given: Sequence[bytes]) -> list[bytes]:
     return [code.tobytes() for code in _coded(_units(given))] if given else []
 
 
+def decoded(code: bytes) -> bytes:
+    """A stored vector as float32, of size 1."""
+    return _units([np.frombuffer(code, np.int8).astype(np.float32).tobytes()]).tobytes()
+
+
 class NearestSimilarities:
     """See `indexer.store.base.Similarities`. `chunks` int64 (n), `cosines` float32 (n, questions)."""
 

@@ -173,6 +173,13 @@ class StoreReading:
             having[terms[number]].add(row)
         return having
 
+    def vectors(self, chunks: Iterable[int]) -> dict[int, bytes]:
+        from indexer.store import nearest, vectors
+
+        if not self.meta("model"):
+            return {}
+        return {chunk: nearest.decoded(code) for chunk, code in vectors.read(self.db, chunks)}
+
     def vector_counts(self, sessions: Iterable[int]) -> dict[int, int]:
         rows = _numbers(sessions)
         last = "SELECT max(position) FROM placements WHERE session = id"  # positions are counted from 0 without gaps

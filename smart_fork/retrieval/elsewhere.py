@@ -20,6 +20,7 @@ from indexer.paths import state_home
 from indexer.store.base import Scope, SessionRow
 from smart_fork.retrieval.answer import Hit, Lineage, Match, Origin, Price, TeamState
 from smart_fork.retrieval.found import Candidate, Candidates, Query
+from smart_fork.retrieval.meaning import Meaning
 from smart_fork.retrieval.query import words_of
 from smart_fork.retrieval.ranking import Weighed, share, shared_anew, strongest
 from smart_fork.snippets import matched_words, printable, snippet
@@ -79,10 +80,21 @@ class SaidElsewhere:
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class AskedElsewhere:
+    """A question about the project of a directory, and its vectors, which are made for the own search as well."""
+
+    intent: str
+    also: tuple[str, ...]
+    directory: Path
+    limit: int
+    meaning: Meaning
+
+
 class Elsewhere(Protocol):
     """Where a question is asked as well."""
 
-    def begin(self, intent: str, also: Sequence[str], directory: Path, limit: int) -> None:
+    def begin(self, asked: AskedElsewhere) -> None:
         """Ask, and do not wait."""
         ...
 

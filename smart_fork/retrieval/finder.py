@@ -26,16 +26,17 @@ from smart_fork.registry import Registry
 from smart_fork.retrieval import results
 from smart_fork.retrieval.answer import Answer, Found, RecentSession, Unsearched
 from smart_fork.retrieval.covered import covered
-from smart_fork.retrieval.elsewhere import merge, notice_of, together
-from smart_fork.retrieval.found import Candidates, Query
+from smart_fork.retrieval.elsewhere import AskedElsewhere, merge, notice_of, together
+from smart_fork.retrieval.found import Candidates, Query, meanings
 from smart_fork.retrieval.index_access import opened
+from smart_fork.retrieval.meaning import Meaning
 from smart_fork.retrieval.phrasings import further
 from smart_fork.retrieval.query import is_mostly_not_latin, plain
 from smart_fork.retrieval.quotation import Nearness
 from smart_fork.retrieval.ranking import RIVALS
 from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.retrieval.request import DEFAULT_LIMIT, MAX_LIMIT, FindRequest, check, current_project, project_notice
-from smart_fork.retrieval.search import Embed, embedded, once, search
+from smart_fork.retrieval.search import Embed, once, search
 from smart_fork.retrieval.upkeep import CheckedRequest, Engine, Upkeep, go_on, refresh, scope_of
 from smart_fork.retrieval.worth import BETTER_FIRST, COMPARED, Worth, better_first, close, worth_of
 
@@ -61,8 +62,10 @@ def find(request: FindRequest, engine: Engine) -> Answer:
     intent = plain(request.intent)
     asked = CheckedRequest(request, intent, further(intent, request.also), agents, project, limit, outside)
     before = kept(index_db())
+    meaning = Meaning(engine.embedder, meanings(asked.intent, asked.also))
     if engine.elsewhere is not None and outside is None and project is not None and request.session_id is None:
-        engine.elsewhere.begin(asked.intent, asked.also, Path(project.root), max(limit, RIVALS))
+        there = AskedElsewhere(asked.intent, asked.also, Path(project.root), max(limit, RIVALS), meaning)
+        engine.elsewhere.begin(there)
     else:
         engine = replace(engine, elsewhere=None)
     try:
@@ -70,7 +73,7 @@ def find(request: FindRequest, engine: Engine) -> Answer:
             state = refresh(store, asked, engine)
             if state.problem and not store.counts().sessions:
                 return _not_available(state.problem, "", asked)
-            return replace(_answer(store, asked, engine, state), index_notice=_damage(before))
+            return replace(_answer(store, asked, engine, state, meaning), index_notice=_damage(before))
     except EngineUnavailable as error:
         return _engine_not_available(error, asked)
     except IndexUnavailable as error:
@@ -78,13 +81,13 @@ def find(request: FindRequest, engine: Engine) -> Answer:
         return _not_available(error.message, error.hint, asked)
 
 
-def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep) -> Found:
+def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, meaning: Meaning) -> Found:
     request = asked.request
     scope = scope_of(store, asked)
     caller, hidden = _caller(store, request.caller_session_id)
     most = max(asked.limit, COMPARED)
     query = Query(asked.intent, scope, most, asked.project is None, request.min_score, caller, hidden, asked.also)
-    vectors = once(lambda texts: _embed(store, engine.embedder, state.absent, texts))
+    vectors = once(lambda texts: _embed(store, meaning, state.absent, texts))
     candidates = _found(store, query, asked, engine, vectors)
     told = engine.elsewhere.answer() if engine.elsewhere is not None else None
     distant = [one for one in (told.hits if told else ()) if one.agent in asked.agents]
@@ -171,15 +174,15 @@ def _is_foreign(asked: CheckedRequest, embedder: Embedder) -> bool:
     return of_default and all(map(is_mostly_not_latin, (asked.intent, *asked.also)))
 
 
-def _embed(store: Store, embedder: Embedder, absent: str, texts: Sequence[str]) -> list[bytes]:
+def _embed(store: Store, meaning: Meaning, absent: str, texts: Sequence[str]) -> list[bytes]:
     why = f": {absent}" if absent else ""
     if not store.meta("model"):
         raise LookupError(f"no session has been embedded yet{why}")
-    if store.meta("model") != embedder.model:
-        raise LookupError(f"the index is embedded with {store.meta('model')}, not with {embedder.model}{why}")
+    if store.meta("model") != meaning.model:
+        raise LookupError(f"the index is embedded with {store.meta('model')}, not with {meaning.model}{why}")
     if absent:
         raise ModelUnavailableError(absent)
-    return embedded(embedder, texts)
+    return meaning.of(texts)
 
 
 def _nearness(embedder: Embedder, asked: Callable[[], Sequence[bytes]]) -> Nearness:

@@ -60,6 +60,11 @@ class Query:
         return len(text.split()) < SENTENCE_WORDS, len(text)
 
 
+def meanings(intent: str, also: Sequence[str]) -> tuple[str, ...]:
+    """The texts of a question that are compared by meaning, whichever index it is asked of."""
+    return Query(intent, Scope(), 1, also=tuple(also)).meanings
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A session, its score, and the chunk that answers best with the words of the intent that it has.

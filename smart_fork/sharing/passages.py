@@ -89,3 +89,10 @@ def hash_of(text: str) -> bytes:
 def space_of(model: str, dimensions: int) -> str:
     """The name of the space in which the vectors of a model can be compared."""
     return "".join(char if "!" <= char <= "~" else "-" for char in f"{model}/{dimensions}")[:200]
+
+
+def halves(vectors: Iterable[bytes]) -> tuple[bytes, ...]:
+    """float32 vectors as they travel: in 16-bit floats."""
+    from indexer.arrays import np
+
+    return tuple(np.frombuffer(one, np.float32).astype(np.float16).tobytes() for one in vectors)

@@ -243,7 +243,8 @@ class Push(Message):
     """``POST projects/{p}/push``: a session as it shall be, if it is as it was seen.
 
     `segments` are those from the first on that is new or replaces the open last one. `agent` and what describes the
-    session count where it is new; later they are changed by name.
+    session count where it is new; later they are changed by name. `vectors` are of passages as the server will make
+    them, as far as the pusher has them; the others are made there.
     """
 
     id: SessionId
@@ -349,8 +350,8 @@ class Changes(Message):
 class Search(Message):
     """``POST projects/{p}/search``: a question in its phrasings, and the vectors of those that are compared by meaning.
 
-    These are 16-bit floats, in the order of `smart_fork.retrieval.found.Query.meanings`. `without` are sessions
-    that are not told.
+    These are 16-bit floats, in the order of `smart_fork.retrieval.found.Query.meanings`; vectors of another space than
+    the server's are not looked at, and without any it makes them itself. `without` are sessions that are not told.
     """
 
     question: Annotated[str, StringConstraints(min_length=1, max_length=_QUESTION)]

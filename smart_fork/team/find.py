@@ -12,18 +12,24 @@ from pathlib import Path
 import httpx2
 from pydantic import ValidationError
 
+from indexer.embedder import Embedder
+from indexer.light import LightEmbedder
+from indexer.models import configured_embedder
 from indexer.outcome import Outcome
 from indexer.paths import private_dir, state_home
 from smart_fork.agents import READERS
 from smart_fork.errors import NotFound, ServerUnavailable, SmartForkError, Usage
 from smart_fork.retrieval.answer import Origin, TeamFound, TeamState
-from smart_fork.retrieval.elsewhere import Distant, SaidElsewhere, TheirPassage, alone, notice_of
+from smart_fork.retrieval.elsewhere import AskedElsewhere, Distant, SaidElsewhere, TheirPassage, alone, notice_of
+from smart_fork.retrieval.found import meanings
+from smart_fork.retrieval.meaning import Meaning
 from smart_fork.retrieval.phrasings import further
 from smart_fork.retrieval.query import plain
 from smart_fork.retrieval.ranking import RIVALS, Parts, shares_of_phrasings, weigh_one
 from smart_fork.retrieval.request import FindRequest, check
 from smart_fork.retrieval.results import UNTRUSTED, title
 from smart_fork.sharing import wire
+from smart_fork.sharing.passages import halves, space_of
 from smart_fork.snippets import printable
 from smart_fork.team import changes
 from smart_fork.team.client import Client
@@ -32,37 +38,37 @@ from smart_fork.team.settings import settings
 
 #: A server that does not answer costs so long, and is asked again after so long.
 SECONDS, AWAY_SECONDS = 1.5, 30.0
-_TIMES = httpx2.Timeout(SECONDS)
+#: So long is waited for the vectors of a question, which the server can make as well.
+VECTOR_SECONDS = 0.5
 
 
 @dataclass
 class TeamSearch:
     """As `smart_fork.retrieval.elsewhere.Elsewhere`: one question of one project.
 
-    Where nobody said that the team is `wanted`, a project that has none is no error.
+    Where nobody said that the team is `wanted`, a project that has none is no error. It waits so many `seconds`, or
+    `SECONDS`.
     """
 
     server: str | None = None
     project: str | None = None
     wanted: bool = False
-    seconds: float = SECONDS
+    seconds: float | None = None
     _asked: tuple[object, ...] = ()
     _said: SaidElsewhere | None = None
     _until: float = 0.0
     _thread: threading.Thread | None = field(default=None, repr=False)
 
-    def begin(self, intent: str, also: Sequence[str], directory: Path, limit: int) -> None:
+    def begin(self, asked: AskedElsewhere) -> None:
         """Ask in a thread."""
-        if self._asked == (asked := (intent, tuple(also), directory)):
+        if self._asked == (same := (asked.intent, asked.also, asked.directory)):
             return  # the own index is searched again, for all agents
-        self._asked, self._said = asked, None
-        self._until = time.monotonic() + self.seconds
+        self._asked, self._said = same, None
+        self._until = time.monotonic() + self._patience
         if is_away():
             self._said = SaidElsewhere(error=_away_in_words())
             return
-        self._thread = threading.Thread(
-            target=self._ask, args=(intent, tuple(also), directory, limit), name="ask the team", daemon=True
-        )
+        self._thread = threading.Thread(target=self._ask, args=(asked,), name="ask the team", daemon=True)
         self._thread.start()
 
     def answer(self) -> SaidElsewhere:
@@ -71,8 +77,12 @@ class TeamSearch:
             self._thread.join(max(0.0, self._until - time.monotonic()))
         if self._said is None:
             note_away()
-            return SaidElsewhere(error=f"The team's server has not answered within {self.seconds:g} seconds.")
+            return SaidElsewhere(error=f"The team's server has not answered within {self._patience:g} seconds.")
         return self._said
+
+    @property
+    def _patience(self) -> float:
+        return SECONDS if self.seconds is None else self.seconds
 
     @property
     def auto_fork(self) -> bool:
@@ -87,13 +97,13 @@ class TeamSearch:
         with found_or_taken(session_id, directory=directory) as (local_id, _):
             yield local_id
 
-    def _ask(self, intent: str, also: tuple[str, ...], directory: Path, limit: int) -> None:
+    def _ask(self, asked: AskedElsewhere) -> None:
         try:
-            with opened(self.server, self.project, directory=directory) as where:
-                quick = Client(where.client.account, times=_TIMES, pauses=())
+            with opened(self.server, self.project, directory=asked.directory) as where:
+                quick = Client(where.client.account, times=httpx2.Timeout(self._patience), pauses=())
                 with quick as client:
-                    found = ask(client, where.key, intent, also, limit)
-                self._said = said(where, found, 1 + len(also))
+                    found = ask(client, where.key, asked.intent, asked.also, asked.limit, asked.meaning)
+                self._said = said(where, found, 1 + len(asked.also))
         except (NotFound, Usage) as error:  # this project is not shared, or is none that could be
             self._said = SaidElsewhere(error=error.message if self.wanted else "")
         except ServerUnavailable as error:
@@ -107,7 +117,7 @@ class TeamSearch:
 
 def find_there(
     intent: str, also: Sequence[str] = (), *, server: str | None = None, project: str | None = None, limit: int = 5,
-    min_score: float | None = None, snippets: bool = True,
+    min_score: float | None = None, snippets: bool = True, embedder: Embedder | None = None,
 ) -> TeamFound:  # fmt: skip
     """What the team's sessions know about a question, without one's own.
 
@@ -120,7 +130,8 @@ def find_there(
     check(request)
     asked, others = plain(intent), further(plain(intent), also)
     with changes.opened(server, project) as where:
-        found = said(where, ask(where.client, where.key, asked, others, max(limit, RIVALS)), 1 + len(others))
+        meaning = Meaning(embedder or configured_embedder(), meanings(asked, others))
+        found = said(where, ask(where.client, where.key, asked, others, max(limit, RIVALS), meaning), 1 + len(others))
     hits = alone(found, asked, others, limit=limit, min_score=min_score, snippets=snippets)
     assert found.state is not None  # noqa: S101 - it was answered
     return TeamFound(
@@ -129,15 +140,24 @@ def find_there(
     )  # fmt: skip
 
 
-def ask(client: Client, project: str, intent: str, also: Sequence[str], limit: int) -> wire.Found:
-    """What a server knows about a question.
+def ask(  # noqa: PLR0917 - the question
+    client: Client, project: str, intent: str, also: Sequence[str], limit: int, meaning: Meaning
+) -> wire.Found:
+    """What a server knows about a question. It makes the vectors itself where they are not made here in a moment.
 
     Raises:
         Usage: the question cannot be asked.
         SmartForkError: as the server says.
     """
+    made = meaning.within(VECTOR_SECONDS) if meaning.model == LightEmbedder().model else None
     try:
-        wanted = wire.Search(question=intent, also=tuple(also), limit=min(limit, wire.PAGE))
+        wanted = wire.Search(
+            question=intent,
+            also=tuple(also),
+            space=space_of(meaning.model, LightEmbedder.dimensions) if made else None,
+            e=halves(made or ()),
+            limit=min(limit, wire.PAGE),
+        )
     except ValidationError:
         raise Usage("The question is too long to be asked of a server.") from None
     return client.search(project, wanted)

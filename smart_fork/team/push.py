@@ -32,6 +32,7 @@ from smart_fork.team.pulled import Written, refuse_owed
 from smart_fork.team.pulled import pushed as pushed_here
 from smart_fork.team.shared import Shared, shared
 from smart_fork.team.tracking import Alias, Tracked
+from smart_fork.team.vectors import vectors_here
 
 #: New segments of so many bytes ride in the commit; more are sent one by one before.
 RIDES = MIB
@@ -318,6 +319,7 @@ def _push(  # noqa: PLR0917 - the message
         tags=made.asked.tags,
         summary=made.asked.summary,
         meta=_meta(made),
+        vectors=vectors_here(made.session, made.out.records),
     )
 
 

@@ -9,17 +9,32 @@ import threading
 
 import pytest
 
+from indexer.light import LightEmbedder
 from smart_fork.forking.search_and_fork import find_and_fork
+from smart_fork.retrieval.elsewhere import AskedElsewhere
+from smart_fork.retrieval.meaning import Meaning
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
+from smart_fork.sharing.passages import hash_of
 from smart_fork.team import find as team_find
 from smart_fork.team.find import TeamSearch
 from smart_fork.team.login import Account, remember
+from smart_fork.teamserver import question
 from tests.smart_fork.found import a_fork
 from tests.smart_fork.teamserver.shop import INVOICES, UPLOADER, index_all
 from tests.smart_fork.world import WordsModel
 
 QUESTION = "retry with backoff in the uploader"
+
+
+def asked_of(directory):
+    return AskedElsewhere(QUESTION, (), directory, 5, Meaning(WordsModel(), [QUESTION]))
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    monkeypatch.setattr(team_find, "SECONDS", 60.0)  # however busy the machine is
+    monkeypatch.setattr(team_find, "VECTOR_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -42,6 +57,51 @@ def test_a_teammates_session_is_among_ones_own_and_says_whose_it_is(shared, bob,
     assert f"({owner})" in said["notice"]
     assert (1, 0, team.key) == (said["team"]["sessions"], said["team"]["by_words_only"], said["team"]["project"])
     assert f"shared by {owner}" in bob.do("find", QUESTION).out
+
+
+@pytest.mark.parametrize(
+    "words", [("find", QUESTION), ("find", QUESTION, "--team"), ("find", QUESTION, "--also", "go on")]
+)
+def test_the_vectors_of_a_question_are_made_once_and_the_server_makes_none(shared, bob, monkeypatch, words):
+    made = []
+    monkeypatch.setattr(question, "embedded", lambda texts: made.append(texts) or [])
+    once = LightEmbedder.embed
+    monkeypatch.setattr(LightEmbedder, "embed", lambda self, texts: asked.append(tuple(texts)) or once(self, texts))
+    asked = []
+
+    best = bob.do(*words, "--json").json["results"][0]
+
+    assert (shared["session_id"], True) == (best["session_id"], best["match"]["similarity"] > 0.3)
+    assert ([], 1) == (made, sum(QUESTION in texts for texts in asked))
+
+
+@pytest.mark.parametrize("patience", [None, 0.0])
+def test_a_question_without_vectors_is_compared_by_those_that_the_server_makes(shared, bob, monkeypatch, patience):
+    if patience is None:
+        monkeypatch.setattr(team_find, "space_of", lambda *_: "another/384")
+    else:
+        monkeypatch.setattr(team_find, "VECTOR_SECONDS", patience)
+
+    best = bob.do("find", QUESTION, "--team", "--json").json["results"][0]
+
+    assert best["match"]["similarity"] > 0.3
+
+
+def test_a_push_brings_the_vectors_of_passages_that_are_here_as_they_are_sent(alice, team):
+    notes = f"Look at {alice.home}/notes.txt"
+    log = alice.world.claude(alice.repository, *UPLOADER, notes, "It says nothing of it.")
+    alice.do("index", "run")
+    alice.team("push", log, "--public", "--yes")
+    select = "SELECT {} FROM {} t JOIN projects p ON p.id = t.project_id WHERE p.key = %s"
+    offered = {bytes(row[0]) for row in team.owned.execute(select.format("hash", "offers"), (team.key,))}
+
+    index_all(team)
+
+    texts = [text for (text,) in team.owned.execute(select.format("text", "chunks"), (team.key,))]
+    assert {hash_of(text) for text in texts if UPLOADER[0] in text} == offered
+    assert any("Look at ~/notes.txt" in text for text in texts)
+    (number,) = team.owned.execute(select.format("count(*)", "vectors"), (team.key,)).fetchone()
+    assert len(texts) == number
 
 
 def test_ones_own_alone_and_the_teams_alone(shared, bob):
@@ -89,7 +149,7 @@ def test_a_server_that_says_nothing_is_waited_for_no_longer_than_said(shared, bo
     asked, never = TeamSearch(seconds=0.0), threading.Event()
     monkeypatch.setattr(team_find, "opened", lambda *_, **__: never.wait())
     with bob.here():
-        asked.begin(QUESTION, (), bob.repository, 5)
+        asked.begin(asked_of(bob.repository))
         said = asked.answer()
 
         assert ("The team's server has not answered within 0 seconds.", ()) == (said.error, said.hits)
@@ -101,7 +161,7 @@ def test_a_project_that_is_not_shared_is_no_error_unless_somebody_asks_for_it(bo
     with bob.here():
         quiet, wanted = TeamSearch(), TeamSearch(wanted=True)
         for one in (quiet, wanted):
-            one.begin(QUESTION, (), bob.home, 5)
+            one.begin(asked_of(bob.home))
         assert ("", "This directory is in no git repository.") == (quiet.answer().error, wanted.answer().error)
 
 
