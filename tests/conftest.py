@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
+from itertools import count
 from pathlib import Path
 
 import hypothesis
+import psutil
 import pytest
 
 from smart_fork.agents import AGENTS
@@ -35,6 +39,29 @@ os.environ.update(HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", NO_COLOR="
 for name in ("FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS"):
     os.environ.pop(name, None)
 
+# The programs that tests start by the thousand are compiled once, whatever whoever runs the suite has said of that.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+#: Where the homes are on Linux, if there is room: SQLite waits for a disk at each commit, and no test is about that.
+MEMORY, ROOM = Path("/dev/shm"), 4 << 30  # noqa: S108 - the folders in it are pytest's, and private
+
+
+def has_room(folder: Path) -> bool:
+    """Whether programs can be written to a folder in memory, and run from it, for as long as the suite takes."""
+    if not os.access(folder, os.W_OK) or psutil.virtual_memory().available < ROOM:
+        return False
+    told = os.statvfs(folder)
+    return told.f_bavail * told.f_frsize > ROOM and not told.f_flag & os.ST_NOEXEC
+
+
+if sys.platform == "linux" and has_room(MEMORY):
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+#: How each phase of a test ended, for the fixtures that leave it something to look at when it has failed.
+REPORTS = pytest.StashKey[list[pytest.TestReport]]()
+_HOMES = count()
+
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, max_examples=60)
 hypothesis.settings.load_profile("ci")
 
@@ -58,16 +85,26 @@ def move_into(home: Path, patch: pytest.MonkeyPatch) -> None:
 def _no_ones_home(tmp_path_factory):
     """For the fixtures of a whole session, which are made before the first test has a home."""
     with pytest.MonkeyPatch.context() as patch:
-        move_into(tmp_path_factory.mktemp("home"), patch)
+        move_into(tmp_path_factory.mktemp("session"), patch)
         yield
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    item.stash.setdefault(REPORTS, []).append(report)
+    return report
+
+
 @pytest.fixture(autouse=True)
-def home(tmp_path_factory, monkeypatch) -> Path:
-    """The empty home of this test; SMART_FORK_HOME lies in it and does not exist yet."""
-    folder = tmp_path_factory.mktemp("home")
+def home(tmp_path_factory, monkeypatch, request) -> Iterator[Path]:
+    """The empty home of this test; SMART_FORK_HOME lies in it and does not exist yet. One that has failed leaves it."""
+    folder = tmp_path_factory.getbasetemp() / f"home{next(_HOMES)}"  # that no test has had before
+    folder.mkdir(mode=0o700)
     move_into(folder, monkeypatch)
-    return folder
+    yield folder
+    if not any(report.failed for report in request.node.stash.get(REPORTS, [])):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
