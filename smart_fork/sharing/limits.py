@@ -11,6 +11,8 @@ GIB = 1 << 30
 #: sessions are cut and are no setting: another number would store everything once more.
 SEGMENT_BYTES = 256 << 10
 SEGMENT_RECORDS = 512
+#: Characters of a title, a name or a tag; of a summary; and how many tags.
+TEXT, SUMMARY, TAGS = 200, 2_000, 50
 
 
 @dataclass(frozen=True, slots=True)

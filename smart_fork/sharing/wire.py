@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic.types import AwareDatetime
 
 from smart_fork.errors import Usage
+from smart_fork.sharing.limits import SUMMARY, TAGS, TEXT
 from smart_fork.sharing.remote import check_key
 from smart_fork.snippets import printable
 
@@ -30,7 +31,7 @@ PROTOCOL = 1
 PROTOCOL_HEADER = "Smart-Fork-Protocol"
 #: The most sessions on a page, segments of a session, and vectors in one push.
 PAGE, SEGMENTS, VECTORS = 100, 200_000, 20_000
-_TEXT, _SUMMARY, _QUESTION, _TAGS = 200, 2_000, 10_000, 50
+_QUESTION = 10_000
 
 
 def _key(text: str) -> str:
@@ -59,17 +60,17 @@ def _encoded(value: bytes) -> str:
 #: Bytes, which travel as text.
 Base64 = Annotated[bytes, BeforeValidator(_decoded), PlainSerializer(_encoded, when_used="json")]
 #: Anything that a person reads: what would act on a terminal is taken out.
-Text = Annotated[str, StringConstraints(max_length=_TEXT), AfterValidator(_shown)]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=_TEXT), AfterValidator(_shown)]
-Summary = Annotated[str, StringConstraints(max_length=_SUMMARY), AfterValidator(_summary)]
-Tags = Annotated[tuple[Name, ...], Field(max_length=_TAGS)]
+Text = Annotated[str, StringConstraints(max_length=TEXT), AfterValidator(_shown)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=TEXT), AfterValidator(_shown)]
+Summary = Annotated[str, StringConstraints(max_length=SUMMARY), AfterValidator(_summary)]
+Tags = Annotated[tuple[Name, ...], Field(max_length=TAGS)]
 User = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,32}$")]
 AgentName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
 SessionId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")]
 #: `sharing.digest.written`, and `sharing.segments.Place.digest`.
 Digest = Annotated[str, StringConstraints(pattern=r"^sf1:[0-9a-f]{64}$")]
 SegmentDigest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-ProjectKey = Annotated[str, StringConstraints(max_length=_TEXT), AfterValidator(_key)]
+ProjectKey = Annotated[str, StringConstraints(max_length=TEXT), AfterValidator(_key)]
 Fingerprint = Annotated[str, StringConstraints(pattern=r"^[!-~]{1,200}$")]
 Count = Annotated[int, Field(ge=0, le=1 << 40)]
 Position = Annotated[int, Field(ge=0, le=SEGMENTS)]
@@ -355,7 +356,7 @@ class Search(Message):
     """
 
     question: Annotated[str, StringConstraints(min_length=1, max_length=_QUESTION)]
-    also: Annotated[tuple[Annotated[str, StringConstraints(max_length=_SUMMARY)], ...], Field(max_length=8)] = ()
+    also: Annotated[tuple[Annotated[str, StringConstraints(max_length=SUMMARY)], ...], Field(max_length=8)] = ()
     space: Fingerprint | None = None
     e: Annotated[tuple[Base64, ...], Field(max_length=9)] = ()
     limit: Annotated[int, Field(ge=1, le=PAGE)] = 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -64,6 +65,7 @@ class Client:
             timeout=self.times,
             follow_redirects=False,  # a token goes nowhere else
             trust_env=not is_loopback(host),  # no proxy reads what stays on this machine
+            verify=_trusted() if self.account.origin.startswith("https:") else True,
             headers={wire.PROTOCOL_HEADER: str(wire.PROTOCOL), "Accept-Encoding": "identity"},
         )
 
@@ -219,6 +221,15 @@ class Client:
         raise _failed(answer.status_code, said, known=bool(self.account.token))
 
 
+def _trusted() -> ssl.SSLContext:
+    """Whose certificates are believed: those that the environment names, also of a server on this machine."""
+    try:
+        return httpx2.create_ssl_context()
+    except OSError as error:  # what ssl raises is one, too
+        hint = "SSL_CERT_FILE names a file of certificates in PEM form, SSL_CERT_DIR a folder of them."
+        raise Usage(f"The certificates of SSL_CERT_FILE cannot be read: {error}", hint) from error
+
+
 def _away(origin: str, error: Exception) -> ServerUnavailable:
     """What keeps a server from being asked, as far as this side can tell."""
     said = str(error)
@@ -229,6 +240,8 @@ def _away(origin: str, error: Exception) -> ServerUnavailable:
         return ServerUnavailable(
             f"{origin} answers, and not over TLS.", "On its own machine it is at http://127.0.0.1:…"
         )
+    if origin.startswith("http:") and isinstance(error, httpx2.RemoteProtocolError):
+        return ServerUnavailable(f"{origin} does not answer in plain HTTP.", "Over TLS it is at https://…")
     message = f"The server does not answer: {origin} ({type(error).__name__})"
     return ServerUnavailable(message, "Is it running, and is the address right?")
 

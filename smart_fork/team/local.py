@@ -54,6 +54,8 @@ def local(session: Session, root: Path) -> Local:
         Usage: sessions of that agent are not shared.
     """
     forms, place = forms_of(session.agent), place_of(root)
+    if not session.branch_points():
+        raise ForkRefused("Nothing to push: the agent has not finished an answer in it yet.", "Push it after that.")
     records = forms.records_of(session, last_branch_point(session))
     return Local(session, tuple(encode(forms.outgoing(record, place)) for record in records))
 

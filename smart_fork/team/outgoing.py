@@ -276,5 +276,6 @@ def _same(digest: str, since: Since) -> None:
     if digest != since.digest:
         raise Conflict(
             f"What was pushed has changed here since (within its first {since.count} records).",
-            "smart-fork team branch --local goes on with what is here as a session of its own.",
+            "smart-fork team push --force shares what is here as a session of its own; team branch --local goes on from"
+            " what was pushed.",
         )

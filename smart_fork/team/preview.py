@@ -74,8 +74,10 @@ class Preview(Value):
             yield "  masked    nothing looked like a secret; read it yourself if you are not sure"
 
     def questions(self) -> tuple[str, ...]:
-        """What is asked, one after the other; each must be answered with yes."""
-        return (QUESTION, PUBLISH) if self.visibility == "public" != self.before and not self.created else (QUESTION,)
+        """What is asked, one after the other; each must be answered with yes. Nothing where nothing would change."""
+        sends = bool(self.created or self.pushed_records)
+        publishes = self.visibility == "public" != self.before and not self.created
+        return (QUESTION,) * sends + (PUBLISH,) * publishes
 
 
 def preview(out: Outgoing, to: Receiver, *, created: bool, title: str | None = None) -> Preview:

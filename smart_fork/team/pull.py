@@ -196,12 +196,14 @@ def tracked_as(info: SessionInfo, written: Materialised | None, *, kind: str) ->
     )
 
 
-def track(project: Project, name: str, one: Alias, begun: Begun | None = None) -> None:
+def track(project: Project, name: str, one: Alias, begun: Begun | None = None, *, in_place_of: str = "") -> None:
     """Write down what is shared, which was `begun`, and let it be the current one."""
 
     def change(tracked: Tracked) -> Tracked:
         known = begun.done(tracked) if begun is not None else tracked
         there = replace(known, server=project.server, project=project.key)
+        if in_place_of != name and in_place_of in there.aliases:
+            there = there.without(in_place_of)
         before = there.aliases.get(name)
         return there.with_alias(name, replace(one, rest=before.rest) if before else one)
 

@@ -15,7 +15,7 @@ from smart_fork.agents.facets import title_of
 from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
 from smart_fork.sharing import wire
 from smart_fork.sharing.digest import NOTHING, state_after, state_of, states, written
-from smart_fork.sharing.limits import MIB
+from smart_fork.sharing.limits import MIB, SUMMARY, TEXT
 from smart_fork.sharing.segments import Segment, pack
 from smart_fork.snippets import printable, quoted
 from smart_fork.team import replay
@@ -54,23 +54,28 @@ class PushAsked:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What would be sent, and to which of the sessions that are tracked."""
+    """What would be sent, and to which of the sessions that are tracked. `before` is who may read that one now."""
 
     name: str
     out: Outgoing
     alias: Alias | None
     asked: PushAsked
+    before: wire.Visibility = "private"
 
     @property
     def session(self) -> Session:
         """The session of this machine."""
         return self.out.session
 
+    @property
+    def creates(self) -> bool:
+        """Whether there is no such session before."""
+        return self.alias is None or self.alias.session_id is None or _is_another(self.alias, self.session)
+
     def preview(self, project: Project) -> Preview:
         """The same for a person, before it is sent."""
-        before = self.alias.visibility if self.alias else "private"
-        to = Receiver(project.server, project.key, self.asked.visibility or before, before)
-        return preview(self.out, to, created=self.alias is None, title=self.asked.title)
+        to = Receiver(project.server, project.key, self.asked.visibility or self.before, self.before)
+        return preview(self.out, to, created=self.creates, title=self.asked.title)
 
 
 def plan(project: Project, asked: PushAsked) -> Plan:
@@ -95,14 +100,21 @@ def plan(project: Project, asked: PushAsked) -> Plan:
         alias, since = parent
     out = prepare(session.source_path, session.agent, project.place.root, since=since, images=asked.images)
     replay.check(out)
-    return Plan(name or "", out, alias, _masked(asked, out))
+    return Plan(name or "", out, alias, _masked(asked, out), _before(project, alias, session))
+
+
+def _before(project: Project, alias: Alias | None, session: Session) -> wire.Visibility:
+    """Who may read it now, as the server says: another machine may have changed that."""
+    if alias is not None and alias.session_id is not None and not _is_another(alias, session):
+        return project.client.session(project.key, alias.session_id).session.visibility
+    return (_visible(alias) if alias is not None else None) or "private"
 
 
 def _masked(asked: PushAsked, out: Outgoing) -> PushAsked:
     """What is said of a session is masked as what was said in it."""
     title, summary = (None if one is None else out.plain(one) for one in (asked.title, asked.summary))
-    tags = None if asked.tags is None else tuple(map(out.plain, asked.tags))
-    return replace(asked, title=title, summary=summary, tags=tags)
+    tags = None if asked.tags is None else tuple(out.plain(one)[:TEXT] for one in asked.tags)
+    return replace(asked, title=title, summary=summary and summary[:SUMMARY], tags=tags)
 
 
 def send(project: Project, made: Plan) -> Shared:
@@ -128,8 +140,9 @@ def send(project: Project, made: Plan) -> Shared:
     here = Written(made.session.source_path, made.session.agent, project.place.root, project.server, project.key, ())
     before = made.alias.file if made.alias is not None else None
     pushed_here(here, *base, made.out.records, before=before)
-    name = made.name or default_alias(info.id)
-    track(project, name, _tracked(info, made, "push" if made.alias is None else made.alias.kind), begun)
+    name = _called(project, made, info.id)
+    one = _tracked(info, made, "push" if made.alias is None else made.alias.kind)
+    track(project, name, one, begun, in_place_of=made.name)
     return replace(
         shared("push", project.server, info, name),
         created=created,
@@ -139,6 +152,16 @@ def send(project: Project, made: Plan) -> Shared:
         masked=dict(made.out.masked),
         left_out=dict(made.out.left_out),
     )
+
+
+def _called(project: Project, made: Plan, session_id: str) -> str:
+    """Its alias: the one that it had, unless that is the beginning of the id of what it was before."""
+    before = project.tracking.read().aliases.get(made.name)
+    if before is None or (
+        before.session_id not in {None, session_id} and made.name == default_alias(before.session_id or "")
+    ):
+        return default_alias(session_id)
+    return made.name
 
 
 def _source(project: Project, tracked: Tracked, asked: PushAsked) -> tuple[str | None, Session]:
@@ -324,7 +347,7 @@ def _push(  # noqa: PLR0917 - the message
 
 
 def _title(made: Plan) -> str:
-    return printable(made.asked.title if made.asked.title is not None else made.out.title)[:200]
+    return printable(made.asked.title if made.asked.title is not None else made.out.title)[:TEXT]
 
 
 def _meta(made: Plan) -> wire.Meta:

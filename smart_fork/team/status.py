@@ -7,6 +7,7 @@ from typing import Literal
 
 from indexer.values import Value
 from smart_fork.errors import NotFound, SmartForkError
+from smart_fork.sharing.wire import SessionInfo
 from smart_fork.team.local import local, read_log
 from smart_fork.team.project import Project
 from smart_fork.team.tracking import Alias
@@ -40,20 +41,24 @@ def status(project: Project) -> tuple[AliasStatus, ...]:
 
 
 def _of(project: Project, name: str, one: Alias, *, current: bool) -> AliasStatus:
-    state, ahead, behind = _state(project, one)
-    return AliasStatus(
-        name, current, one.session_id, one.title, one.kind, one.visibility, state, ahead, behind, one.files
-    )
+    info = _there(project, one)
+    state, ahead, behind = _state(one, info, _ahead(project, one))
+    title, visibility = (info.title, info.visibility) if info is not None else (one.title, one.visibility)
+    return AliasStatus(name, current, one.session_id, title, one.kind, visibility, state, ahead, behind, one.files)
 
 
-def _state(project: Project, one: Alias) -> tuple[State, int, int]:
-    ahead = _ahead(project, one)
+def _there(project: Project, one: Alias) -> SessionInfo | None:
     if one.session_id is None:
-        return "pending", max(ahead or 0, 0), 0
+        return None
     try:
-        info = project.client.session(project.key, one.session_id).session
+        return project.client.session(project.key, one.session_id).session
     except NotFound:
-        return "withdrawn", max(ahead or 0, 0), 0
+        return None
+
+
+def _state(one: Alias, info: SessionInfo | None, ahead: int | None) -> tuple[State, int, int]:
+    if info is None:
+        return "pending" if one.session_id is None else "withdrawn", max(ahead or 0, 0), 0
     behind = info.record_count - one.base_count
     moved = behind != 0 or info.head_digest != one.base_digest
     if ahead is None:

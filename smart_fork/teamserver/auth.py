@@ -81,12 +81,16 @@ def invite(db: Connection, name: str, scope: Scope = "write") -> str:
 
     Raises:
         NotFound: There is no such user.
+        Usage: That one is disabled.
     """
     secret, digest = _made(INVITE)
-    db.execute(
-        "INSERT INTO invites(user_id, hash, machine, scope, expires_at) VALUES (%s, %s, '', %s, now() + %s)",
-        (_user(db, name), digest, scope, INVITED_FOR),
+    made = db.execute(
+        "INSERT INTO invites(user_id, hash, machine, scope, expires_at)"
+        " SELECT id, %s, '', %s, now() + %s FROM users WHERE id = %s AND disabled_at IS NULL",
+        (digest, scope, INVITED_FOR, _user(db, name)),
     )
+    if not made.rowcount:
+        raise Usage(f"{name} is disabled: nobody is let in by that name.", "Add them by another one")
     return secret
 
 

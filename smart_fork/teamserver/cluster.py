@@ -143,9 +143,10 @@ class Account:
         """A folder of this user alone, made if it is not there.
 
         Raises:
-            Usage: There is another one, or something else, in its place.
+            Usage: There is another one, or something else, in its place; or it cannot be made.
         """
         try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
             folder.mkdir(mode=0o700)
         except FileExistsError:
             if not self.owns(folder):
@@ -154,6 +155,8 @@ class Account:
                     "Name another one with --data, or give it to that user with mode 0700",
                 ) from None
             return folder
+        except OSError as error:
+            raise Usage(f"{folder} cannot be made: {error.strerror}", "Name another one with --data") from error
         self.own(folder)
         return folder
 

@@ -38,8 +38,10 @@ from smart_fork.cli.team.words import (
     number_of,
     print_shared,
     tags_of,
+    text_of,
     visibility_of,
 )
+from smart_fork.sharing.limits import SUMMARY, TEXT
 
 if TYPE_CHECKING:
     from smart_fork.agents.agent import Agent
@@ -106,9 +108,9 @@ def push(
         reference=session,
         platforms=tuple(platforms),
         visibility=visibility_of(public=public, private=private),
-        title=title,
+        title=text_of(title, "--title", TEXT),
         tags=tags_of(tags),
-        summary=summary,
+        summary=text_of(summary, "--summary", SUMMARY),
         images=images,
         force=force,
     )
@@ -117,7 +119,8 @@ def push(
         if dry_run:
             _print_plan(where, made, as_json=as_json)
             return
-        if made.out.records and not _agreed(where, made, yes=yes):
+        if not _agreed(where, made, yes=yes):
+            say("Nothing was sent.")
             raise typer.Abort
         done = send(where, made)
     print_shared(done, as_json=as_json)
@@ -173,7 +176,8 @@ def branch(  # noqa: PLR0917 - typer's way
     from smart_fork.team.pull import TakenAs
 
     seen = visibility_of(public=public, private=private)
-    asked = BranchAsked(number_of(at), title, tags_of(tags), summary, seen, local, not no_pull)
+    called, about = text_of(title, "--title", TEXT), text_of(summary, "--summary", SUMMARY)
+    asked = BranchAsked(number_of(at), called, tags_of(tags), about, seen, local, not no_pull)
     with _opened(server, project, into, yes=yes) as where:
         done = make(where, session, asked, TakenAs(into, platform, alias))
     _finish(done, resume=resume, as_json=as_json)
@@ -206,7 +210,8 @@ def fork(  # noqa: PLR0917 - typer's way
     from smart_fork.team.pull import TakenAs
 
     seen = visibility_of(public=public, private=private)
-    asked = BranchAsked(number_of(at), title, tags_of(tags), summary, seen, local, not no_pull)
+    called, about = text_of(title, "--title", TEXT), text_of(summary, "--summary", SUMMARY)
+    asked = BranchAsked(number_of(at), called, tags_of(tags), about, seen, local, not no_pull)
     with _opened(server, project, into, yes=yes) as where:
         done = make(where, session, asked, TakenAs(into, platform, alias, force=force))
     _finish(done, resume=resume, as_json=as_json)
@@ -228,9 +233,10 @@ def _agreed(where: Project, made: Plan, *, yes: bool) -> bool:
     if yes:
         return True
     shown = made.preview(where)
-    for line in shown.lines():
+    questions = shown.questions()
+    for line in shown.lines() if questions else ():
         say(line)
-    return all(agreed(question, yes=False) for question in shown.questions())
+    return all(agreed(question, yes=False) for question in questions)
 
 
 def _print_plan(where: Project, made: Plan, *, as_json: bool) -> None:

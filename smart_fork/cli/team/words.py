@@ -10,6 +10,8 @@ import typer
 
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.errors import Usage
+from smart_fork.sharing.limits import TAGS, TEXT
+from smart_fork.snippets import printable
 
 if TYPE_CHECKING:
     from smart_fork.sharing.wire import Visibility
@@ -62,8 +64,30 @@ def number_of(at: str | None) -> int | None:
 
 
 def tags_of(tags: str | None) -> tuple[str, ...] | None:
-    """Tags as they were typed, with commas between them."""
-    return None if tags is None else tuple(tag for one in tags.split(",") if (tag := one.strip()))
+    """Tags as they were typed, with commas between them; each once.
+
+    Raises:
+        Usage: there are too many, or one is too long.
+    """
+    if tags is None:
+        return None
+    found = tuple(dict.fromkeys(tag for one in tags.split(",") if (tag := " ".join(printable(one).split()))))
+    if len(found) > TAGS:
+        raise Usage(f"--tags has {len(found)} of them: {TAGS} at most")
+    for one in found:
+        text_of(one, "Each of --tags", TEXT)
+    return found
+
+
+def text_of(text: str | None, option: str, most: int) -> str | None:
+    """What was said of a session.
+
+    Raises:
+        Usage: it is too long.
+    """
+    if text is not None and len(text) > most:
+        raise Usage(f"{option} has {most} characters at most: this is {len(text)}")
+    return text
 
 
 def visibility_of(*, public: bool, private: bool) -> Visibility | None:

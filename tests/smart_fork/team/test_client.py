@@ -132,6 +132,26 @@ def test_why_tls_is_not_spoken_is_told(monkeypatch, waited, reason, said, hint):
     assert hint in refused.value.hint
 
 
+def test_a_server_that_speaks_no_plain_http_is_told_to(monkeypatch, waited):
+    client = Client(Account("http://127.0.0.1:1", "", ""), wait=waited.append)
+
+    def refuse(*_given, **_more):
+        raise httpx2.RemoteProtocolError("Server disconnected without sending a response.")
+
+    monkeypatch.setattr(client._http, "stream", refuse)
+    with client, pytest.raises(ServerUnavailable, match="does not answer in plain HTTP") as refused:
+        client.hello()
+    assert "https://" in refused.value.hint
+
+
+@pytest.mark.parametrize("origin", ["https://127.0.0.1:1", "https://forks.example.org"])
+def test_the_certificate_of_the_team_is_trusted_on_every_machine_where_it_is_named(monkeypatch, tmp_path, origin):
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+
+    with pytest.raises(Usage, match="SSL_CERT_FILE"):
+        Client(Account(origin, "", ""))
+
+
 def test_who_is_not_let_in_is_told_why_by_the_server(one_server, server):
     why = {"error": "not_authenticated", "message": "This invitation is not good.", "hint": "Ask for another one"}
     server.answers = [(401, {}, [json.dumps(why).encode()])]

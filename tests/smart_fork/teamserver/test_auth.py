@@ -177,6 +177,12 @@ def test_a_member_is_one_until_an_admin_says_otherwise(team):
         team.project("alice")
 
 
+def test_who_is_disabled_gets_no_invitation_that_nobody_could_use(db, name):
+    auth.disable_user(db, name)
+    with pytest.raises(Usage, match="is disabled"):
+        auth.invite(db, name)
+
+
 def test_who_is_added_to_a_project_reads_and_writes_it_and_the_first_maintains_it(db, team):
     key = f"example.org/new/{team.mark}"
     first, second = (people.add(db, f"{name}-{team.mark}", admin=False, project=key) for name in ("erik", "fay"))

@@ -278,3 +278,8 @@ def test_a_user_who_cannot_read_the_programs_is_told_so(unmade, installed):
 
 def test_a_keeper_keeps_the_database_that_was_described(cluster):
     assert cluster == cluster_of(described(cluster))
+
+
+def test_a_folder_that_cannot_be_made_is_said_to_be_one(account):
+    with pytest.raises(Usage, match="cannot be made"):
+        account.make(Path("/proc/none/team"))

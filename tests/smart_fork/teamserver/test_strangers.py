@@ -1,0 +1,96 @@
+"""What somebody meets who uses a team for the first time, at the edges that nobody has listed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.smart_fork.teamserver.test_two_people import (
+    ANSWER,
+    MORE,
+    MORE_ANSWER,
+    PROMPT,
+    assert_refused,
+    go_on,
+    session_of,
+)
+
+
+def test_what_is_private_is_published_by_nobody_who_was_not_asked_though_nothing_is_new(alice):
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+
+    refused = alice.do("team", "push", "--public")
+
+    assert (2, True) == (refused.code, "Nobody is asked here" in refused.err)
+    assert "private" == alice.team("show", pushed["session_id"])["session"]["visibility"]
+    assert "public" == alice.team("push", "--public", "--yes")["visibility"]
+
+
+def test_a_branch_that_is_not_pushed_yet_is_made_on_the_server_by_nobody_who_was_not_asked(alice):
+    alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+    alice.team("branch", "--local", "--public", "--alias", "draft")
+
+    refused = alice.do("team", "push", "draft")
+
+    assert (2, True) == (refused.code, "A new session of Claude Code" in refused.err)
+    assert 1 == alice.team("list")["count"]
+
+
+def test_who_will_be_able_to_read_it_is_asked_of_the_server(alice):
+    """Another machine may have changed it, or `team privacy`."""
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+    alice.team("privacy", pushed["session_id"], "--public", "--yes")
+    go_on(alice, pushed["files"][0], "claude", MORE, MORE_ANSWER)
+
+    seen = alice.team("push", "--dry-run")
+
+    assert ("public", "public") == (seen["before"], seen["visibility"])
+    assert "public" == alice.team("status")["aliases"][0]["visibility"]
+
+
+def test_what_goes_on_from_a_public_session_is_private_and_said_to_be(alice):
+    parent = session_of(alice, "claude", PROMPT, ANSWER)
+    alice.team("push", parent, "--public", "--yes")
+    with alice.here():
+        fork = alice.world.fork_claude(parent, alice.repository, MORE, MORE_ANSWER)
+
+    seen = alice.team("push", fork, "--dry-run")
+
+    assert ("private", True) == (seen["visibility"], seen["created"])
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--title", "x" * 201, "--title has 200 characters at most: this is 201"),
+        ("--summary", "x" * 2_001, "--summary has 2000 characters at most: this is 2001"),
+        ("--tags", ",".join(map(str, range(51))), "--tags has 51 of them: 50 at most"),
+        ("--tags", "a," + "x" * 201, "Each of --tags has 200 characters at most: this is 201"),
+    ],
+)
+def test_what_is_said_of_a_session_at_too_great_length_is_a_wrong_use(alice, option, value, said):
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")["session_id"]
+
+    assert_refused(alice, 2, said, "push", option, value)
+    assert_refused(alice, 2, said, "branch", pushed, option, value)
+
+
+def test_tags_are_trimmed_and_each_is_there_once(alice):
+    """C-025."""
+    alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--tags", " a,, b c ,a,\x1b[31mred")
+
+    (one,) = alice.team("list")["sessions"]
+    assert ["a", "b c", "[31mred"] == one["tags"]
+
+
+def test_what_was_changed_here_and_is_pushed_by_force_does_not_keep_the_beginning_of_another_id_as_its_name(alice):
+    first = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+    log = Path(first["files"][0])
+    log.write_text(log.read_text().replace("five times", "six times"))
+
+    second = alice.team("push", "--yes", "--force")
+
+    assert {second["alias"]} == set(alice.tracking()["aliases"])
+    assert second["session_id"].startswith(second["alias"])
+    assert first["session_id"] == alice.team("show", first["alias"])["session"]["id"]
