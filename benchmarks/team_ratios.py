@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import random
 import statistics
@@ -23,17 +24,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
 import psycopg
 from _served import busy_machine
 from team import KEY, person, push_of
 
 from smart_fork.agents import READERS
+from smart_fork.agents.claude.slugs import slug
 from smart_fork.agents.facets import forms_of
-from smart_fork.agents.forms import HomePlace
-from smart_fork.sharing.canonical import encode
+from smart_fork.agents.forms import Becomes, HomePlace
+from smart_fork.sharing.canonical import decode, encode
 from smart_fork.sharing.digest import state_after, state_of, written
 from smart_fork.sharing.segments import pack, unpack
 from smart_fork.sharing.wire import Branch, Push, SegmentBody
+from smart_fork.team import replay
+from smart_fork.team.outgoing import Outgoing, Since, prepare
+from smart_fork.team.secrets import MaskedSecrets, Secrets
+from smart_fork.team.settings import Sharing
 from smart_fork.teamserver import auth, segments, sessions
 from smart_fork.teamserver.branch import branch
 from smart_fork.teamserver.cluster import Account, Programs, programs
@@ -46,7 +53,7 @@ from smart_fork.teamserver.tables import embedded
 AGENT = "claude"
 SEGMENTS = ("segments", "session_segments")
 SEARCHED = ("chunks", "vectors", "placements", "session_words", "lexemes")
-FORKS, PUSHERS = 20, 16
+FORKS, PUSHERS, PUSHES = 20, 16, 320
 #: The most that each may be, or the least.
 GOALS: dict[str, tuple[str, float]] = {
     "segments": ("most", 0.2), "segments_and_search": ("most", 0.4), "family": ("most", 1.3),
@@ -265,7 +272,97 @@ def real(folder: Path, most: int) -> list[list[bytes]]:
     return [one for one in found if one]
 
 
-MEASURED: dict[str, Callable[[Bench], dict[str, Any]]] = {"storage": storage, "family": family, "listed": listed}
+def client(bench: Bench) -> dict[str, Any]:
+    """What a push takes of a client's processor, beside masking the same records; then one with nothing new."""
+    folder = Path(os.environ["HOME"])
+    root = folder / "shop"
+    root.mkdir(parents=True)
+    log = folder / ".claude/projects" / slug(str(root)) / f"{uuid.uuid4()}.jsonl"
+    log.parent.mkdir(parents=True)
+    records, size = list[bytes](), 0
+    for record in (record for one in bench.logs for record in one):
+        records.append(record)
+        size += len(record)
+        if size > 1_000_000:
+            break
+    write_log(log, root, records)
+    masking = min(_cpu(lambda: _mask(records)) for _ in range(3))
+    once = min(_cpu(lambda: _outgoing(log, root)) for _ in range(3))
+    out = _outgoing(log, root)
+    since = Since(out.local.count, out.local.digest)
+    again = min(_cpu(lambda: _outgoing(log, root, since)) for _ in range(3))
+    return {
+        "bytes": out.size, "masking_seconds": masking, "push_seconds": once, "nothing_new_seconds": again,
+        "push": once / masking, "nothing_new": again / once,
+    }  # fmt: skip
+
+
+def write_log(log: Path, root: Path, records: list[bytes]) -> None:
+    """Records that are shared, as their agent's own log."""
+    made = forms_of(AGENT).anew(map(decode, records), Becomes(log.stem, HomePlace(str(root), str(Path.home()))))
+    log.write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in made))
+
+
+def _cpu(act: Callable[[], object]) -> float:
+    began = time.process_time()
+    act()
+    return time.process_time() - began
+
+
+def _mask(records: list[bytes]) -> None:
+    secrets, found, forms = Secrets(), MaskedSecrets(), forms_of(AGENT)
+    for record in map(orjson.loads, records):
+        secrets.record(record, forms, found)
+
+
+def _outgoing(log: Path, root: Path, since: Since | None = None) -> Outgoing:
+    """All that a push does before it sends, and packing."""
+    session = READERS[AGENT].read(log).session
+    out = prepare(log, AGENT, root, since=since, chosen=Sharing(), read=session)
+    replay.check(out)
+    list(pack(out.records))
+    return out
+
+
+def pushing(conninfo: str, token: str, number: int, times: int, barrier: Any) -> None:
+    """One who makes a session after the other."""
+    chance = random.Random(number)
+    with Database(conninfo, 1) as pool:
+        with pool.asked_by() as db:
+            mine = auth.known(db, token)
+            project = auth.project(db, mine, KEY)
+        barrier.wait(120)
+        for _ in range(times):
+            new = [encode({"n": number, "text": chance.randbytes(25_000).hex()})]
+            push(pool, project, mine, check_bodies(push_of(str(uuid.uuid4()), [], new), Bounds()), Bounds())
+    barrier.wait(300)
+
+
+def pushers(bench: Bench) -> dict[str, Any]:
+    """Pushes of 50 kB a second by sixteen processes, and by one."""
+    carol, token = person(bench.pool, "carol")
+    bench.project(carol)
+    spawned, rates = multiprocessing.get_context("forkserver"), dict[int, float]()
+    for number in (1, PUSHERS):
+        times = PUSHES // number
+        barrier = spawned.Barrier(number + 1)
+        processes = [
+            spawned.Process(target=pushing, args=(bench.app, token, one, times, barrier)) for one in range(number)
+        ]
+        for process in processes:
+            process.start()
+        barrier.wait(120)
+        began = time.perf_counter()
+        barrier.wait(300)
+        rates[number] = number * times / (time.perf_counter() - began)
+        for process in processes:
+            process.join(60)
+    return {"a_second": {name: round(one, 1) for name, one in rates.items()}, "pushers": rates[PUSHERS] / rates[1]}
+
+
+MEASURED: dict[str, Callable[[Bench], dict[str, Any]]] = {
+    "storage": storage, "family": family, "client": client, "pushers": pushers, "listed": listed,
+}  # fmt: skip
 
 
 @contextmanager
@@ -276,6 +373,7 @@ def opened(said: argparse.Namespace) -> Iterator[Bench]:
     logs = real(said.logs, said.sessions) if said.logs else made_up(said.sessions)
     with tempfile.TemporaryDirectory(prefix="sf-", dir="/tmp") as folder:
         Path(folder).chmod(0o755)
+        os.environ["HOME"] = str(Path(folder) / "home")
         with embedded(Path(folder) / "team", account, 64, found) as roles, Database(roles.app) as pool:
             alice, token = person(pool, "alice")
             yield Bench(roles.owner, roles.app, pool, alice, token, logs)

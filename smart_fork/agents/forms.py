@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
+
+import orjson
 
 from indexer.transcripts.model import Session
 from smart_fork.cuts.ties import is_tie
@@ -159,14 +162,19 @@ class Forms(ABC):
 
     def outgoing(self, record: Record, place: HomePlace) -> Record:
         """A record as it is shared."""
-        change = _to_marks(place)
-        return {name: self._mapped(name, value, change) for name, value in record.items() if name not in self.taken}
+        return self._changed(record, _to_marks(place), _signs(place))
 
     def incoming(self, record: Record, identity: Identity) -> Record:
         """A shared record as it is written here."""
-        change = _from_marks(identity.place)
-        kept = {name: self._mapped(name, value, change) for name, value in record.items() if name not in self.taken}
-        return kept | dict(identity.fields)
+        return self._changed(record, _from_marks(identity.place), _signs(None)) | dict(identity.fields)
+
+    def _changed(self, record: Record, change: Callable[[str], str], signs: Collection[bytes] | None) -> Record:
+        """A record without what says whose it is, its paths changed. Nearly all name none but where they stand."""
+        kept = {name: value for name, value in record.items() if name not in self.taken}
+        where = {"cwd": change(kept["cwd"])} if isinstance(kept.get("cwd"), str) else {}
+        if _names(kept | dict.fromkeys(where, ""), signs):
+            return {name: self._mapped(name, value, change) for name, value in kept.items()}
+        return kept | where
 
     def _mapped(self, name: str, value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
         """A field with its paths changed, which may be names of fields as well."""
@@ -186,6 +194,29 @@ class Forms(ABC):
         return value.get("type") in self.thoughts
 
 
+@lru_cache(8)
+def _signs(place: HomePlace | None) -> Collection[bytes] | None:
+    """What is in a record, as JSON writes it, where there is something to change in it; `None` if that cannot be said.
+
+    A place is named by its paths, the marks by themselves.
+    """
+    try:
+        return tuple(orjson.dumps(sign)[1:-1] for sign in (*filter(None, place or ()), ROOT, HOME, LITERAL))
+    except orjson.JSONEncodeError:
+        return None
+
+
+def _names(record: Record, signs: Collection[bytes] | None) -> bool:
+    """Whether there may be something to change in it."""
+    if signs is None:
+        return True
+    try:
+        data = orjson.dumps(record)
+    except orjson.JSONEncodeError:
+        return True
+    return any(sign in data for sign in signs)
+
+
 def all_texts(value: Any, mark: str, depth: int = 0) -> Any:
     """The same with `mark` in the place of every text."""
     if isinstance(value, str) or depth >= _DEPTH:
@@ -197,6 +228,7 @@ def all_texts(value: Any, mark: str, depth: int = 0) -> Any:
     return value
 
 
+@lru_cache(4)
 def _to_marks(place: HomePlace) -> Callable[[str], str]:
     marks = {path: mark for path, mark in ((place.home, HOME), (place.root, ROOT)) if path.rstrip("/")}
     paths = "|".join(re.escape(path) for path in sorted(marks, key=len, reverse=True))
@@ -211,6 +243,7 @@ def _to_marks(place: HomePlace) -> Callable[[str], str]:
     return change
 
 
+@lru_cache(4)
 def _from_marks(place: HomePlace) -> Callable[[str], str]:
     paths = {ROOT: place.root, HOME: place.home}
 

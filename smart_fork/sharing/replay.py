@@ -23,7 +23,7 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, forms_of
 from smart_fork.agents.forms import Becomes, Forms, HomePlace
 from smart_fork.errors import ForkRefused, NotFound, Unshareable
-from smart_fork.sharing.canonical import Record, decode, encode
+from smart_fork.sharing.canonical import Record, decode
 
 _AGAIN = "Nothing was sent. Leave out what the agent cannot read, or report it."
 
@@ -40,10 +40,10 @@ def check(agent: str, records: Sequence[bytes]) -> Session:
 
 
 @contextmanager
-def replayed(agent: str, records: Sequence[bytes]) -> Iterator[Session]:
-    """See `check`; the log that the session was read from is there meanwhile."""
+def replayed(agent: str, records: Sequence[bytes], decoded: Sequence[Record] | None = None) -> Iterator[Session]:
+    """See `check`; the log that the session was read from is there meanwhile. `decoded` are the same records."""
     forms = forms_of(agent)
-    decoded = [decode(record) for record in records]
+    decoded = [decode(record) for record in records] if decoded is None else decoded
     for number, record in enumerate(decoded, start=1):
         if forms.sent(record) != record:
             raise Unshareable(f"Record {number} has something in it that is not shared.", _AGAIN)
@@ -77,7 +77,10 @@ def _read(agent: str, log: Path) -> Session:
 
 def _compare(forms: Forms, session: Session, place: HomePlace, records: Sequence[bytes]) -> None:
     try:
-        again = (encode(forms.outgoing(record, place)) for record in forms.records_of(session))
+        again = (
+            orjson.dumps(forms.outgoing(record, place), option=orjson.OPT_SORT_KEYS)
+            for record in forms.records_of(session)
+        )
         for number, (before, after) in enumerate(zip_longest(records, again), start=1):
             if before != after:
                 raise Unshareable(f"Record {number} is not read again as it would be sent.", _AGAIN)

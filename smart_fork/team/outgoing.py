@@ -62,16 +62,18 @@ class Outgoing:
     """What is sent of a session.
 
     `records` are canonical, and those alone that come after what went out before. `numbers` says of each which of the
-    log's it is. `local` is the log as it is then, for the next time. `masked` counts secrets by kind, `samples` shows a
-    few of each with what stands around, masked; `left_out` counts what is not sent; `withheld` names the files of which
-    nothing is, `files` those that the session set out to edit. `end` is its last turn of which something is sent, and
-    `secrets` knows what was masked. `whole` makes the same from the first record on, where these do not begin there.
+    log's it is, and `here` has what is shared of that one as the log says it. `local` is the log as it is then, for the
+    next time. `masked` counts secrets by kind, `samples` shows a few of each with what stands around, masked;
+    `left_out` counts what is not sent; `withheld` names the files of which nothing is, `files` those that the session
+    set out to edit. `end` is its last turn of which something is sent, and `secrets` knows what was masked. `whole`
+    makes the same from the first record on, where these do not begin there.
     """
 
     session: Session
     place: HomePlace
     records: tuple[bytes, ...]
     numbers: tuple[int, ...]
+    here: tuple[Record, ...]
     local: Since
     masked: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
@@ -102,8 +104,9 @@ def prepare(
     images: bool = False,
     chosen: Sharing | None = None,
     home: Path | None = None,
+    read: Session | None = None,
 ) -> Outgoing:
-    """What is sent of the session in `log`, whose project has its root there.
+    """What is sent of the session in `log`, whose project has its root there. `read` is that session where it has been.
 
     Raises:
         NotFound: There is no conversation in it, or one that it was forked from is gone.
@@ -115,7 +118,7 @@ def prepare(
     """
     forms, known = forms_of(agent), settings() if chosen is None else chosen
     place = HomePlace(str(root).rstrip("/"), str(home or Path.home()).rstrip("/"))
-    session = _read(log, agent)
+    session = read or _read(log, agent)
     _may_leave(session, place, known)
     end = _finished(session)
     secrets = Secrets(known.redact, known.allow)
@@ -126,8 +129,9 @@ def prepare(
     return Outgoing(
         session,
         place,
-        tuple(data for _, data in records),
-        tuple(number for number, _ in records),
+        tuple(data for _, data, _ in records),
+        tuple(number for number, _, _ in records),
+        tuple(here for _, _, here in records),
         steps.local,
         +steps.found.kinds,
         steps.left_out,
@@ -190,8 +194,8 @@ class _Steps:
         self.withheld: dict[str, None] = {}
         self.local = Since()
 
-    def records(self, session: Session, end: int, since: Since) -> Iterator[tuple[int, bytes]]:
-        """Each record that is sent, with its number in the log."""
+    def records(self, session: Session, end: int, since: Since) -> Iterator[tuple[int, bytes, Record]]:
+        """Each record that is sent, with its number in the log and what is shared of it there."""
         state, number = START, 0
         for record in self._forms.records_of(session, end):
             if number == since.count:
@@ -202,7 +206,7 @@ class _Steps:
             state = state_after([whole], state)
             self._note_files(record)
             if number > since.count and (data := self._sent(shared, whole, number)):
-                yield number, data
+                yield number, data, self._forms.sent(record) or {}
         if number < since.count or (number == since.count and written(state) != since.digest):
             _same("", since)
         self.local = Since(number, written(state))

@@ -89,16 +89,15 @@ def plan(project: Project, asked: PushAsked) -> Plan:
     tracked = project.tracking.read()
     name, session = _source(project, tracked, asked)
     refuse_owed(session.source_path, session.agent)
-    here = local(session, project.place.root)
-    alias, since = None, None
+    root, alias, since = project.place.root, None, None
     if name is not None:
         alias = tracked.aliases[name]
         since = Since(alias.local_count, alias.local_digest)
-        if asked.force and not here.begins_with(since.count, since.digest):
+        if asked.force and not local(session, root).begins_with(since.count, since.digest):
             alias = since = None
-    elif parent := parent_of(project, tracked.aliases, here):
-        alias, since = parent
-    out = prepare(session.source_path, session.agent, project.place.root, since=since, images=asked.images)
+    elif any(one.platform == session.agent for one in tracked.aliases.values()):
+        alias, since = parent_of(project, tracked.aliases, local(session, root)) or (None, None)
+    out = prepare(session.source_path, session.agent, root, since=since, images=asked.images, read=session)
     replay.check(out)
     return Plan(name or "", out, alias, _masked(asked, out), _before(project, alias, session))
 

@@ -27,6 +27,7 @@ from smart_fork.team.outgoing import Outgoing
 from smart_fork.team.secrets import LOOSE, MaskedSecrets
 
 _NOT_SENT = "Nothing was sent. Push an earlier part of the session, or report it."
+_ANYWHERE: Record = {"cwd": ""}
 #: All that a message says whose images were left out: without them it may have said nothing.
 _NOTES = re.compile(r"\s*(?:\[(?:image|document) left out: [^\]]*\]\s*)+")
 
@@ -57,7 +58,7 @@ def _check(outgoing: Outgoing) -> None:
     records = [decode(record) for record in outgoing.records]
     _masked_once(outgoing, records, forms)
     _ties(outgoing, records, forms)
-    with replayed(agent, outgoing.records) as session:
+    with replayed(agent, outgoing.records, records) as session:
         _turns(outgoing, records, session)
         _links(outgoing, session)
 
@@ -70,12 +71,12 @@ def _masked_once(outgoing: Outgoing, records: Sequence[Record], forms: Forms) ->
 
 
 def _ties(outgoing: Outgoing, records: Sequence[Record], forms: Forms) -> None:
-    out = dict(zip(outgoing.numbers, records, strict=True))
-    for number, record in enumerate(forms.records_of(outgoing.session, outgoing.end), start=1):
-        if number in out:
-            here = _tied(forms.sent(record), forms)
-            if not all(tie in here for tie in _tied(out[number], forms)):  # in this order: what was passed is gone
-                raise Unshareable(f"Record {number} would have another id or signature than here.", _NOT_SENT)
+    for number, record, before in zip(outgoing.numbers, records, outgoing.here, strict=True):
+        if record | _ANYWHERE == before | _ANYWHERE:  # nearly all are sent as they are
+            continue
+        here = _tied(before, forms)
+        if not all(tie in here for tie in _tied(record, forms)):  # in this order: what was passed is gone
+            raise Unshareable(f"Record {number} would have another id or signature than here.", _NOT_SENT)
 
 
 def _tied(value: Any, forms: Forms) -> Iterator[tuple[str, Any]]:
