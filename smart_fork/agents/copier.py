@@ -13,6 +13,7 @@ from typing import Any
 from indexer.files import new_file, remove
 from indexer.paths import private_dir
 from indexer.transcripts.model import AgentName, Session, Turn
+from smart_fork.agents.excerpt import Excerpt, LiveRecord
 from smart_fork.errors import ForkRefused
 from smart_fork.processes import Machine
 
@@ -115,6 +116,29 @@ class Copier(ABC):
     @abstractmethod
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
         """These records of a session, in the order of its file."""
+
+    def live(self, session: Session) -> Iterator[LiveRecord]:
+        """What the agent remembers of a session, and what compactions have made it forget: record by record, in order.
+
+        Raises:
+            NotFound: a session that this one was forked from is gone.
+            ForkRefused: the log was rewritten meanwhile, or nothing is left out of sessions of that agent.
+        """
+        del session
+        raise ForkRefused(
+            f"Nothing can be left out of a session of {self.name}: it is forked whole",
+            "Fork it without a budget, or at an earlier message (at).",
+        )
+
+    def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
+        """Those turns of a session that an `excerpt` keeps.
+
+        Raises:
+            ForkRefused: nothing is left out of sessions of that agent.
+        """
+        del excerpt, new
+        self.live(session)
+        raise NotImplementedError
 
     def write(self, copy: Copy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]) -> Written:
         """Write a copy to its place, `target`, calling `last` before it is found there.

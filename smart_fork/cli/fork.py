@@ -23,6 +23,8 @@ from smart_fork.errors import Usage
 from smart_fork.team.login import is_known as knows_a_team
 
 if TYPE_CHECKING:
+    from smart_fork.budget.within import Wanted
+    from smart_fork.forking.spending import Spending
     from smart_fork.forking.started import Forked
 
 _PROTECTED = "smart_fork.protected"
@@ -80,8 +82,20 @@ def fork(  # noqa: PLR0917 - typer's way
     cwd: Annotated[
         Path | None, typer.Option("--cwd", help="The directory it works in; the session's own by default.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the exact command, start nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the exact command, and what a --budget keeps; start nothing.")
+    ] = False,
     as_json: JsonOption = False,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget", help="Fork only what answers the --intent or the prompt, in so many tokens: 30k, or `match`."
+        ),
+    ] = None,
+    keep: Annotated[
+        str | None, typer.Option("--keep", help="Exchanges to keep within a --budget whatever they take: 3,5-7.")
+    ] = None,
+    drop: Annotated[str | None, typer.Option("--drop", help="Exchanges to leave out of a --budget.")] = None,
 ) -> None:
     """Run a fork of a session; the original stays untouched. Of several sessions, each in its own git worktree.
 
@@ -96,29 +110,52 @@ def fork(  # noqa: PLR0917 - typer's way
         "dry_run": dry_run,
         "caller_session_id": caller_session(os.environ),
     }
+    wanted = wanted_of(budget, keep, drop)
     said = list(words or ())
     ids, prompt = _ids_and_prompt(said, protected=ctx.meta[_PROTECTED]) if top is None else ([], _prompt_alone(said))
     if top is not None or len(ids) > 1:
+        if wanted is not None:
+            raise Usage("--budget is for one session", "Fork each by itself.")
         from smart_fork.cli.fan_out import Wanted, fork_several
 
         how["in_worktrees"] = options.worktree if options.worktree is not None else True
         asked = Wanted(tuple(ids), prompt, at, intent, top, min_score, tuple(also or ()))
         fork_several(asked, options, how, as_json=as_json)
         return
-    _fork_one(ids[0], replace(options, prompt=prompt), at, intent, also or (), how, as_json=as_json)
+    _fork_one(ids[0], replace(options, prompt=prompt), at, intent, also or (), wanted, how, as_json=as_json)
+
+
+def wanted_of(budget: str | None, keep: str | None, drop: str | None) -> Wanted | None:
+    """The budget that was given, if any.
+
+    Raises:
+        Usage: it is none, or exchanges are named without one.
+    """
+    if budget is None:
+        if keep is not None or drop is not None:
+            raise Usage("--keep and --drop are only for --budget", "Give a number of tokens as well: --budget 30k.")
+        return None
+    from smart_fork.budget.amount import amount
+    from smart_fork.budget.within import Wanted, numbers
+
+    return Wanted(amount(budget), numbers(keep), numbers(drop))
 
 
 def _fork_one(  # noqa: PLR0917 - what the command was given
-    session: str, options: Options, at: str | None, intent: str | None, also: Sequence[str], how: dict[str, Any],
-    *, as_json: bool,
+    session: str, options: Options, at: str | None, intent: str | None, also: Sequence[str], wanted: Wanted | None,
+    how: dict[str, Any], *, as_json: bool,
 ) -> None:  # fmt: skip
     from smart_fork.forking.launch import fork_session
 
-    if at != "match" and (intent is not None or also):
+    if at != "match" and wanted is None and (intent is not None or also):
         given = "--also" if intent is None else "--intent"
-        raise Usage(f"{given} is only for --at match and --top", "Say what the fork is to do as its prompt.")
+        raise Usage(f"{given} is only for --at match, --budget and --top", "Say what the fork is to do as its prompt.")
     number = message_number(at) if at != "match" else None
-    with _on_this_machine(session, dry_run=how["dry_run"]) as here:
+    with (
+        _on_this_machine(session, dry_run=how["dry_run"]) as here,
+        _spending(wanted, options, intent, also, quiet=as_json) as spending,
+    ):
+        how |= {"budget": spending} if spending else {}
         if at == "match":
             forked = _fork_at_match(here, options, intent, also, as_json=as_json, how=how)
         else:
@@ -128,6 +165,22 @@ def _fork_one(  # noqa: PLR0917 - what the command was given
         print_json(forked.as_json())
     else:
         print_forked(forked, dry_run=how["dry_run"])
+
+
+@contextmanager
+def _spending(
+    wanted: Wanted | None, options: Options, intent: str | None, also: Sequence[str], *, quiet: bool
+) -> Iterator[Spending | None]:
+    """The budget, and what it is to be spent on."""
+    if wanted is None:
+        yield None
+        return
+    from smart_fork.forking.spending import Spending
+    from smart_fork.retrieval.background import engine
+
+    with progress_bar(quiet=quiet) as progress:
+        asked = options.prompt if intent is None else intent
+        yield Spending(wanted, asked or "", tuple(also), engine(progress))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from smart_fork.cli.output import out, plain, say
 
 if TYPE_CHECKING:
+    from smart_fork.budget.selection import Selection
     from smart_fork.forking.started import Forked
 
 
@@ -16,6 +17,8 @@ def print_forked(forked: Forked, *, dry_run: bool) -> None:
 
     for warning in forked.warnings:
         say(f"note: {warning}")
+    if forked.selection is not None:
+        print_selection(forked.selection, in_full=dry_run)
     if dry_run:
         out.print(plain(forked.command))
         return
@@ -30,3 +33,15 @@ def print_forked(forked: Forked, *, dry_run: bool) -> None:
         out.print(plain(f"  watch it: {forked.attach}"))
     if forked.log:
         out.print(plain(f"  its output: {forked.log}"))
+
+
+def print_selection(selection: Selection, *, in_full: bool) -> None:
+    """What a fork within a budget has: in figures, and where nothing is started yet, exchange by exchange."""
+    parts = f"{selection.kept} of {selection.kept + selection.left_out} exchanges"
+    share = f"about {selection.tokens:,} of {selection.whole_tokens:,} tokens"
+    say(f"note: It has {parts}, {share}")
+    for one in selection.exchanges if in_full else ():
+        mark = {"whole": "+", "part": "~", "words": "~", "nothing": " "}[one.kept]
+        tokens = f"{one.kept_tokens:,} of {one.tokens:,}" if one.kept_tokens else f"{one.tokens:,}"
+        why = f"  ({one.why})" if one.why else ""
+        say(f"  {mark} {one.number:>3}  {tokens:>20}  {one.title}{why}")

@@ -17,6 +17,7 @@ from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork.advice import advice
 from smart_fork.agents.copier import NewSession
+from smart_fork.agents.excerpt import Excerpt
 from smart_fork.agents.facets import copier
 from smart_fork.agents.plan import check_id
 from smart_fork.errors import ForkRefused, NotFound
@@ -145,10 +146,12 @@ def write_branch(
     title: str = "",
     session: Session | None = None,
     machine: Machine | None = None,
+    excerpt: Excerpt | None = None,
 ) -> Branch:
     """Write the copy up to message `at`, or of all that is finished, where the agent finds it from `target_cwd`.
 
-    The source is only read: the `session`, where that has been done already.
+    With an `excerpt` only what that keeps is in it. The source is only read: the `session`, where that has been done
+    already.
 
     Raises:
         NotFound: the source is gone or holds no conversation.
@@ -161,7 +164,10 @@ def write_branch(
         raise NotFound(f"The session's log is gone: {source}") from error
     if session is None:
         raise NotFound(f"Source session not found or empty: {adapter.id_of(source)}")
-    end = last_branch_point(session) if at is None else branch_point(session, at)
+    if excerpt:
+        end, at = excerpt.end, session.turns[excerpt.end].id
+    else:
+        end = last_branch_point(session) if at is None else branch_point(session, at)
     return write_copy(
         adapter,
         session,
@@ -172,6 +178,7 @@ def write_branch(
         title=title,
         asked=at or session.turns[-1].id,
         machine=machine,
+        excerpt=excerpt,
     )
 
 
@@ -186,8 +193,9 @@ def write_copy(
     title: str = "",
     asked: str = "",
     machine: Machine | None = None,
+    excerpt: Excerpt | None = None,
 ) -> Branch:
-    """Write turns 0 to `end` of `session` as a session of its own, with its side files.
+    """Write turns 0 to `end` of `session`, or those of an `excerpt`, as a session of its own, with its side files.
 
     It appears when all of it is there; after an error nothing is left.
 
@@ -199,7 +207,8 @@ def write_copy(
     if not any(turn.prompt for turn in session.turns[: end + 1]):
         raise ForkRefused("No conversation to branch.", "Nobody has asked anything up to there.")
     agent, becomes = copier(adapter.name), NewSession(new, target_cwd, now, title)
-    target, copy = agent.place(session.source_path, becomes), agent.up_to(session, end, becomes)
+    target = agent.place(session.source_path, becomes)
+    copy = agent.distilled(session, excerpt, becomes) if excerpt else agent.up_to(session, end, becomes)
     circular = ("Records name each other as parents: they are in the order of the file",) if session.circular else ()
     machine = machine or Machine(SystemProcesses(), os.environ)
     written = agent.write(copy, target, becomes, machine, lambda: None)

@@ -10,13 +10,12 @@ from typing import Self
 
 import apsw
 
-from indexer.transcripts.model import Session
 from smart_fork.agents.facets import storage_of
 from smart_fork.agents.files import stage_transcript
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import ForkRefused, SmartForkError
-from smart_fork.forking.spec import ForkSource
+from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.world import World
 from smart_fork.processes import Machine
 from smart_fork.registry import Registry
@@ -74,14 +73,14 @@ class Attempt:
         elif problem := remove_if_saved(made.path, made.branch, made.base, self.world.processes):
             raise ForkRefused(problem)
 
-    def stage(self, plan: ForkPlan, log: Path | None, source: ForkSource | None) -> list[str]:
+    def stage(self, plan: ForkPlan, log: Path | None, spec: WorkerSpec) -> list[str]:
         """Put on disk what the plan needs there, from the source's `log`. Returns what the person should know of it."""
         if log is None:
             return []
         if plan.staging == "transcript":
             self._transcript(plan, log)
         elif plan.staging == "branch" and plan.new_session_id:
-            return self._branch(plan, plan.new_session_id, log, source.session if source else None)
+            return self._branch(plan, plan.new_session_id, log, spec)
         return []
 
     def _transcript(self, plan: ForkPlan, log: Path) -> None:
@@ -93,11 +92,12 @@ class Attempt:
             self.registry.add_staged_copy(staged.path, session_id=session_id, source_path=log, now=now)
             self.otherwise(lambda: self.registry.forget_staged_copy(staged.path))
 
-    def _branch(self, plan: ForkPlan, new_session_id: str, log: Path, session: Session | None) -> list[str]:
+    def _branch(self, plan: ForkPlan, new_session_id: str, log: Path, spec: WorkerSpec) -> list[str]:
         written = write_branch(
             self.world.adapter,
             log,
-            session=session,
+            session=spec.source.session if spec.source else None,
+            excerpt=spec.excerpt,
             at=plan.at,
             new_session_id=new_session_id,
             target_cwd=plan.cwd,
@@ -111,4 +111,4 @@ class Attempt:
             if plan.at
             else "What the agent had not finished is not in the fork"
         )
-        return [*written.warnings, *([note] if written.moved else [])]
+        return [*written.warnings, *([note] if written.moved and not spec.excerpt else [])]

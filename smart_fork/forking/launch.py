@@ -16,6 +16,7 @@ from smart_fork.forking.attempt import undone
 from smart_fork.forking.bringing_back import brought_back
 from smart_fork.forking.report import Launched, as_fork
 from smart_fork.forking.spec import WorkerSpec, source_of
+from smart_fork.forking.spending import Spending, within
 from smart_fork.forking.start import Prepared, another_agent, launch, planned_worktree, prepare
 from smart_fork.forking.started import Forked
 from smart_fork.forking.world import World, world_of
@@ -32,10 +33,12 @@ def fork_session(
     cwd: str | None = None,
     dry_run: bool = False,
     caller_session_id: str | None = None,
+    budget: Spending | None = None,
 ) -> Forked:
     """Fork the session that `reference` means (see `sessions.locate`), from message number `at` on, or from its end.
 
-    With the id of a message in `through`, at the end of what that is part of, which may be the session's end.
+    With the id of a message in `through`, at the end of what that is part of, which may be the session's end. With a
+    `budget` what does not answer is left out.
 
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
@@ -53,8 +56,13 @@ def fork_session(
             cwd=Path(cwd) if cwd else None,
             caller_session_id=caller_session_id,
         )
+        notes = [note] if note else []
+        selection = None
+        if budget is not None:
+            spec, selection = within(spec, session, budget)
+            notes += selection.notes
         forked = fork(spec, dry_run=dry_run)
-        return replace(forked, warnings=(note, *forked.warnings)) if note else forked
+        return replace(forked, warnings=(*notes, *forked.warnings), selection=selection)
 
 
 def check_forkable(session: Session, cwd: str | None) -> None:
@@ -122,18 +130,21 @@ def _planned(prepared: Prepared, world: World) -> Launched:
     spec, request = prepared.spec, prepared.request
     in_worktree = spec.options.in_worktree
     plan = prepared.plan(planned_worktree(spec.options, request, world) if in_worktree else None)
-    warnings = another_agent(spec) + _prepared_first(plan, request.source_cwd, worktree=in_worktree)
+    warnings = another_agent(spec) + _prepared_first(
+        plan, request.source_cwd, worktree=in_worktree, distilled=spec.excerpt is not None
+    )
     return Launched(plan, prepared.place.name, warnings=warnings)
 
 
-def _prepared_first(plan: ForkPlan, source_cwd: str, *, worktree: bool) -> list[str]:
+def _prepared_first(plan: ForkPlan, source_cwd: str, *, worktree: bool, distilled: bool) -> list[str]:
     """What a real run makes before its command works: a dry run makes nothing, so its command alone would fail."""
     branch = plan.staging == "branch"
     elsewhere = plan.staging == "transcript" and project_of(plan.cwd) != project_of(source_cwd)
     needed = {
         "the worktree": worktree,
-        "a copy up to that message": branch and bool(plan.at),
-        "a copy of the session": branch and not plan.at,
+        "a copy of what is kept": branch and distilled,
+        "a copy up to that message": branch and bool(plan.at) and not distilled,
+        "a copy of the session": branch and not plan.at and not distilled,
         "a copy of the log": elsewhere,
     }
     made = " and ".join(what for what, is_needed in needed.items() if is_needed)

@@ -125,7 +125,7 @@ def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECOND
         warnings += [*another_agent(spec), *prepared.provisions.notes]
         plan = prepared.plan(made.path if made else None, worker.id)
         if not spec.written:
-            warnings += attempt.stage(plan, prepared.request.source_path, spec.source)
+            warnings += attempt.stage(plan, prepared.request.source_path, spec)
         with one_at_a_time(plan):
             began = world.clock.now()
             worker = registry.set_ready(

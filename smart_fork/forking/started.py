@@ -8,6 +8,7 @@ from typing import Self
 
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, spread, value
+from smart_fork.budget.selection import Selection
 
 
 @record
@@ -16,7 +17,8 @@ class Forked(Value):
 
     # `session_name` is the worker's name, `resume_session_id` the session that was forked, `new_session_id` the fork's
     # own (`None` where the agent had not told it in time), `command` one line for display, `attach` what shows the
-    # worker. `confirmed` says that it was seen to take its prompt, or to be ready for one.
+    # worker. `confirmed` says that it was seen to take its prompt, or to be ready for one. `selection` is what a fork
+    # within a budget has of the session.
     session_name: str
     worker_id: str
     terminal_id: str | None
@@ -31,6 +33,7 @@ class Forked(Value):
     confirmed: bool = False
     kind: str = "fork"
     agent_type: AgentName
+    selection: Selection | None = rare()
     chosen: Mapping[str, int | None] = spread(forked_index=int | None)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from indexer.project import is_within
 from indexer.store.base import Placement, Searchable, SessionRow, Similarities
-from smart_fork.retrieval.fork_point import edited, fork_point
+from smart_fork.retrieval.fork_point import PointParts, edited, fork_point, parts
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.ranking import Coverage, Evidence, Phrased
 from smart_fork.retrieval.stand_ins import without_askers
@@ -40,12 +40,17 @@ class Passage:
 
 @dataclass(slots=True)
 class Gathered:
-    """Sessions that may be shown, by row, with what speaks for each; `dropped` had no id or directory."""
+    """Sessions that may be shown, by row, with what speaks for each; `dropped` had no id or directory.
+
+    `exchanges` is what speaks for each exchange, and `point` that at whose end to fork, where one session is asked.
+    """
 
     sessions: dict[int, SessionRow] = field(default_factory=dict)
     phrasings: list[Phrased] = field(default_factory=list)
     passages: dict[int, Passage] = field(default_factory=dict)
     dropped: int = 0
+    exchanges: dict[int, PointParts] = field(default_factory=dict)
+    point: int | None = None
 
 
 def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, words: bool) -> Gathered:
@@ -79,7 +84,7 @@ def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, 
     if similarities:
         _compare_all(store, similarities, evidence, by_meaning, own)
     if query.scope.session is not None:
-        found.passages = _fork_points(store, found.sessions, found.passages, chunk_words, by_meaning)
+        _find_point(store, found, chunk_words, by_meaning)
     coverage = _coverage(wording, session_words, chunk_words, evidence) if wording else [NO_COVERAGE] * len(evidence)
     found.phrasings = [
         Phrased(one, covered, embedded=vectors is not None and number in query.embedded)
@@ -147,20 +152,22 @@ def _passages(
     }
 
 
-def _fork_points(
-    store: Searchable, sessions: Collection[int], passages: Mapping[int, Passage], words: Sequence[Mapping[int, float]],
+def _find_point(
+    store: Searchable, found: Gathered, words: Sequence[Mapping[int, float]],
     by_meaning: Sequence[Mapping[int, Evidence]],
-) -> dict[int, Passage]:  # fmt: skip
+) -> None:  # fmt: skip
     """Where the question is about one session: the passage of the exchange at whose end all that is asked is known."""
-    found = {}
-    for row in passages.keys() & sessions:
+    for row in found.passages.keys() & found.sessions.keys():
         similar = [one[row].similar for one in by_meaning]
         places = store.placements_of(row)
         changing = edited(places, store.texts({place.chunk for place in places}))
-        place = fork_point(places, words, similar, changing) or passages[row].place
+        best = found.passages[row]
+        if places:
+            found.exchanges = parts(places, words, similar, changing)
+        place = fork_point(places, words, similar, changing) or best.place
+        found.point = place.exchange
         cosines = [one[place.position] for one in similar if place.position in one]
-        found[row] = Passage(passages[row].strength, place, max(cosines, default=None))
-    return found
+        found.passages = found.passages | {row: Passage(best.strength, place, max(cosines, default=None))}
 
 
 def _evidence(

@@ -87,7 +87,7 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
     caller, hidden = _caller(store, request.caller_session_id)
     most = max(asked.limit, COMPARED)
     query = Query(asked.intent, scope, most, asked.project is None, request.min_score, caller, hidden, asked.also)
-    vectors = once(lambda texts: _embed(store, meaning, state.absent, texts))
+    vectors = once(lambda texts: meanings_of(store, meaning, state.absent, texts))
     candidates = _found(store, query, asked, engine, vectors)
     told = engine.elsewhere.answer() if engine.elsewhere is not None else None
     distant = [one for one in (told.hits if told else ()) if one.agent in asked.agents]
@@ -174,7 +174,8 @@ def _is_foreign(asked: CheckedRequest, embedder: Embedder) -> bool:
     return of_default and all(map(is_mostly_not_latin, (asked.intent, *asked.also)))
 
 
-def _embed(store: Store, meaning: Meaning, absent: str, texts: Sequence[str]) -> list[bytes]:
+def meanings_of(store: Store, meaning: Meaning, absent: str, texts: Sequence[str]) -> list[bytes]:
+    """The vectors of texts, comparable with those of the index; an exception says why there are none."""
     why = f": {absent}" if absent else ""
     if not store.meta("model"):
         raise LookupError(f"no session has been embedded yet{why}")

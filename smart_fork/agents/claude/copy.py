@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import orjson
 
+from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
-from smart_fork.agents.claude.records import ordered
+from smart_fork.agents.claude.records import ordered, placed
 from smart_fork.agents.claude.side_files import copy_backups, copy_beside
 from smart_fork.agents.claude.storage import folder_of
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, compacted_at
+from smart_fork.agents.distilled import Distilled, aside
+from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, newest_summary
 from smart_fork.json_edits import respelled
+
+#: What every record says of where and when it is from.
+_OF_EACH = frozenset({"cwd", "version", "gitBranch", "userType", "isSidechain", "timestamp", "entrypoint", "slug"})
 
 
 class ClaudeCopier(Copier):
@@ -30,6 +38,21 @@ class ClaudeCopier(Copier):
 
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
         return ClaudeExcerpt(session, records, new)
+
+    def live(self, session: Session) -> Iterator[LiveRecord]:
+        """See `Copier.live`. What was typed while the agent worked is a prompt like others."""
+        places = {turn.id: number for number, turn in enumerate(session.turns)}
+        for identity, (spelled, record) in placed(session.source_path, list(places), lambda _: None):
+            if record.get("type") == "attachment":
+                record = _as_said(record)  # noqa: PLW2901
+            if not isinstance(message := record.get("message"), dict):
+                continue
+            size = characters(message.get("content"))
+            yield LiveRecord(places[identity], (spelled, record), size, record.get("isCompactSummary") is True)
+
+    def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
+        """See `Copier.distilled`."""
+        return ClaudeDistilled(session, excerpt, new, newest_summary(self.live(session), excerpt.end))
 
 
 class _ClaudeCopy(Copy):
@@ -112,19 +135,101 @@ class ClaudeCopy(_ClaudeCopy):
         if kind == "file-history-snapshot" and _in(record.get("messageId"), self._messages):
             self.backups.update(backups(record))
             return entry
-        own = self._replacements(record) if kind == "content-replacement" else None
+        own = replacements(record, self._calls, self._new.id) if kind == "content-replacement" else None
         return (source, own) if own else None
 
-    def _replacements(self, record: Record) -> Record | None:
-        """What the model was shown instead of long results, of the calls that are copied.
 
-        Without it the real program sends the long ones.
-        """
-        given = record.get("replacements")
-        if record.get("agentId") or not isinstance(given, list):
-            return None
-        own = [one for one in given if isinstance(one, dict) and _in(one.get("toolUseId"), self._calls)]
-        return record | {"sessionId": self._new.id, "replacements": own} if own else None
+class ClaudeDistilled(_ClaudeCopy, Distilled):
+    """Those turns of a session that an excerpt keeps, as one line of parents.
+
+    What an answer says was in the context then is replaced by what is there now: the agent compacts by it.
+    """
+
+    def __init__(self, source: Session, excerpt: Excerpt, new: NewSession, newest: int | None) -> None:
+        _ClaudeCopy.__init__(self, source, new)
+        Distilled.__init__(self, ClaudeCopier().live(source), excerpt, newest)
+        self._parent: str | None = None
+        self._loaded = 0
+        self._counted: set[int] = set()
+
+    def first(self) -> Iterator[bytes]:
+        """What the model was shown instead of long results, of the calls that are kept."""
+        calls = {call.id for number in self._excerpt.kept for call in self._source.turns[number].tool_calls}
+        for line in LineReader(self._source.source_path) if calls else ():
+            if line.record.get("type") == "content-replacement" and (
+                own := replacements(line.record, calls, self._new.id)
+            ):
+                yield respelled(line.source, own)
+
+    def last(self) -> list[bytes]:
+        """See `Distilled.last`."""
+        return self._titled()
+
+    def record(self, number: int, entry: Entry) -> Iterator[bytes]:
+        """See `Distilled.record`."""
+        spelled, record = entry
+        if number not in self._counted:
+            self._counted.add(number)
+            self._loaded += self._excerpt.tokens[number]
+        usage = record["message"].get("usage")
+        if isinstance(usage, dict):
+            own = self._excerpt.tokens[number]
+            none = {name: 0 for name in ("cache_creation_input_tokens", "cache_read_input_tokens") if name in usage}
+            counted = {"input_tokens": max(0, self._loaded - own), "output_tokens": own, **none}
+            record["message"]["usage"] = {name: counted.get(name, 0) for name in usage if name in counted}
+        yield respelled(spelled, self._own(record))
+
+    def summary(self, entry: Entry) -> Iterator[bytes]:
+        """See `Distilled.summary`. By its mark the agent would forget what stands above."""
+        spelled, record = entry
+        for mark in ("isCompactSummary", "isVisibleInTranscriptOnly"):
+            record.pop(mark, None)
+        yield respelled(spelled, self._own(record | {"isMeta": True}))
+
+    def line(self, text: str, before: Entry) -> Iterator[bytes]:
+        """See `Distilled.line`."""
+        record = {name: value for name, value in before[1].items() if name in _OF_EACH} | {
+            "type": "user",
+            "message": {"role": "user", "content": aside(text)},
+            "isMeta": True,
+            "uuid": str(uuid.uuid4()),
+        }
+        yield orjson.dumps(self._chained(record))
+
+    def _own(self, record: Record) -> Record:
+        record["forkedFrom"] = {"sessionId": self._source.session_id, "messageUuid": record["uuid"]}
+        return self._chained(record)
+
+    def _chained(self, record: Record) -> Record:
+        record |= {"parentUuid": self._parent, "sessionId": self._new.id}
+        record.pop("logicalParentUuid", None)
+        if self._new.cwd is not None and "cwd" in record:
+            record["cwd"] = str(self._new.cwd)
+        self._parent = record["uuid"]
+        return record
+
+
+def replacements(record: Record, calls: Container[str], session_id: str) -> Record | None:
+    """What the model was shown instead of long results, of these calls.
+
+    Without it the real program sends the long ones.
+    """
+    given = record.get("replacements")
+    if record.get("agentId") or not isinstance(given, list):
+        return None
+    own = [one for one in given if isinstance(one, dict) and _in(one.get("toolUseId"), calls)]
+    return record | {"sessionId": session_id, "replacements": own} if own else None
+
+
+def _as_said(record: Record) -> Record:
+    """What was typed while the agent worked, as a prompt."""
+    attachment = record.get("attachment")
+    said: Any = attachment.get("prompt") if isinstance(attachment, dict) else None
+    kept = {name: value for name, value in record.items() if name != "attachment"}
+    return kept | {
+        "type": "user",
+        "message": {"role": "user", "content": said if isinstance(said, list) else str(said)},
+    }
 
 
 def titled(session_id: str, title: str, moment: str) -> list[bytes]:

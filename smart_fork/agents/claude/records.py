@@ -21,9 +21,18 @@ def ordered(source: Path, order: Sequence[str], beside: Callable[[Entry], Entry 
     Raises:
         ForkRefused: the log was rewritten meanwhile.
     """
-    for _, entry in in_order(order, _kept(source, order, beside), source):
+    for _, entry in placed(source, order, beside):
         if entry[1].get("type") != "attachment":
             yield entry
+
+
+def placed(source: Path, order: Sequence[str], beside: Callable[[Entry], Entry | None]) -> Iterator[tuple[str, Entry]]:
+    """The same, each with its id, and with the attachments that are wanted.
+
+    Raises:
+        ForkRefused: the log was rewritten meanwhile.
+    """
+    return in_order(order, _kept(source, order, beside), source)
 
 
 def of_conversation(session: Session, turns: Sequence[Turn]) -> Iterator[Record]:

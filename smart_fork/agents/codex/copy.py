@@ -15,13 +15,19 @@ from indexer.transcripts.model import Session
 from smart_fork.agents.codex.base import base_of
 from smart_fork.agents.codex.home import codex_home
 from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.codex.remembered import remembered
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record
 from smart_fork.agents.depth import MAX_FORK_DEPTH
+from smart_fork.agents.distilled import Distilled, aside
+from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, newest_summary
 from smart_fork.errors import NotFound
 from smart_fork.json_edits import respelled
 
 #: What a header says of how its own file is kept and where it is from.
 OF_ITS_FILE = ("history_mode", "history_base", "forked_from_ordinal_exclusive", "parent_thread_id", "context_window")
+
+#: What a compaction leaves that the model alone can read.
+COMPACTIONS = ("compaction", "compaction_summary")
 
 
 class CodexCopier(Copier):
@@ -40,6 +46,19 @@ class CodexCopier(Copier):
 
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
         return CodexExcerpt(session, records, new)
+
+    def live(self, session: Session) -> Iterator[LiveRecord]:
+        """See `Copier.live`."""
+        for number, entry in remembered(session, through_parents(CodexAdapter(), session.source_path)):
+            kind, payload = entry[1]["type"], entry[1]["payload"]
+            if kind == "compacted":
+                yield LiveRecord(number, entry, sum(map(characters, _left(payload))), sums_up=True)
+            else:
+                yield LiveRecord(number, entry, characters(payload) if kind == "response_item" else 0)
+
+    def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
+        """See `Copier.distilled`."""
+        return CodexDistilled(session, excerpt, new, newest_summary(self.live(session), excerpt.end))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +152,53 @@ class CodexCopy(Copy):
             self.copied += 1
             yield line
         yield from self._form.titled()
+
+
+class CodexDistilled(Distilled):
+    """Those turns of a session that an excerpt keeps."""
+
+    def __init__(self, session: Session, excerpt: Excerpt, new: NewSession, newest: int | None) -> None:
+        super().__init__(CodexCopier().live(session), excerpt, newest)
+        self._path, self._form = session.source_path, CodexForm(session.session_id, new)
+
+    def first(self) -> Iterator[bytes]:
+        """See `Distilled.first`."""
+        yield self._form.header(self._path)
+
+    def last(self) -> Iterator[bytes]:
+        """See `Distilled.last`."""
+        return self._form.titled()
+
+    def record(self, number: int, entry: Entry) -> Iterator[bytes]:
+        """See `Distilled.record`."""
+        del number
+        if made := self._form.carried_over(entry):
+            yield made
+
+    def summary(self, entry: Entry) -> Iterator[bytes]:
+        """See `Distilled.summary`. By its own record the agent would forget what stands above."""
+        moment = entry[1].get("timestamp", "")
+        for item in _left(entry[1]["payload"]):
+            yield orjson.dumps({"timestamp": moment, "type": "response_item", "payload": item})
+
+    def line(self, text: str, before: Entry) -> Iterator[bytes]:
+        """See `Distilled.line`."""
+        yield orjson.dumps({
+            "timestamp": before[1].get("timestamp", ""), "type": "response_item", "payload": _added(text),
+        })  # fmt: skip
+
+
+def _added(text: str) -> Record:
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": aside(text)}]}
+
+
+def _left(payload: Record) -> list[Record]:
+    """What a compaction has left beside what was said: a text, or what its maker alone can read."""
+    if isinstance(said := payload.get("message"), str) and said.strip():
+        return [_added(said)]
+    history = payload.get("replacement_history")
+    items = [one for one in history if isinstance(one, dict)] if isinstance(history, list) else []
+    return [one for one in items if one.get("type") in COMPACTIONS][-1:]
 
 
 def kept(path: Path, last: str | None) -> Iterator[Entry]:

@@ -13,6 +13,8 @@ from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, compacted_at, in_order
+from smart_fork.agents.distilled import Distilled, aside
+from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, newest_summary
 from smart_fork.agents.files import copy_tree
 from smart_fork.agents.qwen.home import CHATS, project_of
 from smart_fork.agents.qwen.storage import folder_of
@@ -37,6 +39,20 @@ class QwenCopier(Copier):
 
     def of_records(self, session: Session, records: Iterable[Entry], new: NewSession) -> Copy:
         return QwenExcerpt(session, records, new)
+
+    def live(self, session: Session) -> Iterator[LiveRecord]:
+        """See `Copier.live`."""
+        places = {turn.id: number for number, turn in enumerate(session.turns)}
+        for identity, entry in in_order(list(places), _kept(session.source_path, set(places)), session.source_path):
+            record = entry[1]
+            sums_up = record.get("subtype") == _COMPACTED
+            if record.get("type") in _SAID or sums_up:
+                size = len(_left(record)) if sums_up else characters(record.get("message"))
+                yield LiveRecord(places[identity], entry, size, sums_up)
+
+    def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
+        """See `Copier.distilled`."""
+        return QwenDistilled(session, excerpt, new, newest_summary(self.live(session), excerpt.end))
 
 
 class _QwenCopy(Copy):
@@ -133,13 +149,63 @@ class QwenCopy(_QwenCopy):
         yield from self._titled()
 
     def _kept(self) -> Iterator[tuple[str, Entry]]:
-        """Each record that is wanted, in file order. The first of an id counts."""
-        missing = set(self._order)
-        for line in LineReader(self._source.source_path):
-            record, identity = line.record, line.record.get("uuid")
-            if isinstance(identity, str) and identity in missing and record.get("isSidechain") is not True:
-                missing.discard(identity)
-                yield identity, (line.source, record)
+        return _kept(self._source.source_path, set(self._order))
+
+
+class QwenDistilled(_QwenCopy, Distilled):
+    """Those turns of a session that an excerpt keeps, as one line of parents."""
+
+    def __init__(self, source: Session, excerpt: Excerpt, new: NewSession, newest: int | None) -> None:
+        _QwenCopy.__init__(self, source, new)
+        Distilled.__init__(self, QwenCopier().live(source), excerpt, newest)
+        self._parent: str | None = None
+
+    def record(self, number: int, entry: Entry) -> Iterator[bytes]:
+        """See `Distilled.record`. What was in the context then is no more."""
+        del number
+        spelled, record = entry
+        record.pop("usageMetadata", None)
+        yield respelled(spelled, self._chained(record))
+
+    def summary(self, entry: Entry) -> Iterator[bytes]:
+        """See `Distilled.summary`."""
+        yield from self._added(_left(entry[1]), entry)
+
+    def line(self, text: str, before: Entry) -> Iterator[bytes]:
+        """See `Distilled.line`."""
+        yield from self._added(text, before)
+
+    def last(self) -> Iterator[bytes]:
+        """See `Distilled.last`."""
+        return self._titled()
+
+    def _added(self, text: str, near: Entry) -> Iterator[bytes]:
+        kept: Record = {name: near[1][name] for name in ("timestamp", "version", "gitBranch", "cwd") if name in near[1]}
+        said = {"message": {"role": "user", "parts": [{"text": aside(text)}]}, "provenance": "system"}
+        yield orjson.dumps(self._chained({"uuid": str(uuid.uuid4()), **kept, "type": "user", **said}))
+
+    def _chained(self, record: Record) -> Record:
+        record["parentUuid"], self._parent = self._parent, record["uuid"]
+        return self._own(record)
+
+
+def _kept(source: Path, missing: set[str]) -> Iterator[tuple[str, Entry]]:
+    """Each record that is wanted, in file order. The first of an id counts."""
+    for line in LineReader(source):
+        record, identity = line.record, line.record.get("uuid")
+        if isinstance(identity, str) and identity in missing and record.get("isSidechain") is not True:
+            missing.discard(identity)
+            yield identity, (line.source, record)
+
+
+def _left(record: Record) -> str:
+    """What a compaction has left, as a text: its history begins with that."""
+    given = record.get("systemPayload")
+    history = given.get("compressedHistory") if isinstance(given, dict) else None
+    first = next((one for one in history if isinstance(one, dict)), {}) if isinstance(history, list) else {}
+    parts = first.get("parts")
+    texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def agents_of(log: Path) -> Path:

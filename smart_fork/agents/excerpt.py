@@ -1,0 +1,64 @@
+"""What of a session goes into a copy that leaves something out, whoever wrote it: values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+#: What of a record is no text that a model reads: marks, signatures, and what only its maker can read.
+_NO_TEXT = frozenset({
+    "type", "id", "role", "status", "call_id", "tool_use_id", "signature", "data", "encrypted_content",
+    "thoughtSignature",
+})  # fmt: skip
+#: About what an image takes, however large its file is.
+IMAGE_CHARACTERS = 6_000
+_IMAGES = frozenset({"image", "input_image", "image_url", "inlineData", "document"})
+#: Deeper than any record is.
+_DEPTH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRecord:
+    """A record of what an agent remembers: the number of the turn that it goes with, and how many characters the model
+    is sent of it. `sums_up` says that it is what a compaction has left of all before.
+    """
+
+    number: int
+    entry: tuple[bytes, dict[str, Any]]
+    characters: int = 0
+    sums_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """What goes into the copy: the turns of these numbers, before some of them a line on what is left out there.
+
+    What the newest compaction up to `end`, the last turn, has left goes into it always. `tokens` is what each turn of
+    the session takes.
+    """
+
+    kept: frozenset[int]
+    end: int
+    told: Mapping[int, str] = field(default_factory=dict)
+    tokens: tuple[int, ...] = ()
+
+
+def newest_summary(live: Iterable[LiveRecord], end: int) -> int | None:
+    """The place of what the newest compaction up to turn `end` has left."""
+    return max((place for place, one in enumerate(live) if one.sums_up and one.number <= end), default=None)
+
+
+def characters(value: Any, depth: int = 0) -> int:
+    """How many characters of what is sent a model reads."""
+    if isinstance(value, str):
+        return len(value)
+    if depth >= _DEPTH:
+        return 0
+    if isinstance(value, list):
+        return sum(characters(part, depth + 1) for part in value)
+    if isinstance(value, dict):
+        if str(value.get("type")) in _IMAGES or "inlineData" in value:
+            return IMAGE_CHARACTERS
+        return sum(len(name) + characters(part, depth + 1) for name, part in value.items() if name not in _NO_TEXT)
+    return 0 if value is None else 4

@@ -1,0 +1,64 @@
+"""What each turn of a session takes: by its characters, at the rate at which its agent has counted them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from indexer.transcripts.model import Session
+from smart_fork.agents.facets import copier
+
+#: Characters a token where the agent has counted nothing, and what no model's count is beyond.
+USUAL, LEAST, MOST = 4.0, 1.5, 5.0
+#: Of fewer tokens that were counted nothing is told.
+COUNTED = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """The tokens of each turn, and those of what each compaction has left, by the number of the turn it stands at."""
+
+    turns: tuple[int, ...]
+    summaries: tuple[tuple[int, int], ...]
+    rate: float
+
+    def of_text(self, text: str) -> int:
+        """About what a text takes."""
+        return ceil(len(text) / self.rate)
+
+    def summary(self, end: int) -> int:
+        """What the newest compaction up to turn `end` has left."""
+        return next((tokens for number, tokens in reversed(self.summaries) if number <= end), 0)
+
+
+def costs(session: Session) -> Costs:
+    """What the turns of a session take.
+
+    Raises:
+        ForkRefused: nothing is left out of sessions of that agent, or the log was rewritten meanwhile.
+        NotFound: a session that this one was forked from is gone.
+    """
+    sizes, sums = [0] * len(session.turns), list[tuple[int, int]]()
+    for one in copier(session.agent).live(session):
+        if one.sums_up:
+            sums.append((one.number, one.characters))
+        else:
+            sizes[one.number] += one.characters
+    rate = _rate(session, sizes)
+    turns = tuple(ceil(size / rate) for size in sizes)
+    return Costs(turns, tuple((number, ceil(size / rate)) for number, size in sums), rate)
+
+
+def _rate(session: Session, sizes: Sequence[int]) -> float:
+    """How many characters a token had, by how the context has grown while they came into it."""
+    grown = came = 0
+    last, pending = 0, 0
+    for turn, size in zip(session.turns, sizes, strict=True):
+        pending += size
+        if not turn.loaded:
+            continue
+        if last and turn.loaded > last:
+            grown, came = grown + turn.loaded - last, came + pending
+        last, pending = turn.loaded, 0
+    return min(MOST, max(LEAST, came / grown)) if grown >= COUNTED else USUAL

@@ -1,0 +1,74 @@
+"""What goes with what is kept: an edit needs its file's reading, a decision needs its question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from smart_fork.budget.units import Step, Unit
+
+#: An answer to a question of this length says by itself what it decides.
+SAYS_IT = 240
+
+
+class Needs:
+    """What the turns of a session need of each other."""
+
+    def __init__(self, units: Sequence[Unit]) -> None:
+        self._units = units
+        self._steps = [step for unit in units for step in unit.steps]
+        self._place = {turn: place for place, step in enumerate(self._steps) for turn in step.turns}
+        self._readings: dict[tuple[int, str], int | None] = {}
+
+    def core(self, place: int) -> frozenset[int]:
+        """Of the exchange in that place what was asked, done and answered, with all that this needs."""
+        return next(self.cores(place))
+
+    def cores(self, place: int) -> Iterator[frozenset[int]]:
+        """The same, and then with ever fewer of the edits, the last ones, where all are too much."""
+        unit = self._units[place]
+        edits = [step for step in unit.steps if step.edits and not step.broken]
+        own = unit.words | self.question(place)
+        count = len(edits)
+        while True:
+            last = edits[len(edits) - count :]
+            yield own | self.closed(unit.words | {turn for step in last for turn in step.turns})
+            if count < 2:
+                return
+            count //= 2
+
+    def whole(self, place: int) -> frozenset[int]:
+        """All of an exchange, with what that needs."""
+        return self.closed(self._units[place].whole) | self.question(place)
+
+    def question(self, place: int) -> frozenset[int]:
+        """What the person was asked, or had said before, where that is what an exchange begins with."""
+        found = frozenset[int]()
+        while place > 0:
+            unit, before = self._units[place], self._units[place - 1]
+            if not (unit.is_short or (before.asks_back and len(unit.prompt) <= SAYS_IT)):
+                break
+            place -= 1
+            found |= before.words
+        return found
+
+    def closed(self, turns: frozenset[int]) -> frozenset[int]:
+        """These turns, and where the files that they edit were looked at last."""
+        places = {self._place[turn] for turn in turns if turn in self._place}
+        found = set(turns)
+        for place in places:
+            for path in self._steps[place].edits:
+                reading = self._reading(place, path)
+                if reading is not None and reading not in places:
+                    found.update(self._steps[reading].turns)
+        return frozenset(found)
+
+    def _reading(self, place: int, path: str) -> int | None:
+        key = (place, path)
+        if key not in self._readings:
+            earlier = range(place - 1, -1, -1)
+            self._readings[key] = next((at for at in earlier if self._shows(self._steps[at], path)), None)
+        return self._readings[key]
+
+    @staticmethod
+    def _shows(step: Step, path: str) -> bool:
+        return not step.broken and step.shows(path)

@@ -1,0 +1,55 @@
+"""What of a session goes into a fork and what does not: values, as everybody is shown them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from indexer.masking import Masked
+from indexer.values import Value, rare, record
+from smart_fork.agents.excerpt import Excerpt
+
+#: How much of an exchange is kept; of a part, what was asked and done, without what was only looked at.
+Kept = Literal["whole", "part", "words", "nothing"]
+
+
+@record
+class SelectedExchange(Value):
+    """One exchange: `number` as ``--keep`` and ``--drop`` take it, `message` as ``show`` numbers its first message.
+
+    `tokens` is what all of it takes, `kept_tokens` what is kept of it. `why` says what it is kept for.
+    """
+
+    number: int
+    message: int
+    title: Masked
+    tokens: int
+    kept: Kept
+    kept_tokens: int
+    why: str = rare("")
+
+
+@record
+class Selection(Value):
+    """What a fork within a budget has. `tokens` is what it loads beside its agent's own instructions and tools,
+    `whole_tokens` what all of the session would.
+
+    `smallest` says that nothing smaller can be kept, though it is above the budget; `whole` that all of it is forked.
+    """
+
+    session_id: str
+    budget: str
+    tokens: int
+    whole_tokens: int
+    kept: int
+    left_out: int
+    smallest: bool = rare(default=False)
+    whole: bool = rare(default=False)
+    notes: tuple[str, ...] = rare(())
+    exchanges: tuple[SelectedExchange, ...]
+
+
+class Selected:
+    """A selection, and the excerpt that it is of the session; `None` where all of it is taken."""
+
+    def __init__(self, selection: Selection, excerpt: Excerpt | None) -> None:
+        self.selection, self.excerpt = selection, excerpt

@@ -1,0 +1,176 @@
+"""The exchanges of a session as what may be kept or left out, and the steps in them: calls stay with their results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import PurePosixPath
+
+from indexer.transcripts.model import Session, Turn
+from indexer.transcripts.twice import EVENT, ITEM
+from smart_fork.budget.costs import Costs
+
+#: What is asked in so few characters says nothing without what was said before it.
+SHORT_CHARACTERS = 16
+#: Words that come with calls whose answers take more than this are not kept for themselves.
+AT_MOST = 1_500
+#: Of an answer, how much of its end is looked at for a question, and what one ends with, in any script.
+_END, _ASKS = 300, "?\uff1f\u061f"
+
+
+@dataclass(frozen=True)
+class Step:
+    """Turns that go together: one message of the agent's, with the results of its calls; or what the person said.
+
+    `edits` and `reads` are the files that it changes and looks at, as it names them; of a command it is not known which
+    of its words are files. `broken` says that a result is missing, so that it cannot be kept.
+    """
+
+    turns: tuple[int, ...]
+    tokens: int
+    text: str = ""
+    prompt: bool = False
+    broken: bool = False
+    calls: int = 0
+    edits: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    actions: tuple[str, ...] = ()
+
+    def shows(self, path: str) -> bool:
+        """Whether it looks at this file, or makes it."""
+        name = PurePosixPath(path).name
+        named = (*self.edits, *self.reads)
+        return any(PurePosixPath(one).name == name for one in named) or (
+            bool(name) and any(name in action for action in self.actions if action.startswith("run "))
+        )
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One exchange. `number` is that of the exchange, `steps` are in order, the person's words first."""
+
+    number: int
+    start: int
+    steps: tuple[Step, ...]
+
+    @property
+    def prompt(self) -> str:
+        """What the person asked."""
+        return next((step.text for step in self.steps if step.prompt), "")
+
+    @cached_property
+    def whole(self) -> frozenset[int]:
+        """All turns of it that can be kept."""
+        return _turns(step for step in self.steps if not step.broken)
+
+    @cached_property
+    def words(self) -> frozenset[int]:
+        """What was asked, and the last that was said to it."""
+        said = [step for step in self.steps if step.text and not step.prompt and not step.broken]
+        last = next((step for step in reversed(said) if not step.calls), said[-1] if said else None)
+        if last and last.calls and last.tokens > AT_MOST:
+            last = None
+        return _turns([*(step for step in self.steps if step.prompt), *([last] if last else [])])
+
+    @property
+    def answer(self) -> str:
+        """The last that was said to it."""
+        return next((step.text for step in reversed(self.steps) if step.text and not step.prompt), "")
+
+    @property
+    def asks_back(self) -> bool:
+        """Whether it ends with a question to the person."""
+        return any(mark in self.answer[-_END:] for mark in _ASKS)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether what was asked says little by itself."""
+        return len(self.prompt.strip()) <= SHORT_CHARACTERS
+
+
+def units(session: Session, costs: Costs, end: int) -> tuple[Unit, ...]:
+    """The exchanges of a session up to turn `end`. What crosses from one into the next makes them one."""
+    made: list[Unit] = []
+    of_calls = {call.id: i for i, turn in enumerate(session.turns[: end + 1]) for call in turn.tool_calls}
+    answered = {
+        result.tool_use_id for turn in session.turns[: end + 1] for result in turn.tool_results if result.tool_use_id
+    }
+    for exchange in session.exchanges():
+        numbers = [i for i in range(exchange.start, exchange.start + len(exchange.turns)) if i <= end]
+        if not numbers:
+            break
+        steps = _steps(session, costs, numbers, answered)
+        if made and _crosses(session, made[-1].start, exchange.start, numbers, of_calls):
+            made[-1] = Unit(made[-1].number, made[-1].start, tuple(_joined(session, costs, made[-1], steps, answered)))
+        else:
+            made.append(Unit(exchange.index, exchange.start, tuple(steps)))
+    if len(made) > 1 and not made[0].prompt:  # what came before the first question is part of it
+        made[:2] = [Unit(made[1].number, made[0].start, (*made[0].steps, *made[1].steps))]
+    return tuple(made)
+
+
+def _crosses(session: Session, start: int, border: int, numbers: Sequence[int], of_calls: dict[str, int]) -> bool:
+    """Whether a result after the border is that of a call before it, or a message goes on there."""
+    groups = {_group(turn) for turn in session.turns[start:border]} - {""}
+    return any(
+        _group(session.turns[i]) in groups
+        or any(of_calls.get(result.tool_use_id, border) < border for result in session.turns[i].tool_results)
+        for i in numbers
+    )
+
+
+def _joined(session: Session, costs: Costs, unit: Unit, steps: Sequence[Step], answered: set[str]) -> list[Step]:
+    """The steps of two exchanges that cross, in order."""
+    numbers = sorted({i for step in (*unit.steps, *steps) for i in step.turns})
+    return _steps(session, costs, numbers, answered)
+
+
+def _steps(session: Session, costs: Costs, numbers: Sequence[int], answered: set[str]) -> list[Step]:
+    groups: list[list[int]] = []
+    waiting: set[str] = set()
+    before: Turn | None = None
+    for i in numbers:
+        turn = session.turns[i]
+        own = _group(turn)
+        goes_on = groups and (
+            waiting or (before is not None and own and own == _group(before)) or bool(turn.tool_results)
+        )
+        if goes_on:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+        waiting |= {call.id for call in turn.tool_calls if call.id in answered}
+        waiting -= {result.tool_use_id for result in turn.tool_results}
+        before = turn
+    return [_step(session, costs, group, answered) for group in groups]
+
+
+def _step(session: Session, costs: Costs, numbers: Sequence[int], answered: set[str]) -> Step:
+    turns = [session.turns[i] for i in numbers]
+    calls = [call for turn in turns for call in turn.tool_calls]
+    known = {call.id for call in calls}
+    actions = tuple(str(call.action) for call in calls if call.action)
+    said = [turn.text for turn in turns if turn.text and turn.role in ("user", "assistant")]
+    return Step(
+        turns=tuple(numbers),
+        tokens=sum(costs.turns[i] for i in numbers),
+        text="\n".join(said),
+        prompt=any(turn.prompt for turn in turns),
+        broken=any(call.id not in answered for call in calls)
+        or any(result.tool_use_id not in known for turn in turns for result in turn.tool_results),
+        calls=len(calls),
+        edits=tuple(dict.fromkeys(chain.from_iterable(call.edits for call in calls))),
+        reads=tuple(action[5:].strip() for action in actions if action.startswith("read ")),
+        actions=actions,
+    )
+
+
+def _group(turn: Turn) -> str:
+    """Whose message a record is part of; where an agent uses the field for something else, nobody's."""
+    return "" if turn.group in (ITEM, EVENT) else turn.group
+
+
+def _turns(steps: object) -> frozenset[int]:
+    return frozenset(i for step in steps for i in step.turns)  # type: ignore[attr-defined]

@@ -1,0 +1,155 @@
+"""A session as it fits into a budget: from what is asked to what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from indexer.transcripts.model import Session
+from smart_fork.advice import advice
+from smart_fork.agents.excerpt import Excerpt
+from smart_fork.budget.amount import MATCH, Amount
+from smart_fork.budget.choice import Choice, Chooser, Gains
+from smart_fork.budget.costs import costs
+from smart_fork.budget.left_out import title
+from smart_fork.budget.selection import Kept, Selected, SelectedExchange, Selection
+from smart_fork.budget.units import Unit, units
+from smart_fork.errors import ForkRefused, Usage
+from smart_fork.retrieval.exchanges import ExchangeEvidence
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A budget, and the numbers of exchanges that are to be kept or dropped, whatever they take."""
+
+    budget: Amount
+    keep: frozenset[int] = frozenset()
+    drop: frozenset[int] = frozenset()
+
+    def changed(self) -> bool:
+        """Whether a person has moved exchanges over."""
+        return bool(self.keep or self.drop)
+
+
+def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvidence | None) -> Selected:
+    """What of a session up to turn `end` is kept within a budget, by the `evidence` for its exchanges.
+
+    Without any what was said last is.
+
+    Raises:
+        ForkRefused: nothing is left out of sessions of that agent.
+        Usage: there is no exchange of a number that was given, or nothing would be left.
+    """
+    counted = costs(session)
+    parts = units(session, counted, end)
+    _check(parts, wanted)
+    chooser = Chooser(parts, counted, end, session.session_id, gains_of(evidence))
+    everything = frozenset(turn for unit in parts for turn in unit.whole)
+    whole = sum(counted.turns[: end + 1]) + counted.summary(end)
+    most = None if wanted.budget == MATCH else wanted.budget
+    notes = [f"What answers could not be told ({evidence.why_not}): what was said last is kept"] if (
+        evidence is not None and evidence.why_not and not evidence.parts
+    ) else []  # fmt: skip
+    known: dict[str, Any] = {
+        "session_id": session.session_id, "budget": str(wanted.budget), "whole_tokens": whole
+    }  # fmt: skip
+    if most is not None and most >= whole and not wanted.drop:
+        rows = _rows(parts, everything, chooser, Choice(everything))
+        notes = [f"All of it is forked: it takes about {whole:,} tokens"]
+        told = Selection(
+            **known, tokens=whole, kept=len(rows), left_out=0, whole=True, notes=tuple(notes), exchanges=rows
+        )
+        return Selected(told, None)
+    choice = chooser.within(most, wanted.keep, wanted.drop)
+    if not any(step.prompt and choice.kept >= set(step.turns) for unit in parts for step in unit.steps):
+        raise Usage("Nothing that anybody has asked would be left", "Drop fewer exchanges.")
+    tokens = chooser.tokens(choice.kept)
+    too_much = most is not None and tokens > most
+    if too_much:
+        what = "With what is to be kept" if wanted.keep else "Nothing smaller is whole:"
+        notes.append(f"{what} it takes about {tokens:,} tokens, more than the budget")
+    rows = _rows(parts, choice.kept, chooser, choice)
+    out = sum(row.kept == "nothing" for row in rows)
+    told = Selection(
+        **known, tokens=tokens, kept=len(rows) - out, left_out=out, smallest=too_much, notes=tuple(notes),
+        exchanges=rows,
+    )  # fmt: skip
+    return Selected(told, Excerpt(choice.kept, end, chooser.told(choice.kept), counted.turns))
+
+
+def gains_of(evidence: ExchangeEvidence | None) -> Gains:
+    """What speaks for each exchange, as one number: what it means, and what it says."""
+    if evidence is None or not evidence.parts:
+        return Gains()
+    nearest = max(part.nearest for part in evidence.parts.values()) or 1.0
+    words = max(part.words for part in evidence.parts.values()) or 1.0
+    gains = {number: part.nearest / nearest + part.words / words for number, part in evidence.parts.items()}
+    return Gains(gains, evidence.point)
+
+
+def numbers(given: str | None) -> frozenset[int]:
+    """The exchanges that are meant by ``3,5-7``.
+
+    Raises:
+        Usage: it is nothing like that.
+    """
+    found: set[int] = set()
+    for piece in (given or "").split(","):
+        low, dash, high = (side.strip() for side in piece.partition("-"))
+        if not low and not dash:
+            continue
+        sides = (low, high if dash else low)
+        if not all(side.isascii() and side.isdigit() and len(side) <= 6 for side in sides):
+            raise Usage("Exchanges are named by their numbers, such as 3,5-7", "--dry-run shows them.")
+        first, last = sorted(map(int, sides))
+        if last - first > 100_000:
+            raise Usage("Exchanges are named by their numbers, such as 3,5-7", "--dry-run shows them.")
+        found.update(range(first, last + 1))
+    return frozenset(found)
+
+
+def _check(parts: Sequence[Unit], wanted: Wanted) -> None:
+    if not any(unit.prompt for unit in parts):
+        raise ForkRefused("Nobody has asked anything up to there.", "Fork it at a later message.")
+    known = {unit.number for unit in parts}
+    for number in sorted(wanted.keep | wanted.drop):
+        if number not in known:
+            raise Usage(
+                f"There is no exchange {number} to be kept or dropped: they are {_span(known)}",
+                advice("--dry-run shows them.", tool="The answer's exchanges have their numbers."),
+            )
+    if both := wanted.keep & wanted.drop:
+        raise Usage(f"Exchange {min(both)} cannot be both kept and dropped", "Name it once.")
+
+
+def _span(known: Collection[int]) -> str:
+    return f"{min(known)} to {max(known)}" if known else "none"
+
+
+def _rows(
+    parts: Sequence[Unit], kept: frozenset[int], chooser: Chooser, choice: Choice
+) -> tuple[SelectedExchange, ...]:
+    own, rows = chooser.costs.turns, []
+    for unit in parts:
+        of_it = unit.whole & kept
+        rows.append(
+            SelectedExchange(
+                number=unit.number,
+                message=unit.start,
+                title=title(unit),
+                tokens=sum(step.tokens for step in unit.steps),
+                kept=_how(unit, of_it),
+                kept_tokens=sum(own[turn] for turn in of_it),
+                why=choice.why.get(unit.number, "") if of_it else "",
+            )
+        )
+    return tuple(rows)
+
+
+def _how(unit: Unit, kept: frozenset[int]) -> Kept:
+    if not kept:
+        return "nothing"
+    if kept >= unit.whole:
+        return "whole"
+    return "words" if kept <= unit.words else "part"

@@ -1,0 +1,55 @@
+"""A fork within a budget: what of the session goes into it, by what is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from indexer.transcripts.model import Session
+from smart_fork.advice import advice
+from smart_fork.budget.amount import MATCH
+from smart_fork.budget.selection import Selection
+from smart_fork.budget.within import Wanted, selected
+from smart_fork.copies.session_copy import Point, last_branch_point
+from smart_fork.errors import Usage
+from smart_fork.forking.spec import WorkerSpec
+from smart_fork.retrieval.exchanges import exchange_evidence
+from smart_fork.retrieval.upkeep import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """A budget, what is to be known for it (`also` in other words), and what answers that.
+
+    Without an intent or an engine what was said last is worth most.
+    """
+
+    wanted: Wanted
+    intent: str = ""
+    also: Sequence[str] = ()
+    engine: Engine | None = field(default=None, compare=False)
+
+
+def within(spec: WorkerSpec, session: Session, spending: Spending) -> tuple[WorkerSpec, Selection]:
+    """A fork of `session` as it fits into a budget.
+
+    Raises:
+        Usage: the budget is `match`, and it is not said what is to be answered; or see `selected`.
+        ForkRefused: nothing is left out of sessions of that agent, or it has answered nothing.
+    """
+    intent = spending.intent.strip()
+    if spending.wanted.budget == MATCH and not intent:
+        raise Usage(
+            "A budget of match needs an intent",
+            advice('Say what is to be known: --intent "…", or a prompt.', tool="Say what is to be known: prompt."),
+        )
+    evidence = (
+        exchange_evidence(session, intent, spending.engine, spending.also) if intent and spending.engine else None
+    )
+    end = spec.point.index if spec.point else last_branch_point(session)
+    found = selected(session, end, spending.wanted, evidence)
+    if found.excerpt is None:
+        return spec, found.selection
+    last = max(found.excerpt.kept)
+    point = Point(last, session.turns[last].id)
+    return replace(spec, point=point, excerpt=found.excerpt), found.selection

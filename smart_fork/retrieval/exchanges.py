@@ -1,0 +1,73 @@
+"""What speaks for each exchange of one session, by the evidence that a search has: its words, and its meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from indexer.failures import is_damage
+from indexer.model_notice import telling
+from indexer.project import project_of
+from indexer.transcripts.model import Session
+from smart_fork.errors import IndexUnavailable
+from smart_fork.retrieval.evidence import gather
+from smart_fork.retrieval.finder import meanings_of
+from smart_fork.retrieval.fork_point import PointParts
+from smart_fork.retrieval.found import Query
+from smart_fork.retrieval.index_access import opened
+from smart_fork.retrieval.meaning import Meaning
+from smart_fork.retrieval.phrasings import further
+from smart_fork.retrieval.query import plain
+from smart_fork.retrieval.request import FindRequest, check
+from smart_fork.retrieval.search import once
+from smart_fork.retrieval.upkeep import CheckedRequest, Engine, refresh, scope_of
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeEvidence:
+    """What speaks for each exchange, by its number; `point` is the one by whose end all is known.
+
+    `why_not` says why there is nothing.
+    """
+
+    parts: Mapping[int, PointParts] = field(default_factory=dict)
+    point: int | None = None
+    why_not: str = ""
+
+
+def exchange_evidence(session: Session, intent: str, engine: Engine, also: Sequence[str] = ()) -> ExchangeEvidence:
+    """What speaks for each exchange of `session` as an answer to `intent`, which `also` says in other words.
+
+    Raises:
+        Usage: the intent is blank, or `also` is not what it may be.
+    """
+    there = bool(session.cwd) and Path(session.cwd).is_dir()
+    request = FindRequest(
+        intent, session.agent, session_id=session.session_id, all_projects=not there, include_automated=True, also=also
+    )
+    agents = check(request)
+    project = project_of(session.cwd) if there else None
+    asked = CheckedRequest(request, plain(intent), further(plain(intent), also), agents, project, 1)
+    try:
+        with telling(engine.progress), opened() as store:
+            state = refresh(store, asked, engine)
+            scope = scope_of(store, asked)
+            if not scope.parts:
+                return ExchangeEvidence(why_not=state.problem or "the session is not in the index")
+            query = Query(asked.intent, scope, 1, everywhere=not there, also=asked.also)
+            meaning = Meaning(engine.embedder, query.meanings)
+            embed = once(lambda texts: meanings_of(store, meaning, state.absent, texts))
+            why = ""
+            for vectors in (True, False):
+                try:
+                    found = gather(store, query, embed(query.meanings) if vectors else None, words=True)
+                except Exception as failure:
+                    if is_damage(failure) or not vectors:
+                        raise
+                    why = str(failure) or type(failure).__name__
+                    continue
+                return ExchangeEvidence(found.exchanges, found.point, "" if found.exchanges else why or "nothing fits")
+    except IndexUnavailable as error:
+        return ExchangeEvidence(why_not=error.message)
+    return ExchangeEvidence(why_not="nothing could be searched")
