@@ -69,6 +69,8 @@ def fork(project: Project, reference: str, asked: BranchAsked, taken_as: TakenAs
 def _made(project: Project, verb: BranchVerb, source_id: str, asked: BranchAsked, taken_as: TakenAs) -> Shared:
     if asked.local and not asked.pull:
         raise Usage("--local and --no-pull leave nothing to be made", "Give one of them.")
+    project = project.at(taken_as.into)
+    taken_as = taken_as.within(project.place.root)
     read = project.client.session(project.key, source_id)
     mine = project.is_mine(read.session)
     if verb == "branch" and not mine:

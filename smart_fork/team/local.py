@@ -106,14 +106,19 @@ def newest(agent: AgentName, root: Path) -> Session:
     raise NotFound(f"No {title_of(agent)} session found for current directory")
 
 
+def belongs(cwd: str | Path, root: Path) -> bool:
+    """Whether who works there works in the project of that root."""
+    return is_within(resolve(cwd), root) or _is_worktree(cwd, root)
+
+
 def _check_within(session: Session, root: Path) -> None:
-    if session.cwd and not is_within(resolve(session.cwd), root) and not _is_worktree(session.cwd, root):
+    if session.cwd and not belongs(session.cwd, root):
         raise ForkRefused(
             f"That session is another project's: it worked in {session.cwd}", "Push it from there, or name --project."
         )
 
 
-def _is_worktree(cwd: str, root: Path) -> bool:
+def _is_worktree(cwd: str | Path, root: Path) -> bool:
     from indexer.project import project_of
 
     return project_of(cwd).key == project_of(root).key

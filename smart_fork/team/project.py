@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from indexer.project import project_of, resolve
 from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
 from smart_fork.sharing.wire import SessionInfo
 from smart_fork.snippets import quoted
@@ -67,6 +68,18 @@ class Project:
         if reference is not None and _BEGINNING.fullmatch(last_part(reference).lower()):
             return self.tracking.ours()
         return self.tracking.read()
+
+    def at(self, directory: Path | None) -> Project:
+        """The same where it is tracked: in the clone that `directory` is in, if that is another one of this project."""
+        if directory is None or resolve(directory).is_relative_to(self.place.root):
+            return self
+        try:
+            there = place_of(directory=directory)
+        except SmartForkError:
+            return self
+        if there.key != self.key or project_of(there.root).key == project_of(self.place.root).key:
+            return self
+        return replace(self, place=there, tracking=Tracking(there, self.server))
 
     def is_mine(self, info: SessionInfo) -> bool:
         """Whether a session is one's own. Who has no name here, since a variable brought the token, asks the server."""

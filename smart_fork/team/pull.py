@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from smart_fork.sharing.wire import SessionInfo
 from smart_fork.team import others as others_sessions
 from smart_fork.team.begun import Begun
 from smart_fork.team.download import Download, Seen, download
-from smart_fork.team.local import local, read_log
+from smart_fork.team.local import belongs, local, read_log
 from smart_fork.team.materialise import Materialised, materialise
 from smart_fork.team.project import Project
 from smart_fork.team.pulled import Written, remember, remember_file
@@ -26,6 +27,7 @@ from smart_fork.team.tracking import FOLDER, Alias, Tracked, check_alias, exclud
 
 #: In the place of an agent: the records as they are, in a file of the project.
 FILE = "file"
+OUTSIDE = "It works outside of this project, so it is not tracked here: what is said in it is pushed from there."
 CROSSED = "It is another agent's now: what is said in it is pushed as a session of its own."
 
 
@@ -43,6 +45,10 @@ class TakenAs:
         """The same for a session of that agent: as another one's it is not tracked, for it cannot be added to."""
         return replace(self, track=self.track and self.platform in (None, agent))
 
+    def within(self, root: Path) -> TakenAs:
+        """The same in a project of that root: elsewhere it is not tracked, for it could not be pushed from here."""
+        return replace(self, track=self.track and (self.into is None or belongs(self.into, root)))
+
 
 def pull(project: Project, reference: str, wanted: TakenAs) -> Shared:
     """Take one's own session over, or what is new of it.
@@ -52,7 +58,8 @@ def pull(project: Project, reference: str, wanted: TakenAs) -> Shared:
         Conflict: it has gone on here as well, or its past is another one.
         SmartForkError: it cannot be written.
     """
-    session_id = project.meant(reference)
+    session_id, project = project.meant(reference), project.at(wanted.into)
+    wanted = wanted.within(project.place.root)
     read = project.client.session(project.key, session_id, "pull")
     tracked = project.tracking.read()
     known = next(((name, one) for name, one in tracked.aliases.items() if one.session_id == session_id), None)
@@ -220,8 +227,15 @@ def told(project: Project, verb: Verb, info: SessionInfo, written: Materialised 
         files=(str(written.path),),
         resume_command=resume_command(written),
         lost=written.lost,
-        warnings=(*written.branch.warnings, *([CROSSED] if written.agent != info.agent else [])),
+        warnings=(*written.branch.warnings, *_warnings(project, info, written)),
     )
+
+
+def _warnings(project: Project, info: SessionInfo, written: Materialised) -> Iterator[str]:
+    if written.agent != info.agent:
+        yield CROSSED
+    elif not belongs(written.local.session.cwd, project.place.root):
+        yield OUTSIDE
 
 
 def resume_command(written: Materialised) -> str:

@@ -15,6 +15,7 @@ from tests.smart_fork.teamserver.test_two_people import (
     go_on,
     session_of,
 )
+from tests.smart_fork.world import git
 
 
 def test_what_is_private_is_published_by_nobody_who_was_not_asked_though_nothing_is_new(alice):
@@ -94,3 +95,52 @@ def test_what_was_changed_here_and_is_pushed_by_force_does_not_keep_the_beginnin
     assert {second["alias"]} == set(alice.tracking()["aliases"])
     assert second["session_id"].startswith(second["alias"])
     assert first["session_id"] == alice.team("show", first["alias"])["session"]["id"]
+
+
+def test_what_is_written_for_another_clone_of_the_project_is_tracked_and_pushed_there(alice, second_clone):
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+
+    pulled = alice.team("pull", pushed["session_id"], "--into", str(second_clone), "--yes")
+    go_on(alice, pulled["files"][0], "claude", MORE, MORE_ANSWER)
+    more = alice.team("push", "--yes", "--project", str(second_clone))
+
+    assert [] == pulled["warnings"]
+    assert (pushed["session_id"], 2) == (more["session_id"], more["pushed_records"])
+    assert pushed["files"] == alice.tracking()["aliases"][pushed["alias"]]["files"]
+
+
+@pytest.mark.parametrize("verb", ["pull", "branch"])
+def test_what_is_written_for_outside_of_the_project_is_not_tracked_and_hinders_nothing_later(alice, verb):
+    """C-020, C-074."""
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+    outside = alice.home / "outside"
+    outside.mkdir()
+
+    assert 2 == alice.do("team", verb, pushed["session_id"], "--into", str(outside)).code
+    done = alice.team(verb, pushed["session_id"], "--into", str(outside), "--yes")
+
+    assert (None, True) == (done["alias"], any("outside of this project" in one for one in done["warnings"]))
+    assert str(outside) in done["resume_command"]
+    assert pushed["files"] == alice.tracking()["aliases"][pushed["alias"]]["files"]
+    assert alice.team("pull", pushed["session_id"])["up_to_date"]
+    assert alice.team("push")["up_to_date"]
+
+
+@pytest.fixture
+def second_clone(alice, team):
+    """Another clone of the project on her machine."""
+    folder = alice.home / "again"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    git(folder, "remote", "add", "origin", f"https://{team.key}.git")
+    return folder
+
+
+def test_what_has_no_answer_yet_is_not_pushed_and_it_is_said_why(alice):
+    assert_refused(
+        alice,
+        1,
+        "Nothing to push: the agent has not finished an answer in it yet.",
+        "push",
+        session_of(alice, "claude", PROMPT),
+    )
