@@ -113,7 +113,10 @@ def settle(*, remove: bool = False) -> Taken:
         except (SmartForkError, OSError) as error:
             put_off[one.path] = str(error)
         else:
-            (removed if gone else changed).append(one.path)
+            if gone:
+                removed.append(one.path)
+            elif any(key and digest in edits for digest, key in one.records):  # else its own agent wrote all of that
+                changed.append(one.path)
     return Taken(tuple(changed), tuple(removed), put_off)
 
 

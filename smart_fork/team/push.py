@@ -34,6 +34,10 @@ from smart_fork.team.shared import Shared, shared
 from smart_fork.team.tracking import Alias, Tracked
 from smart_fork.team.vectors import vectors_here
 
+_GONE = (
+    "It was deleted, or is not yours to read any more. To share what is here as a session of its own:"
+    " smart-fork team alias remove ALIAS, then push it."
+)
 #: New segments of so many bytes ride in the commit; more are sent one by one before.
 RIDES = MIB
 
@@ -105,7 +109,10 @@ def plan(project: Project, asked: PushAsked) -> Plan:
 def _before(project: Project, alias: Alias | None, session: Session) -> wire.Visibility:
     """Who may read it now, as the server says: another machine may have changed that."""
     if alias is not None and alias.session_id is not None and not _is_another(alias, session):
-        return project.client.session(project.key, alias.session_id).session.visibility
+        try:
+            return project.client.session(project.key, alias.session_id).session.visibility
+        except NotFound as error:
+            raise NotFound(error.message, _GONE) from error
     return (_visible(alias) if alias is not None else None) or "private"
 
 

@@ -148,7 +148,12 @@ def _chosen(one: Arrived, session: Transcript, text: str) -> set[str]:
     """The turns of these messages, each with what the agent did after it, up to the next."""
     said = one.session.messages
     found: set[str] = set()
-    for low, high in pieces(text, len(said) + 1):
+    try:
+        wanted = pieces(text, len(said) + 1)
+    except Usage:
+        what = f"{quoted(text)} names no messages of it: they are 1 to {len(said)}"
+        raise Usage(what, "Such as 5-7,9: smart-fork team show numbers them.") from None
+    for low, high in wanted:
         if low < 1:
             raise Usage("Messages are numbered from 1", "smart-fork team show numbers them.")
         end = said[high][0] if high < len(said) else len(one.session.turns)

@@ -15,6 +15,8 @@ from smart_fork.cli.team.words import CurrentArgument, KeyOption, ServerOption, 
 if TYPE_CHECKING:
     from smart_fork.team.lineage import Side, TeamMessage
 
+#: States that are no words for a person.
+_STATES = {"missing": "not on this machine", "pending": "not pushed yet", "withdrawn": "not on the server any more"}
 #: Sessions that are listed where nobody says how many.
 _LISTED = 20
 
@@ -135,7 +137,7 @@ def status(server: ServerOption = None, project: KeyOption = None, as_json: Json
             return
     for one in found:
         numbers = [f"{one.ahead} ahead" if one.ahead else "", f"{one.behind} behind" if one.behind else ""]
-        said = ", ".join(filter(None, (one.state.replace("_", " "), *numbers)))
+        said = ", ".join(filter(None, (_STATES.get(one.state, one.state.replace("_", " ")), *numbers)))
         out.print(plain(f"{'*' if one.current else ' '} {one.alias}", "bold") + plain(f"  {said}  {one.title}"))
     if not found:
         say("Nothing is tracked here: `smart-fork team push`, `pull`, `branch` or `fork` begins it.")

@@ -110,7 +110,8 @@ def cut(  # noqa: PLR0917 - typer's way
     with opened(server, project) as where:
         made = planned(where, asked)
         if not as_json:
-            say(f"{made.info.title or 'untitled'}: {made.cut} records go, {len(made.edits) - made.cut} are masked.")
+            edited = len(made.edits) - made.cut
+            say(f"{made.info.title or 'untitled'}: so many records go: {made.cut}, are masked: {edited}")
         if not agreed("Withdraw that from everybody, for good?", yes=yes):
             raise typer.Abort
         done = send(where, made)
@@ -159,6 +160,8 @@ def audit(  # noqa: PLR0917 - typer's way
     if as_json:
         print_json([line.model_dump(mode="json") for line in lines])
         return
+    if not lines:
+        say("Nothing of that is known, or it is not yours to see.")
     for line in lines:
         what = " ".join(filter(None, (line.verb, line.session_id, line.project)))
         out.print(plain(f"{line.at:%Y-%m-%d %H:%M}  {line.actor:<16} {what}"))
@@ -171,7 +174,7 @@ def _print_done(done: Done, verb: str, *, as_json: bool, **more: Any) -> None:
             "record_count": done.info.record_count, "descendants": done.descendants, **more, **_taken(done.here),
         })  # fmt: skip
         return
-    out.print(plain(f"It is withdrawn, also from {done.descendants} sessions that were made of it."))
+    out.print(plain(f"It is withdrawn. Sessions that were made of it and are changed, too: {done.descendants}."))
     say("Not from what was read, nor from backups of the server until they expire.")
     say("A log of your own that it came from still has it: smart-fork excise cut takes it out there.")
     _say(done.here)

@@ -136,6 +136,6 @@ def print_shared(done: Shared, *, as_json: bool) -> None:
         say("It ends later than was asked for, where the agent had finished.")
     for what, numbers in (("Masked", done.masked), ("Left out", done.left_out), ("Not in it", done.lost)):
         if numbers:
-            say(f"{what}: {', '.join(f'{number} {kind}' for kind, number in numbers.items())}")
+            say(f"{what}: {', '.join(f'{kind} ({number})' for kind, number in numbers.items())}")
     for warning in done.warnings:
         say(warning)

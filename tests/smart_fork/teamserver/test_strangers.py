@@ -144,3 +144,37 @@ def test_what_has_no_answer_yet_is_not_pushed_and_it_is_said_why(alice):
         "push",
         session_of(alice, "claude", PROMPT),
     )
+
+
+def test_what_her_own_agent_wrote_is_neither_cut_nor_said_to_be_when_it_is_withdrawn(alice, bob):
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER, MORE, MORE_ANSWER), "--yes", "--public")
+    his = bob.team("fork", pushed["session_id"])
+    before = Path(pushed["files"][0]).read_bytes()
+
+    done = alice.team("excise", "cut", "3-4", pushed["session_id"], "--yes")
+
+    assert (2, []) == (done["cut"], done["changed"])
+    assert before == Path(pushed["files"][0]).read_bytes()
+    assert his["files"] == bob.team("sync")["changed"]
+
+
+@pytest.mark.parametrize("messages", ["9", "x", "1-9", "5-"])
+def test_messages_that_are_none_are_said_to_be_with_how_to_number_them(alice, messages):
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")["session_id"]
+
+    refused = alice.do("team", "excise", "cut", messages, pushed, "--yes")
+
+    assert (2, True) == (refused.code, "smart-fork team show" in refused.err)
+
+
+def test_what_was_deleted_on_the_server_is_shared_again_as_it_is_told(alice):
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+    alice.team("delete", pushed["session_id"], "--yes")
+
+    refused = alice.do("team", "push", "--yes")
+    alice.team("alias", "remove", pushed["alias"])
+    again = alice.team("push", pushed["files"][0], "--yes")
+
+    assert (3, True) == (refused.code, "smart-fork team alias remove ALIAS" in refused.err)
+    assert again["created"]
+    assert pushed["session_id"] != again["session_id"]
