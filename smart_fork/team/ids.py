@@ -7,6 +7,8 @@ import secrets
 import time
 import uuid
 
+#: An id, or the beginning of one that is enough to be looked for.
+BEGINNING = re.compile(r"[0-9a-f-]{8,36}")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 

@@ -98,9 +98,10 @@ def _lines(path: Path) -> list[str]:
         return []
     except OSError as error:
         raise Usage(f"{NAME} cannot be read: {error.strerror}", _MEND) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Usage(f"{NAME} is no file", _MEND)
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise Usage(f"{NAME} is no file", _MEND)
         data = file.read(_BYTES + 1)
     lines = data.decode("utf-8", "replace").splitlines()
     if len(data) > _BYTES:

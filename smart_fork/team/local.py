@@ -12,7 +12,7 @@ from smart_fork.agents import READERS
 from smart_fork.agents.facets import forms_of, title_of
 from smart_fork.agents.forms import HomePlace
 from smart_fork.copies.session_copy import last_branch_point
-from smart_fork.errors import ForkRefused, NotFound
+from smart_fork.errors import ForkRefused, NotFound, SmartForkError
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.digest import digest_of
 
@@ -95,7 +95,7 @@ def newest(agent: AgentName, root: Path) -> Session:
     """The newest session that an agent had in a project.
 
     Raises:
-        NotFound: there is none.
+        SmartForkError: there is none.
     """
     from indexer.project import project_of
     from smart_fork.retrieval.recent import recent_sessions
@@ -103,7 +103,10 @@ def newest(agent: AgentName, root: Path) -> Session:
     there = recent_sessions([READERS[agent]], project_of(root), 1, automated=True).sessions
     for one in there:
         return sessions.read(sessions.Located(one.agent, one.session_id, one.source_path))
-    raise NotFound(f"No {title_of(agent)} session found for current directory")
+    raise SmartForkError(
+        f"No {title_of(agent)} session found for current directory",
+        "`smart-fork list --all-projects` shows what there is.",
+    )
 
 
 def belongs(cwd: str | Path, root: Path) -> bool:

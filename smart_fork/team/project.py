@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,11 +13,10 @@ from smart_fork.sharing.wire import SessionInfo
 from smart_fork.snippets import quoted
 from smart_fork.team import login
 from smart_fork.team.client import Client
-from smart_fork.team.ids import is_id, last_part
+from smart_fork.team.ids import BEGINNING, is_id, last_part
 from smart_fork.team.tracking import Alias, ProjectFolder, Tracked, Tracking, place_of
 
 HINT = "A teammate's session is taken with `smart-fork team fork`; a private one only its owner can share."
-_BEGINNING = re.compile(r"[0-9a-f-]{8,36}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ class Project:
         text = last_part(reference).lower()
         if is_id(text):
             return text
-        if _BEGINNING.fullmatch(text) is None:
+        if BEGINNING.fullmatch(text) is None:
             raise missing(reference)
         page = self.client.page(self.key, id=text, limit="2").sessions
         if len(page) > 1:
@@ -65,7 +63,7 @@ class Project:
 
     def _tracked(self, reference: str | None) -> Tracked:
         """What is tracked; an id is one whosever this folder is."""
-        if reference is not None and _BEGINNING.fullmatch(last_part(reference).lower()):
+        if reference is not None and BEGINNING.fullmatch(last_part(reference).lower()):
             return self.tracking.ours()
         return self.tracking.read()
 

@@ -23,7 +23,7 @@ from smart_fork.team.materialise import Materialised, materialise
 from smart_fork.team.project import Project
 from smart_fork.team.pulled import Written, remember, remember_file
 from smart_fork.team.shared import Shared, Verb, shared
-from smart_fork.team.tracking import FOLDER, Alias, Tracked, check_alias, exclude
+from smart_fork.team.tracking import FOLDER, Alias, Tracked, check_alias, check_written, exclude
 
 #: In the place of an agent: the records as they are, in a file of the project.
 FILE = "file"
@@ -89,6 +89,7 @@ def write(
     directory = resolve(wanted.into) if wanted.into else project.place.root
     if not directory.is_dir():
         raise NotFound(f"There is no such directory: {directory}")
+    check_written(directory)
     root = project.place.root if directory.is_relative_to(project.place.root) else directory
     try:
         made = materialise(

@@ -22,6 +22,7 @@ from smart_fork.team import replay
 from smart_fork.team.begun import Begun, begin
 from smart_fork.team.branch import BranchAsked, create
 from smart_fork.team.download import tail
+from smart_fork.team.ids import BEGINNING
 from smart_fork.team.local import found, local, newest, read_log
 from smart_fork.team.outgoing import Outgoing, Since, prepare
 from smart_fork.team.parent import parent_of
@@ -190,20 +191,26 @@ def _named(
     project: Project, tracked: Tracked, reference: str, platform: AgentName | None
 ) -> tuple[str | None, Session]:
     if named := tracked.named(reference):
-        return named[0], _log_of(project, *named)
+        session = _log_of(project, *named)
+        _check_platform(session, platform)
+        return named[0], session
     path = Path(reference).expanduser()
-    if path.suffix and path.is_file():
+    if path.is_file() and BEGINNING.fullmatch(reference) is None:
         agent = next((one.name for one in READERS if one.log_at(str(path.resolve())) is not None), None)
         if agent is None:
             raise Usage(f"Unsupported session file format. {quoted(reference)} is no log of an agent's own folder.")
         session = read_log(path.resolve(), agent, project.place.root)
     else:
         session = found(reference, project.place.root)
+    _check_platform(session, platform)
+    return _as_tracked(tracked, session)
+
+
+def _check_platform(session: Session, platform: AgentName | None) -> None:
     if platform not in (None, session.agent):
         raise Usage(
             f"Platform mismatch: that is a session of {title_of(session.agent)}, not of {title_of(platform or '')}"
         )
-    return _as_tracked(tracked, session)
 
 
 def _as_tracked(tracked: Tracked, session: Session) -> tuple[str | None, Session]:

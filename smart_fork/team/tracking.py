@@ -191,6 +191,7 @@ class Tracking:
     def change(self, change: Callable[[Tracked], Tracked]) -> Tracked:
         """Write what `change` makes of it. Others who do the same wait."""
         self._refuse_if_it_leads_elsewhere()
+        check_written(self.place.root)
         private_dir(self.path.parent)
         exclude(self.place.root)
         with self._locked():
@@ -248,6 +249,19 @@ def place_of(project: str | None = None, directory: Path | None = None) -> Proje
     if top is None:
         raise Usage("This directory is in no git repository.", _NAMED)
     return ProjectFolder(top, project_key(_origin(top)))
+
+
+def check_written(directory: Path) -> None:
+    """Refuse a directory that no log and no file of ours can name.
+
+    Raises:
+        Usage: its name is not UTF-8.
+    """
+    try:
+        str(directory).encode()
+    except UnicodeEncodeError:
+        shown = quoted(str(directory).encode("utf-8", "replace").decode())
+        raise Usage(f"The name of {shown} is not UTF-8, as sessions have to be.", "Use a clone that is.") from None
 
 
 def check_alias(name: str) -> str:

@@ -234,6 +234,13 @@ def test_a_link_in_its_place_is_not_followed(home, root):
         prepare(claude(home, root, *one_call(use("t1", "Bash", command="ls"), "x")), "claude", root)
 
 
+def test_a_folder_in_its_place_stops_everything_and_is_said_to_be_none(home, root):
+    (root / ".smartforkignore").mkdir()
+
+    with pytest.raises(Usage, match="smartforkignore is no file"):
+        prepare(claude(home, root, *one_call(use("t1", "Bash", command="ls"), "x")), "claude", root)
+
+
 # 4. Images
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -178,3 +179,36 @@ def test_what_was_deleted_on_the_server_is_shared_again_as_it_is_told(alice):
     assert (3, True) == (refused.code, "smart-fork team alias remove ALIAS" in refused.err)
     assert again["created"]
     assert pushed["session_id"] != again["session_id"]
+
+
+def test_a_session_is_named_by_its_log_and_anything_else_is_said_to_be_none(alice):
+    """C-026."""
+    (alice.repository / "notes").write_text("words")
+    claude = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+    mismatch = "Platform mismatch: that is a session of Claude Code, not of Codex"
+
+    assert_refused(alice, 2, "Can only specify one platform flag at a time", "push", "--claude", "--codex")
+    assert_refused(alice, 1, "No Codex session found for current directory", "push", "--codex")
+    for file in ("notes", "/etc/passwd"):
+        refused = alice.do("team", "push", file)
+        assert (2, True) == (refused.code, "Unsupported session file format." in refused.err)
+    for named in (claude["alias"], claude["session_id"], claude["files"][0]):
+        assert_refused(alice, 2, mismatch, "push", named, "--codex")
+    alice.team("alias", "remove", claude["alias"])
+    assert_refused(alice, 2, mismatch, "push", claude["files"][0], "--codex")
+    words = alice.do("team", "push").err
+    assert "Must specify either a file path or a platform flag (--claude, --codex, --qwen)" in words
+
+
+def test_a_clone_whose_name_is_not_utf_8_is_said_to_be_one(alice, team):
+    pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+    odd = alice.home / os.fsdecode(b"b\xffd")
+    odd.mkdir()
+    git(odd, "init", "-q")
+    git(odd, "remote", "add", "origin", f"https://{team.key}.git")
+    alice.repository = odd
+
+    refused = alice.do("team", "pull", pushed["session_id"])
+
+    assert (2, True) == (refused.code, "is not UTF-8" in refused.err)
+    assert 1 == alice.team("list")["count"]
