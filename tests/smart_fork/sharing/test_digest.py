@@ -18,6 +18,7 @@ def test_the_digest_of_nothing_is_that_of_the_name_of_the_scheme():
 
 
 def test_the_digest_of_two_records_is_as_it_is_written_down():
+    """C-033."""
     one = sha256(START + sha256(b'{"a":1}').digest()).digest()
     two = sha256(one + sha256(b"{}").digest()).digest()
 

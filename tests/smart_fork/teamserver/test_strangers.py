@@ -212,3 +212,61 @@ def test_a_clone_whose_name_is_not_utf_8_is_said_to_be_one(alice, team):
 
     assert (2, True) == (refused.code, "is not UTF-8" in refused.err)
     assert 1 == alice.team("list")["count"]
+
+
+def test_without_an_id_the_current_session_is_branched_and_where_none_is_it_is_said(alice):
+    """C-008, C-011, C-045: a branch of a private session is private."""
+    assert_refused(alice, 2, "Which session?", "branch")
+    first = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+
+    made = alice.team("branch")
+
+    assert (first["session_id"], "private", made["alias"]) == (
+        made["parent_id"], made["visibility"], alice.tracking()["current"]
+    )  # fmt: skip
+
+
+def test_what_is_made_on_the_server_alone_or_not_tracked_leaves_nothing_else(alice, bob):
+    """C-028, C-031."""
+    root = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--public")
+    there = bob.team("fork", root["session_id"], "--no-pull", "--alias", "there")
+    logs = list(bob.home.glob(".claude/**/*.jsonl"))
+    before = bob.tracking()
+    pulled = bob.team("pull", there["session_id"], "--no-track", "--force")
+
+    assert (None, 0, root["session_id"]) == (root["parent_id"], root["base_count"], root["root_id"])
+    assert ([], [], []) == (there["files"], logs, before["aliases"]["there"].get("files", []))
+    assert (None, before) == (pulled["alias"], bob.tracking())
+    assert Path(pulled["files"][0]).is_file()
+
+
+def test_each_alias_has_a_base_of_its_own_and_is_pushed_on_its_own(alice):
+    """C-042."""
+    first = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes")
+    second = alice.team("branch", "--alias", "second")
+    go_on(alice, second["files"][0], "claude", MORE, MORE_ANSWER)
+
+    pushed = alice.team("push", "second", "--yes")
+
+    tracked = alice.tracking()["aliases"]
+    assert (second["session_id"], 2) == (pushed["session_id"], pushed["pushed_records"])
+    assert (2, 4) == (tracked[first["alias"]]["baseCount"], tracked["second"]["baseCount"])
+    assert alice.team("push", first["alias"])["up_to_date"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("push", "nothing-here"), ("pull", "0" * 12), ("branch", "0" * 12), ("fork", "0" * 12, "--at", "x"), ("show", "x"),
+        ("log", "x"), ("diff", "x"), ("excise", "cut", "1", "x", "--yes"), ("privacy", "x"), ("delete", "x", "--yes"),
+        ("audit", "--since", "never"), ("alias", "use", "x"), ("list", "--page", "?"), ("login", "http://example.org", "x"),
+    ],
+    ids=lambda words: words[0],
+)  # fmt: skip
+def test_an_error_is_json_alone_where_json_was_asked_for(alice, words):
+    """C-029."""
+    said = alice.do("team", *words, "--json")
+
+    assert said.code in {1, 2, 3}
+    assert said.json["error"]
+    assert 1 == len(said.out.splitlines())
