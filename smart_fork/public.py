@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from smart_fork.errors import IndexUnavailable
+from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.retrieval.answer import Hit
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from indexer.embedder import Embedder
     from smart_fork.cuts.answer import Excised
     from smart_fork.families.told import Branched
+    from smart_fork.forking.spending import Spending
     from smart_fork.forking.started import Forked
     from smart_fork.session_removal import Removal
     from smart_fork.workers.state import WorkerClosed, WorkerMessaged, WorkerRead, WorkerWaited
@@ -120,9 +121,23 @@ def find(
 
 
 def fork(
-    session_id: str, prompt: str | None = None, *, at: int | None = None, cwd: str | None = None, **options: Any
+    session_id: str,
+    prompt: str | None = None,
+    *,
+    at: int | None = None,
+    cwd: str | None = None,
+    budget: int | str | None = None,
+    intent: str | None = None,
+    also: Sequence[str] = (),
+    keep: Sequence[int] = (),
+    drop: Sequence[int] = (),
+    **options: Any,
 ) -> Worker:
     """Run a fork of a session with `prompt`, from message number `at` on where given; the original stays untouched.
+
+    Within a `budget` (a number of tokens, such as 30000 or "30k", or "match" for as little as answers) it has only what
+    answers the `intent`, by default the prompt, which `also` says in other words; the exchanges of the numbers in
+    `keep` are kept, and those in `drop` left out, whatever they take. `started.selection` says what it has.
 
     `options` are those of `Options`: `worktree` (true, or its name), `with_changes` (a worktree of its own that has the
     uncommitted changes of the directory as well), `place`, `name`, `skip_permissions`.
@@ -133,7 +148,23 @@ def fork(
     from smart_fork.agents.options import Options
     from smart_fork.forking.launch import fork_session
 
-    return Worker(fork_session(session_id, Options(prompt=prompt, **options), at=at, cwd=cwd))
+    how: dict[str, Any] = {"at": at, "cwd": cwd}
+    if budget is not None:
+        how["budget"] = _spending(budget, intent or prompt or "", also, keep, drop)
+    elif intent or also or keep or drop:
+        raise Usage("intent, also, keep and drop are only for a budget", "Give a budget as well, such as 30000.")
+    return Worker(fork_session(session_id, Options(prompt=prompt, **options), **how))
+
+
+def _spending(
+    budget: int | str, intent: str, also: Sequence[str], keep: Sequence[int], drop: Sequence[int]
+) -> Spending:
+    from smart_fork.budget.amount import amount
+    from smart_fork.budget.within import Wanted
+    from smart_fork.forking.spending import Spending
+    from smart_fork.retrieval.upkeep import Engine
+
+    return Spending(Wanted(amount(budget), frozenset(keep), frozenset(drop)), intent, also, Engine(_embedder()))
 
 
 def branch(session_id: str, *, at: int | None = None, title: str | None = None, cwd: str | None = None) -> Branched:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from indexer.transcripts.boilerplate import LEFT_OUT_TAG
 from smart_fork.agents.copier import Copy, Entry
@@ -19,6 +20,12 @@ class Distilled(Copy):
 
     def __iter__(self) -> Iterator[bytes]:
         """See `Copy.__iter__`."""
+        yield from self.header()
+        yield from self.said()
+        yield from self.last()
+
+    def said(self) -> Iterator[bytes]:
+        """What is kept, with the lines on what is not."""
         yield from self.first()
         waiting = sorted(self._excerpt.told.items())
         for place, one in enumerate(self._live):
@@ -32,10 +39,17 @@ class Distilled(Copy):
             for line in made:
                 self.copied += 1
                 yield line
-        yield from self.last()
+
+    def after(self, other: Distilled) -> None:
+        """Go on behind `other`, which is written into the same file before."""
+        del other
+
+    def header(self) -> Iterable[bytes]:
+        """What a file begins with."""
+        return ()
 
     def first(self) -> Iterable[bytes]:
-        """What stands before all else."""
+        """What stands before what is kept."""
         return ()
 
     def last(self) -> Iterable[bytes]:
@@ -53,6 +67,29 @@ class Distilled(Copy):
     @abstractmethod
     def line(self, text: str, before: Entry) -> Iterable[bytes]:
         """A line that nobody has said, before a record."""
+
+
+class Merged(Copy):
+    """Several of them as one: it begins as the first does, and what belongs beside that is beside it."""
+
+    def __init__(self, parts: Sequence[Distilled]) -> None:
+        self._parts = parts
+
+    def __iter__(self) -> Iterator[bytes]:
+        """See `Copy.__iter__`."""
+        yield from self._parts[0].header()
+        before: Distilled | None = None
+        for part in self._parts:
+            if before is not None:
+                part.after(before)
+            yield from part.said()
+            before = part
+        yield from self._parts[-1].last()
+        self.copied = sum(part.copied for part in self._parts)
+
+    def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
+        """See `Copy.copy_beside`."""
+        return self._parts[0].copy_beside(target, created)
 
 
 def aside(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -96,6 +96,9 @@ def fork(  # noqa: PLR0917 - typer's way
         str | None, typer.Option("--keep", help="Exchanges to keep within a --budget whatever they take: 3,5-7.")
     ] = None,
     drop: Annotated[str | None, typer.Option("--drop", help="Exchanges to leave out of a --budget.")] = None,
+    merge: Annotated[
+        bool, typer.Option("--merge", help="One fork of several sessions, of each what answers within the --budget.")
+    ] = False,
 ) -> None:
     """Run a fork of a session; the original stays untouched. Of several sessions, each in its own git worktree.
 
@@ -113,9 +116,13 @@ def fork(  # noqa: PLR0917 - typer's way
     wanted = wanted_of(budget, keep, drop)
     said = list(words or ())
     ids, prompt = _ids_and_prompt(said, protected=ctx.meta[_PROTECTED]) if top is None else ([], _prompt_alone(said))
+    if merge:
+        both = _check_merge(wanted, at, top)
+        _fork_merged(ids, replace(options, prompt=prompt), intent, also or (), both, how, as_json=as_json)
+        return
     if top is not None or len(ids) > 1:
         if wanted is not None:
-            raise Usage("--budget is for one session", "Fork each by itself.")
+            raise Usage("--budget is for one session", "Fork each by itself, or --merge them into one.")
         from smart_fork.cli.fan_out import Wanted, fork_several
 
         how["in_worktrees"] = options.worktree if options.worktree is not None else True
@@ -123,6 +130,32 @@ def fork(  # noqa: PLR0917 - typer's way
         fork_several(asked, options, how, as_json=as_json)
         return
     _fork_one(ids[0], replace(options, prompt=prompt), at, intent, also or (), wanted, how, as_json=as_json)
+
+
+def _check_merge(wanted: Wanted | None, at: str | None, top: int | None) -> Wanted:
+    if wanted is None:
+        raise Usage("--merge needs a budget", "Say how much of both: --budget 40k.")
+    if at is not None or top is not None:
+        raise Usage("--merge goes with neither --at nor --top", "Name the sessions, and what is to be known of them.")
+    return wanted
+
+
+def _fork_merged(  # noqa: PLR0917 - what the command was given
+    ids: list[str], options: Options, intent: str | None, also: Sequence[str], wanted: Wanted,
+    how: dict[str, Any], *, as_json: bool,
+) -> None:  # fmt: skip
+    from smart_fork.forking.merger import fork_merged
+
+    with ExitStack() as stack:
+        here = [stack.enter_context(_on_this_machine(one, dry_run=how["dry_run"])) for one in ids]
+        spending = stack.enter_context(_spending(wanted, options, intent, also, quiet=as_json))
+        if spending is None:
+            raise TypeError("A budget was given")
+        forked = fork_merged(here, options, spending, **how)
+    if as_json:
+        print_json(forked.as_json())
+    else:
+        print_forked(forked, dry_run=how["dry_run"])
 
 
 def wanted_of(budget: str | None, keep: str | None, drop: str | None) -> Wanted | None:

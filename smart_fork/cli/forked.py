@@ -18,7 +18,8 @@ def print_forked(forked: Forked, *, dry_run: bool) -> None:
     for warning in forked.warnings:
         say(f"note: {warning}")
     if forked.selection is not None:
-        print_selection(forked.selection, in_full=dry_run)
+        for one in (forked.selection, *forked.merged):
+            print_selection(one, in_full=dry_run)
     if dry_run:
         out.print(plain(forked.command))
         return
@@ -39,7 +40,7 @@ def print_selection(selection: Selection, *, in_full: bool) -> None:
     """What a fork within a budget has: in figures, and where nothing is started yet, exchange by exchange."""
     parts = f"{selection.kept} of {selection.kept + selection.left_out} exchanges"
     share = f"about {selection.tokens:,} of {selection.whole_tokens:,} tokens"
-    say(f"note: It has {parts}, {share}")
+    say(f"note: Of {selection.session_id} it has {parts}, {share}")
     for one in selection.exchanges if in_full else ():
         mark = {"whole": "+", "part": "~", "words": "~", "nothing": " "}[one.kept]
         tokens = f"{one.kept_tokens:,} of {one.tokens:,}" if one.kept_tokens else f"{one.tokens:,}"

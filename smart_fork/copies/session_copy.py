@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,10 +17,12 @@ from indexer.files import remove
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork.advice import advice
-from smart_fork.agents.copier import NewSession
+from smart_fork.agents.copier import Copy, NewSession
+from smart_fork.agents.distilled import Merged
 from smart_fork.agents.excerpt import Excerpt
 from smart_fork.agents.facets import copier
 from smart_fork.agents.plan import check_id
+from smart_fork.copies.parts import Part, distilled
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.processes import Machine, SystemProcesses
 
@@ -147,11 +150,12 @@ def write_branch(
     session: Session | None = None,
     machine: Machine | None = None,
     excerpt: Excerpt | None = None,
+    others: Sequence[Part] = (),
 ) -> Branch:
     """Write the copy up to message `at`, or of all that is finished, where the agent finds it from `target_cwd`.
 
-    With an `excerpt` only what that keeps is in it. The source is only read: the `session`, where that has been done
-    already.
+    With an `excerpt` only what that keeps is in it, and after it what is kept of `others`. The source is only read: the
+    `session`, where that has been done already.
 
     Raises:
         NotFound: the source is gone or holds no conversation.
@@ -179,6 +183,7 @@ def write_branch(
         asked=at or session.turns[-1].id,
         machine=machine,
         excerpt=excerpt,
+        others=others,
     )
 
 
@@ -194,8 +199,11 @@ def write_copy(
     asked: str = "",
     machine: Machine | None = None,
     excerpt: Excerpt | None = None,
+    others: Sequence[Part] = (),
 ) -> Branch:
     """Write turns 0 to `end` of `session`, or those of an `excerpt`, as a session of its own, with its side files.
+
+    What is kept of `others` follows.
 
     It appears when all of it is there; after an error nothing is left.
 
@@ -208,10 +216,14 @@ def write_copy(
         raise ForkRefused("No conversation to branch.", "Nobody has asked anything up to there.")
     agent, becomes = copier(adapter.name), NewSession(new, target_cwd, now, title)
     target = agent.place(session.source_path, becomes)
-    copy = agent.distilled(session, excerpt, becomes) if excerpt else agent.up_to(session, end, becomes)
     circular = ("Records name each other as parents: they are in the order of the file",) if session.circular else ()
     machine = machine or Machine(SystemProcesses(), os.environ)
-    written = agent.write(copy, target, becomes, machine, lambda: None)
+    with ExitStack() as stack:
+        copy: Copy = agent.up_to(session, end, becomes)
+        if excerpt:
+            parts = [Part(session, excerpt), *others]
+            copy = Merged(stack.enter_context(distilled(parts, adapter.name, becomes)))
+        written = agent.write(copy, target, becomes, machine, lambda: None)
     last = session.turns[end].id
     return Branch(
         adapter.name,

@@ -98,6 +98,7 @@ class Attempt:
             log,
             session=spec.source.session if spec.source else None,
             excerpt=spec.excerpt,
+            others=spec.others,
             at=plan.at,
             new_session_id=new_session_id,
             target_cwd=plan.cwd,

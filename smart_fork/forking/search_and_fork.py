@@ -7,14 +7,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from indexer.changes import Progress
 from smart_fork.advice import advice
 from smart_fork.agents.options import PLACES, Options
+from smart_fork.budget.amount import amount
+from smart_fork.budget.within import Wanted
 from smart_fork.engines.configured import OWN
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.forking.floor import FLOOR, fitting, none_can_be_forked
 from smart_fork.forking.match import MATCH, message_for
+from smart_fork.forking.spending import Spending
 from smart_fork.forking.which import Ask, Later, about_as_likely
 from smart_fork.retrieval.all_agents import find_in_all
 from smart_fork.retrieval.answer import Answer, Found, Hit
@@ -38,8 +42,11 @@ def find_and_fork(
     at: int | str | None = None,
     ask: Ask | None = None,
     or_all: bool = False,
+    budget: str | None = None,
 ) -> Answer:
     """`find`, and the fork that was asked for as ``forked_session``; with `at` ``"match"`` where its passage ends.
+
+    Within a `budget` the fork has what answers the request alone.
 
     With `auto_fork` alone the best result is forked if it fits: it scores the request's `min_score`, else `FLOOR`;
     where several fit about as well, the one that is chosen by whom `ask` asks. A fork that fails leaves the results in
@@ -61,6 +68,7 @@ def find_and_fork(
         )
     if isinstance(at, int) and at < 0:
         raise Usage(f"at must be non-negative, not {at}", "It is the number of a message, as match.turn_index says it.")
+    wanted = None if budget is None else Wanted(amount(budget))
     options = options or Options()
     if options.place is not None and options.place not in PLACES:
         raise Usage(f"run_in must be 'tmux', 'process', or 'iterm2', not {shown(options.place)}")
@@ -81,12 +89,14 @@ def find_and_fork(
         index, session_id = _chosen(results, fork_index, fork_session_id)
         hit = None if index is None else results[index]
         with _here(hit, session_id, request, engine) as local_id:
-            point = {"at": at} if at != MATCH else {"through": _through(hit, local_id, request, engine)}
+            how: dict[str, Any] = {"at": at} if at != MATCH else {"through": _through(hit, local_id, request, engine)}
+            if wanted is not None:
+                how["budget"] = Spending(wanted, request.intent, request.also or (), engine)
             told("starting the fork", 0, 1)
             forked = fork_session(
                 local_id,
                 replace(options, prompt=options.prompt or request.intent),
-                **point,
+                **how,
                 cwd=request.project_path,  # it works in the project that was asked about
                 caller_session_id=caller_session_id,
             )

@@ -9,6 +9,7 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents.excerpt import Excerpt
 from smart_fork.agents.fork_request import Form
 from smart_fork.agents.options import Options
+from smart_fork.copies.parts import Part
 from smart_fork.copies.session_copy import Branch, Point
 from smart_fork.registry import Kind
 
@@ -31,9 +32,9 @@ class ForkSource:
 class WorkerSpec:
     """A worker that is to be started; `source` is `None` for a new session, `point` the last turn of it to keep.
 
-    Of an `excerpt` only what that keeps goes into a fork. With `or_without` the worker starts also where no worktree
-    can be made. `with_agent` is what the source is to be run with. `written` is a copy of the source that is there
-    already.
+    Of an `excerpt` only what that keeps goes into a fork, and then what is kept of `others`. With `or_without` the
+    worker starts also where no worktree can be made. `with_agent` is what the source is to be run with. `written` is a
+    copy of the source that is there already.
     """
 
     kind: Kind
@@ -47,6 +48,7 @@ class WorkerSpec:
     with_agent: AgentName | None = None
     written: Branch | None = None
     excerpt: Excerpt | None = None
+    others: tuple[Part, ...] = ()
 
     @property
     def form(self) -> Form:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from indexer.transcripts.model import Session
 from smart_fork.advice import advice
 from smart_fork.budget.amount import MATCH
-from smart_fork.budget.selection import Selection
+from smart_fork.budget.selection import Selected, Selection
 from smart_fork.budget.within import Wanted, selected
 from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.errors import Usage
@@ -37,19 +37,27 @@ def within(spec: WorkerSpec, session: Session, spending: Spending) -> tuple[Work
         Usage: the budget is `match`, and it is not said what is to be answered; or see `selected`.
         ForkRefused: nothing is left out of sessions of that agent, or it has answered nothing.
     """
-    intent = spending.intent.strip()
-    if spending.wanted.budget == MATCH and not intent:
+    if spending.wanted.budget == MATCH and not spending.intent.strip():
         raise Usage(
             "A budget of match needs an intent",
             advice('Say what is to be known: --intent "…", or a prompt.', tool="Say what is to be known: prompt."),
         )
-    evidence = (
-        exchange_evidence(session, intent, spending.engine, spending.also) if intent and spending.engine else None
-    )
     end = spec.point.index if spec.point else last_branch_point(session)
-    found = selected(session, end, spending.wanted, evidence)
+    found = chosen(session, end, spending)
     if found.excerpt is None:
         return spec, found.selection
     last = max(found.excerpt.kept)
     point = Point(last, session.turns[last].id)
     return replace(spec, point=point, excerpt=found.excerpt), found.selection
+
+
+def chosen(session: Session, end: int, spending: Spending) -> Selected:
+    """What of a session up to turn `end` is kept.
+
+    Raises:
+        Usage: see `selected`.
+        ForkRefused: nothing is left out of sessions of that agent.
+    """
+    intent, engine = spending.intent.strip(), spending.engine
+    evidence = exchange_evidence(session, intent, engine, spending.also) if intent and engine else None
+    return selected(session, end, spending.wanted, evidence)

@@ -18,7 +18,7 @@ class Forked(Value):
     # `session_name` is the worker's name, `resume_session_id` the session that was forked, `new_session_id` the fork's
     # own (`None` where the agent had not told it in time), `command` one line for display, `attach` what shows the
     # worker. `confirmed` says that it was seen to take its prompt, or to be ready for one. `selection` is what a fork
-    # within a budget has of the session.
+    # within a budget has of the session, `merged` what it has of others.
     session_name: str
     worker_id: str
     terminal_id: str | None
@@ -34,6 +34,7 @@ class Forked(Value):
     kind: str = "fork"
     agent_type: AgentName
     selection: Selection | None = rare()
+    merged: tuple[Selection, ...] = rare(())
     chosen: Mapping[str, int | None] = spread(forked_index=int | None)
 
 

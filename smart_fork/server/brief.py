@@ -30,6 +30,8 @@ def brief(answer: Mapping[str, Any], *, places: bool) -> dict[str, Any]:
     kept = {key: value for key, value in answer.items() if places or key not in _LEFT_OUT}
     if "index" in answer:
         kept["index"] = _only(answer["index"], (*_INDEX, *(() if answer["index"]["complete"] else ("unread_logs",))))
+    if "selection" in kept.get("forked_session", {}):
+        kept["forked_session"] = answer["forked_session"] | {"selection": _selected(answer["forked_session"])}
     if "results" in answer:
         kept["results"] = [_result(hit, answer, places=places) for hit in answer["results"]]
         _cut(kept)
@@ -56,6 +58,13 @@ def _result(hit: Mapping[str, Any], answer: Mapping[str, Any], *, places: bool) 
     if (size := hit["lineage"]["family_size"]) > 1:
         kept["lineage"] = hit["lineage"] if places else {"family_size": size}
     return kept
+
+
+def _selected(forked: Mapping[str, Any]) -> dict[str, Any]:
+    """What a fork within a budget has: of its exchanges those that are kept."""
+    told = dict(forked["selection"])
+    told["exchanges"] = [one for one in told["exchanges"] if one["kept"] != "nothing"]
+    return told
 
 
 def _cut(answer: dict[str, Any]) -> None:

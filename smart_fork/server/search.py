@@ -141,6 +141,10 @@ class Searching:
             int | Literal["match"] | None,
             Field(description="Fork at this message, not at the end: its number, or 'match': where the answer ends."),
         ] = None,
+        budget: Annotated[
+            str | None,
+            Field(description="Fork only what answers, in '30k' tokens, or 'match': the least."),
+        ] = None,
         worktree: Annotated[
             str | bool | None,
             Field(description="In a new git worktree: true, or its name."),
@@ -171,6 +175,7 @@ class Searching:
             "fork_session_id": fork_session_id,
             "options": _options(prompt, run_in, worktree, with_changes),
             "at": at,
+            "budget": budget,
             "ask": asking(ctx),
             **_or_all(ctx),
         }

@@ -148,8 +148,8 @@ class ClaudeDistilled(_ClaudeCopy, Distilled):
     def __init__(self, source: Session, excerpt: Excerpt, new: NewSession, newest: int | None) -> None:
         _ClaudeCopy.__init__(self, source, new)
         Distilled.__init__(self, ClaudeCopier().live(source), excerpt, newest)
-        self._parent: str | None = None
-        self._loaded = 0
+        self.parent: str | None = None
+        self.loaded = 0
         self._counted: set[int] = set()
 
     def first(self) -> Iterator[bytes]:
@@ -161,6 +161,11 @@ class ClaudeDistilled(_ClaudeCopy, Distilled):
             ):
                 yield respelled(line.source, own)
 
+    def after(self, other: Distilled) -> None:
+        """See `Distilled.after`."""
+        if isinstance(other, ClaudeDistilled):
+            self.parent, self.loaded = other.parent, other.loaded
+
     def last(self) -> list[bytes]:
         """See `Distilled.last`."""
         return self._titled()
@@ -170,12 +175,12 @@ class ClaudeDistilled(_ClaudeCopy, Distilled):
         spelled, record = entry
         if number not in self._counted:
             self._counted.add(number)
-            self._loaded += self._excerpt.tokens[number]
+            self.loaded += self._excerpt.tokens[number]
         usage = record["message"].get("usage")
         if isinstance(usage, dict):
             own = self._excerpt.tokens[number]
             none = {name: 0 for name in ("cache_creation_input_tokens", "cache_read_input_tokens") if name in usage}
-            counted = {"input_tokens": max(0, self._loaded - own), "output_tokens": own, **none}
+            counted = {"input_tokens": max(0, self.loaded - own), "output_tokens": own, **none}
             record["message"]["usage"] = {name: counted.get(name, 0) for name in usage if name in counted}
         yield respelled(spelled, self._own(record))
 
@@ -201,11 +206,11 @@ class ClaudeDistilled(_ClaudeCopy, Distilled):
         return self._chained(record)
 
     def _chained(self, record: Record) -> Record:
-        record |= {"parentUuid": self._parent, "sessionId": self._new.id}
+        record |= {"parentUuid": self.parent, "sessionId": self._new.id}
         record.pop("logicalParentUuid", None)
         if self._new.cwd is not None and "cwd" in record:
             record["cwd"] = str(self._new.cwd)
-        self._parent = record["uuid"]
+        self.parent = record["uuid"]
         return record
 
 

@@ -161,8 +161,8 @@ class CodexDistilled(Distilled):
         super().__init__(CodexCopier().live(session), excerpt, newest)
         self._path, self._form = session.source_path, CodexForm(session.session_id, new)
 
-    def first(self) -> Iterator[bytes]:
-        """See `Distilled.first`."""
+    def header(self) -> Iterator[bytes]:
+        """See `Distilled.header`."""
         yield self._form.header(self._path)
 
     def last(self) -> Iterator[bytes]:

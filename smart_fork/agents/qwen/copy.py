@@ -158,7 +158,12 @@ class QwenDistilled(_QwenCopy, Distilled):
     def __init__(self, source: Session, excerpt: Excerpt, new: NewSession, newest: int | None) -> None:
         _QwenCopy.__init__(self, source, new)
         Distilled.__init__(self, QwenCopier().live(source), excerpt, newest)
-        self._parent: str | None = None
+        self.parent: str | None = None
+
+    def after(self, other: Distilled) -> None:
+        """See `Distilled.after`."""
+        if isinstance(other, QwenDistilled):
+            self.parent = other.parent
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
         """See `Distilled.record`. What was in the context then is no more."""
@@ -185,7 +190,7 @@ class QwenDistilled(_QwenCopy, Distilled):
         yield orjson.dumps(self._chained({"uuid": str(uuid.uuid4()), **kept, "type": "user", **said}))
 
     def _chained(self, record: Record) -> Record:
-        record["parentUuid"], self._parent = self._parent, record["uuid"]
+        record["parentUuid"], self.parent = self.parent, record["uuid"]
         return self._own(record)
 
 

@@ -1,0 +1,118 @@
+"""Several sessions into one fork: of each what answers, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from indexer.transcripts.model import Session
+from smart_fork import sessions
+from smart_fork.advice import advice
+from smart_fork.agents.excerpt import Excerpt
+from smart_fork.agents.facets import forms_of
+from smart_fork.agents.options import Options
+from smart_fork.budget.amount import MATCH
+from smart_fork.budget.costs import costs
+from smart_fork.budget.selection import Selected
+from smart_fork.copies.parts import Part, beginning_with, whence, without_shared
+from smart_fork.copies.session_copy import Point, last_branch_point
+from smart_fork.errors import Usage
+from smart_fork.forking.bringing_back import brought_back
+from smart_fork.forking.launch import check_forkable, fork
+from smart_fork.forking.spec import WorkerSpec, source_of
+from smart_fork.forking.spending import Spending, chosen
+from smart_fork.forking.started import Forked
+
+#: So many sessions go into one.
+MOST = 8
+
+
+def fork_merged(
+    references: Sequence[str],
+    options: Options,
+    spending: Spending,
+    *,
+    cwd: str | None = None,
+    dry_run: bool = False,
+    caller_session_id: str | None = None,
+) -> Forked:
+    """One fork of the first of these sessions, with what answers in it, and then in each of the others.
+
+    They share the budget: what one does not need the others may. What several have from the same beginning is there
+    once. Of another agent's session what was said and done is told.
+
+    Raises:
+        SmartForkError: nothing was started, and nothing is left of the attempt.
+    """
+    if not 2 <= len(references) <= MOST:
+        raise Usage(f"Between 2 and {MOST} sessions are merged into one, not {len(references)}")
+    if spending.wanted.changed():
+        raise Usage("Exchanges are kept and dropped of one session", "Fork it by itself, or merge without that.")
+    with ExitStack() as stack:
+        located = [stack.enter_context(brought_back(sessions.locate(one), dry_run=dry_run)) for one in references]
+        read = [sessions.read(one) for one in located]
+        _check(read)
+        check_forkable(read[0], cwd)
+        found = _selected(read, spending)
+        first, *others = [Part(session, _excerpt(session, one)) for session, one in zip(read, found, strict=True)]
+        told = [replace(part, excerpt=beginning_with(whence(part.session), part.excerpt)) for part in (first, *others)]
+        parts = [told[0], *(without_shared(part, read[: n + 1]) for n, part in enumerate(told[1:]))]
+        left = tuple(part for part in parts[1:] if part.excerpt.kept)
+        last = max(parts[0].excerpt.kept)
+        spec = WorkerSpec(
+            "fork",
+            read[0].agent,
+            source_of(read[0]),
+            options,
+            Point(last, read[0].turns[last].id),
+            cwd=Path(cwd) if cwd else None,
+            caller_session_id=caller_session_id,
+            excerpt=parts[0].excerpt,
+            others=left,
+        )
+        forked = fork(spec, dry_run=dry_run)
+        notes = [note for one in found for note in one.selection.notes]
+        selections = [one.selection for one in found]
+        return replace(
+            forked, warnings=(*notes, *forked.warnings), selection=selections[0], merged=tuple(selections[1:])
+        )
+
+
+def _check(read: Sequence[Session]) -> None:
+    ids = [session.session_id for session in read]
+    if len(set(ids)) < len(ids):
+        raise Usage("A session cannot be merged with itself", "Name each session once.")
+    for session in read[1:]:
+        if session.agent != read[0].agent:
+            forms_of(read[0].agent)
+            forms_of(session.agent)
+
+
+def _selected(read: Sequence[Session], spending: Spending) -> list[Selected]:
+    """What is kept of each; the smallest first, so that what it leaves is the others'."""
+    if spending.wanted.budget == MATCH and not spending.intent.strip():
+        raise Usage(
+            "A budget of match needs an intent",
+            advice('Say what is to be known: --intent "…", or a prompt.', tool="Say what is to be known: prompt."),
+        )
+    found: dict[int, Selected] = {}
+    left = spending.wanted.budget
+    order = sorted(range(len(read)), key=lambda place: sum(turn.token_est for turn in read[place].turns))
+    for done, place in enumerate(order):
+        share = left if left == MATCH else max(1, int(left) // (len(read) - done))
+        wanted = replace(spending.wanted, budget=share)
+        one = chosen(read[place], last_branch_point(read[place]), replace(spending, wanted=wanted))
+        found[place] = one
+        if left != MATCH:
+            left = max(0, int(left) - one.selection.tokens)
+    return [found[place] for place in range(len(read))]
+
+
+def _excerpt(session: Session, one: Selected) -> Excerpt:
+    """What is kept of a session, also where that is all of it."""
+    if one.excerpt is not None:
+        return one.excerpt
+    end = last_branch_point(session)
+    return Excerpt(frozenset(range(end + 1)), end, {}, costs(session).turns)
