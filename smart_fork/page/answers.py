@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -246,8 +246,8 @@ def related(session_id: str) -> FamilyPage:
     )
 
 
-def forked(form: Mapping[str, str]) -> Forked:
-    """Start the fork that a form asks for.
+def forked(form: Mapping[str, str], *, engine: Callable[[], Engine]) -> Forked:
+    """Start the fork that a form asks for; within a budget, `engine` says what answers.
 
     Raises:
         SmartForkError: nothing was started.
@@ -255,13 +255,20 @@ def forked(form: Mapping[str, str]) -> Forked:
     from smart_fork.agents.options import Options
     from smart_fork.forking.launch import fork_session
 
-    session, prompt, at, worktree, place = (
-        form.get(name, "").strip() for name in ("session", "prompt", "at", "worktree", "place")
+    session, prompt, at, worktree, place, budget = (
+        form.get(name, "").strip() for name in ("session", "prompt", "at", "worktree", "place", "budget")
     )
     if not prompt:
         raise Usage("What is the fork to do?", "Go back and say it in a sentence.")
     options = Options(prompt=prompt, worktree=worktree == "yes" or None, place=place or None)
-    return fork_session(session, options, at=number(at))
+    if not budget:
+        return fork_session(session, options, at=number(at))
+    from smart_fork.budget.amount import amount
+    from smart_fork.budget.within import Wanted
+    from smart_fork.forking.spending import Spending
+
+    spending = Spending(Wanted(amount(budget)), prompt, (), engine())
+    return fork_session(session, options, at=number(at), budget=spending)
 
 
 def outcome(fork: Forked) -> ForkPage:

@@ -99,7 +99,7 @@ class Page:
         return await _shown("family.html", partial(answers.related, request.path_params["session_id"]))
 
     async def _fork(self, request: Request) -> Response:
-        return await self._sent(request, answers.forked, "/forked")
+        return await self._sent(request, partial(answers.forked, engine=self.engine), "/forked")
 
     async def _forked(self, request: Request) -> Response:
         return await _shown("forked.html", lambda: answers.outcome(self._answered(request, Forked)))

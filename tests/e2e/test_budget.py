@@ -1,0 +1,38 @@
+"""A fork within a budget as the real programs take it up: the model is sent what the preview says (C-022)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.e2e.agents import Machine
+from tests.e2e.logs import Log
+from tests.e2e.model_server import Message, Protocol
+from tests.e2e.scenario import ANSWER, MORE, MORE_ANSWER, PROMPT, heard, settled, unlike_any_other
+
+pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
+
+
+def test_the_model_is_sent_what_is_kept_and_a_line_for_the_rest(equipped: Machine, agent: Protocol, parent: Log):
+    prompt = unlike_any_other("Now do the same for the downloader")
+    before = parent.path.read_bytes()
+
+    told = equipped.smart_fork(
+        "fork", parent.session_id, prompt, "--budget", "match", "--drop", "0", "--in", "process", "--json"
+    )
+
+    fork = json.loads(told.stdout)
+    settled(equipped, fork)
+    said = heard(equipped, prompt).said
+    own = [message for message in said if not message.text.startswith("<smart-fork-left-out>")]
+    assert [Message("user", MORE), Message("assistant", MORE_ANSWER), Message("user", prompt)] == own
+    (line,) = [message.text for message in said if message not in own]
+    assert "1 exchange left out" in line
+    assert PROMPT[:20] in line
+    assert ANSWER not in line
+    assert [("nothing", ""), ("whole", "answers")] == [
+        (one["kept"], one.get("why", "")) for one in fork["selection"]["exchanges"]
+    ]
+    assert before == parent.path.read_bytes()
+    assert [] == equipped.model.refused
