@@ -17,6 +17,8 @@ from smart_fork.budget.units import Step, Unit
 ANSWERS = 3
 #: And so many in what was asked and answered.
 NEAREST = 8
+#: What only is near is kept, beside its words, up to this share of a session: a fork of much of it saves little.
+FILLED = 0.25
 #: As little as answers is at most this share of a session, or so many tokens, beside what is always kept.
 LEAST_SHARE, LEAST_TOKENS = 0.12, 6_000
 #: An exchange for which less than this share of the best one's evidence speaks is not worth its tokens.
@@ -69,15 +71,18 @@ class Chooser:
             if unit.number in keep:
                 choice = self._with(choice, place, self.needs.whole(place), WANTED)
         gone = frozenset(turn for unit in self.units if unit.number in drop for turn in unit.whole)
-        least = most is None
-        if most is None:
-            most = max(LEAST_TOKENS, int(LEAST_SHARE * sum(self.costs.turns[: self.end + 1])))
-        for place, turns, why in self._upgrades(least=least):
-            if self.units[place].number in drop or turns <= choice.kept:
-                continue
-            more = self._with(choice, place, turns - gone, why)
-            if self.tokens(more.kept) <= most:
-                choice = more
+        whole = sum(self.costs.turns[: self.end + 1])
+        least = max(LEAST_TOKENS, int(LEAST_SHARE * whole))
+        for steps, bound in (
+            (self._answers(ANSWERS if most is None else NEAREST), least if most is None else most),
+            (self._further() if most is not None else (), min(most or 0, max(LEAST_TOKENS, int(FILLED * whole)))),
+        ):
+            for place, turns, why in steps:
+                if self.units[place].number in drop or turns <= choice.kept:
+                    continue
+                more = self._with(choice, place, turns - gone, why)
+                if self.tokens(more.kept) <= bound:
+                    choice = more
         return choice
 
     def tokens(self, kept: frozenset[int]) -> int:
@@ -129,18 +134,25 @@ class Chooser:
         ranked = sorted(range(len(self.units)), key=lambda place: (-self._gain[place], -place))
         return [place for place in ranked if self._gain[place] > 0]
 
-    def _upgrades(self, *, least: bool) -> Iterator[tuple[int, frozenset[int], str]]:
-        """What is added, as far as it fits: what answers, what is near in its words, and then in what was done."""
+    def _ranked(self) -> tuple[list[int], list[int]]:
+        """The places of what answers, and of what else is near, the best first."""
         best = self._best()
         answers = list(dict.fromkeys([*best[:1], *([self._point] if self._point is not None else [])]))
-        near = [place for place in best if place not in answers]
-        for place in answers + near[: ANSWERS if least else NEAREST]:
+        return answers, [place for place in best if place not in answers]
+
+    def _answers(self, nearest: int) -> Iterator[tuple[int, frozenset[int], str]]:
+        """What answers and what is near, in words, and then what was done in what answers."""
+        answers, near = self._ranked()
+        for place in answers + near[:nearest]:
             yield place, self.units[place].words | self.needs.question(place), ANSWER if place in answers else NEAR
         for place in answers:
             yield from ((place, turns, ANSWER) for turns in self.needs.cores(place))
-        if least:
-            return
-        near = [place for place in near if self._gain[place] >= WORTH * self._gain[best[0]]]
+
+    def _further(self) -> Iterator[tuple[int, frozenset[int], str]]:
+        """What was done in what is near, and last, and all of what answers."""
+        answers, near = self._ranked()
+        most = max(self._gain)
+        near = [place for place in near if self._gain[place] >= WORTH * most]
         for place in near[: ANSWERS - 1]:
             yield from ((place, turns, NEAR) for turns in self.needs.cores(place))
         yield len(self.units) - 1, self.needs.core(len(self.units) - 1), LAST

@@ -11,6 +11,8 @@ from smart_fork.agents.facets import copier
 
 #: Characters a token where the agent has counted nothing, and what no model's count is beyond.
 USUAL, LEAST, MOST = 4.0, 1.5, 5.0
+#: What is left of the context where it was compacted is less than this share; thoughts alone are not so much.
+FORGOTTEN = 0.6
 #: Of fewer tokens that were counted nothing is told.
 COUNTED = 2_000
 
@@ -51,14 +53,20 @@ def costs(session: Session) -> Costs:
 
 
 def _rate(session: Session, sizes: Sequence[int]) -> float:
-    """How many characters a token had, by how the context has grown while they came into it."""
+    """How many characters a token had, by how the context has grown while they came into it: from one time that the
+    agent has forgotten something to the next.
+    """
     grown = came = 0
-    last, pending = 0, 0
+    begun = last = within = pending = 0
     for turn, size in zip(session.turns, sizes, strict=True):
         pending += size
         if not turn.loaded:
             continue
-        if last and turn.loaded > last:
-            grown, came = grown + turn.loaded - last, came + pending
+        if last and turn.loaded >= FORGOTTEN * last:
+            within += pending
+        else:
+            grown, came = grown + max(0, last - begun), came + within
+            begun, within = turn.loaded, 0
         last, pending = turn.loaded, 0
+    grown, came = grown + max(0, last - begun), came + within
     return min(MOST, max(LEAST, came / grown)) if grown >= COUNTED else USUAL

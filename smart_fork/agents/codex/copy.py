@@ -10,6 +10,7 @@ from pathlib import Path
 import orjson
 
 from indexer.transcripts.base import AgentAdapter
+from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from smart_fork.agents.codex.base import base_of
@@ -54,7 +55,8 @@ class CodexCopier(Copier):
             if kind == "compacted":
                 yield LiveRecord(number, entry, sum(map(characters, _left(payload))), sums_up=True)
             else:
-                yield LiveRecord(number, entry, characters(payload) if kind == "response_item" else 0)
+                counts = kind == "response_item" and not _is_instruction(payload)
+                yield LiveRecord(number, entry, characters(payload) if counts else 0)
 
     def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
         """See `Copier.distilled`."""
@@ -186,6 +188,16 @@ class CodexDistilled(Distilled):
         yield orjson.dumps({
             "timestamp": before[1].get("timestamp", ""), "type": "response_item", "payload": _added(text),
         })  # fmt: skip
+
+
+def _is_instruction(item: Record) -> bool:
+    """Whether the program told it the model by itself, as it tells each session."""
+    if item.get("type") != "message" or item.get("role") == "assistant":
+        return False
+    parts = item.get("content")
+    texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    said = "\n".join(text for text in texts if isinstance(text, str))
+    return item.get("role") != "user" or (bool(said) and not strip_boilerplate(said))
 
 
 def _added(text: str) -> Record:

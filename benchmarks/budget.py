@@ -1,0 +1,195 @@
+"""What a fork within a budget keeps of a session, and what it takes: by labels made by reading, and at random.
+
+    python benchmarks/budget.py CORPUS LABELS [--home DIR] [--budget 30k] [--random N] [--seed N] [--json FILE]
+
+CORPUS and ``--home`` as for ``retrieval.py``. LABELS is a file with one JSON object a line:
+
+    {"id": "q1", "agent": "claude", "session_id": "0b7e…", "exchanges": [3]}
+
+``id`` is that of a query of the corpus, ``exchanges`` the numbers of those that answer it (from 0; one begins with each
+prompt). For a budget and for ``match`` it prints in how many of these sessions all of them are kept: at all (what was
+asked and answered), with what was done in them and all that this needs, and whole; and the share of the session's
+tokens, by its length.
+
+With ``--random N`` so many budgets are tried on sessions of the corpus with evidence by chance: what is written is read
+by its agent's reader, calls and results, links and texts are looked at, and its tokens are counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from retrieval import home_of, opened
+from rich.console import Console
+from rich.table import Table
+
+#: The lengths of sessions, in tokens, by which the table is divided.
+LENGTHS = (0, 30_000, 60_000, 120_000)
+FORMS = {"kept": ("whole", "part", "words"), "with what was done": ("whole", "part"), "whole": ("whole",)}
+
+
+class Kept(NamedTuple):
+    """What is kept of the exchanges that answer, and how many of the session's tokens."""
+
+    forms: tuple[str, ...]
+    tokens: int
+    whole: int
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("labels", type=Path)
+    parser.add_argument("--home", type=Path, help="keep the index here (SMART_FORK_HOME)")
+    parser.add_argument("--budget", default="30k")
+    parser.add_argument("--random", type=int, default=0, help="how many budgets to try at random")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path, help="write the figures here as well")
+    arguments = parser.parse_args()
+    if not arguments.labels.is_file():
+        sys.exit(f"skipped: no labels at {arguments.labels}; --help tells their form")
+    labels = [json.loads(line) for line in arguments.labels.read_text(encoding="utf-8").splitlines()]
+    with home_of(arguments.corpus, arguments.home) as laid_out:
+        queries = {query["id"]: query["query"] for query in opened(laid_out).queries}
+        budgets = (arguments.budget, "match")
+        told = {budget: list(kept(labels, queries, budget)) for budget in budgets}
+        tried = Counter(outcomes(arguments.random, arguments.seed)) if arguments.random else Counter[str]()
+    figures = {budget: table(rows) for budget, rows in told.items()} | {"random": dict(tried)}
+    show(figures)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+
+
+def kept(labels: Sequence[dict[str, Any]], queries: dict[str, str], budget: str) -> Iterator[Kept]:
+    """What is kept of each labelled session."""
+    from indexer.models import configured_embedder
+    from smart_fork.agents import READERS
+    from smart_fork.budget.amount import amount
+    from smart_fork.budget.within import Wanted, selected
+    from smart_fork.retrieval.exchanges import exchange_evidence
+    from smart_fork.retrieval.upkeep import Engine
+
+    engine = Engine(configured_embedder())
+    for label in labels:
+        reader = READERS[label["agent"]]
+        session = next((reader.read(path).session for path in reader.locate(label["session_id"])), None)
+        if session is None:
+            continue
+        evidence = exchange_evidence(session, queries[label["id"]], engine)
+        told = selected(session, len(session.turns) - 1, Wanted(amount(budget)), evidence).selection
+        units = {one.number: one.kept for one in told.exchanges}
+        forms = (
+            units[max((known for known in units if known <= number), default=min(units))]
+            for number in label["exchanges"]
+        )
+        yield Kept(tuple(forms), told.tokens, told.whole_tokens)
+
+
+def table(rows: Sequence[Kept]) -> dict[str, Any]:
+    """The share of sessions whose exchanges are kept, and the median share of the tokens by length."""
+    figures: dict[str, Any] = {"sessions": len(rows)}
+    for name, forms in FORMS.items():
+        figures[name] = round(statistics.mean(all(form in forms for form in row.forms) for row in rows), 3)
+    figures["median share"] = round(statistics.median(row.tokens / row.whole for row in rows), 3)
+    for low, high in zip(LENGTHS, (*LENGTHS[1:], None), strict=True):
+        some = [row for row in rows if low <= row.whole and (high is None or row.whole < high)]
+        if some:
+            share = round(statistics.median(row.tokens / row.whole for row in some), 3)
+            figures[f"median share from {low:,} tokens ({len(some)})"] = share
+    return figures
+
+
+def outcomes(count: int, seed: int) -> Iterator[str]:
+    """What became of so many budgets at random: a word for each."""
+    from smart_fork.agents import READERS
+
+    chance = random.Random(seed)
+    logs = [(agent, file.path) for agent in ("claude", "codex") for file in READERS[agent].discover()]
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(count):
+            agent, path = chance.choice(logs)
+            yield _tried(agent, path, chance, Path(folder))
+
+
+def _tried(agent: str, path: Path, chance: random.Random, folder: Path) -> str:
+    from smart_fork.agents import READERS
+    from smart_fork.agents.copier import NewSession
+    from smart_fork.agents.facets import copier, starter_of
+    from smart_fork.budget.within import Wanted, selected
+    from smart_fork.errors import SmartForkError
+    from smart_fork.retrieval.exchanges import ExchangeEvidence
+    from smart_fork.retrieval.fork_point import PointParts
+
+    session = READERS[agent].read(path).session
+    points = session.branch_points() if session else ()
+    if session is None or not points:
+        return "nothing finished"
+    exchanges = session.exchanges()
+    parts = {one.index: PointParts(chance.random(), chance.random(), 0.0, 0.0, 0.0) for one in exchanges}
+    evidence = ExchangeEvidence(parts, chance.randrange(len(exchanges))) if chance.random() < 0.8 else None
+    end = chance.choice(points) if chance.random() < 0.3 else points[-1]
+    budget = int(10 ** chance.uniform(2, 5))
+    try:
+        found = selected(session, end, Wanted(budget), evidence)
+        if found.excerpt is None:
+            return "whole"
+        new = NewSession(starter_of(agent).new_id(), folder, datetime.now())  # noqa: DTZ005 - as files are named
+        made = folder / copier(agent).place(path, new).name
+        made.write_bytes(b"".join(line + b"\n" for line in copier(agent).distilled(session, found.excerpt, new)))
+    except SmartForkError as error:
+        return f"refused: {error.message[:60]}"
+    wrong = _wrong(agent, session, found, made, budget)
+    made.unlink()
+    return wrong or ("sound, the smallest" if found.selection.smallest else "sound, within the budget")
+
+
+def _wrong(agent: str, session: Any, found: Any, made: Path, budget: int) -> str:
+    """What is not as it should be; empty where all is."""
+    from smart_fork.agents import READERS
+    from smart_fork.agents.facets import copier
+    from smart_fork.budget.costs import costs
+    from smart_fork.excise.closure import dangling, unanswered
+    from smart_fork.excise.loader import load_with_tool
+    from smart_fork.excise.soundness import broken_links
+
+    back, cut = READERS[agent].read(made).session, load_with_tool(agent, made)
+    turns = [turn for number, turn in enumerate(session.turns) if number in found.excerpt.kept]
+    wanted, got = ([turn.text for turn in some if turn.text and turn.speaks] for some in (turns, back.turns))
+    counted = sum(one.characters for one in copier(agent).live(back)) / costs(session).rate
+    problems = {
+        "not read": back is None,
+        "calls without results": bool(unanswered(cut.turns)),
+        "results without calls": bool(dangling(cut.turns)),
+        "broken links": bool(broken_links(cut)),
+        "other texts": wanted != got,
+        "above the budget": found.selection.tokens > budget and not found.selection.smallest,
+        "more than was said": counted > found.selection.tokens * 1.02 + 50,
+    }
+    return ", ".join(name for name, is_so in problems.items() if is_so)
+
+
+def show(figures: dict[str, Any]) -> None:
+    """The figures as tables."""
+    console = Console(width=100)
+    for name, told in figures.items():
+        printed = Table(title=f"budget {name}")
+        printed.add_column("")
+        printed.add_column("", justify="right")
+        for what, value in told.items():
+            printed.add_row(what, f"{value:g}")
+        console.print(printed)
+
+
+if __name__ == "__main__":
+    main()
