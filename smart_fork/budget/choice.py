@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from indexer.transcripts.model import Session
 from smart_fork.budget.costs import Costs
 from smart_fork.budget.left_out import line
 from smart_fork.budget.needs import Needs
@@ -47,8 +48,8 @@ class Choice:
 class Chooser:
     """Chooses among the exchanges of one session."""
 
-    def __init__(self, units: Sequence[Unit], costs: Costs, end: int, session_id: str, gains: Gains) -> None:
-        self.units, self.costs, self.end, self.session_id = units, costs, end, session_id
+    def __init__(self, units: Sequence[Unit], costs: Costs, end: int, session: Session, gains: Gains) -> None:
+        self.units, self.costs, self.end, self.session = units, costs, end, session
         self.needs = Needs(units)
         self._gain = [_gain(gains, unit.number, _next(units, place)) for place, unit in enumerate(units)]
         self._point = _place_of(units, gains.point)
@@ -106,7 +107,7 @@ class Chooser:
                         steps.append(step)
                     continue
                 if exchanges or steps:
-                    found[step.turns[0]] = line(exchanges, steps, self.session_id)
+                    found[step.turns[0]] = line(exchanges, steps, self.session.session_id, self.session.cwd)
                 exchanges, steps = [], []
         return found
 

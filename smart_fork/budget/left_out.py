@@ -12,7 +12,7 @@ from smart_fork.snippets import printable
 #: Of one title, and of how many; the rest is counted.
 TITLE_CHARACTERS, MOST_TITLES, MOST_ACTIONS = 70, 12, 6
 #: What could end the element that the line stands in, or pass for something else in it.
-_MARKS = str.maketrans({"<": "(", ">": ")", ";": ",", "`": "'", "\\": "/"})
+_MARKS = str.maketrans({"<": "\u2039", ">": "\u203a", ";": ",", "`": "'", "\\": "/"})
 _SPACES = re.compile(r"\s+")
 _LEADING = re.compile(r"^[\W_]+")
 
@@ -25,11 +25,15 @@ def title(unit: Unit) -> Masked:
     return shorten(asked or mask("(nothing asked)"), TITLE_CHARACTERS)
 
 
-def line(exchanges: Sequence[Unit], steps: Sequence[Step], session_id: str) -> str:
-    """What stands in the place of exchanges, and of steps of those that are kept."""
+def line(exchanges: Sequence[Unit], steps: Sequence[Step], session_id: str, directory: str = "") -> str:
+    """What stands in the place of exchanges, and of steps of those that are kept, in files below that `directory`."""
+    below = f"{directory.rstrip('/')}/" if directory.strip("/") else "\0"
     parts = []
     if steps:
-        count, actions = len(steps), _listed((_plain(step.actions[0]) for step in steps if step.actions), MOST_ACTIONS)
+        count, actions = (
+            len(steps),
+            _listed((_plain(step.actions[0].replace(below, "")) for step in steps if step.actions), MOST_ACTIONS),
+        )
         parts.append(f"… {count} {'step' if count == 1 else 'steps'} left out here{actions}")
     if exchanges:
         count, titles = len(exchanges), _listed(map(title, exchanges), MOST_TITLES)

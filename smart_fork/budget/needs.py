@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from smart_fork.budget.units import Step, Unit
+from smart_fork.budget.units import Unit
 
 #: An answer to a question of this length says by itself what it decides.
 SAYS_IT = 240
@@ -52,7 +52,7 @@ class Needs:
         return found
 
     def closed(self, turns: frozenset[int]) -> frozenset[int]:
-        """These turns, and where the files that they edit were looked at last."""
+        """These turns, and where the files that they edit were looked at last, or made where nobody has looked."""
         places = {self._place[turn] for turn in turns if turn in self._place}
         found = set(turns)
         for place in places:
@@ -65,10 +65,8 @@ class Needs:
     def _reading(self, place: int, path: str) -> int | None:
         key = (place, path)
         if key not in self._readings:
-            earlier = range(place - 1, -1, -1)
-            self._readings[key] = next((at for at in earlier if self._shows(self._steps[at], path)), None)
+            earlier = [(at, step) for at, step in enumerate(self._steps[:place]) if not step.broken]
+            looked = next((at for at, step in reversed(earlier) if step.shows(path)), None)
+            made = next((at for at, step in earlier if step.changes(path)), None)
+            self._readings[key] = made if looked is None else looked
         return self._readings[key]
-
-    @staticmethod
-    def _shows(step: Step, path: str) -> bool:
-        return not step.broken and step.shows(path)

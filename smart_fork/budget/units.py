@@ -39,12 +39,15 @@ class Step:
     actions: tuple[str, ...] = ()
 
     def shows(self, path: str) -> bool:
-        """Whether it looks at this file, or makes it."""
+        """Whether it looks at this file."""
         name = PurePosixPath(path).name
-        named = (*self.edits, *self.reads)
-        return any(PurePosixPath(one).name == name for one in named) or (
+        return any(PurePosixPath(one).name == name for one in self.reads) or (
             bool(name) and any(name in action for action in self.actions if action.startswith("run "))
         )
+
+    def changes(self, path: str) -> bool:
+        """Whether it edits this file, or makes it."""
+        return any(PurePosixPath(one).name == PurePosixPath(path).name for one in self.edits)
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvide
     counted = costs(session)
     parts = units(session, counted, end)
     _check(parts, wanted)
-    chooser = Chooser(parts, counted, end, session.session_id, gains_of(evidence))
+    chooser = Chooser(parts, counted, end, session, gains_of(evidence))
     everything = frozenset(turn for unit in parts for turn in unit.whole)
     whole = sum(counted.turns[: end + 1]) + counted.summary(end)
     most = None if wanted.budget == MATCH else wanted.budget
