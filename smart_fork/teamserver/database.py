@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
+from pgvector.psycopg.halfvec import register_halfvec_info
 from psycopg import Connection as PsycopgConnection
 from psycopg.rows import DictRow, dict_row
+from psycopg.types import TypeInfo
 from psycopg_pool import ConnectionPool
 
 from smart_fork.teamserver.cluster import APP
@@ -37,6 +39,7 @@ class Database:
             kwargs=options,
             timeout=SECONDS_FOR_A_CONNECTION,
             open=False,
+            configure=_with_vectors,
             check=ConnectionPool.check_connection,
         )
 
@@ -57,3 +60,9 @@ class Database:
                 "SELECT set_config('role', %s, true), set_config('smartfork.user', %s, true)", (self._role, str(user))
             )
             yield db
+
+
+def _with_vectors(db: Connection) -> None:
+    """Let vectors travel as they are stored, where the database knows any."""
+    if (info := TypeInfo.fetch(db, "halfvec")) is not None:
+        register_halfvec_info(db, info)

@@ -17,6 +17,7 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from pgvector import HalfVector
 from psycopg.types.json import Jsonb
 
 from indexer.chunks import Chunk
@@ -97,6 +98,7 @@ def index(db: Connection, project_id: int, session_id: Session, revision: int) -
     _store_words(db, here, found, row["title"])
     ids = _store_chunks(db, here, found.document, chunks)
     _store_vectors(db, here, {ids[digest]: vector for digest, vector in vectors.items()})
+    _count(db, here, list(ids.values()))
 
 
 def _told(db: Connection, project_id: int, session_id: Session) -> dict[str, Any] | None:
@@ -118,14 +120,13 @@ def offer(db: Connection, person: Person, project_id: int, session_id: Session, 
     vectors = [np.frombuffer(one.e, np.float16) for one in given.vectors]
     if not all(np.isfinite(vector).all() for vector in vectors):
         raise Unshareable("A vector has a number that is none.")
-    texts = list(map(_written, vectors))
     db.execute(
         "INSERT INTO offers(project_id, session_id, hash, reach, space, token_id, e)"
-        " SELECT %s, %s, u.hash, %s, %s, %s, u.e::halfvec FROM unnest(%s::bytea[], %s::text[]) AS u(hash, e)"
+        " SELECT %s, %s, u.hash, %s, %s, %s, u.e FROM unnest(%s::bytea[], %s::halfvec[]) AS u(hash, e)"
         " ON CONFLICT (project_id, session_id, hash) DO UPDATE SET e = excluded.e, token_id = excluded.token_id",
         (
             *(project_id, session_id, person.id, space(db, given.space), person.token),
-            *([bytes.fromhex(one.chunk) for one in given.vectors], texts),
+            *([bytes.fromhex(one.chunk) for one in given.vectors], list(map(HalfVector, vectors))),
         ),
     )
     return True
@@ -245,7 +246,7 @@ def _place(db: Connection, here: _Here, document: Document, ids: Mapping[bytes, 
     )
 
 
-def _vectors(db: Connection, here: _Here, chunks: Sequence[Chunk]) -> dict[bytes, str]:
+def _vectors(db: Connection, here: _Here, chunks: Sequence[Chunk]) -> dict[bytes, HalfVector]:
     """Vectors for the passages that have none: those that the client has sent, if they are what they say."""
     rows = db.execute(
         "SELECT c.hash FROM chunks c JOIN vectors v ON v.project_id = c.project_id AND v.chunk_id = c.id"
@@ -261,23 +262,27 @@ def _vectors(db: Connection, here: _Here, chunks: Sequence[Chunk]) -> dict[bytes
     try:
         made = _believed(db, here, waiting, offered, model)
         lacking = [digest for digest in waiting if digest not in made][:EMBEDDED]
-        return made | dict(zip(lacking, _written_vectors(model, [waiting[digest] for digest in lacking]), strict=True))
+        return made | dict(zip(lacking, _made(model, [waiting[digest] for digest in lacking]), strict=True))
     except ModelUnavailableError as error:
         log.warning("passages have no vectors: %s", error)
         return {}
 
 
-def _offered(db: Connection, here: _Here) -> dict[bytes, tuple[str, int]]:
+def _offered(db: Connection, here: _Here) -> dict[bytes, tuple[HalfVector, int]]:
     rows = db.execute(
-        "DELETE FROM offers WHERE project_id = %s AND session_id = %s RETURNING hash, e::text AS e, token_id",
+        "DELETE FROM offers WHERE project_id = %s AND session_id = %s RETURNING hash, e, token_id",
         (here.project_id, here.session_id),
     )
     return {bytes(row["hash"]): (row["e"], row["token_id"]) for row in rows}
 
 
 def _believed(
-    db: Connection, here: _Here, waiting: Mapping[bytes, str], offered: Mapping[bytes, tuple[str, int]], model: Embedder
-) -> dict[bytes, str]:
+    db: Connection,
+    here: _Here,
+    waiting: Mapping[bytes, str],
+    offered: Mapping[bytes, tuple[HalfVector, int]],
+    model: Embedder,
+) -> dict[bytes, HalfVector]:
     """The offered vectors of these passages, if those that are made here as well are the same; else none, and the audit
     says so.
     """
@@ -293,34 +298,46 @@ def _believed(
     return {}
 
 
-def _written_vectors(model: Embedder, texts: Sequence[str]) -> list[str]:
-    """Vectors as they are written."""
+def _made(model: Embedder, texts: Sequence[str]) -> list[HalfVector]:
+    """Vectors as they are stored."""
     return [
-        _written(vector)
+        HalfVector(vector)
         for start in range(0, len(texts), TOGETHER)
         for vector in model.embed(texts[start : start + TOGETHER])
     ]
 
 
-def _store_vectors(db: Connection, here: _Here, made: Mapping[int, str]) -> None:
+def _store_vectors(db: Connection, here: _Here, made: Mapping[int, HalfVector]) -> None:
     name = own_space()
     if made and name is not None:
         db.execute(
             "INSERT INTO vectors(project_id, space, chunk_id, reach, e)"
-            " SELECT %s, %s, u.id, %s, u.e::halfvec FROM unnest(%s::bigint[], %s::text[]) AS u(id, e)"
+            " SELECT %s, %s, u.id, %s, u.e FROM unnest(%s::bigint[], %s::halfvec[]) AS u(id, e)"
             " ON CONFLICT (project_id, space, chunk_id) DO NOTHING",
             (here.project_id, space(db, name), here.reach, list(made), list(made.values())),
         )
 
 
-def _written(vector: Any) -> str:
-    return "[" + ",".join(f"{float(value):.6g}" for value in vector) + "]"
+def _count(db: Connection, here: _Here, chunks: Sequence[int]) -> None:
+    """How many passages have a vector, of the session and of all that share some with it."""
+    name = own_space()
+    db.execute(
+        "UPDATE session_words s SET passages = n.passages, embedded = n.embedded,"
+        " space = CASE WHEN n.embedded > 0 THEN %s ELSE 0 END"
+        " FROM (SELECT p.session_id, count(*) AS passages, count(v.chunk_id) AS embedded FROM placements p"
+        " LEFT JOIN vectors v ON v.project_id = p.project_id AND v.space = %s AND v.chunk_id = p.chunk_id"
+        " WHERE p.project_id = %s AND p.session_id IN (SELECT q.session_id FROM placements q"
+        " WHERE q.project_id = %s AND q.chunk_id = ANY(%s)) GROUP BY 1) n"
+        " WHERE s.project_id = %s AND s.session_id = n.session_id"
+        " AND (s.passages, s.embedded) <> (n.passages, n.embedded)",
+        (*[space(db, name) if name else 0] * 2, here.project_id, here.project_id, list(chunks), here.project_id),
+    )
 
 
-def _cosine(written: str, vector: Any) -> float:
+def _cosine(one: HalfVector, vector: Any) -> float:
     from indexer.arrays import np
 
-    given = np.array(written.strip("[]").split(","), np.float32)
+    given = one.to_numpy().astype(np.float32)
     length = float(np.linalg.norm(given) * np.linalg.norm(vector))
     return float(given @ vector) / length if length else 0.0
 

@@ -12,7 +12,7 @@ from smart_fork.errors import NotFound
 from smart_fork.retrieval.ranking import Parts
 from smart_fork.sharing import wire
 from smart_fork.sharing.passages import hash_of, searched, space_of
-from smart_fork.teamserver import sessions
+from smart_fork.teamserver import index, sessions
 from smart_fork.teamserver.cluster import JOBS
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.jobs import Worker
@@ -282,6 +282,18 @@ def test_vectors_of_other_texts_and_other_spaces_are_no_ones(people):
     share(people, "alice", INVOICES, vectors=vectors_of(INVOICES) | {"space": "somebody/384"})
 
     assert (0, 2) == (rows(people)["offers"], len(stored(people)))
+
+
+def test_sessions_without_vectors_are_counted_until_they_have_some(people, monkeypatch):
+    with monkeypatch.context() as without:
+        without.setattr(index, "_light", lambda: None)
+        session = share(people, "alice", UPLOADER)
+    share(people, "alice", INVOICES)
+    assert ([session], 1) == (found(people, "bob", "uploader")[:1], ask(people, "bob").by_words_only)
+
+    share(people, "alice", (*UPLOADER, *LOGIN), session=session, old=records_of(*UPLOADER))
+
+    assert 0 == ask(people, "bob").by_words_only
 
 
 QUESTIONS = ("'; DROP TABLE chunks; --", '"*:& | !', "\\", "a" * 9_000, "\u202e\ue0f0", "%s %(x)s", "\N{GIRAFFE FACE}")

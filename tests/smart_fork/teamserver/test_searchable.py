@@ -9,6 +9,7 @@ from indexer.light import LightEmbedder
 from indexer.store.sqlite import SqliteStore
 from smart_fork.retrieval.evidence import gather
 from smart_fork.retrieval.found import Query
+from smart_fork.retrieval.query import terms_of
 from smart_fork.retrieval.ranking import weigh
 from smart_fork.sharing.passages import searched, space_of
 from smart_fork.teamserver.cluster import OWNER
@@ -129,6 +130,31 @@ def test_what_each_term_adds_is_what_all_have_together(kept, table):
     assert set(terms) == set(by_term)
     total = {row: sum(scores.get(row, 0.0) for scores in by_term.values()) for row in hits}
     assert total == pytest.approx(hits, rel=1e-5)
+
+
+@pytest.mark.parametrize("table", ["chunks", "sessions"])
+def test_of_a_question_of_very_many_words_each_is_looked_for(kept, table):
+    words = dict.fromkeys(terms_of(" ".join(text for said in SAID.values() for text in said)))
+    terms = [term for term, sessions in kept.store.sessions_with(list(words)).items() if sessions]
+    assert len(terms) > 24
+
+    hits = kept.store.match_words(table, terms, kept.scope, 9)
+    by_term = kept.store.word_scores(table, terms, kept.scope, [hit.row for hit in hits])
+    having = kept.store.having(table, terms, [hit.row for hit in hits])
+
+    assert {term: set(scores) for term, scores in by_term.items()} == having
+    assert all(having.values())
+
+
+def test_how_much_a_word_adds_is_the_same_wherever_the_sessions_are_kept(local, shared):
+    terms = ['"uploader"', '"fail"', '"clock"', '"invoices"', '"twice as long"']
+    added = []
+    for kept in (local, shared):
+        hits = kept.store.match_words("sessions", terms, kept.scope, 9)
+        scores = kept.store.word_scores("sessions", terms, kept.scope, [hit.row for hit in hits])
+        added.append({(term, kept.name(row)): score for term in terms for row, score in scores[term].items()})
+
+    assert added[0] == pytest.approx(added[1], rel=0.25)
 
 
 def test_how_many_sessions_have_a_term(kept):
