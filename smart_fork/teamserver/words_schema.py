@@ -28,30 +28,31 @@ def m010_soon(db: psycopg.Connection[Any]) -> None:
         CREATE INDEX ON session_words(project_id, reach, space) WHERE passages > 0;
 
         -- Those that have most of these words, by how rare these are. Each word is looked up in the index: to look at
-        -- the words of every row takes a hundred times as long, which the planner does not know.
+        -- the words of every row takes a hundred times as long, which the planner does not know: neither may it read
+        -- the rows one by one, nor join them with the words (`OFFSET 0`).
         CREATE FUNCTION rarest_chunks(project bigint, wanted tsquery[], idf float8[], most integer)
         RETURNS SETOF bigint LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
-        SET enable_seqscan = off AS $$
+        SET enable_seqscan = off SET enable_indexscan = off AS $$
             SELECT h.id FROM unnest(wanted, idf) AS u(q, weight), LATERAL (
                 SELECT c.id FROM chunks c WHERE c.project_id = project
-                AND c.reach = ANY((SELECT reaches(project))::bigint[]) AND c.words @@ u.q) h
+                AND c.reach = ANY((SELECT reaches(project))::bigint[]) AND c.words @@ u.q OFFSET 0) h
             GROUP BY h.id ORDER BY sum(u.weight) DESC, h.id LIMIT most
         $$;
         CREATE FUNCTION rarest_sessions(project bigint, wanted tsquery[], idf float8[], most integer)
         RETURNS SETOF uuid LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
-        SET enable_seqscan = off AS $$
+        SET enable_seqscan = off SET enable_indexscan = off AS $$
             SELECT h.session_id FROM unnest(wanted, idf) AS u(q, weight), LATERAL (
                 SELECT s.session_id FROM session_words s WHERE s.project_id = project
-                AND s.reach = ANY((SELECT reaches(project))::bigint[]) AND s.words @@ u.q) h
+                AND s.reach = ANY((SELECT reaches(project))::bigint[]) AND s.words @@ u.q OFFSET 0) h
             GROUP BY h.session_id ORDER BY sum(u.weight) DESC, h.session_id LIMIT most
         $$;
         CREATE FUNCTION sessions_having_each(project bigint, wanted tsquery[])
         RETURNS TABLE(n bigint, sessions bigint)
         LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp
-        SET enable_seqscan = off AS $$
+        SET enable_seqscan = off SET enable_indexscan = off AS $$
             SELECT u.n, h.number FROM unnest(wanted) WITH ORDINALITY AS u(q, n), LATERAL (
                 SELECT count(*) AS number FROM session_words s WHERE s.project_id = project
-                AND s.reach = ANY((SELECT reaches(project))::bigint[]) AND s.words @@ u.q) h
+                AND s.reach = ANY((SELECT reaches(project))::bigint[]) AND s.words @@ u.q OFFSET 0) h
         $$;
         """
     )
