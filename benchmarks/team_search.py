@@ -236,39 +236,47 @@ def copied(server: Served, number: int, *, apart: bool) -> None:
 
     with psycopg.connect(server.owner, autocommit=True) as db:
         db.execute("SET session_replication_role = replica")  # what is copied is not indexed again
-        (project, most), *_ = db.execute("SELECT project_id, max(id) FROM chunks GROUP BY 1 ORDER BY 1").fetchall()
+        ((project, most),) = db.execute(
+            "SELECT project_id, max(id) FROM chunks GROUP BY 1 ORDER BY 1 LIMIT 1"
+        ).fetchall()
+        own = f"SELECT session_id FROM session_words WHERE project_id = {project}"  # noqa: S608
+        db.execute(f"CREATE TEMP TABLE originals AS {own}")  # type: ignore[arg-type]
         for n in range(1, number + 1):
-            changed = {"chunk_id": f"chunk_id + {n * most}", "family": f"family || '-{n}'"}
-            changed |= dict.fromkeys(("session_id", "root_id"), f"md5({{}} || '-{n}')::uuid")
+            to = project
             if apart:
                 made = db.execute(
                     "INSERT INTO projects(key) VALUES (%s) RETURNING id", (f"example.org/{n}",)
                 ).fetchone()
-                changed["project_id"] = str(made[0]) if made else ""
-            for table in SEARCHED:
-                if table == "lexemes" and not apart:
-                    continue
-                own = {"id": f"md5(id || '-{n}')::uuid" if table == "sessions" else f"id + {n * most}"}
-                if table == "chunks":
-                    own["hash"] = f"sha256(hash || '{n}')"
-                columns = [
-                    row[0]
-                    for row in db.execute(
-                        "SELECT column_name FROM information_schema.columns WHERE table_name = %s"
-                        " AND is_generated = 'NEVER' ORDER BY ordinal_position",
-                        (table,),
-                    )
-                ]
-                values = ((changed | own).get(name, name).format(name) for name in columns)
-                db.execute(
-                    f"INSERT INTO {table}({', '.join(columns)}) OVERRIDING SYSTEM VALUE"  # type: ignore[arg-type]  # noqa: S608
-                    f" SELECT {', '.join(values)} FROM {table} WHERE project_id = {project}"
-                    + (f" AND {'id' if table == 'chunks' else 'chunk_id'} <= {most}" if "chunk" in table else "")
-                )
+                to = made[0] if made else project
+            for table in SEARCHED if apart else SEARCHED[:-1]:
+                _copy(db, table, project, to, most, n)
             print(f"copied {n}", file=sys.stderr)
         if not apart:
-            db.execute(f"UPDATE lexemes SET chunks = chunks * {number + 1}, sessions = sessions * {number + 1}")  # noqa: S608
+            more = f"chunks = chunks * {number + 1}, sessions = sessions * {number + 1}"
+            db.execute(f"UPDATE lexemes SET {more} WHERE project_id = {project}")  # type: ignore[arg-type]  # noqa: S608
         db.execute("VACUUM ANALYZE")
+
+
+def _copy(db: Any, table: str, project: int, to: int, most: int, n: int) -> None:  # noqa: PLR0917
+    """The `n`-th copy of the rows that were there before any."""
+    named = db.execute(
+        "SELECT column_name FROM information_schema.columns WHERE table_name = %s AND is_generated = 'NEVER'", (table,)
+    ).fetchall()
+    changed = {"project_id": str(to), "chunk_id": f"chunk_id + {n * most}", "family": f"family || '-{n}'"}
+    changed |= {name: f"md5({name} || '-{n}')::uuid" for name in ("session_id", "root_id")}
+    if table == "chunks":
+        changed |= {"id": f"id + {n * most}", "hash": f"sha256(hash || '{n}')"}
+    if table == "sessions":
+        changed["id"] = f"md5(id || '-{n}')::uuid"
+    key = "id" if table == "sessions" else "session_id"
+    some = {"chunks": f"id <= {most}", "vectors": f"chunk_id <= {most}", "lexemes": "true"}
+    only = some.get(table, f"{key} IN (TABLE originals)")
+    columns = [name for (name,) in named]
+    db.execute(
+        f"INSERT INTO {table}({', '.join(columns)}) OVERRIDING SYSTEM VALUE"  # noqa: S608
+        f" SELECT {', '.join(changed.get(name, name) for name in columns)} FROM {table}"
+        f" WHERE project_id = {project} AND {only}"
+    )
 
 
 def slower(labelled: Any, server: Served, pushed: dict[str, str], before: dict[str, Any], name: str) -> dict[str, Any]:
