@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import chain
+from operator import attrgetter
 
 from indexer.masking import mask
-from indexer.transcripts.model import Proof, Session
+from indexer.transcripts.model import Proof, Session, ToolCall, Turn
 
 #: Of more files the last edited are remembered.
 MAX_FILES = 1000
@@ -39,6 +43,17 @@ class Edits:
 
 
 NO_EDITS = Edits()
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFiles:
+    """The files that a session has read or edited, as absolute paths, and `until` when it went on.
+
+    `edits` says of each how often it was edited, the most edited first; 0 is one that was only read.
+    """
+
+    edits: Mapping[str, int]
+    until: str
 
 
 def outcome_of(session: Session) -> Outcome:
@@ -78,6 +93,24 @@ def edits_of(session: Session, resolved_cwd: str) -> Edits:
     return Edits(tuple(files)[-MAX_FILES:], until or session.last_activity) if files else NO_EDITS
 
 
+def known_files(
+    session: Session, resolved_cwd: str, end: int | None = None, kept: Collection[int] | None = None
+) -> KnownFiles:
+    """What a session knows, by what it has read and edited with success; up to turn `end`, where it is cut there, and
+    only by the turns that are `kept`, where others are left out.
+    """
+    turns = session.turns if end is None else session.turns[: end + 1]
+    if kept is not None:
+        turns = tuple(turn for number, turn in enumerate(turns) if number in kept)
+    found: Counter[str] = Counter()
+    for which, weight in (("edits", 1), ("reads", 0)):
+        for path in chain.from_iterable(_done(turns, attrgetter(which)).values()):
+            if file := _absolute(path, session.cwd, resolved_cwd):
+                found[file] += weight
+    until = session.last_activity if end is None else max((turn.timestamp for turn in turns), default="")
+    return KnownFiles(dict(found.most_common()), until)
+
+
 def masked_again(edits: Edits) -> Edits:
     """Without paths that hold what is known for a secret by now."""
     return replace(edits, files=tuple(file for file in edits.files if mask(file) == file))
@@ -85,8 +118,13 @@ def masked_again(edits: Edits) -> Edits:
 
 def _edits_done(session: Session) -> dict[str, tuple[str, ...]]:
     """The files of each call that edits some and did not fail."""
-    asked = {call.id: call.edits for turn in session.turns for call in turn.tool_calls if call.edits}
-    ended = {result.tool_use_id for turn in session.turns for result in turn.tool_results if not result.is_error}
+    return _done(session.turns, attrgetter("edits"))
+
+
+def _done(turns: Sequence[Turn], files_of: Callable[[ToolCall], tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Some files of each call that names any and did not fail."""
+    asked = {call.id: files for turn in turns for call in turn.tool_calls if (files := files_of(call))}
+    ended = {result.tool_use_id for turn in turns for result in turn.tool_results if not result.is_error}
     return {call: files for call, files in asked.items() if call in ended}
 
 

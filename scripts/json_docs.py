@@ -57,6 +57,7 @@ TABLES: Mapping[str, Table] = {
     "index": _of(answer.IndexState),
     "forked_session": _of(started.Forked),
     "failed fork": _of(started.NotForked),
+    "fork_price": _of(started.ForkPrice),
     "started_worker": _of(started.StartedWorker),
     "spawn and spawn_workers": _of(started.Spawned),
     "failed_worker": _of(started.NotSpawned),

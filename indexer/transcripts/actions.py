@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 from indexer.masking import NOTHING, Masked, mask, shorten
-from indexer.transcripts.commands import command_of
+from indexer.transcripts.commands import command_of, simple_commands
 from indexer.transcripts.ours import is_ours, passes_on, runs_ours, without_ours
 
 ACTION_CHARACTERS = 240
@@ -26,6 +26,16 @@ _MOVED = re.compile(r"^\*\*\* Move to: (.+)$", re.MULTILINE)
 #: More files of one patch are not remembered.
 _MOST_PATCHED = 1000
 _STILL_RUNNING = re.compile(r"^Process running with session ID (\d{1,18})$", re.MULTILINE)
+#: Programs that do nothing but show the files that they are given, and what says of a word that it names none.
+_SHOWING = {"cat", "head", "tail", "nl", "less", "more", "bat", "sed"}
+_MAY_SHOW = re.compile(r"\b(?:cat|head|tail|nl|less|more|bat|sed)\b")
+_SCRIPTS = {"-e", "--expression", "-f", "--file", "-i", "--in-place"}
+_NO_NAME = re.compile(r"[*?$`{}~\[\]]|^\d+$")
+_MOVES = {"cd", "pushd", "popd"}
+#: More commands of one line are not looked at.
+_MOST_COMMANDS = 50
+#: The shell that stays from one call to the next, and may be anywhere by then.
+_KEEPS_ITS_PLACE = "Bash"
 #: The exit statuses of a shell that has not found a program, or may not run it.
 _NOT_FOUND = (126, 127)
 _IN_BACKGROUND = "Command running in background with ID"
@@ -77,6 +87,40 @@ def edited_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
     patch = _first(arguments, "input", "patch") if name == "apply_patch" else command_of(arguments)
     folder = _first(arguments, "workdir")
     return tuple(f"{folder}/{path}" if folder and path[:1] != "/" else path for path in _patched(patch))
+
+
+def read_by(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, ...]:
+    """The paths of the files that a call reads, as it names them: with a tool, or with a command that shows files.
+
+    Of a command it is what can be told for sure: none of a line that changes the directory, none but absolute paths
+    of a shell that may have changed it before.
+    """
+    if isinstance(arguments, str):
+        return ()
+    if name == "Read" or (name in _EDITS and arguments.get("command") == "view"):
+        path = _first(arguments, "file_path", "notebook_path", "path", "filePath")
+        return (path,) if path else ()
+    if name not in _SHELLS:
+        return ()
+    line = command_of(arguments)
+    commands = list(islice(simple_commands(line), _MOST_COMMANDS)) if _MAY_SHOW.search(line) else []
+    if any(words[0] in _MOVES for words in commands):
+        return ()
+    folder = _first(arguments, "workdir")
+    paths = (path for words in commands for path in _shown(words))
+    kept = (path for path in paths if path[:1] == "/" or name != _KEEPS_ITS_PLACE)
+    return tuple(dict.fromkeys(f"{folder}/{path}" if folder and path[:1] != "/" else path for path in kept))
+
+
+def _shown(words: Sequence[str]) -> Iterator[str]:
+    """What a command that shows files is given that can be the name of one."""
+    program, *given = words
+    if program not in _SHOWING or any(sign in word for word in given for sign in "<>"):
+        return
+    plain = [word for word in given if word[:1] != "-"]
+    if program == "sed":  # its script comes first
+        plain = plain[1:] if "-n" in given and not _SCRIPTS.intersection(given) else []
+    yield from (word for word in plain if not _NO_NAME.search(word))
 
 
 def _patched(text: str) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ import re
 RECALL_TAG = "smart-fork-recall"
 #: What stands in a copy for what it leaves out.
 LEFT_OUT_TAG = "smart-fork-left-out"
+#: What a fork is told before its prompt.
+NEWS_TAG = "smart-fork-news"
 #: Tags whose whole element is injected text. Seen in Claude Code 1.0-2.1 and Codex 0.34-0.169.
 _INJECTED = (
     "system-reminder", "local-command-stdout", "local-command-stderr", "local-command-caveat", "command-name",
@@ -16,7 +18,7 @@ _INJECTED = (
     "user_instructions", "permissions instructions", "INSTRUCTIONS", "turn_aborted", "skill", "skills_instructions",
     "app-context", "subagent_notification", "collaboration_mode", "user_action", "recommended_plugins",
     "personality_spec", "model_switch", "multi_agent_mode", "apps_instructions", "plugins_instructions",
-    "hook_prompt", "hook_context", RECALL_TAG, LEFT_OUT_TAG,
+    "hook_prompt", "hook_context", RECALL_TAG, LEFT_OUT_TAG, NEWS_TAG,
 )  # fmt: skip
 _OPENING = {tag: re.compile(rf"<{tag}(?:\s[^<>]*)?>") for tag in _INJECTED}
 #: An element that is never closed is injected only where a message begins with it: elsewhere somebody speaks of it.

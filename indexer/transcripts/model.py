@@ -37,7 +37,8 @@ class Proof(StrEnum):
 class ToolCall:
     """One action of the agent. `action` is one line ("edit src/a.py", "run pytest -q"), empty if it says nothing.
 
-    `ours` is whether it asks smart-fork something, `edits` are the files that it sets out to edit, as it names them.
+    `ours` is whether it asks smart-fork something, `edits` and `reads` are the files that it sets out to edit and to
+    read, as it names them.
     """
 
     id: str
@@ -45,6 +46,7 @@ class ToolCall:
     action: Masked = NOTHING
     ours: bool = False
     edits: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class Session:
     `circular` says that records name each other as parents, so that their order is that of the file. `interrupted` is
     whether the person has stopped the agent in what it did last. `inferred_from` is what `cwd` was taken from where the
     log does not state it; `head` the commit that it was begun at, where that matters: without a `cwd`, or with one that
-    the agent's commands tell.
+    the agent's commands tell. `begun_at` is that commit wherever the log records it.
     Times are ISO 8601 in UTC with ``Z``, or empty.
     """
 
@@ -142,6 +144,7 @@ class Session:
     interrupted: bool = False
     inferred_from: Inferred = ""
     head: str = ""
+    begun_at: str = ""
 
     def exchanges(self) -> tuple[Exchange, ...]:
         """The turns grouped by what the person asked; turns before the first prompt form an exchange of their own."""

@@ -66,7 +66,7 @@ def turn_to_row(turn: Turn) -> list[Any]:
     """A turn without its raw bytes as JSON values."""
     return [
         turn.id, turn.parent_id, turn.role, turn.timestamp, turn.text, turn.token_est,
-        [[call.id, call.name, call.action, call.ours, call.edits] for call in turn.tool_calls],
+        [[call.id, call.name, call.action, call.ours, call.edits, call.reads] for call in turn.tool_calls],
         [[result.tool_use_id, result.is_error, result.note, result.proof] for result in turn.tool_results],
         turn.prompt, turn.group, turn.loaded,
     ]  # fmt: skip
@@ -81,8 +81,8 @@ def turn_from_row(row: list[Any]) -> Turn:
     return Turn(
         intern(id_), None if parent is None else intern(parent), role, timestamp, text, tokens,
         tuple(
-            ToolCall(intern(call), intern(name), action, asks, tuple(edits))
-            for call, name, action, asks, edits in calls
+            ToolCall(intern(call), intern(name), action, asks, tuple(edits), tuple(reads))
+            for call, name, action, asks, edits, reads in calls
         ),
         tuple(ToolResult(intern(call), failed, Masked(note), Proof(proof)) for call, failed, note, proof in results),
         prompt, intern(group), loaded=loaded,

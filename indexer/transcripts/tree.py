@@ -11,7 +11,7 @@ from sys import intern
 from typing import Any, ClassVar
 
 from indexer.masking import NOTHING, Masked, mask
-from indexer.transcripts.actions import describe, edited_by, error_note
+from indexer.transcripts.actions import describe, edited_by, error_note, read_by
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.chain import Chain
 from indexer.transcripts.commands import command_of
@@ -178,10 +178,14 @@ class Tree(ABC):
             self.ours.add(identity)
         elif action:
             self.symbols.add_all(arguments)
-        edits = edited_by(known_as or name, arguments) if isinstance(arguments, dict) else ()
+        touched = (
+            (edited_by(known_as or name, arguments), read_by(known_as or name, arguments))
+            if isinstance(arguments, dict)
+            else ()
+        )
         if name == self.shell and not ours and isinstance(arguments, dict):
             self.deeds.begin(identity, command_of(arguments))
-        return ToolCall(identity, name, action, ours, edits)
+        return ToolCall(identity, name, action, ours, *touched)
 
     def result(self, identity: object, output: str, *, failed: bool) -> ToolResult:
         """What came back from a call."""

@@ -47,16 +47,17 @@ def _said(*, default: Any = None, **how: Any) -> Any:
 class Options:
     """What may be said of any worker. `worktree` is one's name, or true; `None` is what nobody has said.
 
-    With `with_changes` it has a worktree with the uncommitted changes of the directory.
+    With `with_changes` it has a worktree with the uncommitted changes of the directory. With `brief` the prompt of a
+    fork follows a note of what has changed.
     """
 
     prompt: str | None = _said(
         key="prompt",
-        described="What it is told to do; it knows nothing else, unless it forks or resumes a session.",
+        described="What it is told to do; it knows nothing else, unless it forks or resumes.",
     )
     worktree: bool | str | None = _said(
         key="worktree",
-        described="A git worktree and branch of its own, or its name. Left out: one if possible.",
+        described="A git worktree of its own, or its name. Left out: one if possible.",
         help="Run it in a new git worktree.",
         types=(bool, str),
         flags=("--worktree", "-w"),
@@ -84,6 +85,15 @@ class Options:
         types=(bool,),
     )
 
+    brief: bool = _said(
+        default=True,
+        key="brief",
+        described="False: no note of what changed.",
+        help="Tell a fork first what has changed in the repository since.",
+        types=(bool,),
+        flags=("--brief/--no-brief",),
+    )
+
     @property
     def in_worktree(self) -> bool:
         """Whether it works in a worktree of its own."""
@@ -104,10 +114,10 @@ def said_of(option: Field[Any]) -> Said:
 #: What a worker works on, as it is said in JSON.
 _SUBJECT: dict[str, Said] = {
     "project_path": Said(described="The directory it works in."),
-    "agent_type": Said(described="Left out: that of the session, or the caller's."),
+    "agent_type": Said(described="Left out: the session's, or the caller's."),
     "fork_from": Said(described="Fork this session: it knows all that the session knew, which stays as it is."),
-    "at": Said(described="With fork_from: only up to this message number of read_session.", types=(int,)),
-    "resume_session_id": Said(described="Go on in this session itself, in its own directory. Refused while it runs."),
+    "at": Said(described="With fork_from: only up to this message of read_session.", types=(int,)),
+    "resume_session_id": Said(described="Go on in this session itself, in its directory. Refused while it runs."),
     "continue_session": Said(described="Go on in the newest session of project_path.", types=(bool,)),
     "fork_session": Said(described="Fork what resume_session_id or continue_session means.", types=(bool,)),
 }

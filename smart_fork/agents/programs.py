@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -9,17 +10,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import orjson
+
+from indexer.files import replace_file
+from indexer.paths import private_dir, state_home
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.facets import command_of
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.processes import Processes
 
+#: A file that was looked at, as it was, with the arguments that it was asked with, and what was looked for.
+Sign = tuple[str, int, int, int, tuple[str, ...], str]
 #: Searched after PATH: services are started with a bare PATH. A leading ``~`` is HOME.
 USUAL_FOLDERS = ("~/.local/bin", "~/.claude/local", "~/.npm-global/bin", "/opt/homebrew/bin", "/usr/local/bin")
 HELP_SECONDS = 60.0
 
 #: What the help of a program lists, by its version: the signs that were looked for.
-_seen: dict[tuple[str, int, tuple[str, ...], str], bool] = {}
+_seen: dict[Sign, bool] = {}
+#: Of those that were found so much is kept for later processes, in the state's folder.
+_KEPT, _MOST_KEPT = "programs.json", 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +110,16 @@ def require_fork(
 
 
 def lists(path: str, args: tuple[str, ...], sign: str, processes: Processes, env: Mapping[str, str] | None) -> bool:
-    """Whether the program's help lists what the expression `sign` finds; asked once for each version of the program.
+    """Whether the program's help lists what the expression `sign` finds; asked once for each version of the program,
+    or by an earlier process (see `keep`).
 
     Raises:
         ProgramFailed: it does not answer.
     """
-    key = (path, Path(path).stat().st_mtime_ns, args, sign)
+    file = Path(path).stat()  # what npm unpacks has the same time in all versions
+    key = (path, file.st_ino, file.st_ctime_ns, file.st_size, args, sign)
+    if key not in _seen and key in _kept():
+        _seen[key] = True
     if key not in _seen:
         answer = processes.run([path, *args], cwd=Path(os.sep), env=env, timeout=HELP_SECONDS)
         if not answer.ok and args == ("--help",):
@@ -117,3 +130,21 @@ def lists(path: str, args: tuple[str, ...], sign: str, processes: Processes, env
         said = answer.stdout + answer.stderr  # some print their help there
         _seen[key] = answer.ok and re.search(sign, said.decode("utf-8", "replace")) is not None
     return _seen[key]
+
+
+def keep() -> None:
+    """Keep what was found for later processes: a program takes a second to say it. Failing is no matter."""
+    found, kept = [key for key, listed in _seen.items() if listed], _kept()
+    if new := [key for key in found if key not in kept]:
+        with contextlib.suppress(OSError):
+            rows = [*kept, *new][-_MOST_KEPT:]
+            replace_file(private_dir(state_home()) / _KEPT, [orjson.dumps(rows)], durable=False)
+
+
+def _kept() -> tuple[Sign, ...]:
+    """What was found before. It says yes alone, and of files that have not been touched since."""
+    try:
+        rows = orjson.loads((state_home() / _KEPT).read_bytes())
+        return tuple((path, node, time, size, tuple(args), sign) for path, node, time, size, args, sign in rows)
+    except (OSError, ValueError, TypeError):
+        return ()

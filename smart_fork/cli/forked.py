@@ -8,7 +8,7 @@ from smart_fork.cli.output import out, plain, say
 
 if TYPE_CHECKING:
     from smart_fork.budget.selection import Selection
-    from smart_fork.forking.started import Forked
+    from smart_fork.forking.started import Forked, ForkPrice
 
 
 def print_forked(forked: Forked, *, dry_run: bool) -> None:
@@ -20,6 +20,10 @@ def print_forked(forked: Forked, *, dry_run: bool) -> None:
     if forked.selection is not None:
         for one in (forked.selection, *forked.merged):
             print_selection(one, in_full=dry_run)
+    if forked.price is not None and forked.selection is None:
+        say(f"note: {price_in_words(forked.price)}")
+    if forked.news:
+        say(forked.news)
     if dry_run:
         out.print(plain(forked.command))
         return
@@ -46,3 +50,10 @@ def print_selection(selection: Selection, *, in_full: bool) -> None:
         tokens = f"{one.kept_tokens:,} of {one.tokens:,}" if one.kept_tokens else f"{one.tokens:,}"
         why = f"  ({one.why})" if one.why else ""
         say(f"  {mark} {one.number:>3}  {tokens:>20}  {one.title}{why}")
+
+
+def price_in_words(price: ForkPrice) -> str:
+    """What a fork loads, for a person."""
+    of = f" of {price.whole_tokens:,}" if price.tokens != price.whole_tokens else ""
+    cache = "which its model may still have in its cache" if price.cached else "most likely in no cache any more"
+    return f"It loads about {price.tokens:,}{of} tokens, {cache}"

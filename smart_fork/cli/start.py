@@ -30,12 +30,12 @@ ProjectOption = Annotated[
     Path | None, typer.Option("--project", "-p", help="The directory; the current one by default.")
 ]
 #: What a session that goes on has no use for.
-_MADE = ("worktree", "with_changes")
+_MADE = ("worktree", "with_changes", "brief")
 ForceOption = Annotated[bool, typer.Option("--force", help="Also where the session seems to be open elsewhere.")]
 
 
 @takes_options(
-    without=("with_changes",),
+    without=("with_changes", "brief"),
     prompt=PromptArgument,
     order="prompt agent project place worktree worktree_name",
 )

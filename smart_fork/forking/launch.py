@@ -14,6 +14,7 @@ from smart_fork.copies.session_copy import Branch, Point, point_at
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.attempt import undone
 from smart_fork.forking.bringing_back import brought_back
+from smart_fork.forking.price import price_of
 from smart_fork.forking.report import Launched, as_fork
 from smart_fork.forking.spec import WorkerSpec, source_of
 from smart_fork.forking.spending import Spending, within
@@ -62,7 +63,8 @@ def fork_session(
             spec, selection = within(spec, session, budget)
             notes += selection.notes
         forked = fork(spec, dry_run=dry_run)
-        return replace(forked, warnings=(*notes, *forked.warnings), selection=selection)
+        price = price_of(session, spec.point, selection.tokens if selection is not None and spec.excerpt else None)
+        return replace(forked, warnings=(*notes, *forked.warnings), selection=selection, price=price)
 
 
 def check_forkable(session: Session, cwd: str | None) -> None:
@@ -133,7 +135,7 @@ def _planned(prepared: Prepared, world: World) -> Launched:
     warnings = another_agent(spec) + _prepared_first(
         plan, request.source_cwd, worktree=in_worktree, distilled=spec.excerpt is not None
     )
-    return Launched(plan, prepared.place.name, warnings=warnings)
+    return Launched(plan, prepared.place.name, warnings=warnings, note=prepared.note)
 
 
 def _prepared_first(plan: ForkPlan, source_cwd: str, *, worktree: bool, distilled: bool) -> list[str]:

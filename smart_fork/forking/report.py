@@ -23,7 +23,7 @@ LAST_CHARACTERS = 1000
 class Launched:
     """A worker that was started; of a dry run, only its plan. `session_id` is `None` where it is not known yet.
 
-    `confirmed` says that it was seen to take its prompt, or to be ready for one.
+    `confirmed` says that it was seen to take its prompt, or to be ready for one; `note` is what it was told before.
     """
 
     plan: ForkPlan
@@ -33,6 +33,7 @@ class Launched:
     session_id: str | None = None
     warnings: list[str] = field(default_factory=list)
     confirmed: bool = False
+    note: str = ""
 
 
 def as_fork(launched: Launched) -> Forked:
@@ -53,6 +54,7 @@ def as_fork(launched: Launched) -> Forked:
         confirmed=launched.confirmed,
         kind=worker.kind if worker else "fork",
         agent_type=plan.agent,
+        news=launched.note,
     )
 
 

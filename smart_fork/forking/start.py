@@ -16,6 +16,7 @@ from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.files import is_there
 from smart_fork import permission
 from smart_fork.advice import advice
+from smart_fork.agents import programs
 from smart_fork.agents.facets import starter_of, storage_of, title_of
 from smart_fork.agents.fork_request import ForkRequest
 from smart_fork.agents.logs import original_of
@@ -27,6 +28,7 @@ from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.forking.attempt import Attempt
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation, confirm, one_at_a_time
 from smart_fork.forking.limit import admission
+from smart_fork.forking.note import note_for, preceded
 from smart_fork.forking.others import is_others
 from smart_fork.forking.provisions import Provisions, provisions
 from smart_fork.forking.report import Launched, as_worker, ended_at_once, remark
@@ -49,6 +51,8 @@ class Prepared:
     request: ForkRequest
     place: WorkerPlace
     provisions: Provisions = field(default_factory=Provisions)
+    #: What has changed since the session that is forked: it stands before the prompt, if there is one.
+    note: str = ""
 
     def plan(self, cwd: Path | None = None, worker_id: str = "") -> ForkPlan:
         """The command of that worker, which works in `cwd` where it has a directory of its own.
@@ -68,16 +72,17 @@ def prepare(spec: WorkerSpec, world: World, *, dry_run: bool = False) -> Prepare
         SmartForkError: it could not be started.
     """
     place = choose_place(spec.options.place, world.processes, world.env)
-    source, written = spec.source, spec.written
+    source, written, target = spec.source, spec.written, _target(spec)
+    note = note_for(spec, target, world.processes)
     request = ForkRequest(
         agent=spec.agent,
         session_id=source.session_id if source else "",
         source_path=_source_path(source, world.adapter) if source else None,
         source_cwd=source.cwd if source else "",
-        target_cwd=_target(spec),
+        target_cwd=target,
         program=_program(spec, place, world),
         new_session_id=written.session_id if written else starter_of(spec.agent).new_id(),
-        prompt=spec.options.prompt,
+        prompt=preceded(spec.options.prompt, note),
         headless=place.headless,
         name=plain_name(spec.options.name) or None,
         at=written.at if written else spec.point.message_id if spec.point else None,
@@ -88,7 +93,7 @@ def prepare(spec: WorkerSpec, world: World, *, dry_run: bool = False) -> Prepare
         options=spec.options,
     )
     _check_asks(request)
-    prepared = Prepared(spec, request, place)
+    prepared = Prepared(spec, request, place, note=note)
     _check_delivery(prepared.plan(), place)
     admission(request, world, counts=not place.replaces)  # whether the limit is a number; it is asked at the start
     if spec.form == "resume":
@@ -143,7 +148,8 @@ def launch(prepared: Prepared, world: World, *, patience: float = CONFIRM_SECOND
                 _note_running(registry, worker, plan, Started(pid=os.getpid()))
             started = place.start(plan, worker, world.processes, environment(plan, _given(prepared, world)))
             attempt.succeeded()  # the first step that cannot be taken back
-            launched = Launched(plan, place.name, worker, started, plan.new_session_id, warnings)
+            programs.keep()
+            launched = Launched(plan, place.name, worker, started, plan.new_session_id, warnings, note=prepared.note)
             look = partial(confirm, plan, place, started, world, began, patience=patience)
             launched, ended = _noted(registry, worker, launched, look)
             if ended:
@@ -185,7 +191,7 @@ def _registered(prepared: Prepared, world: World, attempt: Attempt) -> WorkerRec
         caller_session_id=spec.caller_session_id,
         place=prepared.place.name,
         cwd=request.target_cwd,
-        prompt=passable(request.prompt or ""),
+        prompt=passable(spec.options.prompt or ""),
         kind=spec.kind,
         depth=request.depth + 1,
         permission_mode=UNASKED if request.skip_permissions else ASKED if request.of_others else "",

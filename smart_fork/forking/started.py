@@ -11,6 +11,18 @@ from indexer.values import Value, rare, record, spread, value
 from smart_fork.budget.selection import Selection
 
 
+@value
+class ForkPrice(Value):
+    """About how many tokens a fork loads, and how many all of its session would.
+
+    `cached` says that its model may still have them in its cache, where reading them costs a fraction.
+    """
+
+    tokens: int
+    whole_tokens: int
+    cached: bool = False
+
+
 @record
 class Forked(Value):
     """A fork that was started."""
@@ -18,7 +30,8 @@ class Forked(Value):
     # `session_name` is the worker's name, `resume_session_id` the session that was forked, `new_session_id` the fork's
     # own (`None` where the agent had not told it in time), `command` one line for display, `attach` what shows the
     # worker. `confirmed` says that it was seen to take its prompt, or to be ready for one. `selection` is what a fork
-    # within a budget has of the session, `merged` what it has of others.
+    # within a budget has of the session, `merged` what it has of others, `news` what has changed in the repository, as
+    # it was told before its prompt.
     session_name: str
     worker_id: str
     terminal_id: str | None
@@ -35,6 +48,8 @@ class Forked(Value):
     agent_type: AgentName
     selection: Selection | None = rare()
     merged: tuple[Selection, ...] = rare(())
+    news: str = rare("")
+    price: ForkPrice | None = rare()
     chosen: Mapping[str, int | None] = spread(forked_index=int | None)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.page.renderer import PageValues
 from smart_fork.retrieval.answer import Answer, RecentSession
+from smart_fork.retrieval.cache import may_be_cached
 from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
 from smart_fork.retrieval.upkeep import Engine
 
@@ -83,6 +84,7 @@ class SessionPage(PageValues):
     at: int | None = None
     fork: int | None = None
     tokens: int = 0
+    cached: bool = False
     log_gone: bool = False
     cut: Cut | None = None
     command: str = ""
@@ -217,6 +219,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
         at=number(asked.get("at")),
         fork=number(asked.get("fork")),
         tokens=session.token_estimate,
+        cached=may_be_cached(session.last_activity),
         log_gone=located.path is None,
         cut=last_cut(session.session_id) if located.path is not None else None,
         command=fork_command(
@@ -255,12 +258,12 @@ def forked(form: Mapping[str, str], *, engine: Callable[[], Engine]) -> Forked:
     from smart_fork.agents.options import Options
     from smart_fork.forking.launch import fork_session
 
-    session, prompt, at, worktree, place, budget = (
-        form.get(name, "").strip() for name in ("session", "prompt", "at", "worktree", "place", "budget")
+    session, prompt, at, worktree, place, budget, brief = (
+        form.get(name, "").strip() for name in ("session", "prompt", "at", "worktree", "place", "budget", "brief")
     )
     if not prompt:
         raise Usage("What is the fork to do?", "Go back and say it in a sentence.")
-    options = Options(prompt=prompt, worktree=worktree == "yes" or None, place=place or None)
+    options = Options(prompt=prompt, worktree=worktree == "yes" or None, place=place or None, brief=brief == "yes")
     if not budget:
         return fork_session(session, options, at=number(at))
     from smart_fork.budget.amount import amount

@@ -49,10 +49,11 @@ class ShownMessage:
 
 @dataclass(frozen=True, slots=True)
 class LeavingPlace:
-    """Where a fork may leave: after message `number`, which answered `question`."""
+    """Where a fork may leave: after message `number`, which answered `question`; it loads `tokens`."""
 
     number: int
     question: str
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +137,10 @@ def _actions(session: Session, index: int, notes: Mapping[str, str]) -> Iterator
 
 def _places(session: Session, numbers: Sequence[int], points: set[int]) -> list[LeavingPlace]:
     prompts = [(i, turn.text) for i, turn in enumerate(session.turns) if turn.prompt]
-    found = []
+    found, loads = [], session.loads()
     for number in numbers:
         question = bisect_right(prompts, number, key=lambda prompt: prompt[0]) - 1
         if number in points and question >= 0:
-            found.append(LeavingPlace(number, shorten(title(prompts[question][1]), PLACE_CHARACTERS)))
+            asked = shorten(title(prompts[question][1]), PLACE_CHARACTERS)
+            found.append(LeavingPlace(number, asked, loads[number]))
     return found

@@ -57,8 +57,8 @@ def drifts(repository: Repository, edited: Mapping[Key, Edits]) -> dict[Key, Dri
     Raises:
         ProgramMissing, ProgramFailed: as `Repository.git`.
     """
-    tops = _tops(repository)
-    files = {key: _inside(edits.files, tops) for key, edits in edited.items()}
+    within = tops(repository)
+    files = {key: inside(edits.files, within) for key, edits in edited.items()}
     times = {key: time for key, edits in edited.items() if files[key] and (time := _time(edits.until)) is not None}
     if not times:
         return {}
@@ -79,19 +79,19 @@ def drifts(repository: Repository, edited: Mapping[Key, Edits]) -> dict[Key, Dri
     return found
 
 
-def _tops(repository: Repository) -> list[str]:
+def tops(repository: Repository) -> list[str]:
     """Where the files of the repository are or were: its working directories, the innermost first."""
     place = repository.place
     main = [place.common.parent] if place.common.name == ".git" else []
-    tops = {str(top) for top in (place.top, *main, *listed_worktrees(place.common))}
-    return sorted(tops, key=len, reverse=True)
+    found = {str(top) for top in (place.top, *main, *listed_worktrees(place.common))}
+    return sorted(found, key=len, reverse=True)
 
 
-def _inside(files: Collection[str], tops: Collection[str]) -> frozenset[str]:
+def inside(files: Collection[str], within: Collection[str]) -> frozenset[str]:
     """The paths below one of these directories, relative to it. They were made without ``..``, which text can hold."""
     found = set()
     for file in files:
-        top = next((top for top in tops if file != top and is_within(file, top)), None)
+        top = next((top for top in within if file != top and is_within(file, top)), None)
         if top is not None and file.isprintable() and os.path.normpath(file) == file:
             found.add(file[len(top.rstrip("/")) + 1 :])
     return frozenset(found)

@@ -70,10 +70,11 @@ class Changed(Value):
 
 @value
 class Price(Value):
-    """What a fork loads."""
+    """What a fork loads, and whether the session's model may still have that in its cache."""
 
     tokens: int
     tokens_at_match: int | None = None
+    cached: bool = rare(default=False)
 
 
 @value

@@ -27,6 +27,7 @@ from smart_fork.retrieval.answer import (
     RecentSession,
     ToldBy,
 )
+from smart_fork.retrieval.cache import may_be_cached
 from smart_fork.retrieval.found import Candidate, Candidates
 from smart_fork.retrieval.obstacles import Forkable, obstacles
 from smart_fork.retrieval.query import words_of
@@ -150,7 +151,8 @@ def became_of(result: Hit) -> list[str]:
 
 def worth_in_words(result: Hit) -> list[str]:
     """How good a result is to fork: what became of it, how much has changed since, what a fork loads."""
-    said = [*became_of(result), f"a fork loads {result.price.tokens:,} tokens"]
+    cache = " (its model may still have them in its cache)" if result.price.cached else ""
+    said = [*became_of(result), f"a fork loads {result.price.tokens:,} tokens{cache}"]
     if result.match.ends_at_message is not None:
         said.append(f"{result.price.tokens_at_match:,} tokens up to the end of that exchange")
     return said
@@ -179,7 +181,7 @@ def _hit(
         token_estimate=row.tokens,
         outcome=worth.outcome.value,
         drift=_changed(worth.drift),
-        price=Price(row.tokens, one.place.tokens if one.place else None),
+        price=Price(row.tokens, one.place.tokens if one.place else None, cached=may_be_cached(row.last_activity)),
         lineage=_lineage(row, one.family),
         source_path=str(export_path(row.agent, row.session_id)),
         lines=one.lines,

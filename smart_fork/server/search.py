@@ -17,7 +17,7 @@ from smart_fork.conversation import Conversation, Exported
 from smart_fork.engines.base import collection_of
 from smart_fork.errors import IndexUnavailable
 from smart_fork.retrieval.answer import Answer, IndexStatus, NoIndex, Recents
-from smart_fork.server.brief import brief
+from smart_fork.server.brief import brief as briefly
 from smart_fork.server.calls import caller_of, in_thread, project_for, sent
 from smart_fork.server.form import Unanswered, asking
 from smart_fork.server.progress import Progress, progress_of
@@ -111,7 +111,7 @@ class Searching:
             ctx, caller, intent, also, agent_type, limit, project_path, collection, min_score, include_snippets, explain
         )
         found = await in_thread(partial(self._find_and_fork, request, _or_all(ctx), caller, progress_of(), team))
-        return found if request.explain else brief(found.as_json(), places=False)
+        return found if request.explain else briefly(found.as_json(), places=False)
 
     async def smart_fork(  # noqa: PLR0917 - the tool's parameters
         self,
@@ -155,6 +155,9 @@ class Searching:
         explain: Explain = False,  # noqa: FBT002
         also: AlsoAsThere = None,
         team: TeamAsThere = None,
+        brief: Annotated[  # noqa: FBT002
+            bool | None, Field(description="Note what changed since.")
+        ] = True,
     ) -> Any:
         """Find the past session of this repository that already knows how to do something; optionally run a fork of it.
 
@@ -173,7 +176,7 @@ class Searching:
             "auto_fork": auto_fork is True,
             "fork_index": fork_index,
             "fork_session_id": fork_session_id,
-            "options": _options(prompt, run_in, worktree, with_changes),
+            "options": _options(prompt, run_in, worktree, with_changes, brief),
             "at": at,
             "budget": budget,
             "ask": asking(ctx),
@@ -183,7 +186,7 @@ class Searching:
             found = await in_thread(partial(self._find_and_fork, request, choice, caller, progress_of(), team))
         except Unanswered as form:
             return form.form
-        return found if request.explain else brief(found.as_json(), places=True)
+        return found if request.explain else briefly(found.as_json(), places=True)
 
     async def list_sessions(
         self,
@@ -294,12 +297,15 @@ def _options(
     run_in: str | None,
     worktree: str | bool | None,  # noqa: FBT001
     with_changes: bool | None,  # noqa: FBT001
+    brief: bool | None,  # noqa: FBT001
 ) -> Options:
     from smart_fork.agents.options import Options
 
     word = worktree.lower() if isinstance(worktree, str) else ""
     named = {"true": True, "false": False}.get(word, worktree)
-    return Options(prompt=prompt or "", place=run_in, worktree=named, with_changes=with_changes is True)
+    return Options(
+        prompt=prompt or "", place=run_in, worktree=named, with_changes=with_changes is True, brief=brief is not False
+    )
 
 
 def _request(  # noqa: PLR0917 - what both tools take

@@ -38,7 +38,7 @@ MEASURED = frozenset({"bytes", "bytes_read", "pid", "port", "seed", "seconds", "
 _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _WORKER = re.compile(r"\b(claude|codex)-(?:fork-)?([0-9a-f]{6,})\b")
 _SNAPSHOT = re.compile(r"\b\d{8}T\d{6,}Z?(?:[-.]\w+)*\b")
-_COMMIT = re.compile(r"\b[0-9a-f]{40}\b")
+_COMMIT = re.compile(r"\b[0-9a-f]{40}\b|(?<=commit )[0-9a-f]{10}\b")
 _PROCESS = re.compile(r"\bprocess \d+\b")
 _FRACTION = re.compile(r"(?<![\w.-])\d\.\d\d\b(?!\.\d)")
 _TIME = re.compile(r"\b(20\d\d-\d\d-\d\d)[T ]\d\d[:-]\d\d(?:[:-]\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-from indexer.outcome import MAX_FILES, Outcome, edits_of, outcome_of
+from indexer.outcome import MAX_FILES, KnownFiles, Outcome, edits_of, known_files, outcome_of
 from indexer.pipeline import document_of
 from indexer.store import schema
 from indexer.store.schema import MIGRATIONS
 from indexer.store.sqlite import SqliteStore
+from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from smart_fork.agents import READERS
 from tests.indexer.written import moment, reading_of, save, session_of
 from tests.smart_fork.world import Did, World
@@ -232,3 +234,27 @@ class TestInTheIndex:
         assert store.edits([1]) == {}
         assert store.db.pragma("user_version") == len(MIGRATIONS)
         store.close()
+
+
+def test_what_was_read_and_edited_is_known_the_most_edited_first():
+    calls = (
+        ToolCall("1", "Read", reads=("a.py", "/shop/b.py")),
+        ToolCall("2", "Edit", edits=("c.py",)),
+        ToolCall("3", "Edit", edits=("/shop/b.py",)),
+        ToolCall("4", "Edit", edits=("b.py",)),
+        ToolCall("5", "Read", reads=("failed.py",)),
+        ToolCall("6", "Read", reads=("unanswered.py",)),
+    )
+    results = tuple(ToolResult(call.id, call.id == "5") for call in calls[:5])
+    turns = tuple(
+        Turn(f"t{number}", None, "assistant", f"2026-01-0{number + 1}T00:00:00Z", **more)
+        for number, more in enumerate(({"tool_calls": calls}, {"tool_results": results}, {"text": "Done."}))
+    )
+    session = Session("claude", "s", Path("log"), turns, "/shop", last_activity="2026-02-01T00:00:00Z")
+
+    known = known_files(session, "/shop")
+
+    assert list(known.edits.items()) == [("/shop/b.py", 2), ("/shop/c.py", 1), ("/shop/a.py", 0)]
+    assert known.until == "2026-02-01T00:00:00Z"
+    assert known_files(session, "/shop", 0) == KnownFiles({}, "2026-01-01T00:00:00Z")
+    assert known_files(session, "/shop", 1) == KnownFiles(known.edits, "2026-01-02T00:00:00Z")

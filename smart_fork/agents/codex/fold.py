@@ -14,7 +14,7 @@ import orjson
 
 from indexer.masking import NOTHING, Masked, mask
 from indexer.objects import NAME
-from indexer.transcripts.actions import describe, describe_raw, edited_by, failure_of, still_running
+from indexer.transcripts.actions import describe, describe_raw, edited_by, failure_of, read_by, still_running
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.commands import command_of
@@ -236,7 +236,7 @@ class _Fold:
                 self.symbols.add_all(arguments)
             if not ours:
                 self._begin(call_id, name, arguments)
-            call = ToolCall(call_id, name, action, ours, edited_by(name, arguments))
+            call = ToolCall(call_id, name, action, ours, edited_by(name, arguments), read_by(name, arguments))
             self._add(identity, "assistant", moment, raw, calls=(call,))
         elif kind in ("function_call_output", "custom_tool_call_output", "tool_search_output"):
             note, proof = NOTHING, Proof.NOTHING
@@ -357,6 +357,7 @@ class _Fold:
             interrupted="interrupted" in facts,
             inferred_from=inferred_from,
             head=facts.get("head", "") if not cwd or inferred_from == "commands" else "",
+            begun_at=facts.get("head", ""),
         ), ""
 
     def _where(self) -> tuple[str, Inferred]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import orjson
 
 from indexer.masking import NOTHING, Masked
-from indexer.transcripts.actions import describe, edited_by, error_note
+from indexer.transcripts.actions import describe, edited_by, error_note, read_by
 from indexer.transcripts.base import Checkpoint, ReadResult
 from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
 from indexer.transcripts.commands import command_of
@@ -255,7 +255,7 @@ class _Fold:
             self._symbols.add_all(given)
         if name == "Bash" and not ours:
             self._deeds.begin(identity, command_of(given))
-        return ToolCall(identity, intern(name), action, ours, edited_by(name, given))
+        return ToolCall(identity, intern(name), action, ours, edited_by(name, given), read_by(name, given))
 
     def _result(self, call: ToolCall, state: Json) -> ToolResult:
         output = _str(state.get("output") if state.get("status") == "completed" else state.get("error"))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.transcripts.actions import describe, describe_raw, error_note, failure_of, is_ours, runs_ours
+from indexer.transcripts.actions import describe, describe_raw, error_note, failure_of, is_ours, read_by, runs_ours
 from indexer.transcripts.symbols import HEAD_CHARACTERS, MAX_SYMBOLS, Symbols, forget_shown
 
 PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n*** Add File: b/c.py\n+z\n*** End Patch"
@@ -250,3 +250,27 @@ def test_a_secret_that_only_the_name_of_an_argument_tells_leaves_no_piece(argume
     found.add_all(arguments)
 
     assert set(found) - {"DB_PASSWORD"} == {"app_user"}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("Read", {"file_path": "/shop/a.py", "offset": 1}, ("/shop/a.py",)),
+        ("str_replace_editor", {"command": "view", "path": "/shop/a.py"}, ("/shop/a.py",)),
+        ("str_replace_editor", {"command": "create", "path": "/shop/a.py"}, ()),
+        ("Grep", {"pattern": "x", "path": "a.py"}, ()),
+        ("shell", {"command": ["bash", "-lc", "sed -n '1,200p' a.py | head -n 20"]}, ("a.py",)),
+        ("exec_command", {"cmd": "nl -ba 'a b.py'; cat c.py d.py", "workdir": "/shop"}, ("/shop/a b.py", "/shop/c.py", "/shop/d.py")),
+        ("exec_command", {"cmd": "cat /etc/a", "workdir": "/shop"}, ("/etc/a",)),
+        ("exec_command", {"cmd": "cd sub && cat a.py"}, ()),
+        ("exec_command", {"cmd": "sed -i s/a/b/ a.py; sed s/a/b/ b.py; sed -n -e 1p c.py"}, ()),
+        ("exec_command", {"cmd": "cat > a.py <<'EOF'\nx\nEOF"}, ()),
+        ("exec_command", {"cmd": "cat *.py $FILE ~/a `which x`"}, ()),
+        ("exec_command", {"cmd": "grep x a.py; python cat.py"}, ()),
+        ("Bash", {"command": "cat a.py /shop/b.py"}, ("/shop/b.py",)),
+        ("Bash", {"command": 7}, ()),
+        ("exec", "cat a.py", ()),
+    ],
+)  # fmt: skip
+def test_the_files_that_a_call_reads_are_those_that_are_sure(name, arguments, expected):
+    assert read_by(name, arguments) == expected

@@ -148,3 +148,31 @@ def test_a_program_that_does_not_run_is_not_called_too_old_or_missing(places, sc
     assert said in seen.problem
     assert str(program) in seen.problem
     assert "Update" not in seen.hint
+
+
+def test_what_a_program_can_do_is_known_to_later_processes_until_it_is_another_file(places, home):
+    program = install(places, "claude", HELP["claude"])
+    asked = places / "asked"
+
+    def later() -> bool:
+        """Whether it can fork, for a process that has asked nothing yet."""
+        programs._seen.clear()
+        return can_fork("claude", SystemProcesses())
+
+    assert later()
+    programs.keep()
+    before = asked.read_text()
+    assert later()
+    assert before == asked.read_text()
+
+    times = program.stat()
+    program.unlink()
+    install(places, "claude", "  --resume\n")
+    os.utime(program, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert not later()
+    programs.keep()  # what it cannot do is asked again
+    assert not later()
+    for damage in ("", "[1]", "[[1, 2]]", "{}"):
+        (home / ".smart-fork/programs.json").write_text(damage)
+        assert not later()
+        programs.keep()

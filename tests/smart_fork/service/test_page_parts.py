@@ -198,6 +198,7 @@ def test_a_page_of_a_conversation_is_the_one_that_has_what_is_asked_for(monkeypa
     assert [False, True] == [one.asked for one in deep.messages]
     assert [("edit a.py", "exit 1", 2)] == [(one.text, one.note, one.number) for one in deep.messages[1].actions]
     assert [(6, "second")] == [(one.number, one.question) for one in last.places]
+    assert [written.loads()[6]] == [one.tokens for one in last.places]
     assert ([], 1) == (reading(session()).messages, reading(session()).pages)
     with pytest.raises(NotFound):
         reading(written, 7)

@@ -1,0 +1,133 @@
+"""From the command to the agent's first request: a fork, whole and distilled, beside the bare ``claude``.
+
+    python benchmarks/forking.py [--rounds 7] [--exchanges 12] [--json FILE]
+
+The real Claude Code talks to a model on loopback, as in the end-to-end tests (its program is brought from npm once, see
+``SMART_FORK_E2E_CACHE``). It is given a session of a repository, about 5,000 tokens an exchange. Then, in turns:
+``claude --resume ID --fork-session -p``, ``smart-fork fork ID --in process``, the same without the note of changes, at
+the message in the middle, and with ``--budget``. The clock runs from the start of the command until the model has the
+request with the prompt. Times are medians of all rounds; the ratio to the bare program counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.e2e.agents import SMART_FORK, Machine
+from tests.e2e.logs import Log
+from tests.e2e.model_server import ModelServer
+from tests.e2e.programs import cache_folder, install
+
+WORDS = "The uploader retries with backoff, the queue drains in order, and the tests tell which part has failed. " * 100
+SECONDS = 120
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--exchanges", type=int, default=12)
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    asked = parser.parse_args()
+    programs = install(cache_folder())
+    with tempfile.TemporaryDirectory(prefix="smart-fork-forking-") as folder, ModelServer() as model:
+        machine = Machine(Path(folder), programs, model)
+        machine.env |= {"HF_HUB_OFFLINE": "1"}
+        figures = measured(machine, session(machine, asked.exchanges), asked.rounds)
+    show(figures)
+    if asked.json:
+        asked.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def session(machine: Machine, exchanges: int) -> Log:
+    """A session of so many exchanges, which edits a file, and a commit since then."""
+    machine.claude("-p", "--", f"Exchange 0. {WORDS}")
+    (log,) = machine.logs("claude")
+    for number in range(1, exchanges):
+        machine.claude("-p", "--resume", log.session_id, "--", f"Exchange {number}. {WORDS}")
+    machine.run("git", "switch", "-q", "-c", "later")  # something to say
+    machine.smart_fork("index", "run")
+    return log
+
+
+def measured(machine: Machine, log: Log, rounds: int) -> dict[str, Any]:
+    """Medians in seconds, all ways in each round, so that what else runs meets them alike."""
+    bare = (str(machine.programs / "claude"), "--resume", log.session_id, "--fork-session", "-p", "--")
+    fork = (*SMART_FORK, "fork", log.session_id, "--in", "process")
+    middle = len([line for line in log.path.read_text().splitlines() if '"assistant"' in line])
+    ways: dict[str, Sequence[str]] = {
+        "claude --resume --fork-session": bare,
+        "smart-fork fork": (*fork, "--"),
+        "smart-fork fork --no-brief": (*fork, "--no-brief", "--"),
+        "smart-fork fork --at": (*fork, "--at", str(middle), "--"),
+    }
+    if "--budget" in machine.smart_fork("fork", "--help", env={"COLUMNS": "200"}).stdout:
+        ways["smart-fork fork --budget 10k"] = (*fork, "--budget", "10k", "--")
+        ways["smart-fork fork --budget match"] = (*fork, "--budget", "match", "--")
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, command in ways.items():
+            times[name].append(seconds_to_the_request(machine, command))
+    base = statistics.median(times["claude --resume --fork-session"])
+    ratios = {name: _ratio(taken, times["claude --resume --fork-session"]) for name, taken in times.items()}
+    return {
+        "rounds": rounds,
+        "bare_seconds": base,
+        "ways": {
+            name: {"seconds": statistics.median(taken), "least": min(taken), "ratio": ratios[name]}
+            for name, taken in times.items()
+        },
+    }
+
+
+def _ratio(taken: Sequence[float], bare: Sequence[float]) -> float:
+    """The median of each round's own ratio."""
+    return statistics.median(one / other for one, other in zip(taken, bare, strict=True))
+
+
+def seconds_to_the_request(machine: Machine, command: Sequence[str]) -> float:
+    """From the start of a command until the model has its prompt; the command and the agent end before this does."""
+    marker = uuid.uuid4().hex
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        [*command, f"Does the uploader retry with backoff? {marker}"], cwd=machine.project, env=machine.env,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        machine.model.wait_for(lambda request: marker in request.last_prompt, SECONDS)
+        taken = time.perf_counter() - began
+    except AssertionError:
+        process.kill()
+        raise SystemExit(f"{command}: {process.communicate()[1][-2000:]}") from None
+    process.communicate(timeout=SECONDS)
+    machine.smart_fork("stop")
+    return taken
+
+
+def show(figures: Mapping[str, Any]) -> None:
+    """A table for a person."""
+    table = Table(title=f"From the command to the first request, {figures['rounds']} rounds")
+    for heading in ("", "seconds", "least", "of the bare program"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, one in figures["ways"].items():
+        table.add_row(name, f"{one['seconds']:.2f}", f"{one['least']:.2f}", f"{one['ratio']:.2f}")
+    Console(width=100).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""How long the note of what has changed since a session takes, in a large repository, beside a bare ``git``.
+
+    python benchmarks/since.py [--files 50000] [--commits 100000] [--rounds 15] [--json FILE]
+
+It makes a repository of so many files and commits with ``git fast-import``, checks it out, and asks in it what is new
+since a session that read 40 files: told by git's own record, by the commit in its log, and by its branch's history; a
+little back and far back; with files that were renamed; in a worktree to be made; and with no change at all. Beside it,
+in the same rounds, what git takes by itself for ``git status``, ``git status --untracked-files=no`` and
+``git diff HEAD``. Times are medians; on a machine that does other things as well the processor's time says more, and
+is given in parts of that of ``git status``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from smart_fork.processes import SystemProcesses
+from smart_fork.repository.news import News, Then, news
+
+START, APART = 1_600_000_000, 100
+KNOWN = 40
+WHO = "A <a@example.org>"
+PROCESSES = SystemProcesses()
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, default=50_000)
+    parser.add_argument("--commits", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    asked = parser.parse_args()
+    os.environ |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    with tempfile.TemporaryDirectory(prefix="smart-fork-since-") as folder:
+        figures = measured(made(Path(folder), asked.files, asked.commits), asked.commits, asked.rounds)
+    figures = {"files": asked.files, "commits": asked.commits, **figures}
+    show(figures)
+    if asked.json:
+        asked.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def name_of(number: int) -> str:
+    """The name of a file; about fifty lie in a folder."""
+    return f"d{number % 37}/e{number // 37 % 29}/f{number}.py"
+
+
+def made(folder: Path, files: int, commits: int) -> Path:
+    """The repository, checked out, with a record of what was checked out when."""
+    top = folder / "repository"
+    top.mkdir()
+    git(top, "init", "-q", "-b", "main")
+    subprocess.run(["git", "fast-import", "--quiet"], cwd=top, input=b"".join(history(files, commits)), check=True)
+    git(top, "reset", "-q", "--hard")
+    names = git(top, "rev-list", "--reverse", "main").split()
+    git(top, "gc", "--quiet")
+    lines = (
+        f"{before} {after} {WHO} {START + number * APART} +0000\tcommit: x\n"
+        for number, (before, after) in enumerate(zip(["0" * 40, *names], names, strict=False))
+    )
+    (top / ".git/logs/HEAD").write_text("".join(lines))
+    for number in range(0, KNOWN, 8):
+        with (top / name_of(number)).open("a") as file:
+            file.write("uncommitted\n")
+    return top
+
+
+def history(files: int, commits: int) -> Iterator[bytes]:
+    """The stream of ``git fast-import``: all files, then a change of one in each commit, and now and then a rename."""
+    for number in range(commits):
+        yield f"commit refs/heads/main\ncommitter {WHO} {START + number * APART} +0000\ndata 1\nx\n".encode()
+        changed = range(files) if number == 0 else [number * 7 % files]
+        for one in changed:
+            text = f"# {one}\n" + "line\n" * 30 + f"# {number}\n"
+            yield f"M 100644 inline {name_of(one)}\ndata {len(text)}\n{text}\n".encode()
+        if number == commits - 100:
+            yield f"R {name_of(5)} moved/f5.py\n".encode()
+
+
+def git(top: Path, *words: str) -> str:
+    """What git prints."""
+    return subprocess.run(["git", *words], cwd=top, check=True, capture_output=True, text=True).stdout
+
+
+def processor_seconds() -> float:
+    """What this process and the programs that it has run have used."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+def measured(top: Path, commits: int, rounds: int) -> dict[str, Any]:
+    """Medians in milliseconds, all ways in each round, so that what else runs meets them alike."""
+    names = git(top, "rev-list", "--reverse", "main").split()
+
+    def since(back: int, how: str, *, first: int = 0, committed: bool = False) -> Callable[[], News | None]:
+        moment = float(START + (commits - back) * APART - 50)
+        edits = {str(top / name_of(number)): 1 for number in range(first, first + KNOWN)}
+        where = {"commit": names[commits - back - 1]} if how == "log" else {}
+        then = Then(edits, moment, moment - 10, str(top), branch="main", here=how == "record", **where)
+        return lambda: news(top, then, PROCESSES, committed=committed)
+
+    far = commits // 2
+    ways: dict[str, Callable[[], object]] = {
+        "by the record, 1,000 commits back": since(1000, "record"),
+        "by the record, half of all commits back": since(far, "record"),
+        "by the record, nothing renamed": since(1000, "record", first=6),
+        "by the record, in a worktree to be made": since(1000, "record", committed=True),
+        "by the record, nothing has changed": since(1, "record", first=KNOWN),
+        "by the log, 1,000 commits back": since(1000, "log"),
+        "by the log, half of all commits back": since(far, "log"),
+        "by its branch, 1,000 commits back": since(1000, "branch"),
+        "by its branch, half of all commits back": since(far, "branch"),
+        "git status": lambda: git(top, "status", "--porcelain"),
+        "git status --untracked-files=no": lambda: git(top, "status", "--porcelain", "--untracked-files=no"),
+        "git diff HEAD": lambda: git(top, "diff", "HEAD"),
+    }
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    worked: dict[str, list[float]] = {name: [] for name in ways}
+    told = {}
+    for _ in range(rounds):
+        for name, way in ways.items():
+            began, before = time.perf_counter(), processor_seconds()
+            found = way()
+            times[name].append((time.perf_counter() - began) * 1000)
+            worked[name].append((processor_seconds() - before) * 1000)
+            told[name] = len(found.files) if isinstance(found, News) else 0
+    base = statistics.median(worked["git status"])
+    return {
+        "ways": {
+            name: {
+                "ms": statistics.median(taken), "least_ms": min(taken), "cpu_ms": statistics.median(worked[name]),
+                "of_git_status": statistics.median(worked[name]) / base, "files_told": told[name],
+            }
+            for name, taken in times.items()
+        }
+    }  # fmt: skip
+
+
+def show(figures: dict[str, Any]) -> None:
+    """A table for a person."""
+    table = Table(title=f"{figures['files']:,} files, {figures['commits']:,} commits")
+    for heading in ("", "ms", "least", "processor ms", "of git status", "files told"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    for name, one in figures["ways"].items():
+        row = (*(f"{one[key]:.0f}" for key in ("ms", "least_ms", "cpu_ms")), f"{one['of_git_status']:.2f}")
+        table.add_row(name, *row, str(one["files_told"]))
+    Console(width=110).print(table)
+
+
+if __name__ == "__main__":
+    main()

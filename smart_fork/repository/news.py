@@ -1,0 +1,417 @@
+"""What is new in a repository since a session knew it: of the files that it knows, how those that differ differ now.
+
+Right or silent: what cannot be told for certain is left out, and nobody waits for long. Names come from logs and from
+the repository: git is given them as literal text behind ``--``, and none is opened.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from indexer.checkout import Checkout, Unproven, checkout, top_of
+from indexer.masking import mask
+from indexer.project import is_within, resolve
+from smart_fork.errors import ProgramFailed, SmartForkError
+from smart_fork.processes import Completed, Processes
+from smart_fork.repository.drift import inside, tops
+from smart_fork.repository.git import FOLDER, Repository, opened
+from smart_fork.repository.past import branch_of, checked_out, dated, is_commit, is_plain, moves
+
+#: For longer nobody waits, whatever is to be found: there is no news then.
+SECONDS = 5.0
+#: More files of a session are not asked about; of a history, older commits are not looked at.
+MOST_FILES, MOST_COMMITS = 400, 2000
+#: So many commits before one are looked at to see whether the clocks went on.
+_LOOKED_BACK = 100
+#: A clock that goes ahead by more is no clock.
+_SKEW = 60.0
+#: Renames are looked for among so many files, and have so much in common at least.
+_RENAMES = ("-M60%", "-l400", "--no-rename-empty")
+_PLAINLY = ("--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=all", "--no-relative")
+#: For few files of many, looking at all of them beforehand is what takes the time.
+_FEW = ("-c", "core.preloadIndex=false")
+_GITLINK, _LINKED = "160000", "120000"
+
+#: How the commit is known: what was checked out at the end, what the log says that it was begun at, or what its branch
+#: was at by then.
+Known = Literal["checked out", "begun at", "by then"]
+_BY_THEN: Known = "by then"
+Change = Literal["changed", "added", "deleted", "renamed", "mode", "kind"]
+_ENDS: Mapping[str, Change] = {"A": "added", "D": "deleted"}
+
+
+@dataclass(frozen=True, slots=True)
+class Then:
+    """What a session knew of a repository: its files, the most edited first, and where it was.
+
+    `edits` says how often each file was edited. `begun` and `until` are seconds, `commit` is what its log says that it
+    was begun at. `branch` is empty where
+    none was checked out, `None` where that is not known; `here` is whether it worked on this machine.
+    """
+
+    edits: Mapping[str, int]
+    until: float
+    begun: float | None
+    cwd: str
+    commit: str = ""
+    branch: str | None = None
+    here: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FileNews:
+    """A file that differs. `own` says that the session's own edits may be among it, `lines` count added and removed."""
+
+    path: str
+    change: Change
+    to: str = ""
+    lines: tuple[int, int] | None = None
+    own: bool = False
+    uncommitted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What differs. Commits and branches are empty where they are not known, `branch_now` also where none is."""
+
+    until: float
+    commit: str
+    known: Known
+    branch: str | None
+    commit_now: str
+    branch_now: str
+    files: tuple[FileNews, ...]
+    #: The session's files that are changed in the directory, which a worktree of its own will not have.
+    left_behind: tuple[str, ...] = ()
+
+    @property
+    def branch_changed(self) -> bool:
+        """Whether another branch is checked out, as far as both are known."""
+        return self.branch is not None and self.branch not in (self.branch_now, mask(self.branch_now))
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there is something to say."""
+        return bool(self.files or self.left_behind or self.branch_changed)
+
+
+def news(folder: Path, then: Then, processes: Processes, *, committed: bool = False) -> News | None:
+    """What is new in the checkout that `folder` is in, or where only what is `committed` counts, in its commit.
+
+    `None` where nothing is, or nothing is certain.
+    """
+    if then.until > time.time() + _SKEW:
+        return None
+    try:
+        found = _Look(_Git(opened(folder, processes)), then, committed=committed).news()
+    except SmartForkError:  # no repository, no git, none that answers in time
+        return None
+    return found if found.is_any else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Git:
+    """Git in one repository, for `SECONDS` in all."""
+
+    there: Repository
+    until: float = field(default_factory=lambda: time.monotonic() + SECONDS)
+
+    def __call__(self, *words: str) -> Completed:
+        """What git says, of literal names.
+
+        Raises:
+            ProgramMissing, ProgramFailed: there is none, or it took too long.
+        """
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise ProgramFailed("git took too long")
+        return self.there.git("--literal-pathspecs", *_FEW, *words, seconds=left)
+
+    def between(self, before: str, after: str, names: Collection[str]) -> dict[str, FileNews] | None:
+        """The files that differ between a commit and another one, or where that is empty the working directory.
+
+        `None` where git cannot tell: a commit has been collected, or lies beyond a shallow clone.
+        """
+        if not names:
+            return {}
+        how = ("diff-tree", "-r", "--raw") if after else ("diff", "--raw")
+        ends = ("--end-of-options", before, *((after,) if after else ()), "--", *names)
+        for counted in (("--numstat",), ()):  # the contents may not be there where the names are
+            done = self(*how, *counted, "-z", "--no-renames", "--abbrev=64", *_PLAINLY, *ends)
+            if done.ok:
+                return _listed(done.stdout, frozenset(names))
+        return None
+
+    def renamed(self, before: str, after: str, gone: Collection[str]) -> dict[str, FileNews]:
+        """What has become of files that are gone, where they were renamed in another commit, or in what is staged."""
+        how = ("diff-tree", "-r") if after else ("diff-index", "--cached")
+        words = (*how, "-z", "--diff-filter=R", *_RENAMES, *_PLAINLY)
+        ends = ("--end-of-options", before, *((after,) if after else ()))
+        done = self(*words, "--raw", *ends)
+        pairs = dict(_pairs(done.stdout, frozenset(gone))) if done.ok else {}
+        edited = {old: to for old, (to, same) in pairs.items() if not same}
+        counted = self(*words, "--numstat", *ends, "--", *edited, *edited.values()).stdout if edited else b""
+        lines = _counted(counted)
+        return {
+            old: FileNews(old, "renamed", to, lines=(0, 0) if same else lines.get((old, to)))
+            for old, (to, same) in pairs.items()
+        }
+
+    def history(self, ref: str) -> tuple[tuple[str, int], ...]:
+        """The commits of a branch, the newest first, as it went: their names, and when they were made."""
+        how = ("rev-list", "--first-parent", "--timestamp", f"--max-count={MOST_COMMITS}")
+        done = self(*how, "--end-of-options", ref, "--")
+        return tuple(dated(done.stdout)) if done.ok else ()
+
+    def older_work(self, since: str, ref: str, moment: float, names: Collection[str]) -> frozenset[str]:
+        """The files that later commits touch of which one is older than `moment`: it was rebased, merged or amended."""
+        how = ("log", "-z", "-m", "--name-only", "--no-renames", "--format=%x00%at %ct", *_PLAINLY)
+        done = self(*how, "--end-of-options", f"{since}..{ref}", "--", *names)
+        if not done.ok:
+            return frozenset(names)
+        found: set[str] = set()
+        older = False
+        fields = iter(os.fsdecode(done.stdout).split("\0"))
+        for one in fields:
+            if one:
+                found.update({one.removeprefix("\n")} if older else ())
+            else:
+                times = next(fields, "").split(" ")
+                older = any(said.isdigit() and int(said) <= moment for said in times)
+        return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What the session's knowledge is compared with. Of what it read, files in `doubtful` may have been otherwise; of
+    what it edited, those in `committed` are as it left them.
+    """
+
+    commit: str
+    known: Known
+    branch: str | None
+    doubtful: frozenset[str] = frozenset()
+    committed: frozenset[str] = frozenset()
+
+
+class _Look:
+    """One look at one repository."""
+
+    def __init__(self, git: _Git, then: Then, *, committed: bool) -> None:
+        self.git, self.then, self.committed = git, then, committed
+        self.top = git.there.top
+        #: The session's files in the repository, by their names there, and those of them that it has edited.
+        self.files, self.edited = self._files()
+        self.commit, self.branch = self._checked_out()
+        #: Of these, what is not committed.
+        self.dirty = self.git.between(self.commit, "", self.files) or {} if self.commit else {}
+
+    def news(self) -> News:
+        """See `news`."""
+        base = self._by_record() or self._by_log() or self._by_branch()
+        found = tuple(self._differing(base)) if base is not None else ()
+        behind = tuple(name for name in self.files if name in self.dirty) if self.committed else ()
+        branch = base.branch if base is not None and base.branch is not None else self.then.branch
+        commit, known = (base.commit, base.known) if base is not None else ("", _BY_THEN)
+        return News(self.then.until, commit, known, branch, self.commit, self.branch, found, behind)
+
+    def _files(self) -> tuple[dict[str, str], frozenset[str]]:
+        within = [*_worktree_of_ours(self.git.there, self.then.cwd), *tops(self.git.there)]
+        found: dict[str, str] = {}
+        edited: set[str] = set()
+        for path, number in self.then.edits.items():
+            for name in inside((path,), within) if len(found) < MOST_FILES else ():
+                found.setdefault(name, path)
+                edited.update({name} if number else ())
+        return found, frozenset(edited)
+
+    def _checked_out(self) -> tuple[str, str]:
+        """The commit and the branch that are checked out; empty where there is none."""
+        commit = self.git("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
+        branch = branch_of(self.git.there.place.own)
+        if branch is None:  # kept in another way than in a file
+            named = self.git("symbolic-ref", "--quiet", "--short", "HEAD")
+            branch = os.fsdecode(named.stdout).rstrip("\n") if named.ok else ""
+        return commit.text if commit.ok else "", branch
+
+    def _by_record(self) -> _Base | None:
+        """What this machine's git has noted that was checked out where the session worked."""
+        then = self.then
+        if not then.here:
+            return None
+        place = self._place()
+        since = min(then.until, then.until if then.begun is None else then.begun)
+        if place is not None:
+            record, branch_now = moves(place.own, since), branch_of(place.own)
+        else:  # its worktree is gone; its branch may be there
+            record = moves(self.git.there.place.common, since, then.branch) if then.branch else ()
+            branch_now = then.branch
+        seen = checked_out(record, then.until, branch_now)
+        first = checked_out(record, then.begun, None) if then.begun is not None else None
+        if seen is None or (first is not None and then.commit not in ("", first.commit)):  # of another clone
+            return None
+        committed = self.git.between(first.commit, seen.commit, self.edited) if first is not None else None
+        return _Base(seen.commit, "checked out", seen.branch, committed=frozenset(committed or ()))
+
+    def _place(self) -> Checkout | None:
+        """Where the session worked, if that is still a checkout of this repository."""
+        where = resolve(self.then.cwd) if self.then.cwd else None
+        top = top_of(where) if where is not None and where.is_dir() else None
+        try:
+            place = checkout(top) if top is not None else None
+        except Unproven:
+            return None
+        return place if place is not None and place.common == self.git.there.place.common else None
+
+    def _by_log(self) -> _Base | None:
+        """What the log says that it was begun at; what the branch was at by its end, where that follows from it."""
+        commit, branch = self.then.commit, self.then.branch
+        if not is_commit(commit) or not self.git("cat-file", "-e", f"{commit}^{{commit}}").ok:
+            return None
+        history = self.git.history("HEAD") if self.commit else ()
+        names = [name for name, _ in history]
+        by_then = _steady(history, self.then.until)
+        if commit not in names or by_then is None or by_then >= names.index(commit):
+            return _Base(commit, "begun at", branch)
+        between = self.git.between(commit, names[by_then], self.files)
+        doubtful = self.files.keys() if between is None else between.keys() - self.edited
+        return _Base(names[by_then], _BY_THEN, branch, frozenset(doubtful))
+
+    def _by_branch(self) -> _Base | None:
+        """What the branch that the log names was at by then. What older work has changed since is doubtful."""
+        branch, until = self.then.branch, self.then.until
+        if not branch or not is_plain(branch) or not self.files:
+            return None
+        for ref in (f"refs/heads/{branch}", f"refs/remotes/origin/{branch}"):
+            if history := self.git.history(ref):
+                place = _steady(history, until)
+                if place is None:
+                    return None
+                commit = history[place][0]
+                return _Base(commit, _BY_THEN, branch, self.git.older_work(commit, ref, until, self.files))
+        return None
+
+    def _differing(self, base: _Base) -> Iterator[FileNews]:
+        wanted = [name for name in self.files if self._is_certain(name, base)]
+        if self.committed and not self.commit:
+            return
+        found = self._between(base.commit, wanted)
+        gone = [name for name, one in found.items() if one.change == "deleted"]
+        renamed = self.git.renamed(base.commit, self.commit if self.committed else "", gone) if gone else {}
+        for name in wanted:
+            one = renamed.get(name) or found.get(name)
+            if one is None or (one.change == "added" and name not in self.edited):  # it lay there, and git had it not
+                continue
+            if one.change == "deleted" and not self.committed and _is_file(self.top / name):  # git has it no more
+                continue
+            own = name in self.edited and (base.known != "checked out" or name not in base.committed)
+            lying = name in self.dirty or (not self.commit and one.change != "deleted")
+            yield replace(one, own=own, uncommitted=lying and not self.committed)
+
+    def _between(self, commit: str, names: Collection[str]) -> Mapping[str, FileNews]:
+        """How these differ from a commit. Only those that are not committed are compared as they lie there."""
+        lying = [name for name in names if name in self.dirty or not self.commit]
+        kept = [name for name in names if name not in lying]
+        found = self.git.between(commit, self.commit, kept) if commit != self.commit else {}
+        if commit == self.commit:
+            return self.dirty
+        return {**(found or {}), **(self.git.between(commit, "", lying) or {})}
+
+    def _is_certain(self, name: str, base: _Base) -> bool:
+        """Whether a difference from the commit is one from what the session knew.
+
+        What is committed is what lies there, unless it is left behind.
+        """
+        if name in base.doubtful or (self.committed and name in self.dirty):
+            return False
+        return not (self.then.here and self._is_as_it_was(name))
+
+    def _is_as_it_was(self, name: str) -> bool:
+        """Whether nobody has written to it since the session knew it, where it worked on the file itself."""
+        place = self.top / name
+        try:
+            return resolve(self.files[name]) == place and os.lstat(place).st_mtime <= self.then.until
+        except (OSError, ValueError):
+            return False
+
+
+def _worktree_of_ours(there: Repository, cwd: str) -> list[str]:
+    """The worktree that the session worked in, if it was made for a worker and is gone: git has forgotten it."""
+    cwd = str(resolve(cwd)) if cwd else ""
+    for top in tops(there):
+        inner = Path(cwd).relative_to(top).parts if is_within(cwd, top) else ()
+        if len(inner) > 1 and inner[0] == FOLDER:
+            return [str(Path(top, *inner[:2]))]
+    return []
+
+
+def _is_file(path: Path) -> bool:
+    """Whether anything but a folder lies there."""
+    return path.is_symlink() or (path.exists() and not path.is_dir())
+
+
+def _steady(history: Sequence[tuple[str, int]], moment: float) -> int | None:
+    """The place of the newest commit made by then, where none of those before it was made later."""
+    place = next((place for place, one in enumerate(history) if one[1] <= moment), None)
+    if place is None or any(made > moment for _, made in history[place : place + _LOOKED_BACK]):
+        return None
+    return place
+
+
+def _listed(said: bytes, wanted: frozenset[str]) -> dict[str, FileNews]:
+    """What ``--raw --numstat -z`` says of files."""
+    fields = iter(os.fsdecode(said).split("\0"))
+    found: dict[str, FileNews] = {}
+    for one in fields:
+        if one.startswith(":"):
+            name, (before, after, old, new, status) = next(fields, ""), one[1:].split(" ")
+            if name in wanted and _GITLINK not in (before, after) and status[0] != "U":
+                found[name] = FileNews(name, _change(before, after, status[0], same=old == new))
+        elif one:
+            added, removed, name = one.split("\t", 2)
+            if name in found and added.isdigit() and removed.isdigit():
+                found[name] = replace(found[name], lines=(int(added), int(removed)))
+    return {name: _of_its_mode(one) for name, one in found.items()}
+
+
+def _change(before: str, after: str, status: str, *, same: bool) -> Change:
+    if status in _ENDS:
+        return _ENDS[status]
+    if before != after and _LINKED in (before, after):
+        return "kind"
+    return "mode" if same and before != after else "changed"
+
+
+def _of_its_mode(one: FileNews) -> FileNews:
+    """A file of which no line differs, where git has not named what lies there."""
+    if one.change == "mode" or (one.change == "changed" and one.lines == (0, 0)):
+        return replace(one, change="mode", lines=None)
+    return one
+
+
+def _pairs(said: bytes, wanted: frozenset[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
+    """Renamed files, by ``--raw -z``: the old name, the new one, and whether nothing else differs."""
+    fields = iter(os.fsdecode(said).split("\0"))
+    for one in fields:
+        if one.startswith(":"):
+            old, new = next(fields, ""), next(fields, "")
+            if old in wanted:
+                yield old, (new, one.endswith("R100"))
+
+
+def _counted(said: bytes) -> dict[tuple[str, str], tuple[int, int]]:
+    """The lines that were added to and removed from renamed files, by ``--numstat -z``."""
+    fields = iter(os.fsdecode(said).split("\0"))
+    found = {}
+    for one in fields:
+        added, _, removed = one.rstrip("\t").partition("\t")
+        if one:
+            names = next(fields, ""), next(fields, "")
+            if added.isdigit() and removed.isdigit():
+                found[names] = int(added), int(removed)
+    return found
