@@ -119,6 +119,24 @@ class Login(Message):
     token: Token | None = None
 
 
+class Administer(Message):
+    """``POST admin``: what an admin wants of the people, their tokens, and of work in the background."""
+
+    verb: Literal["add", "invite", "users", "disable", "member", "tokens", "revoke", "jobs", "retry"]
+    name: Annotated[str, StringConstraints(max_length=100)] = ""
+    admin: bool = False
+    project: Annotated[str, StringConstraints(max_length=200)] = ""
+    role: Literal["reader", "writer", "maintainer", "none"] = "none"
+    make: bool = False
+    token: Annotated[int, Field(ge=0, lt=1 << 63)] = 0
+
+
+class Administered(Message):
+    """What that has led to: what is told of each verb is its own."""
+
+    told: dict[str, Any]
+
+
 class LoggedIn(Message):
     """The token of this machine; the server keeps its hash alone."""
 

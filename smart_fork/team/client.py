@@ -133,6 +133,10 @@ class Client:
         """Who did what."""
         return self.ask(wire.Audit, "GET", "audit", asked=asked)
 
+    def administer(self, wanted: wire.Administer) -> dict[str, Any]:
+        """What an admin wants of the people, and of work in the background."""
+        return self.ask(wire.Administered, "POST", "admin", wanted).told
+
     def page(self, project: str, **asked: str) -> wire.SessionPage:
         """Sessions of a project, newest first."""
         return self.ask(wire.SessionPage, "GET", f"projects/{_path(project)}/sessions", asked=asked)

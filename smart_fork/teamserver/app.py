@@ -20,7 +20,19 @@ from smart_fork.errors import NotFound, Usage
 from smart_fork.release import own_version
 from smart_fork.sharing import replay, wire
 from smart_fork.snippets import printable
-from smart_fork.teamserver import auth, branch, guard, push, question, segments, sessions, withdrawal, withdrawn
+from smart_fork.teamserver import (
+    admin,
+    auth,
+    branch,
+    guard,
+    jobs,
+    push,
+    question,
+    segments,
+    sessions,
+    withdrawal,
+    withdrawn,
+)
 from smart_fork.teamserver.endpoints import (
     Server,
     asked_project,
@@ -37,7 +49,7 @@ from smart_fork.teamserver.schema import MIGRATIONS
 
 _SHOWN = 200
 #: The addresses of the other rooms.
-ROOMS: Sequence[Callable[[Server], Sequence[BaseRoute]]] = (withdrawal.routes,)
+ROOMS: Sequence[Callable[[Server], Sequence[BaseRoute]]] = (withdrawal.routes, admin.routes)
 
 
 def hello(server: Server, _: Request) -> wire.Message:
@@ -172,9 +184,11 @@ def health(server: Server, _: Request) -> Response:
     """Whether the database answers, has the tables that this version needs, and takes what is written."""
     with server.database.asked_by() as db:
         row = db.execute("SELECT max(number) AS steps, pg_is_in_recovery() AS copy FROM migrations").fetchone()
+        failed = len(jobs.given_up(db))
     if row is None or row["copy"] or (row["steps"] or 0) < len(MIGRATIONS):
         return Response("the database is not ready\n", 503, media_type="text/plain")
-    return Response("ok\n", media_type="text/plain")
+    more = f"jobs that were given up: {failed} (smart-fork team jobs)\n" if failed else ""
+    return Response(f"ok\n{more}", media_type="text/plain")
 
 
 def application(server: Server) -> guard.Guard:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID
 
 import psycopg
@@ -64,6 +64,22 @@ def put(db: Connection, kind: str, project_id: int, session_id: UUID | str, revi
     )
 
 
+def given_up(db: Connection) -> list[dict[str, Any]]:
+    """What was tried so often that it waits for somebody who has read its error."""
+    rows = db.execute(
+        "SELECT j.id, j.kind, p.key AS project, j.session_id::text AS session_id, j.attempts, coalesce(j.error, '') AS"
+        " error FROM jobs j LEFT JOIN projects p ON p.id = j.project_id WHERE j.run_after = 'infinity' ORDER BY j.id"
+    )
+    return list(rows)
+
+
+def retry(db: Connection) -> int:
+    """Let all that was given up be tried again, as if it had never been; how many these are."""
+    done = db.execute("UPDATE jobs SET run_after = now(), attempts = 0 WHERE run_after = 'infinity'").rowcount
+    db.execute("SELECT pg_notify(%s, '')", (CHANNEL,))
+    return done
+
+
 class Worker:
     """Takes jobs of the kinds that it knows, one after the other."""
 
@@ -73,6 +89,8 @@ class Worker:
     def begin(self) -> None:
         """See that what is done from time to time has its job."""
         with self._database.asked_by() as db:
+            if failed := len(given_up(db)):
+                log.warning("%d jobs were given up: smart-fork team jobs shows them, --retry tries them again", failed)
             for name, kind in self._kinds.items():
                 if kind.every is not None:
                     db.execute(

@@ -9,20 +9,20 @@ from contextlib import contextmanager
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.cli.team.group import app
-from smart_fork.errors import ProgramMissing
+from smart_fork.errors import ProgramMissing, Usage
 
 if TYPE_CHECKING:
     from smart_fork.teamserver.database import Connection
 
 people = typer.Typer(
-    help="Who may use the server: on its own machine, without a token, over its socket.", no_args_is_help=True
+    help="Who may use the server. On its own machine this needs no token, else an admin's.", no_args_is_help=True
 )
 tokens = typer.Typer(help="The tokens of all machines.", no_args_is_help=True)
 app.add_typer(people, name="user")
@@ -55,6 +55,10 @@ DataOption = Annotated[
 DsnOption = Annotated[
     str | None,
     typer.Option("--dsn", help=f"A PostgreSQL of your own, with pgvector; or, unseen by others, {DSN}."),
+]
+AdminOption = Annotated[
+    str | None,
+    typer.Option("--server", help="Its address, asked with an admin's token: by default it is on this machine."),
 ]
 UserArgument = Annotated[str, typer.Argument(help="1 to 32 of a-z, 0-9 and -.")]
 
@@ -95,44 +99,38 @@ def add(
     project: Annotated[
         str | None, typer.Option("--project", metavar="KEY", help="A project to read and write: github.com/acme/shop.")
     ] = None,
+    server: AdminOption = None,
     data: DataOption = None,
     dsn: DsnOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Add somebody: an invitation, good once, for 7 days."""
-    with _at_hand(data, dsn) as db:
-        from smart_fork.teamserver.people import add as added
-
-        told = added(db, name, admin=admin, project=project)
+    told = _administered(Where(server, data, dsn), verb="add", name=name, admin=admin, project=project or "")
     _print_invitation(told, as_json=as_json)
 
 
 @people.command("invite")
 def invite(
     name: UserArgument,
+    server: AdminOption = None,
     data: DataOption = None,
     dsn: DsnOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Another invitation, for another machine of somebody."""
-    with _at_hand(data, dsn) as db:
-        from smart_fork.teamserver.people import invited
-
-        told = invited(db, name)
-    _print_invitation(told, as_json=as_json)
+    _print_invitation(_administered(Where(server, data, dsn), verb="invite", name=name), as_json=as_json)
 
 
 @people.command("list")
-def list_users(data: DataOption = None, dsn: DsnOption = None, as_json: JsonOption = False) -> None:
+def list_users(
+    server: AdminOption = None, data: DataOption = None, dsn: DsnOption = None, as_json: JsonOption = False
+) -> None:
     """Everybody, and what they may do where."""
-    with _at_hand(data, dsn) as db:
-        from smart_fork.teamserver.people import users
-
-        found = users(db)
+    told = _administered(Where(server, data, dsn), verb="users")
     if as_json:
-        print_json({"users": found})
+        print_json(told)
         return
-    for one in found:
+    for one in told["users"]:
         kind = "disabled" if one["disabled"] else one["role"]
         out.print(plain(f"{one['name']:<32}  {kind:<8}  {one['bytes']:>12} bytes  {one['seen'] or 'never here'}"))
         for key, role in sorted(one["projects"].items()):
@@ -140,13 +138,16 @@ def list_users(data: DataOption = None, dsn: DsnOption = None, as_json: JsonOpti
 
 
 @people.command("disable")
-def disable(name: UserArgument, data: DataOption = None, dsn: DsnOption = None, as_json: JsonOption = False) -> None:
+def disable(
+    name: UserArgument,
+    server: AdminOption = None,
+    data: DataOption = None,
+    dsn: DsnOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Let nobody in by that name any more. What was pushed stays."""
-    with _at_hand(data, dsn) as db:
-        from smart_fork.teamserver.auth import disable_user
-
-        disable_user(db, name)
-    _done({"user": name, "disabled": True}, f"{name} is let in no more.", as_json=as_json)
+    told = _administered(Where(server, data, dsn), verb="disable", name=name)
+    _done(told, f"{name} is let in no more.", as_json=as_json)
 
 
 @people.command("member")
@@ -156,30 +157,28 @@ def member(
     *,
     project: Annotated[str, typer.Option("--project", metavar="KEY", help="Such as github.com/acme/shop.")],
     make: Annotated[bool, typer.Option("--make", help="Make the project if there is none.")] = False,
+    server: AdminOption = None,
     data: DataOption = None,
     dsn: DsnOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say what somebody may do in a project."""
-    with _at_hand(data, dsn) as db:
-        from smart_fork.teamserver.people import set_member
-
-        set_member(db, project, name, role.value, make=make)
+    asked = {"name": name, "role": role.value, "project": project, "make": make}
+    told = _administered(Where(server, data, dsn), verb="member", **asked)
     said = f"{name} is no member of {project}." if role is RoleChoice.none else f"{name} is a {role} of {project}."
-    _done({"user": name, "project": project, "role": role.value}, said, as_json=as_json)
+    _done(told, said, as_json=as_json)
 
 
 @tokens.command("list")
-def list_tokens(data: DataOption = None, dsn: DsnOption = None, as_json: JsonOption = False) -> None:
+def list_tokens(
+    server: AdminOption = None, data: DataOption = None, dsn: DsnOption = None, as_json: JsonOption = False
+) -> None:
     """Which machines are logged in."""
-    with _at_hand(data, dsn) as db:
-        from smart_fork.teamserver.people import tokens as all_of_them
-
-        found = all_of_them(db)
+    told = _administered(Where(server, data, dsn), verb="tokens")
     if as_json:
-        print_json({"tokens": found})
+        print_json(told)
         return
-    for one in found:
+    for one in told["tokens"]:
         last = "revoked" if one["revoked"] else one["used"] or "never used"
         out.print(plain(f"{one['id']:>6}  {one['user']:<32}  {one['scope']:<5}  {last:<25}  {one['machine']}"))
 
@@ -187,16 +186,72 @@ def list_tokens(data: DataOption = None, dsn: DsnOption = None, as_json: JsonOpt
 @tokens.command("revoke")
 def revoke(
     token: Annotated[int, typer.Argument(metavar="ID", help="As `token list` numbers them.")],
+    server: AdminOption = None,
     data: DataOption = None,
     dsn: DsnOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Log a machine out."""
-    with _at_hand(data, dsn) as db:
-        from smart_fork.teamserver.auth import revoke as end
+    told = _administered(Where(server, data, dsn), verb="revoke", token=token)
+    _done(told, f"Token {token} is good no more.", as_json=as_json)
 
-        end(db, token)
-    _done({"token": token, "revoked": True}, f"Token {token} is good no more.", as_json=as_json)
+
+@app.command("jobs")
+def jobs(
+    *,
+    retry: Annotated[bool, typer.Option("--retry", help="Let all of them be tried again.")] = False,
+    server: AdminOption = None,
+    data: DataOption = None,
+    dsn: DsnOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What the server was to do in the background and has given up, with the error. For admins."""
+    told = _administered(Where(server, data, dsn), verb="retry" if retry else "jobs")
+    if as_json:
+        print_json(told)
+    elif retry:
+        out.print(plain(f"{told['retried']} are tried again."))
+    else:
+        for one in told["jobs"]:
+            about = f"{one['project'] or 'the server'}  {one['session_id'] or ''}"
+            out.print(plain(f"{one['kind']:<12}  {about}  tried {one['attempts']} times: {one['error']}"))
+        if not told["jobs"]:
+            out.print("Nothing was given up.")
+
+
+class Where(NamedTuple):
+    """Where a server is asked: by its address, or on its own machine."""
+
+    server: str | None
+    data: Path | None
+    dsn: str | None
+
+
+def _administered(where: Where, **asked: object) -> dict[str, Any]:
+    """Do what an admin wants over the server's socket if it is here, else with the token of this machine."""
+    from smart_fork.sharing.wire import Administer
+    from smart_fork.team import login
+    from smart_fork.team.client import Client
+
+    try:
+        wanted = Administer.model_validate(asked)
+    except ValueError as error:
+        raise Usage("That is too long, or no number of a token.") from error
+    dsn = where.dsn or os.environ.get(DSN) or None
+    here = where.data or dsn or where.server is None and (_is_here() or not login.is_known())
+    if here:
+        with _at_hand(where.data, dsn) as db:
+            from smart_fork.teamserver.admin import do
+
+            return do(db, wanted)
+    with Client(login.account(where.server)) as client:
+        return client.administer(wanted)
+
+
+def _is_here() -> bool:
+    from smart_fork.teamserver.__main__ import data_folder
+
+    return data_folder().exists()
 
 
 @contextmanager
@@ -205,7 +260,7 @@ def _at_hand(data: Path | None, dsn: str | None) -> Iterator[Connection]:
     from smart_fork.teamserver.__main__ import data_folder
     from smart_fork.teamserver.tables import at_hand
 
-    with at_hand((data or data_folder()).absolute(), dsn or os.environ.get(DSN) or None) as db:
+    with at_hand((data or data_folder()).absolute(), dsn) as db:
         yield db
 
 
