@@ -238,7 +238,7 @@ def _administered(where: Where, **asked: object) -> dict[str, Any]:
     except ValueError as error:
         raise Usage("That is too long, or no number of a token.") from error
     dsn = where.dsn or os.environ.get(DSN) or None
-    here = where.data or dsn or where.server is None and (_is_here() or not login.is_known())
+    here = where.data or dsn or (where.server is None and (_is_here() or not login.is_known()))
     if here:
         with _at_hand(where.data, dsn) as db:
             from smart_fork.teamserver.admin import do
