@@ -25,7 +25,8 @@ _CONTROL_BYTES = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n"
 _RUNS = bytes(
     ord("a") if byte in _TOKEN_BYTES else _CONTROL[0] if byte in _CONTROL_BYTES else ord(" ") for byte in range(256)
 )
-_DIGIT = re.compile(rb"[0-9]")
+#: What a token has in it; the short ones of AWS have no digit now and then.
+_DIGIT = re.compile(rb"[0-9]|A(?:[KS]I|BI|CC)A[A-Z]{16}")
 #: What joins the parts of a token, and how many parts there may be before the longest.
 _JOINTS, _PARTS = b"./~$|:+", 6
 _ESCAPED_LINE_ENDS = ("\\n", "\\r", "\\t")

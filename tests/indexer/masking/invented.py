@@ -28,7 +28,11 @@ TOKENS = {
         "xai" + "-" + made_up(80),
     ],
     "artifactory-token": ["AKC" + made_up(70)],
-    "aws-access-key": ["AKIA" + made_up(16, UPPER), "ASIA" + made_up(16, UPPER)],
+    "aws-access-key": [
+        "AKIA" + made_up(16, UPPER),
+        "ASIA" + made_up(16, UPPER),
+        "AKIA" + made_up(16, string.ascii_uppercase),
+    ],
     "github-token": [
         *("gh" + kind + "_" + made_up(36) for kind in "pousr"),
         "github" + "_pat_" + made_up(22) + "_" + made_up(59),
