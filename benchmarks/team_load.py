@@ -1,12 +1,13 @@
 """A team's server in mixed use: many sessions of many people, and what each verb takes while all of them work.
 
-    python benchmarks/team_load.py [--sessions 10000] [--people 20] [--projects 50] [--minutes 60] [--json FILE]
+    python benchmarks/team_load.py [--sessions 10000] [--people 20] [--projects 50] [--minutes 60] [--patterns 100]
+                                   [--json FILE]
 
 The server is a real ``smart-fork team serve`` with a database of its own in a folder that is removed afterwards. First
 all sessions are pushed. Then every person does one thing after the other, with a pause between them: lists, searches,
 appends to a session, reads one with all its records, makes a branch. Meanwhile memory (PSS of all processes), processes
 of the database and bytes on disk are looked at: of an hour's use none may grow with the hour. Sessions have words that
-follow Zipf's law and no vectors, so they are searched by words.
+follow Zipf's law; each says what one of so many patterns says, whose vectors are made before and sent with the push.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 import psutil
@@ -37,6 +38,7 @@ from smart_fork.errors import SmartForkError
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import encode
 from smart_fork.sharing.digest import NOTHING, digest_of
+from smart_fork.sharing.passages import hash_of, searched, space_of
 from smart_fork.sharing.segments import pack
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account
@@ -57,6 +59,54 @@ class Kept:
     records: list[bytes]
 
 
+@dataclass(frozen=True)
+class Pattern:
+    """What a session says, and the vectors of its passages."""
+
+    said: tuple[str, ...]
+    vectors: wire.Vectors
+
+    @classmethod
+    def made(cls, number: int) -> Self:
+        """One of them."""
+        from indexer.arrays import np
+        from indexer.light import LightEmbedder
+
+        chance, model = random.Random(-1 - number), LightEmbedder()
+        said = tuple(words(chance, WORDS) for _ in range(2 * EXCHANGES))
+        found = searched(records_of(said, chance), "claude", str(uuid.UUID(int=1)), str(uuid.UUID(int=1)))
+        assert found is not None
+        texts = list(dict.fromkeys(chunk.text for chunk in found.document.chunks))
+        vectors = (np.asarray(one, np.float16).tobytes() for one in model.embed(texts))
+        named = [{"chunk": hash_of(text).hex(), "e": e} for text, e in zip(texts, vectors, strict=True)]
+        space = space_of(model.model, model.dimensions)
+        return cls(said, wire.Vectors.model_validate({"space": space, "vectors": named}, strict=False))
+
+
+def words(chance: random.Random, number: int) -> str:
+    """Words as people use them: few of them often."""
+    return " ".join(f"w{min(int(chance.paretovariate(0.9)), VOCABULARY)}" for _ in range(number))
+
+
+def records_of(said: Sequence[str], chance: random.Random) -> list[bytes]:
+    """A conversation, each time with other ids."""
+    made = []
+    for number, text in enumerate(said):
+        message: dict[str, Any] = {"role": "user", "content": text}
+        if number % 2:
+            content = [{"type": "text", "text": text}]
+            message = {"role": "assistant", "content": content, "stop_reason": "end_turn"}
+        identity = str(uuid.UUID(int=chance.getrandbits(128)))
+        record = {
+            "type": message["role"],
+            "uuid": identity,
+            "timestamp": "2026-07-01T10:00:00.000Z",
+            "message": message,
+        }
+        made.append(encode(record))
+    return made
+
+
 @dataclass
 class Person:
     """One who works: a client of their own, and the sessions that are theirs."""
@@ -64,6 +114,7 @@ class Person:
     name: str
     client: Client
     projects: list[str]
+    patterns: list[Pattern]
     chance: random.Random
     mine: list[Kept] = field(default_factory=list)
     seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -78,36 +129,12 @@ class Person:
             self.errors.append(f"{verb}: {error.message}")
         self.seconds[verb].append(time.perf_counter() - began)
 
-    def words(self, number: int) -> str:
-        """Words as people use them: few of them often."""
-        return " ".join(f"w{min(int(self.chance.paretovariate(0.9)), VOCABULARY)}" for _ in range(number))
-
-    def exchange(self) -> list[bytes]:
-        """A prompt and its answer."""
-        at = "2026-07-01T10:00:00.000Z"
-        prompt = {"role": "user", "content": self.words(WORDS)}
-        answer = {
-            "role": "assistant",
-            "content": [{"type": "text", "text": self.words(WORDS)}],
-            "stop_reason": "end_turn",
-        }
-        return [
-            encode(
-                {
-                    "type": said["role"],
-                    "uuid": str(uuid.UUID(int=self.chance.getrandbits(128))),
-                    "timestamp": at,
-                    "message": said,
-                }
-            )
-            for said in (prompt, answer)
-        ]
-
     def create(self) -> None:
         """A new session, which all members of its project may read."""
         one = Kept(str(uuid.uuid4()), self.chance.choice(self.projects), [])
-        records = [record for _ in range(EXCHANGES) for record in self.exchange()]
-        self.push(one, records, visibility="public", title=self.words(6))
+        pattern = self.chance.choice(self.patterns)
+        records, title = records_of(pattern.said, self.chance), words(self.chance, 6)
+        self.push(one, records, visibility="public", title=title, vectors=pattern.vectors)
         self.mine.append(one)
 
     def push(self, one: Kept, new: list[bytes], **options: object) -> None:
@@ -136,7 +163,7 @@ class Person:
         acts: dict[str, Callable[[], object]] = {
             "list": lambda: self.client.page(self.chance.choice(self.projects)),
             "search": self._search,
-            "append": lambda: self.push(self.chance.choice(self.mine), self.exchange()),
+            "append": lambda: self.push(self.chance.choice(self.mine), self._exchange()),
             "read": self._read,
             "branch": self._branch,
         }
@@ -145,9 +172,12 @@ class Person:
             self.do(verb, acts[verb])
             time.sleep(self.chance.expovariate(1 / PAUSE_SECONDS))
 
+    def _exchange(self) -> list[bytes]:
+        return records_of([words(self.chance, WORDS), words(self.chance, WORDS)], self.chance)
+
     def _search(self) -> None:
         project = quote(self.chance.choice(self.projects), safe="/")
-        self.client.ask(wire.Found, "POST", f"projects/{project}/search", wire.Search(question=self.words(7)))
+        self.client.ask(wire.Found, "POST", f"projects/{project}/search", wire.Search(question=words(self.chance, 7)))
 
     def _read(self) -> None:
         one = self.chance.choice(self.mine)
@@ -166,6 +196,7 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=10_000)
     parser.add_argument("--people", type=int, default=20)
     parser.add_argument("--projects", type=int, default=50)
+    parser.add_argument("--patterns", type=int, default=100)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     arguments = parser.parse_args()
@@ -184,7 +215,8 @@ def main() -> None:
 def measure(server: TeamServer, arguments: argparse.Namespace) -> dict[str, Any]:
     """Push everything, then work."""
     projects = [f"example.org/load/p{number:02}" for number in range(arguments.projects)]
-    people = [_person(server, number, projects) for number in range(arguments.people)]
+    patterns = [Pattern.made(number) for number in range(arguments.patterns)]
+    people = [_person(server, number, projects, patterns) for number in range(arguments.people)]
     began = time.perf_counter()
     with ThreadPoolExecutor(len(people)) as pool:
         shares = [arguments.sessions // len(people)] * len(people)
@@ -216,11 +248,11 @@ def measure(server: TeamServer, arguments: argparse.Namespace) -> dict[str, Any]
     }  # fmt: skip
 
 
-def _person(server: TeamServer, number: int, projects: list[str]) -> Person:
+def _person(server: TeamServer, number: int, projects: list[str], patterns: list[Pattern]) -> Person:
     name = f"person-{number:02}"
     chance = random.Random(number)
     account: Account = server.account(name, projects)
-    return Person(name, Client(account), projects, chance)
+    return Person(name, Client(account), projects, patterns, chance)
 
 
 def show(figures: dict[str, Any]) -> None:
