@@ -211,8 +211,12 @@ def _appended(db: Connection, project: Project, person: Person, checked: Checked
     if row is None:
         return None
     _fits(db, project, checked, base=int(row["base_count"]))
-    for open_one in sessions.put_places(db, project.id, wanted.id, checked.places, checked.position):
-        segments.grown(db, project.id, open_one, checked.places[0].digest)
+    before = sessions.put_places(db, project.id, wanted.id, checked.places, checked.position)
+    for position, place in enumerate(checked.places, checked.position):
+        if (
+            position in before
+        ):  # both begin with the same record, and the chain says that the new one has all of the old
+            segments.grown(db, project.id, before[position], place.digest)
     _count(db, project, person, checked, before=int(row["bytes"]), bounds=bounds)
     now = sessions.readable(db, project.key, person, wanted.id)
     return Outcome(now, created=made is not None, up_to_date=False)

@@ -86,19 +86,21 @@ def places(db: Connection, project_id: int, session_id: UUID | str) -> list[Plac
 
 def put_places(
     db: Connection, project_id: int, session_id: UUID | str, new: Sequence[Place], position: int = 0
-) -> list[str]:
-    """Let a session have these segments from a position on, and none of those that it had there, which it gives back.
+) -> dict[int, str]:
+    """Let a session have these segments from a position on, and none of those that it had there, which it gives back by
+    their positions.
 
     Raises:
         Unshareable: One of them is not stored any more.
     """
     segments.hold(db, project_id, (one.digest for one in new))
     gone = db.execute(
-        "DELETE FROM session_segments WHERE project_id = %s AND session_id = %s AND position >= %s RETURNING digest",
+        "DELETE FROM session_segments WHERE project_id = %s AND session_id = %s AND position >= %s"
+        " RETURNING position, digest",
         (project_id, session_id, position),
     ).fetchall()
     if not new:
-        return [row["digest"].hex() for row in gone]
+        return {row["position"]: row["digest"].hex() for row in gone}
     columns = list(
         zip(
             *(
@@ -114,7 +116,7 @@ def put_places(
         " SELECT %s, %s, * FROM unnest(%s::int[], %s::bytea[], %s::bigint[], %s::int[], %s::bigint[], %s::bytea[])",
         (project_id, session_id, *map(list, columns)),
     )
-    return [row["digest"].hex() for row in gone]
+    return {row["position"]: row["digest"].hex() for row in gone}
 
 
 def travelling(these: Iterable[Place]) -> tuple[SegmentPlace, ...]:

@@ -388,6 +388,23 @@ def test_what_was_open_is_the_beginning_of_what_takes_its_place(alice):
         assert NOISY[:count] == alice.stored(fork)
 
 
+def test_a_push_that_names_all_segments_again_leaves_each_as_it_is(alice):
+    session = new_id()
+    alice.push("alice", push_of(session, [], NOISY, visibility="public"))
+    fork = str(alice.branch("bob", session, verb="fork").row["id"])
+    new = [record(2_000)]
+    whole = list(pack([*NOISY, *new]))
+    given = {
+        "segments": sessions.travelling(one.place for one in whole),
+        "bodies": [{"digest": one.place.digest, "body": one.body} for one in whole],
+    }
+    alice.push("alice", push_of(session, NOISY, new, **given))
+
+    assert 2 <= len(whole)
+    assert [*NOISY, *new] == alice.stored(session)
+    assert NOISY == alice.stored(fork)
+
+
 def goes_on(team, who, session, new):
     """Push as a client does, into the last segment if that is the session's own and not full."""
     with team.pool.asked_by(team.people[who].id) as db:
