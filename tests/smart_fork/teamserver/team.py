@@ -93,10 +93,12 @@ class Team:
 
     def stored(self, session: str) -> list[bytes]:
         """The records of a session as they are in the database, whoever may read them."""
+        project = self.owned.execute("SELECT project_id FROM sessions WHERE id = %s", (session,)).fetchone()
+        if project is None:
+            return []
         with self.pool.asked_by() as db:
-            (project,) = db.execute("SELECT id FROM projects WHERE key = %s", (self.key,)).fetchall()
-            places = sessions.places(db, project["id"], session)
-            bodies = segments.bodies(db, project["id"], (place.digest for place in places))
+            places = sessions.places(db, project[0], session)
+            bodies = segments.bodies(db, project[0], (place.digest for place in places))
         return [line for place in places for line in unpack(bodies[place.digest], place.digest)]
 
 
