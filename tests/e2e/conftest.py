@@ -13,12 +13,13 @@ import pytest
 from tests.e2e.agents import Machine, machine_in
 from tests.e2e.logs import Log
 from tests.e2e.model_server import Protocol
-from tests.e2e.programs import Unavailable, cache_folder, install
+from tests.e2e.programs import CLAUDE_AND_CODEX, OPENCODE, QMD, QWEN, Bundle, Unavailable, cache_folder, install
 from tests.e2e.scenario import EXCHANGES
 from tests.e2e.situation import situation
 from tests.living import arguments
 from tests.missing import SKIPS, missing
 
+HERE = Path(__file__).parent
 #: All machines of this run.
 USED: list[Machine] = []
 
@@ -43,30 +44,61 @@ def machines() -> Iterator[list[Machine]]:
 
 
 @cache
-def brought() -> Path | Unavailable:
-    """The folder of ``claude`` and ``codex``, or why there is none."""
+def brought(bundle: Bundle) -> Path | Unavailable:
+    """The folder of these programs, or why there is none."""
     try:
-        return install(cache_folder())
+        return install(cache_folder(), bundle)
     except Unavailable as error:
         return error
 
 
+def folder_of(bundle: Bundle) -> Path:
+    """That folder; without it the test that asks fails, or is left out where the suite is run without programs."""
+    if SKIPS:
+        pytest.skip("SMART_FORK_E2E is skip")
+    found = brought(bundle)
+    return found if isinstance(found, Path) else missing(str(found))
+
+
+#: The fixtures below, and what each asks for.
+BUNDLES = {"programs": CLAUDE_AND_CODEX, "qwen_program": QWEN, "opencode_program": OPENCODE, "qmd_program": QMD}
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """They are brought before the first test's time begins to run."""
-    wanted = any("programs" in getattr(item, "fixturenames", ()) for item in session.items)
-    if wanted and not SKIPS and not session.config.option.collectonly:
-        brought()
+    if SKIPS or session.config.option.collectonly:
+        return
+    ours = (item for item in session.items if item.path.is_relative_to(HERE))  # others have a `programs` of their own
+    asked = {name for item in ours for name in getattr(item, "fixturenames", ())}
+    for name, bundle in BUNDLES.items():
+        if name in asked:
+            brought(bundle)
 
 
 @pytest.fixture(scope="session")
 def programs() -> Path:
     """The folder of ``claude`` and ``codex``."""
-    if SKIPS:
-        pytest.skip("SMART_FORK_E2E is skip")
-    if not shutil.which("tmux"):
+    if not SKIPS and not shutil.which("tmux"):
         missing("tmux is not installed")
-    found = brought()
-    return found if isinstance(found, Path) else missing(str(found))
+    return folder_of(CLAUDE_AND_CODEX)
+
+
+@pytest.fixture(scope="session")
+def qwen_program() -> Path:
+    """The folder of ``qwen``."""
+    return folder_of(QWEN)
+
+
+@pytest.fixture(scope="session")
+def opencode_program() -> Path:
+    """The folder of ``opencode``."""
+    return folder_of(OPENCODE)
+
+
+@pytest.fixture(scope="session")
+def qmd_program() -> Path:
+    """The folder of ``qmd`` and of a ``node`` that it runs on."""
+    return folder_of(QMD)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in
-from tests.e2e.programs import CHECKOUT, cache_folder, install
+from tests.e2e.programs import CHECKOUT, CLAUDE_AND_CODEX, cache_folder, install
 
 #: How an agent is started, and how it calls one of our tools.
 WAYS = {
@@ -56,7 +56,7 @@ def busy(cores: int) -> Iterator[None]:
 
 def main() -> None:
     """Print how many first requests had our tools, with every core busy."""
-    programs = install(cache_folder())
+    programs = install(cache_folder(), CLAUDE_AND_CODEX)
     with machine_in(cache_folder(), programs) as machine, busy(os.cpu_count() or 1):
         for way, name in WAYS.items():
             had = sum(name in first_tools(machine, way) for _ in range(RUNS))

@@ -6,6 +6,8 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock
@@ -35,83 +37,29 @@ def cache_folder() -> Path:
     return CACHE
 
 
-def install(cache: Path) -> Path:
-    """A folder with ``claude`` and ``codex`` in it, of the pinned versions, from npm unless they are there already.
+@dataclass(frozen=True)
+class Bundle:
+    """Programs that npm brings together. `targets` says where they are in the folder, `options` are npm's."""
+
+    name: str
+    packages: tuple[str, ...]
+    targets: Callable[[Path], dict[str, Path]]
+    options: tuple[str, ...] = ()
+
+
+def install(cache: Path, bundle: Bundle) -> Path:
+    """The folder of these programs, of the pinned versions, from npm unless they are there already.
 
     Raises:
         Unavailable: there is no npm, or it cannot bring them.
     """
-    folder = cache / f"claude-{CLAUDE_VERSION}-codex-{CODEX_VERSION}"
+    folder = cache / bundle.name
     programs = folder / "bin"
     with FileLock(cache / "install.lock"):
         if not programs.is_dir():
-            packages = (f"@anthropic-ai/claude-code@{CLAUDE_VERSION}", f"@openai/codex@{CODEX_VERSION}")
-            _npm_install(folder, cache / "npm", *packages)
-            _link(programs, claude=_native_claude(folder), codex=folder / "node_modules" / ".bin" / "codex")
+            _npm_install(folder, cache / "npm", *bundle.options, *bundle.packages)
+            _link(programs, **bundle.targets(folder))
             shutil.rmtree(cache / "npm", ignore_errors=True)  # several hundred MB that nothing needs any more
-    return programs
-
-
-def install_qmd(cache: Path) -> Path:
-    """A folder with ``qmd`` and ``node`` in it, of the pinned versions, likewise.
-
-    Its models are left out, and what loads them: they are several gigabytes.
-
-    Raises:
-        Unavailable: there is no npm, or it cannot bring them.
-    """
-    folder = cache / f"qmd-{QMD_VERSION}-node-{NODE_VERSION}"
-    programs = folder / "bin"
-    with FileLock(cache / "install.lock"):
-        if not programs.is_dir():
-            machine = f"{platform.system().lower()}-{_machine()}"
-            packages = (f"@tobilu/qmd@{QMD_VERSION}", f"node-{machine}@{NODE_VERSION}", f"sqlite-vec-{machine}")
-            _npm_install(folder, cache / "npm", "--omit=optional", *packages)
-            modules = folder / "node_modules"
-            _link(programs, qmd=modules / ".bin" / "qmd", node=modules / f"node-{machine}" / "bin" / "node")
-            shutil.rmtree(cache / "npm", ignore_errors=True)
-    return programs
-
-
-def install_qwen(cache: Path) -> Path:
-    """A folder with ``qwen`` in it, of the pinned version, likewise; it runs on a ``node`` of its own.
-
-    Raises:
-        Unavailable: there is no npm, or it cannot bring them.
-    """
-    folder = cache / f"qwen-{QWEN_VERSION}-node-{NODE_VERSION}"
-    programs = folder / "bin"
-    with FileLock(cache / "install.lock"):
-        if not programs.is_dir():
-            machine = f"{platform.system().lower()}-{_machine()}"
-            # Its optional parts are pictures and pseudo-terminals, which nothing here needs.
-            packages = (f"@qwen-code/qwen-code@{QWEN_VERSION}", f"node-{machine}@{NODE_VERSION}")
-            _npm_install(folder, cache / "npm", "--omit=optional", *packages)
-            modules = folder / "node_modules"
-            program = folder / "qwen"
-            node = modules / f"node-{machine}" / "bin" / "node"
-            program.write_text(f'#!/bin/sh\nexec "{node}" "{modules / ".bin" / "qwen"}" "$@"\n')
-            program.chmod(0o755)
-            _link(programs, qwen=program)
-            shutil.rmtree(cache / "npm", ignore_errors=True)
-    return programs
-
-
-def install_opencode(cache: Path) -> Path:
-    """A folder with ``opencode`` in it, of the pinned version, likewise.
-
-    Raises:
-        Unavailable: there is no npm, or it cannot bring them.
-    """
-    folder = cache / f"opencode-{OPENCODE_VERSION}"
-    programs = folder / "bin"
-    with FileLock(cache / "install.lock"):
-        if not programs.is_dir():
-            native = f"opencode-{platform.system().lower()}-{_machine()}"
-            # What its step after the installation does: the program of this platform is taken.
-            _npm_install(folder, cache / "npm", "--no-save", f"{native}@{OPENCODE_VERSION}")
-            _link(programs, opencode=folder / "node_modules" / native / "bin" / "opencode")
-            shutil.rmtree(cache / "npm", ignore_errors=True)
     return programs
 
 
@@ -164,3 +112,52 @@ def _runs(program: Path) -> bool:
         return subprocess.run([program, "--version"], capture_output=True, timeout=60, check=False).returncode == 0
     except OSError:
         return False
+
+
+def _claude_and_codex(folder: Path) -> dict[str, Path]:
+    return {"claude": _native_claude(folder), "codex": folder / "node_modules" / ".bin" / "codex"}
+
+
+def _qwen(folder: Path) -> dict[str, Path]:
+    """It runs on a ``node`` of its own."""
+    modules, program = folder / "node_modules", folder / "qwen"
+    program.write_text(f'#!/bin/sh\nexec "{modules / _NODE / "bin" / "node"}" "{modules / ".bin" / "qwen"}" "$@"\n')
+    program.chmod(0o755)
+    return {"qwen": program}
+
+
+def _qmd(folder: Path) -> dict[str, Path]:
+    modules = folder / "node_modules"
+    return {"qmd": modules / ".bin" / "qmd", "node": modules / _NODE / "bin" / "node"}
+
+
+_SYSTEM = f"{platform.system().lower()}-{_machine()}"
+_NODE = f"node-{_SYSTEM}"
+_OPENCODE = f"opencode-{_SYSTEM}"
+
+CLAUDE_AND_CODEX = Bundle(
+    f"claude-{CLAUDE_VERSION}-codex-{CODEX_VERSION}",
+    (f"@anthropic-ai/claude-code@{CLAUDE_VERSION}", f"@openai/codex@{CODEX_VERSION}"),
+    _claude_and_codex,
+)
+#: Its optional parts are pictures and pseudo-terminals, which nothing here needs.
+QWEN = Bundle(
+    f"qwen-{QWEN_VERSION}-node-{NODE_VERSION}",
+    (f"@qwen-code/qwen-code@{QWEN_VERSION}", f"{_NODE}@{NODE_VERSION}"),
+    _qwen,
+    ("--omit=optional",),
+)
+#: What its step after the installation does: the program of this platform is taken.
+OPENCODE = Bundle(
+    f"opencode-{OPENCODE_VERSION}",
+    (f"{_OPENCODE}@{OPENCODE_VERSION}",),
+    lambda folder: {"opencode": folder / "node_modules" / _OPENCODE / "bin" / "opencode"},
+    ("--no-save",),
+)
+#: Its models are left out, and what loads them: they are several gigabytes.
+QMD = Bundle(
+    f"qmd-{QMD_VERSION}-node-{NODE_VERSION}",
+    (f"@tobilu/qmd@{QMD_VERSION}", f"{_NODE}@{NODE_VERSION}", f"sqlite-vec-{_SYSTEM}"),
+    _qmd,
+    ("--omit=optional",),
+)

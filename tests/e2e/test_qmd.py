@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.programs import Unavailable, cache_folder, install_qmd
-from tests.missing import SKIPS, missing
 from tests.smart_fork.world import World, git
 
 RETRY = "add retry with backoff to the uploader"
@@ -21,20 +19,9 @@ DONE = "The uploader in upload.py retries five times with exponential backoff"
 pytestmark = pytest.mark.e2e
 
 
-@pytest.fixture(scope="session")
-def real_qmd() -> Path:
-    """The folder of ``qmd`` and of a node that it runs on."""
-    if SKIPS:
-        pytest.skip("SMART_FORK_E2E is skip")
-    try:
-        return install_qmd(cache_folder())
-    except Unavailable as error:
-        missing(str(error))
-
-
 @pytest.fixture
-def world(home: Path, real_qmd: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setenv("PATH", f"{real_qmd}{os.pathsep}{Path(shutil.which('git')).parent}{os.pathsep}/usr/bin:/bin")
+def world(home: Path, qmd_program: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setenv("PATH", f"{qmd_program}{os.pathsep}{Path(shutil.which('git')).parent}{os.pathsep}/usr/bin:/bin")
     monkeypatch.setenv("SMART_FORK_ENGINE", "qmd")
     monkeypatch.setenv("SMART_FORK_BACKGROUND", "0")
     return World(home)
@@ -101,12 +88,12 @@ def test_the_real_qmd_keeps_nothing_of_what_has_been_forgotten(world):
 
 
 @pytest.mark.timeout(900)
-def test_a_real_qmd_that_dies_of_an_old_node_is_not_available(world, real_qmd, tmp_path, monkeypatch):
+def test_a_real_qmd_that_dies_of_an_old_node_is_not_available(world, qmd_program, tmp_path, monkeypatch):
     shop = world.repository("shop")
     world.claude(shop, RETRY, DONE)
     (tmp_path / "node").write_text("#!/bin/sh\nkill -SEGV $$\n")
     (tmp_path / "node").chmod(0o755)
-    (tmp_path / "qmd").symlink_to((real_qmd / "qmd").resolve())
+    (tmp_path / "qmd").symlink_to((qmd_program / "qmd").resolve())
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/usr/bin:/bin")
 
     code, answer, _ = smart_fork(shop, "find", "--json", "uploader")
