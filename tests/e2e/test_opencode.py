@@ -16,13 +16,11 @@ from smart_fork.registry import Registry
 from tests.e2e.agents import Machine, machine_in
 from tests.e2e.logs import Json
 from tests.e2e.model_server import Message
-from tests.e2e.programs import CHECKOUT, Unavailable, cache_folder, install_opencode
+from tests.e2e.programs import CHECKOUT, cache_folder
 from tests.e2e.scenario import ANSWER, BEGINNING, CONVERSATION, EXCHANGES, heard, settled, unlike_any_other
 from tests.e2e.terminals import wait_until
-from tests.missing import SKIPS, missing
 
 pytestmark = pytest.mark.e2e
-places = pytest.mark.parametrize("place", ["process", "tmux"])
 NEXT = "Now do the same for the downloader"
 
 
@@ -35,15 +33,9 @@ def settings(url: str) -> Json:
 
 
 @pytest.fixture(scope="module")
-def opencode(machines: list[Machine]) -> Iterator[Machine]:
+def opencode(opencode_program: Path, machines: list[Machine]) -> Iterator[Machine]:
     """A machine with OpenCode alone."""
-    if SKIPS:
-        pytest.skip("SMART_FORK_E2E is skip")
-    try:
-        programs = install_opencode(cache_folder())
-    except Unavailable as error:
-        missing(str(error))
-    with machine_in(cache_folder(), programs) as machine:
+    with machine_in(cache_folder(), opencode_program) as machine:
         machines.append(machine)
         machine.env |= {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
         machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
@@ -153,11 +145,11 @@ def test_a_session_begins_and_goes_on_without_a_terminal(opencode: Machine):
     assert str(project) == directory_of(opencode, new["session_id"])
 
 
-@places
-def test_a_fork_knows_what_its_parent_knew(opencode: Machine, parent: str, place: str):
+def test_a_fork_knows_what_its_parent_knew(opencode: Machine, parent: str):
+    """Without a terminal too: into a worktree, below."""
     prompt = unlike_any_other(NEXT)
 
-    fork = ours(opencode, "fork", parent, "--in", place, "--", prompt)
+    fork = ours(opencode, "fork", parent, "--in", "tmux", "--", prompt)
 
     assert [*CONVERSATION, Message("user", prompt)] == heard(opencode, prompt).said
     answered(opencode, fork["new_session_id"], prompt)
@@ -180,6 +172,7 @@ def test_a_fork_into_a_worktree_works_there(opencode: Machine, parent: str):
 
     assert [*CONVERSATION, Message("user", prompt)] == heard(opencode, prompt).said
     answered(opencode, fork["new_session_id"], prompt)
+    assert [] == fork["warnings"]
     worktree = opencode.project / ".worktrees" / name
     assert str(worktree) == fork["cwd"] == directory_of(opencode, fork["new_session_id"])
     assert "" == opencode.run("git", "status", "--porcelain").stdout

@@ -16,14 +16,12 @@ from smart_fork.registry import Registry
 from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Call, Hold, Message, Say
-from tests.e2e.programs import CHECKOUT, Unavailable, cache_folder, install_qwen
+from tests.e2e.programs import CHECKOUT, cache_folder
 from tests.e2e.scenario import ANSWER, BEGINNING, CONVERSATION, EXCHANGES, heard, settled, unlike_any_other
 from tests.e2e.terminals import wait_until
 from tests.living import arguments
-from tests.missing import SKIPS, missing
 
 pytestmark = pytest.mark.e2e
-places = pytest.mark.parametrize("place", ["process", "tmux"])
 NEXT = "Now do the same for the downloader"
 SETTINGS = {
     "security": {"auth": {"selectedType": "openai"}},
@@ -34,15 +32,9 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def qwen(machines: list[Machine]) -> Iterator[Machine]:
+def qwen(qwen_program: Path, machines: list[Machine]) -> Iterator[Machine]:
     """A machine with Qwen Code alone, which has our MCP server."""
-    if SKIPS:
-        pytest.skip("SMART_FORK_E2E is skip")
-    try:
-        programs = install_qwen(cache_folder())
-    except Unavailable as error:
-        missing(str(error))
-    with machine_in(cache_folder(), programs) as machine:
+    with machine_in(cache_folder(), qwen_program) as machine:
         machines.append(machine)
         machine.env |= {"OPENAI_API_KEY": "loopback", "OPENAI_BASE_URL": f"{machine.model.url}/v1"}
         machine.env |= {"OPENAI_MODEL": "mock", "QWEN_CODE_SUPPRESS_YOLO_WARNING": "1"}
@@ -144,11 +136,11 @@ def test_a_session_begins_and_goes_on_without_a_terminal(qwen: Machine):
     answered(qwen, new["session_id"], third)
 
 
-@places
-def test_a_fork_knows_what_its_parent_knew(qwen: Machine, parent: Log, place: str):
+def test_a_fork_knows_what_its_parent_knew(qwen: Machine, parent: Log):
+    """Without a terminal too: into a worktree, below."""
     prompt = unlike_any_other(NEXT)
 
-    fork = ours(qwen, "fork", parent.session_id, "--in", place, "--", prompt)
+    fork = ours(qwen, "fork", parent.session_id, "--in", "tmux", "--", prompt)
 
     assert [*CONVERSATION, Message("user", prompt)] == heard(qwen, prompt).said
     log = answered(qwen, fork["new_session_id"], prompt)
@@ -173,7 +165,7 @@ def test_a_fork_into_a_worktree_works_there(qwen: Machine, parent: Log):
     assert [*CONVERSATION, Message("user", prompt)] == heard(qwen, prompt).said
     worktree = qwen.project / ".worktrees" / name
     log = answered(qwen, fork["new_session_id"], prompt)
-    assert fork["cwd"] == str(worktree)
+    assert (fork["cwd"], fork["warnings"]) == (str(worktree), [])
     assert {record["cwd"] for record in log.records} == {str(worktree)}
     assert log.chain[-1]["gitBranch"] == f"smart-fork/{name}"
 
