@@ -101,15 +101,12 @@ def test_a_fork_can_be_forked(equipped: Machine, agent: Protocol, parent: Log):
     assert before == child.sha256
 
 
-@places
-def test_a_fork_at_an_earlier_message_knows_nothing_of_what_came_later(
-    equipped: Machine, agent: Protocol, parent: Log, place: str
-):
+def test_a_fork_at_an_earlier_message_knows_nothing_of_what_came_later(equipped: Machine, agent: Protocol, parent: Log):
     prompt = unlike_any_other(NEXT)
     messages = json.loads(equipped.smart_fork("show", parent.session_id, "--json").stdout)["messages"]
     (number,) = [message["number"] for message in messages if message["text"] == ANSWER]
 
-    fork = run_fork(equipped, parent, prompt, "--at", str(number), "--in", place)
+    fork = run_fork(equipped, parent, prompt, "--at", str(number), "--in", "tmux")
 
     assert_forked(equipped, agent, parent, fork, prompt, said_before=BEGINNING)
 
@@ -166,10 +163,10 @@ def executed(machine: Machine) -> list[str]:
     return [folder for folder, _, files in os.walk(machine.home) if "HACKED" in files]
 
 
-@places
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_prompt_is_nothing_but_words(equipped: Machine, agent: Protocol, parent: Log, place: str, kind: str):
-    """F-104."""
+def test_a_prompt_is_nothing_but_words(equipped: Machine, agent: Protocol, parent: Log, kind: str):
+    """F-104: each kind for each agent and in each place; of plans it is held for all of them together."""
+    place = "tmux" if (kind in {"dash", "bang"}) == (agent == "claude") else "process"
     ours = f"{HOSTILE[kind]}" if kind == "command" else f"{HOSTILE[kind]} {agent} {place}"
     already = sum(request.last_prompt == f" {ours}" for request in equipped.model.requests)
 
