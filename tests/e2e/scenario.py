@@ -24,8 +24,8 @@ EXCHANGES = ((PROMPT, ANSWER), (MORE, MORE_ANSWER))
 #: What the model is sent of it, message by message.
 BEGINNING = [Message("user", PROMPT), Message("assistant", ANSWER)]
 CONVERSATION = [*BEGINNING, Message("user", MORE), Message("assistant", MORE_ANSWER)]
-#: What a start says when it has not seen the worker's log yet.
-LATE = f"log in {CONFIRM_SECONDS:g} seconds"
+#: What a start says that has not seen the worker begin yet.
+LATE = f"has not taken the prompt in {CONFIRM_SECONDS:g} seconds"
 INTENT = "retry with exponential backoff for the downloader, as the uploader has it"
 
 
