@@ -172,12 +172,13 @@ def test_a_list_that_cannot_be_read_lets_nothing_be_indexed(session_id, world, s
     assert session_id not in world.ids(SECRET, shop)
 
 
+#: Is given one moment a line, forgets in a child of itself that is killed then, and says how that ended.
 FORGET = """
 import os, signal, sys
 import smart_fork
 from smart_fork import session_removal
 from indexer.store import sqlite
-moments, last = 0, int(sys.argv[2])
+moments = last = 0
 def moment(*what):
     global moments
     moments += 1
@@ -192,35 +193,43 @@ def traced(self, *what):
     self.db.exec_trace = moment
     return real(self, *what)
 sqlite.SqliteStore.forget_session = traced
-sys.addaudithook(hook)
-smart_fork.forget(sys.argv[1])
-print(moments)
+for line in sys.stdin:
+    last = int(line)
+    if not (child := os.fork()):
+        sys.addaudithook(hook)
+        smart_fork.forget(sys.argv[1])
+        os.write(1, b"%d " % moments)
+        os._exit(0)
+    os.write(1, b"%d\\n" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-def test_a_kill_at_any_moment_is_made_up_for_by_the_next_indexing(session_id, world, shop, tmp_path, monkeypatch):
+def test_a_kill_at_any_moment_is_made_up_for_by_the_next_indexing(session_id, world, shop, tmp_path):
     original = tmp_path / "original"
     shutil.copytree(state_home(), original)
-    whole = _forget(session_id, -1)
-    moments = int(whole.stdout)
-    for last in range(1, moments + 1):
-        shutil.rmtree(state_home())
-        shutil.copytree(original, state_home())
-        assert -signal.SIGKILL == _forget(session_id, last).returncode
-        listed = (state_home() / "forgotten.jsonl").exists()
-        world.claude(shop, f"something else {last}", DONE)
-        found = session_id in world.ids(SECRET, shop)
+    command = [sys.executable, "-c", FORGET, session_id]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
 
-        assert listed is not found
-        if listed:
-            assert b"zanzibarquokka" not in everything_of_ours()
+        def forget(last: int) -> list[int]:
+            print(last, file=process.stdin, flush=True)
+            return [int(word) for word in process.stdout.readline().split()]
+
+        moments, ended = forget(-1)
+        assert ended == 0
+        for last in range(1, moments + 1):
+            shutil.rmtree(state_home())
+            shutil.copytree(original, state_home())
+            assert [-signal.SIGKILL] == forget(last)
+            listed = (state_home() / "forgotten.jsonl").exists()
+            world.claude(shop, f"something else {last}", DONE)
+            found = session_id in world.ids(SECRET, shop)
+
+            assert listed is not found
+            if listed:
+                assert b"zanzibarquokka" not in everything_of_ours()
+        process.stdin.close()
     assert moments > 14
     assert index_db().exists()
-
-
-def _forget(session_id: str, last: int) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-c", FORGET, session_id, str(last)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 class TestCommand:
