@@ -14,9 +14,14 @@ from indexer.device import best_device
 from indexer.embedder import SentenceTransformerEmbedder
 
 pytestmark = pytest.mark.full
-torch = pytest.importorskip("torch")
 
 TEXTS = ["retry the upload with exponential backoff", "make the button blue"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def torch():
+    """Loaded by whoever runs these tests, and not by each process that collects them."""
+    return pytest.importorskip("torch")
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +39,7 @@ def on(name: str, monkeypatch) -> SentenceTransformerEmbedder:
 
 
 @pytest.mark.parametrize(("cuda", "mps", "best"), [(0, 0, "cpu"), (0, 1, "mps"), (1, 0, "cuda"), (1, 1, "cuda")])
-def test_a_gpu_is_used_where_pytorch_has_one(monkeypatch, cuda, mps, best):
+def test_a_gpu_is_used_where_pytorch_has_one(torch, monkeypatch, cuda, mps, best):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(cuda))
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: bool(mps))
 
@@ -43,7 +48,7 @@ def test_a_gpu_is_used_where_pytorch_has_one(monkeypatch, cuda, mps, best):
     assert "cpu" == best_device()
 
 
-def test_a_driver_that_is_half_installed_is_no_gpu(monkeypatch, caplog):
+def test_a_driver_that_is_half_installed_is_no_gpu(torch, monkeypatch, caplog):
     def broken():
         raise RuntimeError("driver too old")
 
@@ -79,7 +84,7 @@ def test_a_gpu_that_gives_other_vectors_is_not_relied_on(monkeypatch, caplog, ex
 
 
 @pytest.mark.parametrize("what", ["no memory", "no numbers"])
-def test_a_gpu_that_fails_later_is_left_for_good(monkeypatch, caplog, expected, what):
+def test_a_gpu_that_fails_later_is_left_for_good(torch, monkeypatch, caplog, expected, what):
     embedder = on("cpu:0", monkeypatch)
     embedder.embed(TEXTS)
     first, asked = embedder._loaded, []

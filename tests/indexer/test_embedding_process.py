@@ -6,11 +6,13 @@ import subprocess
 import sys
 import threading
 from multiprocessing.connection import Pipe
+from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 
+import indexer
 from indexer.embedder import ModelUnavailableError
 from indexer.embedding_process import ProcessEmbedder, answer
 from indexer.light import LightEmbedder
@@ -70,6 +72,31 @@ def test_many_texts_are_embedded_in_another_process_which_ends_by_itself():
     assert gone(child)
 
 
+#: The process with a model that is there immediately; it is given what Python is.
+QUICK = """#!{python}
+import sys
+sys.argv[1:4] = []  # -P -m indexer.embedding_process
+import numpy as np
+from indexer import embedding_process
+class Lengths:
+    def __init__(self, model): pass
+    def embed(self, texts): return np.array([[len(text)] for text in texts], np.float32)
+embedding_process.SentenceTransformerEmbedder = Lengths
+embedding_process.main()
+"""
+
+
+@pytest.fixture
+def quick(tmp_path, monkeypatch):
+    """Processes that embed are real, and have nothing to load."""
+    program = tmp_path / "python"
+    program.write_text(QUICK.format(python=sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setenv("PYTHONPATH", str(Path(indexer.__file__).parent.parent))
+    monkeypatch.setattr("indexer.embedding_process.sys.executable", str(program))
+
+
+@pytest.mark.usefixtures("quick")
 def test_a_process_that_was_killed_is_started_again():
     before = children()
     embedder = ProcessEmbedder()
@@ -84,6 +111,7 @@ def test_a_process_that_was_killed_is_started_again():
     assert gone(child)
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_process_that_had_nothing_to_do_has_ended_and_another_one_goes_on():
     before = children()
     embedder = ProcessEmbedder(idle=0.0)  # it ends when there is nothing to do just then
