@@ -125,7 +125,7 @@ def test_a_call_of_ours_from_codex_leaves_no_trace(codex):
 
 
 def test_a_corpus_of_sessions_of_many_versions_is_read(home, monkeypatch):
-    """Every log gives a session or one of the known reasons; read in two parts it is the same."""
+    """Every log gives a session or one of the known reasons; read in two parts, as every fourth is, it is the same."""
     if not (CORPUS / "lay_out.py").is_file():
         pytest.skip("no corpus beside the checkout")
     laid = home / "laid out"
@@ -134,7 +134,7 @@ def test_a_corpus_of_sessions_of_many_versions_is_read(home, monkeypatch):
     read = 0
 
     for reader in READERS:
-        for file in reader.discover():
+        for number, file in enumerate(reader.discover()):
             outcome = reader.read(file.path)
             read += outcome.session is not None
             assert outcome.skipped in (
@@ -144,6 +144,8 @@ def test_a_corpus_of_sessions_of_many_versions_is_read(home, monkeypatch):
                 "nobody asked anything",
                 "only sub-agent records",
             )
+            if number % 4:
+                continue
             part = home / "part" / file.path.parent.name / file.path.name
             part.parent.mkdir(parents=True, exist_ok=True)
             part.write_bytes(file.path.read_bytes()[: file.size // 2])
