@@ -25,6 +25,7 @@ from tests.e2e.scenario import (
     unlike_any_other,
 )
 from tests.e2e.terminals import wait_until
+from tests.living import arguments, kill
 
 pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
 
@@ -245,11 +246,11 @@ def test_a_session_with_something_in_the_background_is_branched_when_it_has_been
 ):
     """B-057: as the programs write it down."""
     question, says = unlike_any_other("Serve it"), unlike_any_other("It is served.")
-    tool, arguments = {
+    tool, given = {
         "claude": ("Bash", {"command": "sleep 600", "description": "Serve", "run_in_background": True}),
         "codex": ("exec_command", {"cmd": "sleep 600", "yield_time_ms": 250}),
     }[agent]
-    equipped.model.when(question, Call("", tool, arguments, Say(says)))
+    equipped.model.when(question, Call("", tool, given, Say(says)))
     allowed = ("--allowedTools", tool) if agent == "claude" else ()
     terminal = equipped.agent_interactive(agent, *allowed, "--", question, cwd=project)
     log = wait_until(lambda: equipped.find_log(agent, says), "the answer to be written down")
@@ -262,6 +263,9 @@ def test_a_session_with_something_in_the_background_is_branched_when_it_has_been
     assert "Stop the current session's running background tasks before branching the conversation." == told["error"]
     assert {"claude": "Serve (", "codex": "sleep 600 ("}[agent] in told["hint"]
     terminal.leave("/exit" if agent == "claude" else "/quit")
+    for process in equipped.processes():  # the server of Codex would keep it for another minute
+        if "sleep 600" in " ".join(arguments(process)):
+            kill(process)
 
     def branched() -> bool:
         os.utime(log.path, (0, 0))  # what is left of Codex may write to it once more
