@@ -49,8 +49,8 @@ def installed(account) -> Iterator[Programs]:
 
 @pytest.fixture(scope="session")
 def open_folder() -> Iterator[Path]:
-    """A folder that other users can pass through; pytest's own cannot be, and is long."""
-    with tempfile.TemporaryDirectory(prefix="sf-", dir="/tmp") as folder:
+    """A folder that other users can pass through; pytest's own cannot be, and is long. It lies where the homes do."""
+    with tempfile.TemporaryDirectory(prefix="sf-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT", "/tmp")) as folder:  # noqa: S108
         Path(folder).chmod(0o755)
         yield Path(folder)
 
