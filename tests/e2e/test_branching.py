@@ -127,10 +127,9 @@ def test_a_branch_into_another_directory_works_there(equipped: Machine, agent: P
     assert_in(equipped.log(agent, made["session_id"]), agent, project, "main" if agent == "claude" else None)
 
 
-@pytest.mark.parametrize("place", ["process", "tmux"])
-def test_a_branch_is_started_at_once(equipped: Machine, agent: Protocol, parent: Log, place: str):
+def test_a_branch_is_started_at_once(equipped: Machine, agent: Protocol, parent: Log):
     """B-090, B-091: resumed, not forked again."""
-    prompt = unlike_any_other(NEXT)
+    prompt, place = unlike_any_other(NEXT), "tmux" if agent == "claude" else "process"
 
     made = json.loads(
         equipped.smart_fork("branch", parent.session_id, "--start", "--in", place, "--json", "--", prompt).stdout

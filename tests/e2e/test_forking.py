@@ -56,12 +56,14 @@ def test_a_fork_runs_as_a_process_to_the_end_of_its_answer(equipped: Machine, ag
         assert fork["new_session_id"] == json.loads(output)["session_id"]
 
 
-@places
-def test_a_fork_into_a_worktree_works_there(equipped: Machine, agent: Protocol, parent: Log, place: str):
-    """F-095, F-099, F-106: and neither agent stops to ask whether the new directory is to be trusted."""
-    prompt, name = unlike_any_other(NEXT), f"{agent}-in-{place}"
+def test_a_fork_into_a_worktree_works_there(equipped: Machine, agent: Protocol, parent: Log):
+    """F-095, F-099, F-106: and neither agent stops to ask whether the new directory is to be trusted.
 
-    fork = run_fork(equipped, parent, prompt, "--worktree-name", name, "--in", place)
+    Without a terminal, where nobody could be asked: ``test_starting.py``.
+    """
+    prompt, name = unlike_any_other(NEXT), f"{agent}-in-tmux"
+
+    fork = run_fork(equipped, parent, prompt, "--worktree-name", name, "--in", "tmux")
 
     log = assert_forked(equipped, agent, parent, fork, prompt)
     worktree = equipped.project / ".worktrees" / name

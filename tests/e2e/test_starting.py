@@ -108,8 +108,7 @@ def test_without_a_prompt_a_window_waits_for_the_person(equipped: Machine, agent
         answered(equipped, agent, new["session_id"], typed)
 
 
-@pytest.mark.parametrize("place", ["process", "tmux"])
-def test_workers_of_both_agents_fork_at_a_message_in_worktrees_of_their_own(equipped: Machine, parents, place: str):
+def test_workers_of_both_agents_fork_at_a_message_in_worktrees_of_their_own(equipped: Machine, parents):
     """F-110, F-115, F-120: asked for by a real agent over MCP."""
     pairs = [(agent, parents(agent), unlike_any_other("Now the downloader")) for agent in ("claude", "codex")]
     orders = []
@@ -117,7 +116,7 @@ def test_workers_of_both_agents_fork_at_a_message_in_worktrees_of_their_own(equi
         messages = json.loads(equipped.smart_fork("show", parent.session_id, "--json").stdout)["messages"]
         (number,) = [message["number"] for message in messages if message["text"] == ANSWER]
         order = {"project_path": str(equipped.project), "prompt": prompt, "fork_from": parent.session_id}
-        orders.append(order | {"at": number, "run_in": place, "name": f"{agent} {place}"})
+        orders.append(order | {"at": number, "run_in": "process", "name": f"{agent} apart"})
     before = [parent.sha256 for _, parent, _ in pairs]
 
     (told,), _ = ask(equipped, "claude", equipped.project, ("spawn_workers", {"workers": orders}))
