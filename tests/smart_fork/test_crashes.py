@@ -17,6 +17,7 @@ from tests.mcp_process import McpProcess
 from tests.smart_fork.forks import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
+WORKERS = 2
 #: Forks as the real one does: copies the log, begins in the name of the source, and has a shell run its hooks.
 AGENT = """#!{python}
 import datetime, json, os, shlex, subprocess, sys, uuid
@@ -85,7 +86,7 @@ def test_ten_crashes_lose_nothing_and_double_nothing(world, shop, program, priva
 
     others = panes()
     with McpProcess(command, cwd=shop, env=os.environ) as server, Registry() as registry:
-        for number in range(3):
+        for number in range(WORKERS):
             words = {"intent": "retry", "fork_session_id": source, "prompt": f"go {number}", "run_in": "tmux"}
             assert server.call("smart_fork", **words)["forked_session"]["new_session_id"]
         facts = {one.id: (one.session_id, one.terminal_id, one.pid, one.started_at) for one in registry.workers()}
@@ -112,4 +113,4 @@ def test_ten_crashes_lose_nothing_and_double_nothing(world, shop, program, priva
         server.kill()
         server.start()
         assert min(facts) == eventually(lambda: [one.id for one in registry.workers(states=["ended"])])[0]
-    assert 3 + 1 == len(list(world.log_of(source).parent.glob("*.jsonl")))
+    assert WORKERS + 1 == len(list(world.log_of(source).parent.glob("*.jsonl")))
