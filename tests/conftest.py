@@ -103,6 +103,7 @@ def home(tmp_path_factory, monkeypatch, request) -> Iterator[Path]:
     folder.mkdir(mode=0o700)
     move_into(folder, monkeypatch)
     yield folder
+    monkeypatch.undo()  # of what reads folders
     if not any(report.failed for report in request.node.stash.get(REPORTS, [])):
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -97,7 +97,7 @@ def told(scene: Scene) -> Iterator[tuple[str, Any]]:
     yield "setup-hooks-remove", run("setup", "hooks", "--remove")
     yield "setup-remove-dry-run", run("setup", "--remove", "--dry-run")
     yield "service-status", run("service", "status")
-    yield "service-print", run("service", "print")
+    yield "service-print", run("service", "print", "--port", "8766")
     yield "open-without-service", run("open")
     yield "statusline", run("statusline", stdin=json.dumps({"session_id": forked["new_session_id"]}))
     yield "welcome", run("welcome")
