@@ -69,6 +69,7 @@ class Kept:
 
     def records(self, session):
         with self as team:
+            team.key = self.key
             return team.stored(session)
 
 
@@ -78,6 +79,7 @@ def saved(database, installed, tmp_path_factory):
     kept = Kept(database, installed, tmp_path_factory.mktemp("backups"))
     kept.make()
     with kept as team:
+        kept.key = team.key
         team.add("alice")
         team.add("bob")
         kept.source = new_id()
