@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,10 +22,14 @@ _PASSED_ON = ("PATH", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "OMP_NUM_THREADS")
 
 
 class TeamServer:
-    """``smart-fork team serve`` in `folder`, which other users must be able to enter. Leaving the context ends it."""
+    """``smart-fork team serve`` in `folder`, which other users must be able to enter. Leaving the context ends it.
+
+    What it says of itself is in `log`.
+    """
 
     def __init__(self, folder: Path, workers: int = 1) -> None:
         self._data, self._workers, self._folder = folder / "data", workers, folder
+        self.log = folder / "log"
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", "smart_fork", "team", "serve", "--json", "--listen", "127.0.0.1:0"]
@@ -32,14 +37,15 @@ class TeamServer:
         if os.geteuid() == 0:
             command += ["--run-as", "nobody"]
         kept = {name: value for name, value in os.environ.items() if name in _PASSED_ON}
-        self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, cwd=self._folder,
-            env=kept | {"HOME": str(self._folder), "HF_HUB_OFFLINE": "1"},
-        )  # fmt: skip
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, stderr=log, cwd=self._folder,
+                env=kept | {"HOME": str(self._folder), "HF_HUB_OFFLINE": "1"},
+            )  # fmt: skip
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            sys.exit("the server did not start")
+            sys.exit(f"the server did not start: {self.log.read_text(errors='replace')[-2000:]}")
         self.url = str(json.loads(line)["url"])
         return self
 
@@ -59,6 +65,15 @@ class TeamServer:
         with Client(Account(self.url, "", "")) as client:
             logged_in = client.login(invitation, "benchmark")
         return Account(self.url, name, logged_in.token)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it still does."""
+        return self._process.poll() is None
+
+    def database(self) -> AbstractContextManager[Any]:
+        """A connection as who owns the tables."""
+        return at_hand(self._data)
 
     def settle(self) -> float:
         """Wait until nothing waits in the background; the seconds that it took."""

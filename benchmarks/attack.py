@@ -1,6 +1,6 @@
 """Hostile calls of everything that the service offers: nothing may crash, be told, opened, changed or started.
 
-    python benchmarks/attack.py [--calls N] [--seed N] [--clients N] [--json FILE]
+    python benchmarks/attack.py [--team] [--calls N] [--seed N] [--clients N] [--json FILE]
 
 A service of its own, with a home of its own. Each call is made from the schemas that the service itself gives; the
 same seed makes the same calls. Exit code 1 where anything happened that must not.
@@ -17,16 +17,17 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+import _team_attacked
 import _verdicts
 from _attack_client import Answer, Client
 from _attacked import Home, lay_out, serving
 from _hostile import Hostile
 from _intruder import Doors, Intruder, Tried, ended_cookies
+from _report_of_attack import Report
 
 from smart_fork.service.introduction import HEADER, introduction
 
@@ -37,42 +38,6 @@ INTRUDERS_SHARE = 0.15
 #: Calls between two looks at whether the service is well.
 BATCH = 250
 SHOWN = 40
-
-
-@dataclass
-class Tally:
-    """What became of the calls of one tool, method or address: `refused` are errors that say what is wrong."""
-
-    calls: int = 0
-    ok: int = 0
-    refused: int = 0
-    errors: int = 0
-
-
-@dataclass
-class Report:
-    """What came out. `violations` says each kind once, with the first call that had it."""
-
-    tallies: dict[str, Tally] = field(default_factory=dict)
-    violations: dict[str, str] = field(default_factory=dict)
-    seconds: float = 0.0
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    cut: set[str] = field(default_factory=set)
-
-    def note(self, name: str, outcome: str, wrong: str, call: str) -> None:
-        """One call."""
-        with self.lock:
-            tally = self.tallies.setdefault(name, Tally())
-            tally.calls += 1
-            setattr(tally, outcome, getattr(tally, outcome) + 1)
-            if wrong:
-                self.violations.setdefault(f"{name}: {wrong}", call[:1000])
-
-    def as_json(self) -> dict[str, Any]:
-        """Figures and violations."""
-        by = {name: asdict(self.tallies[name]) for name in sorted(self.tallies)}
-        total = {key: sum(one[key] for one in by.values()) for key in ("calls", "ok", "refused", "errors")}
-        return {"seconds": round(self.seconds, 1), "total": total, "by": by, "violations": self.violations}
 
 
 class Attacker:
@@ -315,9 +280,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--clients", type=int, default=3)
     parser.add_argument("--json", type=Path, help="write the figures here as well")
+    parser.add_argument("--team", action="store_true", help="a team's server, by somebody who has a token of it")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="smart-fork-attack-") as folder:
-        report = attack(Path(folder).resolve(), arguments.calls, arguments.seed, arguments.clients)
+        target = _team_attacked.attack if arguments.team else attack
+        Path(folder).chmod(0o755)  # the database is another user's where root runs this
+        report = target(Path(folder).resolve(), arguments.calls, arguments.seed, arguments.clients)
     found = report.as_json()
     print(f"{'':42}{'calls':>8}{'ok':>8}{'refused':>8}{'errors':>8}")
     for name, one in (*found["by"].items(), ("all", found["total"])):

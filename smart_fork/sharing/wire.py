@@ -45,6 +45,12 @@ def _shown(text: str) -> str:
     return " ".join(printable(text).split())
 
 
+def _named(text: str) -> str:
+    if not (name := _shown(text)):
+        raise ValueError("nothing of it can be read")
+    return name
+
+
 def _summary(text: str) -> str:
     return "\n".join(map(_shown, text.splitlines()))
 
@@ -61,7 +67,7 @@ def _encoded(value: bytes) -> str:
 Base64 = Annotated[bytes, BeforeValidator(_decoded), PlainSerializer(_encoded, when_used="json")]
 #: Anything that a person reads: what would act on a terminal is taken out.
 Text = Annotated[str, StringConstraints(max_length=TEXT), AfterValidator(_shown)]
-Name = Annotated[str, StringConstraints(min_length=1, max_length=TEXT), AfterValidator(_shown)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=TEXT), AfterValidator(_named)]
 Summary = Annotated[str, StringConstraints(max_length=SUMMARY), AfterValidator(_summary)]
 Tags = Annotated[tuple[Name, ...], Field(max_length=TAGS)]
 User = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,32}$")]

@@ -12,7 +12,7 @@ from smart_fork.team.begun import Begun, begin
 from smart_fork.team.download import Download, download
 from smart_fork.team.materialise import Materialised, arrived
 from smart_fork.team.project import Project
-from smart_fork.team.pull import FILE, TakenAs, named, now, told, track, tracked_as, write
+from smart_fork.team.pull import FILE, TakenAs, named, now, take_back, told, track, tracked_as, write
 from smart_fork.team.shared import Shared
 from smart_fork.team.tracking import Alias
 
@@ -97,7 +97,7 @@ def _made(project: Project, verb: BranchVerb, source_id: str, asked: BranchAsked
         return _kept_here(project, verb, cut, asked, taken_as, written, name)
     except BaseException:
         if written is not None:
-            written.undo()
+            take_back(written)
         raise
 
 

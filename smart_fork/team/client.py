@@ -33,12 +33,25 @@ M = TypeVar("M", bound=wire.Message)
 Asked = Mapping[str, str] | None
 #: The longest answers: a message, and a segment.
 MESSAGE_BYTES = 64 << 20
+#: What answers that something was done, and no more.
+NOTHING = 0
 #: Before what was not answered is asked again, in seconds.
 PAUSES = (0.1, 0.2)
 #: For one answer, from the first byte to the last.
 ANSWER_SECONDS = 120.0
 _TIMES = httpx2.Timeout(30.0, connect=5.0)
 _KINDS: Mapping[int, type[SmartForkError]] = {400: Usage, 403: WrongVerb, 413: TooLarge, 422: Unshareable}
+#: What to do where a server, or a proxy before it, does not say so.
+_HINTS: Mapping[int, str] = {
+    401: "Ask for an invitation, if you have none that is good.",
+    408: "Try again.",
+    409: "smart-fork team status shows how this machine stands to the server.",
+    413: "smart-fork team push --dry-run shows what would be sent.",
+    422: "Nothing was changed there: smart-fork team push --dry-run shows what would be sent.",
+    426: "",
+    429: "Wait a minute, and try again.",
+    507: "Whoever runs it has to make room; nothing of it is lost, here or there. Try again then.",
+}
 _SAME = "Install the same version of smart-fork as the server."
 
 
@@ -98,18 +111,19 @@ class Client:
 
     def logout(self) -> None:
         """End the token."""
-        self.send("POST", "logout")
+        self.send("POST", "logout", most=NOTHING)
 
     def session(self, project: str, session_id: str, verb: str = "show") -> wire.SessionRead:
         """A session and where its segments are."""
         found = self.ask(wire.SessionRead, "GET", f"sessions/{session_id}", asked={"project": project, "verb": verb})
-        if found.session.id != session_id or found.session.project != project:
-            raise _odd("It answers with another session than it was asked for.")
+        _check(found.session, project, session_id)
         return found
 
     def change(self, project: str, session_id: str, wanted: wire.SessionChange) -> wire.SessionInfo:
         """Change what is said of a session."""
-        return self.ask(wire.SessionInfo, "PATCH", f"sessions/{session_id}", wanted, {"project": project})
+        found = self.ask(wire.SessionInfo, "PATCH", f"sessions/{session_id}", wanted, {"project": project})
+        _check(found, project, session_id)
+        return found
 
     def changes(self, since: str | None) -> wire.Changes:
         """What was withdrawn since, of what one has."""
@@ -118,16 +132,20 @@ class Client:
     def rewrite(self, project: str, session_id: str, wanted: wire.Rewrite) -> wire.Rewritten:
         """Withdraw records of a session."""
         path = f"sessions/{session_id}/rewrites"
-        return self.ask(wire.Rewritten, "POST", path, wanted, {"project": project})
+        found = self.ask(wire.Rewritten, "POST", path, wanted, {"project": project})
+        _check(found.session, project, session_id)
+        return found
 
     def delete(self, project: str, session_id: str) -> None:
         """Hide a session."""
-        self.send("DELETE", f"sessions/{session_id}", asked={"project": project})
+        self.send("DELETE", f"sessions/{session_id}", asked={"project": project}, most=NOTHING)
 
     def delete_everywhere(self, project: str, session_id: str) -> wire.Rewritten:
         """Withdraw all that is a session's own."""
         asked = {"project": project, "everywhere": "1"}
-        return self.ask(wire.Rewritten, "DELETE", f"sessions/{session_id}", asked=asked)
+        found = self.ask(wire.Rewritten, "DELETE", f"sessions/{session_id}", asked=asked)
+        _check(found.session, project, session_id)
+        return found
 
     def audit(self, **asked: str) -> wire.Audit:
         """Who did what."""
@@ -148,7 +166,7 @@ class Client:
 
     def put_segment(self, project: str, digest: str, body: bytes) -> None:
         """Send a segment."""
-        self.send("PUT", f"projects/{_path(project)}/segments/{digest}", body)
+        self.send("PUT", f"projects/{_path(project)}/segments/{digest}", body, most=NOTHING)
 
     def segment(self, project: str, digest: str) -> bytes:
         """The compressed records of a segment."""
@@ -156,7 +174,11 @@ class Client:
 
     def push(self, project: str, wanted: wire.Push) -> wire.Pushed:
         """Append to a session, or make it."""
-        return self.ask(wire.Pushed, "POST", f"projects/{_path(project)}/push", wanted)
+        done = self.ask(wire.Pushed, "POST", f"projects/{_path(project)}/push", wanted)
+        _check(done.session, project, wanted.id)
+        if (done.session.record_count, done.session.head_digest) != (wanted.count, wanted.digest):
+            raise _odd("It says that it has other records than those that it was sent.")
+        return done
 
     def search(self, project: str, wanted: wire.Search) -> wire.Found:
         """What the sessions of a project know about a question."""
@@ -164,7 +186,11 @@ class Client:
 
     def branch(self, project: str, wanted: wire.Branch) -> wire.Pushed:
         """Make a session with the first records of another."""
-        return self.ask(wire.Pushed, "POST", f"projects/{_path(project)}/branches", wanted)
+        done = self.ask(wire.Pushed, "POST", f"projects/{_path(project)}/branches", wanted)
+        _check(done.session, project, wanted.id)
+        if done.session.parent_id != wanted.source_id or wanted.count not in (None, done.session.base_count):
+            raise _odd("It has made another session than it was asked for.")
+        return done
 
     def ask(self, answer: type[M], method: str, path: str, body: wire.Message | None = None, asked: Asked = None) -> M:
         """Send a message and read the answer, below ``/v1``.
@@ -218,6 +244,8 @@ class Client:
         """
         good = answer.status_code in (200, 201, 204)
         said = _bounded(answer, most if good else 64 << 10)
+        if good and most == NOTHING and answer.status_code != 204:
+            raise _odd("It does not say that it was done.")
         if good:
             return said
         if answer.is_redirect:
@@ -271,8 +299,10 @@ def _failed(status: int, said: bytes, *, known: bool) -> SmartForkError | _Again
     try:
         failure = wire.Failure.model_validate_json(said)
     except ValidationError:
+        if status < 500 and status not in _HINTS:
+            return _odd(f"It answers with status {status}, and not why.")
         failure = wire.Failure(error="unknown", message=f"The server answered with status {status}.")
-    message, hint = failure.message, failure.hint
+    message, hint = failure.message, failure.hint or _HINTS.get(status, "")
     if status >= 500:
         return _Again(ServerUnavailable(message, hint or "Try again later, or tell who runs it."))
     if status == 401:
@@ -286,6 +316,11 @@ def _failed(status: int, said: bytes, *, known: bool) -> SmartForkError | _Again
     if failure.limit is not None:
         hint = hint or f"Used: {failure.used or 0:,} of {failure.limit:,} bytes."
     return _KINDS.get(status, SmartForkError)(message, hint)
+
+
+def _check(found: wire.SessionInfo, project: str, session_id: str) -> None:
+    if (found.id, found.project) != (session_id, project):
+        raise _odd("It answers with another session than it was asked for.")
 
 
 def _odd(what: str) -> ServerUnavailable:

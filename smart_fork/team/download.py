@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from smart_fork.errors import Conflict, TooLarge, Unshareable
@@ -10,6 +12,8 @@ from smart_fork.sharing.digest import START, state_after, state_of, states, writ
 from smart_fork.sharing.limits import LIMITS
 from smart_fork.sharing.segments import Place, unpack
 from smart_fork.team.client import Client
+
+_THEIRS = "What the server sent is damaged, and nothing of it was written. Try again, or tell who runs it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,16 @@ class Download:
     records: tuple[bytes, ...]
 
 
+@contextmanager
+def _looked_at() -> Iterator[None]:
+    """What is wrong with what a server has sent is none of this machine's faults, and nothing of it is written."""
+    try:
+        yield
+    except Unshareable as error:
+        raise type(error)(error.message, error.hint or _THEIRS) from error
+
+
+@_looked_at()
 def download(client: Client, read: wire.SessionRead, *, base: Seen | None = None) -> Download:
     """All records of a session.
 
@@ -64,6 +78,7 @@ def download(client: Client, read: wire.SessionRead, *, base: Seen | None = None
     return Download(info, tuple(records))
 
 
+@_looked_at()
 def tail(client: Client, read: wire.SessionRead) -> tuple[int, list[bytes]]:
     """The records of the last segment, if more fit into it, and the number of segments before it. Into one of what a
     session was made of nothing fits: others have it, too.

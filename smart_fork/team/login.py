@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import os
 import secrets
@@ -165,11 +166,23 @@ def _known() -> dict[str, Any]:
 
 
 def _change(change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-    with _locked():
-        known = _known()
-        change(known)
-        replace_file(_file(), [orjson.dumps(known, option=orjson.OPT_INDENT_2), b"\n"])
-        return known
+    try:
+        with _locked():
+            known = _known()
+            change(known)
+            replace_file(_file(), [orjson.dumps(known, option=orjson.OPT_INDENT_2), b"\n"])
+            return known
+    except OSError as error:
+        raise unwritten(_file(), error) from error
+
+
+def unwritten(path: Path, error: OSError) -> SmartForkError:
+    """What is said where a file of ours cannot be written: it is as it was, and what is asked for again goes on."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        hint = "Make room on its disk, and give the command again: nothing is lost, here or there."
+    else:
+        hint = "Make it writable, and give the command again: nothing is lost, here or there."
+    return SmartForkError(f"{path} cannot be written: {error.strerror}", hint)
 
 
 def _locked() -> AbstractContextManager[Any]:

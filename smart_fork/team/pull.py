@@ -13,15 +13,17 @@ from indexer.files import replace_file
 from indexer.paths import private_dir
 from indexer.project import resolve
 from indexer.transcripts.model import AgentName
-from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
+from smart_fork import foreign_sessions
+from smart_fork.errors import Conflict, NotFound, Usage
 from smart_fork.sharing.wire import SessionInfo
+from smart_fork.team import login
 from smart_fork.team import others as others_sessions
 from smart_fork.team.begun import Begun
 from smart_fork.team.download import Download, Seen, download
 from smart_fork.team.local import belongs, local, read_log
 from smart_fork.team.materialise import Materialised, materialise
 from smart_fork.team.project import Project
-from smart_fork.team.pulled import Written, remember, remember_file
+from smart_fork.team.pulled import Written, find, remember, remember_file
 from smart_fork.team.shared import Shared, Verb, shared
 from smart_fork.team.tracking import FOLDER, Alias, Tracked, check_alias, check_written, exclude
 
@@ -78,7 +80,11 @@ def pull(project: Project, reference: str, wanted: TakenAs) -> Shared:
     wanted = wanted.of(taken.info.agent)
     written = write(project, taken, wanted, others=False)
     if wanted.track:
-        track(project, name, tracked_as(taken.info, written, kind="pull"))
+        try:
+            track(project, name, tracked_as(taken.info, written, kind="pull"))
+        except BaseException:
+            take_back(written)
+            raise
     return told(project, "pull", taken.info, written, name if wanted.track else None)
 
 
@@ -105,7 +111,7 @@ def write(
         )
         _remember(project, taken, made, root, others=others, count=count)
     except OSError as error:
-        raise SmartForkError(f"It cannot be written: {error}", "Nothing of it was left behind.") from error
+        raise login.unwritten(Path(error.filename or directory), error) from error
     return made
 
 
@@ -118,8 +124,16 @@ def _remember(
         remember(here, taken.records[:count], others=others, crossed=made.agent != taken.info.agent)
         others_sessions.note(project, taken.info, taken.records[:count], made, others=others)
     except BaseException:
-        made.undo()
+        take_back(made)
         raise
+
+
+def take_back(made: Materialised) -> None:
+    """Take a session away again that was written here, and all that was kept of it."""
+    made.undo()
+    if (known := find(made.path, made.agent)) is not None:
+        known.forget()
+    foreign_sessions.forget(made.session_id)
 
 
 def _as_file(project: Project, taken: Download, name: str) -> Shared:

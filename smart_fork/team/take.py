@@ -21,7 +21,7 @@ from smart_fork.team.changes import opened, take_over_of
 from smart_fork.team.local import local, read_log
 from smart_fork.team.project import Project
 from smart_fork.team.pull import TakenAs, free_alias
-from smart_fork.team.pulled import refuse_owed
+from smart_fork.team.pulled import find, refuse_owed
 from smart_fork.team.tracking import Alias, Tracked
 
 
@@ -152,6 +152,9 @@ def _with_current(tracked: Tracked, current: str) -> Tracked:
 
 
 def _take_away(where: Project, one: Taken) -> None:
+    known = find(one.path, one.agent)
     one.path.unlink(missing_ok=True)
+    if known is not None:
+        known.forget()
     foreign_sessions.forget(one.session_id)
     where.tracking.change(lambda tracked: tracked.without(one.alias) if one.alias in tracked.aliases else tracked)

@@ -26,6 +26,7 @@ from smart_fork.processes import SystemProcesses
 from smart_fork.repository import git
 from smart_fork.sharing.remote import check_key, project_key
 from smart_fork.snippets import quoted
+from smart_fork.team import login
 from smart_fork.team.ids import is_id
 
 FOLDER, FILE = ".smart-fork", "tracking.json"
@@ -192,12 +193,15 @@ class Tracking:
         """Write what `change` makes of it. Others who do the same wait."""
         self._refuse_if_it_leads_elsewhere()
         check_written(self.place.root)
-        private_dir(self.path.parent)
-        exclude(self.place.root)
-        with self._locked():
-            after = change(self.read())
-            replace_file(self.path, [orjson.dumps(written(after), option=orjson.OPT_INDENT_2), b"\n"])
-            return after
+        try:
+            private_dir(self.path.parent)
+            exclude(self.place.root)
+            with self._locked():
+                after = change(self.read())
+                replace_file(self.path, [orjson.dumps(written(after), option=orjson.OPT_INDENT_2), b"\n"])
+                return after
+        except OSError as error:
+            raise login.unwritten(self.path, error) from error
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

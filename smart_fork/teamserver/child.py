@@ -175,6 +175,7 @@ def import_all() -> None:
     from indexer.embedder import ModelUnavailableError
     from smart_fork.teamserver.index import embedded
 
+    "\u00e9".encode("idna")  # codecs are looked for when they are first used: of hosts that are not ASCII
     with suppress(ModelUnavailableError):
         embedded(["ready"])  # what it takes to embed is loaded as well
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -113,6 +114,16 @@ async def _away(_: Request, error: Exception) -> Response:
     return _said(503, "unavailable", "The server's database does not answer now. Try again.")
 
 
+async def _full(_: Request, error: Exception) -> Response:
+    log.error("there is no room", exc_info=error)
+    return _said(507, "no_room", "The disk of the server is full: nothing was changed.")
+
+
+async def _disk(request: Request, error: Exception) -> Response:
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return await (_full if full else _broken)(request, error)
+
+
 async def _data(_: Request, error: Exception) -> Response:
     log.warning("the database refuses a value", exc_info=error)
     return _said(400, "usage", "Something in the request cannot be stored.")
@@ -127,6 +138,8 @@ HANDLERS: Mapping[Any, Any] = {
     SmartForkError: _ours,
     HTTPException: _starlettes,
     psycopg.OperationalError: _away,
+    psycopg.errors.DiskFull: _full,
+    OSError: _disk,
     PoolTimeout: _away,
     psycopg.DataError: _data,
     Exception: _broken,
@@ -164,7 +177,8 @@ class Guard:
             await failure(error)(scope, receive, _speaking(send))
             return
         except (psycopg.OperationalError, PoolTimeout) as error:
-            await (await _away(Request(scope), error))(scope, receive, _speaking(send))
+            said = _full if isinstance(error, psycopg.errors.DiskFull) else _away
+            await (await said(Request(scope), error))(scope, receive, _speaking(send))
             return
         await self.app(scope, receive, _speaking(send))
 

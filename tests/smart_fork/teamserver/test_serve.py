@@ -162,6 +162,13 @@ def test_people_are_let_in_on_its_own_machine_and_by_it(shared, cli):
     [alice] = [one for one in cli("user", "list")["users"] if one["name"] == "alice"]
     [known] = cli("user", "token", "list")["tokens"]
 
+    strange = urllib.request.Request(f"{shared.told['url']}/v1/projects/%C3%A9.example.org/x/sessions")  # noqa: S310
+    strange.add_header("Authorization", f"Bearer {token['token']}")
+
+    with pytest.raises(urllib.error.HTTPError) as refused:  # a codec is needed, whose folder may be closed by now
+        urllib.request.urlopen(strange, timeout=60)  # noqa: S310
+    refused.value.close()
+    assert 400 == refused.value.code
     assert ("alice", "admin") == (token["user"], token["scope"])
     assert ("admin", {"example.org/shop": "writer"}) == (alice["role"], alice["projects"])
     assert ("alice", "laptop", False) == (known["user"], known["machine"], known["revoked"])

@@ -1,0 +1,143 @@
+"""Each command of a person against a server that lies at each of its answers: a sentence, and nothing of it stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from itertools import cycle
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from smart_fork.team import client
+from smart_fork.team.client import Client
+from smart_fork.teamserver import auth
+from tests.smart_fork.teamserver.liar import Liar, lies
+from tests.smart_fork.teamserver.machines import serving, team_server
+from tests.smart_fork.teamserver.shop import index_all
+from tests.smart_fork.teamserver.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, go_on, session_of
+
+#: At each answer so many lies are tried, in turns: `SMART_FORK_DRILLS=all` tries them all.
+EACH = 29 if os.environ.get("SMART_FORK_DRILLS") == "all" else 1
+STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u202e]")
+#: What a command may have written before it was lied to.
+KEPT = ("changes.json", ".lock", "away", "tokens.json", "tracking.json", "exclude", "weights-checked")
+
+
+@pytest.fixture
+def liar(pool, monkeypatch):
+    monkeypatch.setattr(client, "MESSAGE_BYTES", 1 << 20)
+    monkeypatch.setattr(client, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(Client.__init__, "__defaults__", (httpx2.Timeout(5.0), (0.0, 0.0), lambda seconds: None))
+    one = Liar(team_server(pool))
+    with serving(one) as url:
+        yield one, url
+
+
+@pytest.fixture
+def elsewhere():
+    """Another server, which notes what it is asked."""
+    asked = []
+
+    async def app(scope, receive, send):
+        asked.append(scope["path"])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    with serving(app) as url:
+        yield asked, url
+
+
+class Files:
+    """All files of a person, as they are and as they were."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.before = home, {}
+        self.before = self.now()
+
+    def now(self) -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in self.home.rglob("*") if path.is_file() and not path.is_symlink()}
+
+    def changed(self) -> list[str]:
+        now = self.now()
+        paths = {path for path in now.keys() | self.before.keys() if now.get(path) != self.before.get(path)}
+        return sorted(str(path) for path in paths if not path.name.endswith(KEPT))
+
+    def restore(self) -> None:
+        for path in self.now().keys() - self.before.keys():
+            path.unlink()
+        for path, content in self.before.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.exists() or path.read_bytes() != content:
+                path.write_bytes(content)
+
+
+@pytest.fixture
+def words(alice, bob, team, liar):
+    """What bob says, who is a person of the liar's: the command, and whether a lie may go unnoticed in it."""
+    hers = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--public")["session_id"]
+    with team.pool.asked_by() as db:
+        invitations = [auth.invite(db, team.people["bob"].name) for _ in range(2)]
+    (bob.home / ".smart-fork/team/tokens.json").unlink()
+    bob.team("login", liar[1], invitations[0])
+    log = session_of(bob, "claude", PROMPT, ANSWER, MORE, MORE_ANSWER)
+    mine = bob.team("push", log, "--yes", "--public")
+    fork = bob.team("fork", hers)
+    go_on(bob, fork["files"][0], "claude", MORE, MORE_ANSWER)
+    fresh = session_of(bob, "claude", "print the invoices", "They are printed.")
+    index_all(team)
+    own, other = mine["session_id"], fork["session_id"]
+    return [
+        ("team", "list"), ("team", "find", "retry with backoff"), ("team", "show", hers), ("team", "log", own),
+        ("team", "diff", other), ("team", "status"), ("team", "audit"), ("team", "fork", hers), ("team", "branch", own),
+        ("team", "push", fork["alias"], "--yes"), ("team", "push", fresh, "--yes"), ("team", "pull", own, "--force"),
+        ("team", "privacy", own, "--private"), ("team", "excise", "cut", "3-4", own, "--yes"),
+        ("team", "sync"), ("team", "delete", own, "--yes"), ("team", "login", liar[1], invitations[1]),
+    ]  # fmt: skip
+
+
+#: Lies that change nothing of what is asked for; and of what is only told they cannot be known for such.
+HARMLESS = {"texts that steer", "a name twice"}
+ONLY_TOLD = {"list", "find", "status", "audit", "privacy", "log"}
+
+
+def test_whatever_a_server_answers_a_sentence_says_what_to_do_and_nothing_is_written(bob, words, liar, elsewhere):
+    one, _ = liar
+    turns = cycle(lies(elsewhere[1]).items())
+    wrong = []
+    for command in words:
+        files = Files(bob.home)
+        one.recorded.clear()
+        done = bob.do(*command, "--json")
+        assert 0 == done.code, (command, done)
+        files.restore()
+        for at in range(len(one.recorded)):
+            for _ in range(EACH):
+                name, lie = next(turns)
+                with one.lying(at, lie):
+                    said = bob.do(*command, "--json")
+                wrong += [(command, at, name, what) for what in _wrong(command, said, name, files)]
+                files.restore()
+    assert [] == wrong
+    assert [] == elsewhere[0]
+
+
+def _wrong(command, said, name, files):
+    """What must not be."""
+    shown = said.out + said.err
+    if "Traceback" in shown or said.code not in (0, 1, 2, 3, 4, 9):
+        yield f"exit {said.code}: {shown[-600:]}"
+    if STEERING.search(re.sub(r"\\u[0-9a-f]{4}", "", shown)):
+        yield f"steers: {shown[:300]!r}"
+    if said.code == 0:
+        plausible = command[1] in ONLY_TOLD and name in ("counts", "digests", "other ids", "another agent's")
+        if name not in HARMLESS and not plausible:
+            yield f"believed: {said.out[:500]}"
+        return
+    told = json.loads(said.out)
+    if not (told.get("error") and told.get("hint")):
+        yield f"no sentence: {said.out}"
+    if changed := files.changed():
+        yield f"written: {changed}"
