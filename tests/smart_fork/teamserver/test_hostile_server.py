@@ -118,7 +118,8 @@ def test_whatever_a_server_answers_a_sentence_says_what_to_do_and_nothing_is_wri
                 name, lie = next(turns)
                 with one.lying(at, lie):
                     said = bob.do(*command, "--json")
-                wrong += [(command, at, name, what) for what in _wrong(command, said, name, files)]
+                if one.asked > at:  # it may have had less to ask this time
+                    wrong += [(command, at, name, what) for what in _wrong(command, said, name, files)]
                 files.restore()
     assert [] == wrong
     assert [] == elsewhere[0]
@@ -133,7 +134,8 @@ def _wrong(command, said, name, files):
         yield f"steers: {shown[:300]!r}"
     if said.code == 0:
         plausible = command[1] in ONLY_TOLD and name in ("counts", "digests", "other ids", "another agent's")
-        if name not in HARMLESS and not plausible:
+        true = command[1] == "delete" and name == "nothing, and no content"
+        if name not in HARMLESS and not (plausible or true):
             yield f"believed: {said.out[:500]}"
         return
     told = json.loads(said.out)
