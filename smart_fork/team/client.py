@@ -157,7 +157,10 @@ class Client:
 
     def page(self, project: str, **asked: str) -> wire.SessionPage:
         """Sessions of a project, newest first."""
-        return self.ask(wire.SessionPage, "GET", f"projects/{_path(project)}/sessions", asked=asked)
+        found = self.ask(wire.SessionPage, "GET", f"projects/{_path(project)}/sessions", asked=asked)
+        for one in found.sessions:
+            _check(one, project, one.id)
+        return found
 
     def have(self, project: str, digests: tuple[str, ...]) -> frozenset[str]:
         """Those of these segments that need not be sent."""
@@ -182,7 +185,10 @@ class Client:
 
     def search(self, project: str, wanted: wire.Search) -> wire.Found:
         """What the sessions of a project know about a question."""
-        return self.ask(wire.Found, "POST", f"projects/{_path(project)}/search", wanted)
+        found = self.ask(wire.Found, "POST", f"projects/{_path(project)}/search", wanted)
+        for hit in found.hits:
+            _check(hit.session, project, hit.session.id)
+        return found
 
     def branch(self, project: str, wanted: wire.Branch) -> wire.Pushed:
         """Make a session with the first records of another."""
