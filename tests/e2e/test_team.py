@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 from collections.abc import Iterator
@@ -17,10 +18,11 @@ from tests.e2e.agents import Machine, machine_in
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Message, Protocol, Request
 from tests.e2e.programs import cache_folder
-from tests.e2e.scenario import heard, unlike_any_other
+from tests.e2e.scenario import ask, heard, unlike_any_other
 from tests.e2e.terminals import wait_until
 from tests.smart_fork.teamserver.conftest import account, base, database, installed, made, open_folder, pool
 from tests.smart_fork.teamserver.machines import serving, team_server
+from tests.smart_fork.teamserver.test_serve import Running
 
 __all__ = ["account", "base", "database", "installed", "made", "open_folder", "pool"]  # the database of a server
 
@@ -52,19 +54,45 @@ class Colleague:
     def sent(self, prompt: str) -> Request:
         return heard(self.machine, prompt)
 
+    def knows(self, intent: str, session_id: str, database: psycopg.Connection) -> None:
+        """Wait until his server has indexed a session, and has its model at hand."""
+        waiting = "SELECT 1 FROM jobs WHERE session_id = %s"
+        wait_until(lambda: database.execute(waiting, (session_id,)).fetchone() is None, "the session to be indexed")
+        assert session_id in [hit["session_id"] for hit in self.team("find", intent)["results"]]
+
+    def copies_of(self, session_id: str) -> set[Path]:
+        """The logs here that were written of a shared session."""
+        tracked = json.loads((self.clone / ".smart-fork" / "tracking.json").read_text())["aliases"].values()
+        return {Path(file) for one in tracked if one["parentId"] == session_id for file in one["files"]}
+
 
 @pytest.fixture(scope="module")
-def people(programs, machines, database, base, pool) -> Iterator[tuple[Colleague, Colleague]]:
-    """Alice and Bob, who have logged in to one server. Their clones are at different places."""
+def elsewhere(database, base, installed, open_folder) -> Iterator[str]:
+    """Where a second server listens, which is another program with the same database."""
+    dsn = ("--dsn", database.conninfo(OWNER, base))
+    with contextlib.closing(Running(open_folder / "elsewhere" / "data", installed, *dsn)) as running:
+        yield running.told["url"]
+
+
+@pytest.fixture(scope="module")
+def people(programs, machines, owner, pool, elsewhere) -> Iterator[tuple[Colleague, Colleague]]:
+    """Alice and Bob, who have logged in to a server each, of one database. Their clones are at different places."""
     with (
         serving(team_server(pool)) as address,
         machine_in(cache_folder(), programs) as first,
         machine_in(cache_folder(), programs) as second,
     ):
         machines += [first, second]
-        with psycopg.connect(database.conninfo(OWNER, base), autocommit=True) as db:
-            db.execute("INSERT INTO projects(key) VALUES (%s)", (KEY,))
-        yield (joined(first, "shop-of-alice", "alice", address, pool), joined(second, "checkout", "bob", address, pool))
+        owner.execute("INSERT INTO projects(key) VALUES (%s)", (KEY,))
+        alice = joined(first, "shop-of-alice", "alice", address, pool)
+        yield (alice, joined(second, "checkout", "bob", elsewhere, pool))
+
+
+@pytest.fixture(scope="module")
+def owner(database, base) -> Iterator[psycopg.Connection]:
+    """A connection as who owns the tables."""
+    with psycopg.connect(database.conninfo(OWNER, base), autocommit=True) as db:
+        yield db
 
 
 def joined(machine: Machine, folder: str, name: str, address: str, pool) -> Colleague:
@@ -73,6 +101,7 @@ def joined(machine: Machine, folder: str, name: str, address: str, pool) -> Coll
         ["git", "remote", "add", "origin", "git@example.org:acme/shop.git"], cwd=clone, env=machine.env, check=True
     )
     machine.env |= {"SMART_FORK_BACKGROUND": "0", "HF_HUB_OFFLINE": "1"}
+    machine.add_smart_fork()
     with pool.asked_by() as db:
         auth.add_user(db, name)
         invitation = auth.invite(db, name, "write")
@@ -82,58 +111,54 @@ def joined(machine: Machine, folder: str, name: str, address: str, pool) -> Coll
     return one
 
 
+ABOUT = {"claude": "retry with backoff in the uploader", "codex": "in which currency invoices are rounded"}
+
+
 @pytest.mark.parametrize("agent", ["claude", "codex"])
-def test_what_one_pushes_the_other_forks_and_goes_on_with(people, agent: Protocol):
+def test_what_one_pushes_the_other_finds_forks_and_goes_on_with(people, owner, agent: Protocol):
     """C-070 to C-076: the model gets exactly her messages and his prompt, with his paths and none of hers.
 
-    What he says in his fork is pushed as one of hers, also what a worker says in a fork that runs at once.
+    He finds it by a command, and from inside each of his agents, which starts the fork; she asks one server, he
+    another one of the same database. What is said in a fork is pushed as one of hers.
     """
     alice, bob = people
-    asked = unlike_any_other(f"Where does {alice.clone}/upload.py retry? The key is {SECRET}")
-    answer = unlike_any_other("It retries five times")
+    other: Protocol = "codex" if agent == "claude" else "claude"
+    asked = unlike_any_other(f"{ABOUT[agent]}: see {alice.clone}/upload.py and the key {SECRET}")
+    answer = unlike_any_other("It is done five times")
     hers = alice.ask(agent, asked, answer)
     arrived = asked.replace(str(alice.clone), str(bob.clone)).replace(SECRET, "[REDACTED:anthropic-key]")
-
     pushed = alice.team("push", hers.session_id, "--public", "--yes")
-    forked = bob.team("fork", pushed["session_id"])
-    (log,) = map(Path, forked["files"])
-    more, more_answer = unlike_any_other("And the downloader?"), unlike_any_other("Not yet")
-    bob.ask(agent, more, more_answer, Log(log).session_id)
+    bob.knows(ABOUT[agent], pushed["session_id"], owner)
 
-    request = bob.sent(more)
-    assert [Message("user", arrived), Message("assistant", answer), Message("user", more)] == request.said
-    whole = json.dumps(request.body)
-    assert [] == [text for text in (str(alice.clone), str(alice.machine.home), SECRET, "\ue0f0") if text in whole]
-    assert "permissionMode" not in log.read_text().partition(more)[0]
-
-    back = bob.team("push", "--yes", "--public")
-    assert (pushed["session_id"], forked["session_id"], pushed["record_count"]) == (
-        back["parent_id"],
-        back["session_id"],
-        back["base_count"],
+    found = json.loads(bob.machine.smart_fork("find", ABOUT[agent], "--json", cwd=bob.clone).stdout)
+    assert (pushed["session_id"], "alice") == (
+        found["results"][0]["session_id"],
+        found["results"][0]["origin"]["owner"],
     )
-    assert back["record_count"] > pushed["record_count"]
 
-    prompt = unlike_any_other("Do the same for the downloader")
-    words = ("fork", pushed["session_id"], "--in", "process", "--json", "--", prompt)
-    worker = json.loads(bob.machine.smart_fork(*words, cwd=bob.clone).stdout)
-    assert [Message("user", arrived), Message("assistant", answer), Message("user", prompt)] == bob.sent(prompt).said
-    log_of_worker = wait_until(lambda: bob.machine.find_log(agent, f"Noted: {prompt[:60]}"), "the fork's log")
-    bob.machine.smart_fork("wait", worker["worker_id"], cwd=bob.clone)
-    there = bob.team("push", log_of_worker.session_id, "--yes", "--public")
-    assert (pushed["session_id"], pushed["record_count"]) == (there["parent_id"], there["base_count"])
+    words = {"intent": ABOUT[agent], "run_in": "process"}
+    prompts = [unlike_any_other("Do the same for the downloader") for _ in range(2)]
+    first = {**words, "agent_type": agent, "fork_index": 0, "prompt": prompts[0]}
+    second = {**words, "fork_session_id": pushed["session_id"], "prompt": prompts[1]}
+    (one,), _ = ask(bob.machine, agent, bob.clone, ("smart_fork", first))
+    (two,), _ = ask(bob.machine, other, bob.clone, ("smart_fork", second))
 
+    assert ["team", "team"] == [one["resolved"], two["resolved"]]
+    for told, prompt in zip((one, two), prompts, strict=True):
+        request = bob.sent(prompt)
+        assert [Message("user", arrived), Message("assistant", answer), Message("user", prompt)] == request.said
+        whole = json.dumps(request.body)
+        assert [] == [text for text in (str(alice.clone), str(alice.machine.home), SECRET, "\ue0f0") if text in whole]
+        assert ("--permission-mode default" in told["forked_session"]["command"]) == (agent == "claude")
+    (copy,) = bob.copies_of(pushed["session_id"])
+    assert "permissionMode" not in copy.read_text()
+
+    worker = wait_until(lambda: bob.machine.find_log(agent, f"Noted: {prompts[0][:60]}"), "the fork's log")
+    bob.machine.smart_fork("wait", one["forked_session"]["worker_id"], cwd=bob.clone)
+    back = bob.team("push", worker.session_id, "--yes", "--public")
+    assert (pushed["session_id"], pushed["record_count"]) == (back["parent_id"], back["base_count"])
     seen = {one["session_id"]: one["depth"] for one in alice.team("log", pushed["session_id"])["sessions"]}
-    assert {pushed["session_id"]: 0, back["session_id"]: 1, there["session_id"]: 1} == seen
-
-    other: Protocol = "codex" if agent == "claude" else "claude"
-    crossed = bob.team("fork", pushed["session_id"], "--platform", other)
-    across = unlike_any_other("What did she say?")
-    bob.ask(other, across, unlike_any_other("That it retries"), Log(Path(crossed["files"][0])).session_id)
-    heard_there = "\n".join(message.text for message in bob.sent(across).said)
-    assert arrived in heard_there
-    assert answer in heard_there
-    assert str(alice.clone) not in json.dumps(bob.sent(across).body)
+    assert {pushed["session_id"]: 0, back["session_id"]: 1} == seen
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
