@@ -12,6 +12,8 @@ from pathlib import Path
 
 from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
+from smart_fork.advice import advice
+from smart_fork.errors import Conflict
 
 
 def remember(session_id: str, messages: Iterable[str]) -> None:
@@ -38,6 +40,24 @@ def is_known(session_id: str | None, messages: Collection[str] = ()) -> bool:
         return True
     wanted = {one.encode() for one in messages}
     return bool(wanted) and any(not wanted.isdisjoint(_lines(file)) for file in _folder().iterdir())
+
+
+def refuse_owing(session_id: str) -> None:
+    """Refuse a session of which something was withdrawn that is still in it: ``<home>/team/pulled/<id>.owed``.
+
+    Raises:
+        Conflict: there is something.
+    """
+    if session_id in owing():
+        raise Conflict(
+            "Something of this session was withdrawn, and is still in your copy of it, which an agent has open.",
+            advice("End that, then: smart-fork team sync.", tool="Have that agent ended; then ask once more."),
+        )
+
+
+def owing() -> frozenset[str]:
+    """The ids of the sessions here of which something was withdrawn that is still in them."""
+    return frozenset(file.stem for file in (state_home() / "team" / "pulled").glob("*.owed"))
 
 
 def _lines(file: Path) -> list[bytes]:

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import re
+from typing import Literal, NamedTuple
 
 from smart_fork.agents import AGENTS
 
 _NUMBER = re.compile(r"-\d+")
+
+
+class Resolved(NamedTuple):
+    """What a reference means: the id that the session has on this machine, and as what it was found."""
+
+    session_id: str
+    by: Literal["session", "worker", "alias", "team"]
+
+
+def here(reference: str) -> Resolved:
+    """What a reference to a session or a worker of this machine means."""
+    return Resolved(reference, "worker" if names_worker(reference.strip().lower()) else "session")
 
 
 def names_worker(text: str) -> bool:

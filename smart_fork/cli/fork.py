@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from smart_fork.agents.options import Options
+from smart_fork.agents.references import Resolved, here
 from smart_fork.caller import caller_session
 from smart_fork.cli.forked import print_forked
 from smart_fork.cli.options import NOTHING_SAID, takes_options
@@ -185,15 +186,17 @@ def _fork_one(  # noqa: PLR0917 - what the command was given
         raise Usage(f"{given} is only for --at match, --budget and --top", "Say what the fork is to do as its prompt.")
     number = message_number(at) if at != "match" else None
     with (
-        _on_this_machine(session, dry_run=how["dry_run"]) as here,
+        _on_this_machine(session, dry_run=how["dry_run"]) as resolved,
         _spending(wanted, options, intent, also, quiet=as_json) as spending,
     ):
+        session = resolved.session_id
         how |= {"budget": spending} if spending else {}
         if at == "match":
-            forked = _fork_at_match(here, options, intent, also, as_json=as_json, how=how)
+            forked = _fork_at_match(session, options, intent, also, as_json=as_json, how=how)
         else:
             with starting(options.place, quiet=as_json or how["dry_run"]):
-                forked = fork_session(here, options, at=number, **how)
+                forked = fork_session(session, options, at=number, **how)
+    forked = replace(forked, resolved=resolved.by)
     if as_json:
         print_json(forked.as_json())
     else:
@@ -217,20 +220,20 @@ def _spending(
 
 
 @contextmanager
-def _on_this_machine(session: str, *, dry_run: bool) -> Iterator[str]:
+def _on_this_machine(session: str, *, dry_run: bool) -> Iterator[Resolved]:
     """The session; one of the team's is written here first, and taken away again where it cannot be forked.
 
     A dry run writes nothing.
     """
     if dry_run or not knows_a_team():
-        yield session
+        yield here(session)
         return
     from smart_fork.team.take import found_or_taken
 
-    with found_or_taken(session) as (here, taken):
+    with found_or_taken(session) as (resolved, taken):
         for warning in taken.warnings if taken else ():
             say(warning)
-        yield here
+        yield resolved
 
 
 def _ids_and_prompt(words: list[str], *, protected: bool) -> tuple[list[str], str | None]:

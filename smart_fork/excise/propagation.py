@@ -116,6 +116,22 @@ def refresh(tool: Tool, paths: Iterable[Path]) -> Refreshed:
         return Refreshed(updated=False, note=f"{error}: {again}")
 
 
+def remove(agent: AgentName, session_id: str) -> None:
+    """Take a session whose log goes out of all that is ours: export, kept copy, index.
+
+    Raises:
+        IndexBusyError: another process is indexing for too long.
+        IndexUnavailable: the index cannot be opened.
+    """
+    export_path(agent, session_id).unlink(missing_ok=True)
+    kept_logs.remove(agent, session_id)
+    if not index_db().exists():
+        return
+    with only_writer(PATIENCE), opened() as store:
+        store.forget_session(agent, session_id)
+        erase_owed(store)
+
+
 def _export_again(tool: Tool, path: Path) -> None:
     """What was exported goes in any case: where the index does not know the log, nobody rewrites it just now."""
     if (file := _log_file(tool, str(path))) is not None:

@@ -12,6 +12,8 @@ from typing import Any
 from indexer.changes import Progress
 from smart_fork.advice import advice
 from smart_fork.agents.options import PLACES, Options
+from smart_fork.agents.references import Resolved
+from smart_fork.agents.references import here as of_this_machine
 from smart_fork.budget.amount import amount
 from smart_fork.budget.within import Wanted
 from smart_fork.engines.configured import OWN
@@ -88,7 +90,8 @@ def find_and_fork(
         results = answer.results if isinstance(answer, Found) else ()
         index, session_id = _chosen(results, fork_index, fork_session_id)
         hit = None if index is None else results[index]
-        with _here(hit, session_id, request, engine) as local_id:
+        with _here(session_id, request, engine) as here:
+            local_id = here.session_id
             how: dict[str, Any] = {"at": at} if at != MATCH else {"through": _through(hit, local_id, request, engine)}
             if wanted is not None:
                 how["budget"] = Spending(wanted, request.intent, request.also or (), engine)
@@ -113,8 +116,7 @@ def find_and_fork(
                 "`smart-fork doctor` checks what forks need.", tool="Fork it yourself with the result's fork_command."
             ),
         )
-    resolved = "" if local_id == session_id else "team"
-    answer = replace(answer, resolved=resolved)
+    answer = replace(answer, resolved=here.by)
     return replace(answer, forked_session=replace(forked, chosen={"forked_index": index}).as_json())
 
 
@@ -126,13 +128,13 @@ def _own(answer: Answer, engine: Engine) -> Answer:
 
 
 @contextmanager
-def _here(hit: Hit | None, session_id: str, request: FindRequest, engine: Engine) -> Iterator[str]:
+def _here(session_id: str, request: FindRequest, engine: Engine) -> Iterator[Resolved]:
     """The session as one of this machine: a teammate's is written here, and goes again where the start fails."""
-    if engine.elsewhere is None or (hit is not None and hit.origin is None):
-        yield session_id
+    if engine.elsewhere is None:
+        yield of_this_machine(session_id)
         return
-    with engine.elsewhere.taken(session_id, Path(request.project_path or Path.cwd())) as local_id:
-        yield local_id
+    with engine.elsewhere.taken(session_id, Path(request.project_path or Path.cwd())) as here:
+        yield here
 
 
 def _through(hit: Hit | None, session_id: str, request: FindRequest, engine: Engine) -> str:

@@ -25,6 +25,7 @@ from smart_fork.agents.plan import DEPTH, ForkPlan, environment, passable, plain
 from smart_fork.agents.programs import find_program, require_fork
 from smart_fork.caller import calling_agent
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
+from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.forking.attempt import Attempt
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation, confirm, one_at_a_time
 from smart_fork.forking.limit import admission
@@ -93,6 +94,8 @@ def prepare(spec: WorkerSpec, world: World, *, dry_run: bool = False) -> Prepare
         options=spec.options,
     )
     _check_asks(request)
+    if source and not dry_run:
+        refuse_owing(source.session_id)
     prepared = Prepared(spec, request, place, note=note)
     _check_delivery(prepared.plan(), place)
     admission(request, world, counts=not place.replaces)  # whether the limit is a number; it is asked at the start

@@ -31,7 +31,7 @@ class Forked(Value):
     # own (`None` where the agent had not told it in time), `command` one line for display, `attach` what shows the
     # worker. `confirmed` says that it was seen to take its prompt, or to be ready for one. `selection` is what a fork
     # within a budget has of the session, `merged` what it has of others, `news` what has changed in the repository, as
-    # it was told before its prompt.
+    # it was told before its prompt; `resolved` as what the session was found that was named.
     session_name: str
     worker_id: str
     terminal_id: str | None
@@ -51,6 +51,7 @@ class Forked(Value):
     news: str = rare("")
     price: ForkPrice | None = rare()
     chosen: Mapping[str, int | None] = spread(forked_index=int | None)
+    resolved: str = rare("")
 
 
 @record

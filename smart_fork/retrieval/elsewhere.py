@@ -18,6 +18,7 @@ from typing import Protocol
 from indexer.masking import mask
 from indexer.paths import state_home
 from indexer.store.base import Scope, SessionRow
+from smart_fork.agents.references import Resolved
 from smart_fork.retrieval.answer import Hit, Lineage, Match, Origin, Price, TeamState
 from smart_fork.retrieval.found import Candidate, Candidates, Query
 from smart_fork.retrieval.meaning import Meaning
@@ -102,13 +103,21 @@ class Elsewhere(Protocol):
         """What was answered, in time."""
         ...
 
+    def withheld(self) -> frozenset[str]:
+        """The sessions here that are not offered, since something in them was withdrawn elsewhere."""
+        ...
+
+    def taken_out(self) -> bool:
+        """Take out of the sessions here what was withdrawn elsewhere; whether there was any."""
+        ...
+
     @property
     def auto_fork(self) -> bool:
         """Whether one of these may be forked without being chosen."""
         ...
 
-    def taken(self, session_id: str, directory: Path) -> AbstractContextManager[str]:
-        """The id that a session has here, where it is written; taken away again where its context fails."""
+    def taken(self, session_id: str, directory: Path) -> AbstractContextManager[Resolved]:
+        """What an id means; a session elsewhere is written here, and taken away again where its context fails."""
         ...
 
 

@@ -73,7 +73,11 @@ def find(request: FindRequest, engine: Engine) -> Answer:
             state = refresh(store, asked, engine)
             if state.problem and not store.counts().sessions:
                 return _not_available(state.problem, "", asked)
-            return replace(_answer(store, asked, engine, state, meaning), index_notice=_damage(before))
+            answer = _answer(store, asked, engine, state, meaning)
+        if engine.elsewhere is not None and engine.elsewhere.taken_out():
+            with opened() as store:  # what was found may have been withdrawn meanwhile
+                answer = _answer(store, asked, engine, state, meaning)
+        return replace(answer, index_notice=_damage(before))
     except EngineUnavailable as error:
         return _engine_not_available(error, asked)
     except IndexUnavailable as error:
@@ -85,6 +89,7 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
     request = asked.request
     scope = scope_of(store, asked)
     caller, hidden = _caller(store, request.caller_session_id)
+    hidden |= engine.elsewhere.withheld() if engine.elsewhere is not None else frozenset()
     most = max(asked.limit, COMPARED)
     query = Query(asked.intent, scope, most, asked.project is None, request.min_score, caller, hidden, asked.also)
     vectors = once(lambda texts: meanings_of(store, meaning, state.absent, texts))

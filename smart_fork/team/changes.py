@@ -18,11 +18,12 @@ import orjson
 
 from indexer.files import replace_file
 from indexer.transcripts.model import AgentName
+from smart_fork.agents import READERS
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import Record
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.model import Transcript
-from smart_fork.errors import Conflict, ForkRefused, NotAuthenticated, NotFound, ServerUnavailable, SmartForkError
+from smart_fork.errors import Conflict, ForkRefused, NotAuthenticated, NotFound, SmartForkError
 from smart_fork.excise import erasure, propagation
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.plan import Plan, plan
@@ -30,9 +31,10 @@ from smart_fork.excise.replacement import write_lines
 from smart_fork.excise.strings import texts
 from smart_fork.excise.traces import words_in
 from smart_fork.excise.writers import nobody_writing
+from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode, encode
-from smart_fork.team import login, pulled
+from smart_fork.team import away, login, pulled
 from smart_fork.team.client import Client
 from smart_fork.team.download import download
 from smart_fork.team.local import local, place_of, read_log
@@ -73,20 +75,27 @@ def opened(
 
 def take_over(client: Client, *, now: datetime | None = None, at_once: bool = False, remove: bool = False) -> Taken:
     """Take out of this machine's copies what was withdrawn since; with `remove` the copies themselves."""
-    moment = now or datetime.now(UTC)
-    asked = _asked(client.account.origin)
-    if at_once or asked.at is None or moment - asked.at >= EVERY or moment < asked.at:
-        found, since = _new(client, asked.since)
-        edits = _whole(client, found)
-        for one in pulled.all_written():
-            if one.server == client.account.origin and any(digest in edits for digest, _ in one.records):
-                one.owe(edits)
-        _note(client.account.origin, _Asked(since, moment))
+    learn(client, now=now, at_once=at_once)
     return settle(remove=remove)
 
 
+def learn(client: Client, *, now: datetime | None = None, at_once: bool = False) -> None:
+    """Write down what was withdrawn since, if it is time to ask for that; nothing is taken out yet."""
+    moment = now or datetime.now(UTC)
+    asked = _asked(client.account.origin)
+    if not at_once and asked.at is not None and timedelta() <= moment - asked.at < EVERY:
+        return
+    found, since = _new(client, asked.since)
+    edits = _whole(client, found)
+    for one in pulled.all_written():
+        if one.server == client.account.origin and any(digest in edits for digest, _ in one.records):
+            one.owe(edits)
+    _note(client.account.origin, _Asked(since, moment))
+
+
 def take_over_of(path: Path, agent: AgentName) -> None:
-    """The same before a log of this machine is forked, if it was written from a server, which may be away.
+    """The same before a log of this machine is forked, if it was written from a server, which may be away: then it
+    is waited for no longer than a moment.
 
     Raises:
         Conflict: something of it was withdrawn that is still in it.
@@ -94,9 +103,10 @@ def take_over_of(path: Path, agent: AgentName) -> None:
     known = pulled.find(path, agent)
     if known is None:
         return
-    with suppress(ServerUnavailable, NotAuthenticated), Client(login.account(known.server)) as client:
-        take_over(client)
-    pulled.refuse_owed(path, agent)
+    with suppress(NotAuthenticated):
+        away.within(login.account(known.server), learn, "ask what was withdrawn")
+    settle()
+    refuse_owing(READERS[agent].id_of(path))
 
 
 def settle(*, remove: bool = False) -> Taken:
@@ -123,6 +133,8 @@ def settle(*, remove: bool = False) -> Taken:
 def _settled(one: Written, edits: Edits, *, remove: bool) -> bool:
     """Take something out of a log, and let all that is known of it follow. Whether the log is gone."""
     if not one.path.exists():
+        if one.agent != pulled.AS_FILE:
+            propagation.remove(one.agent, READERS[one.agent].id_of(one.path))
         one.forget()
         return True
     keys = {key: edits[digest] for digest, key in one.records if key and digest in edits}
@@ -183,10 +195,13 @@ def _cut(one: Written, path: Path, keys: Keys, *, remove: bool) -> bool:
     ids = {session.session_id, *propagation.ids_of(session, [path])}
     with nobody_writing(session):
         if empty:
+            for name in ids:
+                propagation.remove(one.agent, name)
             path.unlink()
         else:
             write_lines(session, [at for at, turn in enumerate(session.turns) if turn.id in planned.gone], edits)
-    propagation.refresh(session.tool, [path])
+    if not empty:
+        propagation.refresh(session.tool, [path])
     for name in ids:
         snapshots.forget(name)
     left = set() if empty else words_in(_text([turn.raw for turn in load_with_tool(one.agent, path).turns]))

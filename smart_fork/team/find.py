@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-import httpx2
 from pydantic import ValidationError
 
 from indexer.embedder import Embedder
 from indexer.light import LightEmbedder
 from indexer.models import configured_embedder
 from indexer.outcome import Outcome
-from indexer.paths import private_dir, state_home
+from smart_fork import foreign_sessions
 from smart_fork.agents import READERS
+from smart_fork.agents.references import Resolved
 from smart_fork.errors import NotFound, ServerUnavailable, SmartForkError, Usage
 from smart_fork.retrieval.answer import Origin, TeamFound, TeamState
 from smart_fork.retrieval.elsewhere import AskedElsewhere, Distant, SaidElsewhere, TheirPassage, alone, notice_of
@@ -31,13 +30,11 @@ from smart_fork.retrieval.results import UNTRUSTED, title
 from smart_fork.sharing import wire
 from smart_fork.sharing.passages import halves, space_of
 from smart_fork.snippets import printable
-from smart_fork.team import changes
+from smart_fork.team import away, changes
 from smart_fork.team.client import Client
 from smart_fork.team.project import Project, opened
 from smart_fork.team.settings import settings
 
-#: A server that does not answer costs so long, and is asked again after so long.
-SECONDS, AWAY_SECONDS = 1.5, 30.0
 #: So long is waited for the vectors of a question, which the server can make as well.
 VECTOR_SECONDS = 0.5
 
@@ -46,43 +43,48 @@ VECTOR_SECONDS = 0.5
 class TeamSearch:
     """As `smart_fork.retrieval.elsewhere.Elsewhere`: one question of one project.
 
-    Where nobody said that the team is `wanted`, a project that has none is no error. It waits so many `seconds`, or
-    `SECONDS`.
+    Where nobody said that the team is `wanted`, a project that has none is no error. It waits so many `seconds`.
     """
 
     server: str | None = None
     project: str | None = None
     wanted: bool = False
-    seconds: float | None = None
+    seconds: float = field(default_factory=lambda: away.SECONDS)
     _asked: tuple[object, ...] = ()
     _said: SaidElsewhere | None = None
-    _until: float = 0.0
-    _thread: threading.Thread | None = field(default=None, repr=False)
+    _waiting: away.Waiting | None = field(default=None, repr=False)
+    _origin: str = ""
+    _withheld: frozenset[str] = frozenset()
 
     def begin(self, asked: AskedElsewhere) -> None:
         """Ask in a thread."""
         if self._asked == (same := (asked.intent, asked.also, asked.directory)):
             return  # the own index is searched again, for all agents
         self._asked, self._said = same, None
-        self._until = time.monotonic() + self._patience
-        if is_away():
-            self._said = SaidElsewhere(error=_away_in_words())
-            return
-        self._thread = threading.Thread(target=self._ask, args=(asked,), name="ask the team", daemon=True)
-        self._thread.start()
+        work = partial(self._ask, asked)
+        self._waiting = away.Waiting(work, "ask the team", self.seconds)
 
     def answer(self) -> SaidElsewhere:
         """What was answered in time; else that the server is away, and for a while nobody asks it."""
-        if self._thread is not None:
-            self._thread.join(max(0.0, self._until - time.monotonic()))
-        if self._said is None:
-            note_away()
-            return SaidElsewhere(error=f"The team's server has not answered within {self._patience:g} seconds.")
+        if self._waiting is not None:
+            self._waiting.is_over()
+        if self._said is None:  # from now on it is too late, whatever comes
+            self._said = SaidElsewhere(error=f"The team's server has not answered within {self.seconds:g} seconds.")
+            if self._origin:
+                away.note_away(self._origin)
         return self._said
 
-    @property
-    def _patience(self) -> float:
-        return SECONDS if self.seconds is None else self.seconds
+    def withheld(self) -> frozenset[str]:
+        """The sessions here of which something was withdrawn that is still in them."""
+        self._withheld = foreign_sessions.owing()
+        return self._withheld
+
+    def taken_out(self) -> bool:
+        """Take out of the sessions here what was withdrawn, as far as that is known by now."""
+        if not foreign_sessions.owing():
+            return False
+        done = changes.settle()
+        return bool(done.changed or done.removed or foreign_sessions.owing() - self._withheld)
 
     @property
     def auto_fork(self) -> bool:
@@ -90,24 +92,28 @@ class TeamSearch:
         return settings().auto_fork
 
     @contextmanager
-    def taken(self, session_id: str, directory: Path) -> Iterator[str]:
-        """A session of the team as one of this machine."""
+    def taken(self, session_id: str, directory: Path) -> Iterator[Resolved]:
+        """A session of the team as one of this machine, and one of this machine after what was withdrawn of it."""
         from smart_fork.team.take import found_or_taken
 
-        with found_or_taken(session_id, directory=directory) as (local_id, _):
-            yield local_id
+        with found_or_taken(session_id, directory=directory) as (here, _):
+            yield here
 
     def _ask(self, asked: AskedElsewhere) -> None:
         try:
             with opened(self.server, self.project, directory=asked.directory) as where:
-                quick = Client(where.client.account, times=httpx2.Timeout(self._patience), pauses=())
-                with quick as client:
+                self._origin = where.server
+                if away.is_away(where.server):
+                    self._said = SaidElsewhere(error=away.AGAIN)
+                    return
+                with away.quick(where.client.account) as client:
+                    changes.learn(client)
                     found = ask(client, where.key, asked.intent, asked.also, asked.limit, asked.meaning)
                 self._said = said(where, found, 1 + len(asked.also))
         except (NotFound, Usage) as error:  # this project is not shared, or is none that could be
             self._said = SaidElsewhere(error=error.message if self.wanted else "")
         except ServerUnavailable as error:
-            note_away()
+            away.note_away(self._origin)
             self._said = SaidElsewhere(error=error.message)
         except SmartForkError as error:
             self._said = SaidElsewhere(error=error.message)
@@ -193,28 +199,6 @@ def said(where: Project, found: wire.Found, phrasings: int) -> SaidElsewhere:
         )
     state = TeamState(where.server, where.key, found.sessions, found.by_words_only)
     return SaidElsewhere(tuple(distant), state)
-
-
-def is_away() -> bool:
-    """Whether the server did not answer a moment ago: then nobody waits for it again."""
-    try:
-        return 0 <= time.time() - _mark().stat().st_mtime < AWAY_SECONDS
-    except OSError:
-        return False
-
-
-def note_away() -> None:
-    """Let others know for a while that it does not answer."""
-    private_dir(_mark().parent)
-    _mark().touch(mode=0o600)
-
-
-def _mark() -> Path:
-    return state_home() / "team" / "away"
-
-
-def _away_in_words() -> str:
-    return f"The team's server did not answer a moment ago; it is asked again after {AWAY_SECONDS:g} seconds."
 
 
 def _first_line(passage: wire.Passage | None) -> str:

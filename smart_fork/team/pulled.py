@@ -20,7 +20,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import Forms, Record
-from smart_fork.errors import Conflict, SmartForkError
+from smart_fork.errors import SmartForkError
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.sharing.digest import START, written
 from smart_fork.team import login
@@ -201,20 +201,6 @@ def pushed_as(path: Path, agent: AgentName) -> str | None:
         return None
     tracked = Tracking(ProjectFolder(known.root, known.project)).ours()
     return next((one.session_id for one in tracked.aliases.values() if one.file == path), None)
-
-
-def refuse_owed(path: Path, agent: AgentName) -> None:
-    """Refuse a copy of which something was withdrawn that is still in it.
-
-    Raises:
-        Conflict: there is something.
-    """
-    known = find(path, agent)
-    if known is not None and known.owed():
-        raise Conflict(
-            "Something of this session was withdrawn, and is still in your copy of it, which an agent has open.",
-            "End that, then: smart-fork team sync.",
-        )
 
 
 def _file(path: Path, agent: AgentName) -> Path:

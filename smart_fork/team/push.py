@@ -13,6 +13,7 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.facets import title_of
 from smart_fork.errors import Conflict, NotFound, SmartForkError, Usage
+from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.sharing import wire
 from smart_fork.sharing.digest import NOTHING, state_after, state_of, states, written
 from smart_fork.sharing.limits import MIB, SUMMARY, TEXT
@@ -29,7 +30,7 @@ from smart_fork.team.parent import parent_of
 from smart_fork.team.preview import Preview, Receiver, preview
 from smart_fork.team.project import Project
 from smart_fork.team.pull import default_alias, now, track
-from smart_fork.team.pulled import Written, refuse_owed
+from smart_fork.team.pulled import Written
 from smart_fork.team.pulled import pushed as pushed_here
 from smart_fork.team.shared import Shared, shared
 from smart_fork.team.tracking import Alias, Tracked
@@ -93,7 +94,7 @@ def plan(project: Project, asked: PushAsked) -> Plan:
     """
     tracked = project.tracking.read()
     name, session = _source(project, tracked, asked)
-    refuse_owed(session.source_path, session.agent)
+    refuse_owing(session.session_id)
     root, alias, since = project.place.root, None, None
     if name is not None:
         alias = tracked.aliases[name]

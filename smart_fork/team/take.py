@@ -14,14 +14,17 @@ from pathlib import Path
 from indexer.transcripts.model import AgentName
 from smart_fork import foreign_sessions, sessions
 from smart_fork.agents import READERS
+from smart_fork.agents.references import Resolved
+from smart_fork.agents.references import here as of_this_machine
 from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
-from smart_fork.team import login
+from smart_fork.foreign_sessions import refuse_owing
+from smart_fork.team import away, login
 from smart_fork.team.branch import BranchAsked, branch, fork
-from smart_fork.team.changes import opened, take_over_of
+from smart_fork.team.changes import take_over, take_over_of
 from smart_fork.team.local import local, read_log
-from smart_fork.team.project import Project
+from smart_fork.team.project import Project, opened
 from smart_fork.team.pull import TakenAs, free_alias
-from smart_fork.team.pulled import find, refuse_owed
+from smart_fork.team.pulled import find
 from smart_fork.team.tracking import Alias, Tracked
 
 
@@ -30,7 +33,7 @@ class Taken:
     """A session of this machine that begins as one of the team's.
 
     `session_id` is that of this machine, `source_id` that of the server; `owner` is whose it is there. `there` says
-    that it was here before. `warnings` tell what is not in it.
+    that it was here before, `named` that it was meant by its alias. `warnings` tell what is not in it.
     """
 
     session_id: str
@@ -40,6 +43,7 @@ class Taken:
     source_id: str
     owner: str
     there: bool
+    named: bool = False
     warnings: tuple[str, ...] = ()
 
 
@@ -57,8 +61,8 @@ def taken(
         SmartForkError: it cannot be written here.
     """
     with opened(server, project, directory=directory) as where:
-        one = _here_before(where, reference) or _written(where, reference)
-    refuse_owed(one.path, one.agent)
+        one = _by_alias(where, reference) or _there(where, reference)
+    refuse_owing(one.session_id)
     try:
         yield one
     except BaseException:
@@ -68,8 +72,8 @@ def taken(
 
 
 @contextmanager
-def found_or_taken(reference: str, *, directory: Path | None = None) -> Iterator[tuple[str, Taken | None]]:
-    """The id of the session of this machine that is meant; of one that the team has, once it is taken.
+def found_or_taken(reference: str, *, directory: Path | None = None) -> Iterator[tuple[Resolved, Taken | None]]:
+    """What is meant, as a session of this machine: one of it, by its id or a worker's; by an alias; one of the team's.
 
     Raises:
         SmartForkError: there is none here, and none of the team's.
@@ -81,10 +85,10 @@ def found_or_taken(reference: str, *, directory: Path | None = None) -> Iterator
     else:
         if here.path is not None:
             take_over_of(here.path, here.agent)
-        yield reference, None
+        yield of_this_machine(reference), None
         return
     with _or_else(reference, missing, directory) as one:
-        yield one.session_id, one
+        yield Resolved(one.session_id, "alias" if one.named else "team"), one
 
 
 @contextmanager
@@ -103,17 +107,46 @@ def _or_else(reference: str, missing: SmartForkError, directory: Path | None) ->
         raise missing from None
 
 
-def _here_before(where: Project, reference: str) -> Taken | None:
-    """One that is tracked, whose log is as it was written, or is one's own."""
-    tracked = where.tracking.read()
-    named = tracked.named(reference)
-    meant = where.meant(reference) if named is None else ""
-    of_it = [named] if named else [(name, one) for name, one in tracked.aliases.items() if meant == _source(one)]
-    for name, one in of_it:
-        if one.file is not None and _is_as_it_was(where, one):
-            session_id = READERS[one.platform].id_of(one.file)
-            return Taken(session_id, one.platform, one.file, name, _source(one) or "", "", there=True)
+def _by_alias(where: Project, reference: str) -> Taken | None:
+    """The log that an alias names, which is here also where the server is not.
+
+    One that is the beginning of an id means what has that id, as it is now.
+    """
+    known = where.tracking.read().named(reference)
+    if known is None or known[1].file is None or not _is_as_it_was(where, known[1]):
+        return None
+    if (_source(known[1]) or "").startswith(known[0]) and not away.is_away(where.server):
+        return None
+    one = _taken(*known, named=True)
+    take_over_of(one.path, one.agent)
+    return one
+
+
+def _there(where: Project, reference: str) -> Taken:
+    """A session that the server has, written here unless it is here as it is there."""
+    take_over(where.client)
+    source_id = where.meant(reference)
+    return _here_before(where, source_id) or _written(where, source_id)
+
+
+def _here_before(where: Project, source_id: str) -> Taken | None:
+    """One that is tracked and is one's own; or whose log is as it was written, and all that the server has."""
+    for name, one in where.tracking.read().aliases.items():
+        if _source(one) == source_id and _is_as_it_was(where, one) and (one.session_id or _is_whole(where, one)):
+            return _taken(name, one)
     return None
+
+
+def _is_whole(where: Project, one: Alias) -> bool:
+    """Whether a copy has all that the shared session has now."""
+    there = where.client.session(where.key, one.parent_id or "").session
+    return (there.record_count, there.head_digest) == (one.base_count, one.base_digest)
+
+
+def _taken(name: str, one: Alias, *, named: bool = False) -> Taken:
+    path = one.file or Path()
+    session_id = READERS[one.platform].id_of(path)
+    return Taken(session_id, one.platform, path, name, _source(one) or "", "", there=True, named=named)
 
 
 def _source(one: Alias) -> str | None:
@@ -131,8 +164,7 @@ def _is_as_it_was(where: Project, one: Alias) -> bool:
     return one.session_id is not None or here.digest(len(here.records)) == one.local_digest
 
 
-def _written(where: Project, reference: str) -> Taken:
-    source_id = where.meant(reference)
+def _written(where: Project, source_id: str) -> Taken:
     info = where.client.session(where.key, source_id, "fork").session
     before = where.tracking.read()
     current, name = before.current, free_alias(before, source_id)

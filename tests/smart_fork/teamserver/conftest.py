@@ -144,6 +144,12 @@ def address(pool) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch) -> None:
+    """Nobody is taken for away because this machine has much to do."""
+    monkeypatch.setattr("smart_fork.team.away.SECONDS", 60.0)
+
+
 @pytest.fixture
 def alice(tmp_path, team, address, capsys) -> TeamMachine:
     """The machine of somebody who has logged in."""

@@ -1,0 +1,80 @@
+"""A server that may be away: what is asked of it is waited for no longer than a moment, and once in a while.
+
+That it did not answer stands in a file, so that other processes do not wait for it either.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+import httpx2
+
+from indexer.paths import private_dir, state_home
+from smart_fork.errors import ServerUnavailable
+from smart_fork.team.client import Client
+from smart_fork.team.login import Account
+
+#: A server that does not answer costs so long, and is asked again after so long.
+SECONDS, AWAY_SECONDS = 1.5, 30.0
+AGAIN = f"The team's server did not answer a moment ago; it is asked again after {AWAY_SECONDS:g} seconds."
+
+
+def is_away(origin: str) -> bool:
+    """Whether a server did not answer a moment ago: then nobody waits for it again."""
+    try:
+        return 0 <= time.time() - _mark(origin).stat().st_mtime < AWAY_SECONDS
+    except OSError:
+        return False
+
+
+def note_away(origin: str) -> None:
+    """Let others know for a while that it does not answer."""
+    private_dir(_mark(origin).parent)
+    _mark(origin).touch(mode=0o600)
+
+
+def quick(account: Account) -> Client:
+    """What is asked of a server once, and without patience."""
+    return Client(account, times=httpx2.Timeout(SECONDS), pauses=())
+
+
+class Waiting:
+    """Something that is asked in a thread from now on. Who has no time left goes on without it."""
+
+    def __init__(self, work: Callable[[], None], name: str, seconds: float | None = None) -> None:
+        self._until = time.monotonic() + (SECONDS if seconds is None else seconds)
+        self._thread = threading.Thread(target=work, name=name, daemon=True)
+        self._thread.start()
+
+    def is_over(self) -> bool:
+        """Wait as long as there is time; whether it was answered."""
+        self._thread.join(max(0.0, self._until - time.monotonic()))
+        return not self._thread.is_alive()
+
+
+def within(account: Account, work: Callable[[Client], None], name: str) -> bool:
+    """Ask a server something, and wait for it no longer than a moment; whether it has answered."""
+    answered: list[bool] = []
+
+    def ask() -> None:
+        try:
+            with quick(account) as client:
+                work(client)
+        except ServerUnavailable:
+            return
+        answered.append(True)
+
+    if is_away(account.origin):
+        return False
+    if Waiting(ask, name).is_over() and answered:
+        return True
+    note_away(account.origin)
+    return False
+
+
+def _mark(origin: str) -> Path:
+    return state_home() / "team" / "away" / sha256(origin.encode()).hexdigest()[:16]
