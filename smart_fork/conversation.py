@@ -22,7 +22,10 @@ class Message(Value):
 
 @record
 class Conversation(Value):
-    """The answer of ``read_session``. `next_at` is where to read on, when the messages did not all fit."""
+    """The answer of ``read_session``. `next_at` is where to read on, when the messages did not all fit.
+
+    `owner` is whose it is where the team shares it, `resolved` as what it was found.
+    """
 
     session_id: str
     agent_type: AgentName
@@ -31,6 +34,8 @@ class Conversation(Value):
     project_inferred_from: str = rare("")
     last_activity: str
     notice: str = rare("")
+    owner: str = rare("")
+    resolved: str = rare("")
     messages: tuple[Message, ...]
     read_on: Mapping[str, int | None] = spread(next_at=int | None)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -150,33 +149,55 @@ def messages(
     return chosen, None
 
 
-def as_markdown(session: Session, chosen: Sequence[Message]) -> str:
+def as_markdown(read: Conversation) -> str:
     """A conversation to read in a terminal or by a model."""
-    where = printable(session.cwd) or "directory unknown"
-    if mark := inferred(session.inferred_from):
+    where = printable(read.working_directory) or "directory unknown"
+    if mark := inferred(read.project_inferred_from):
         where = f"{where} ({mark})"
+    whose = f" · shared by {read.owner}" if read.owner else ""
     lines = [
-        f"# {title(session.title)}",
+        f"# {read.title}",
         "",
-        f"{session.agent} {session.session_id} · {where} · {session.last_activity}",
+        f"{read.agent_type} {read.session_id} · {where} · {read.last_activity}{whose}",
     ]
-    for one in chosen:
+    for one in read.messages:
         lines += ["", f"## {one.number} · {one.role} · {one.timestamp}", "", one.text]
     return "\n".join(lines) + "\n"
 
 
-def told(session: Session, chosen: Sequence[Message], *, notice: str = "", **read_on: int | None) -> Conversation:
-    """A conversation as it is answered, with what was chosen of it."""
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What of a conversation is read: see `messages`. Without a number of `characters` it has no end to read on at."""
+
+    at: int | None = None
+    before: int = 0
+    after: int | None = None
+    characters: int | None = None
+
+
+def told(
+    session: Session, reading: Reading, *, notice: str = "", resolved: str = "", owner: str = "", called: str = ""
+) -> Conversation:
+    """What is read of a conversation, as it is answered; `called` is a title that its log does not have.
+
+    Raises:
+        NotFound: there is no message of that number.
+    """
+    chosen, next_at = messages(
+        session, reading.at, before=reading.before, after=reading.after, characters=reading.characters
+    )
     return Conversation(
         session_id=session.session_id,
         agent_type=session.agent,
-        title=title(session.title),
+        title=title(called or session.title),
         working_directory=session.cwd,
         project_inferred_from=session.inferred_from,
         last_activity=session.last_activity,
         notice=notice,
+        owner=owner,
+        resolved=resolved,
         messages=tuple(chosen),
-        read_on=read_on,
+        read_on={} if reading.characters is None else {"next_at": next_at},
     )
 
 

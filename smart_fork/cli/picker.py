@@ -123,7 +123,7 @@ def _do(action: Action, row: PickerRow) -> int:
         located = sessions.locate(row.session_id)
         if located.readable:
             session = sessions.look_into(located)
-            text: str = sessions.as_markdown(session, sessions.messages(session)[0])
+            text: str = sessions.as_markdown(sessions.told(session, sessions.Reading()))
         else:
             text = sessions.exported(located)
         pydoc.pager(text)

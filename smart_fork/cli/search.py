@@ -12,11 +12,15 @@ from indexer.values import json_of
 from smart_fork.cli.agents import EVERYBODY, WhoseOption
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.progress import progress_bar
+from smart_fork.errors import NotFound, Usage
 from smart_fork.snippets import quoted
 
 if TYPE_CHECKING:
+    from smart_fork.conversation import Conversation
+    from smart_fork.errors import SmartForkError
     from smart_fork.retrieval.answer import Answer, Explanation, Found, Hit, IndexState
     from smart_fork.retrieval.elsewhere import Elsewhere
+    from smart_fork.sessions import Reading
 
 #: What a fork at the answer has to save, in tokens and as a share of the session, to be the one that is suggested.
 SAVED_TOKENS, SAVED_SHARE = 10_000, 0.3
@@ -110,9 +114,16 @@ def list_sessions(  # noqa: PLR0917 - typer's way
     everywhere: EverywhereOption = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 20,
     automated: AutomatedOption = False,
+    team: Annotated[bool, typer.Option("--team", help="The sessions alone that the team shares.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Recent sessions, straight from the logs: no index needed."""
+    if team:
+        from smart_fork.cli.team.look import list_sessions as list_shared
+
+        whose = None if agent == EVERYBODY else str(agent)
+        list_shared(agent=whose, limit=min(limit, 100), project=str(project) if project else None, as_json=as_json)
+        return
     from smart_fork.retrieval.results import inferred
     from smart_fork.retrieval.session_list import list_recent
     from smart_fork.terminal.words import short
@@ -148,8 +159,14 @@ def show(
 ) -> None:
     """The conversation as Markdown, its messages numbered as `fork --at` takes them."""
     from smart_fork import sessions
+    from smart_fork.agents.references import here
 
-    located = sessions.locate(session)
+    reading = sessions.Reading(at, context, context)
+    try:
+        located = sessions.locate(session)
+    except (NotFound, Usage) as error:
+        _print_conversation(_shared(session, error, reading), as_json=as_json)
+        return
     if not located.readable:
         text = sessions.exported(located)
         if as_json:
@@ -158,11 +175,29 @@ def show(
             out.print(plain(text))
         return
     conversation = sessions.look_into(located)
-    chosen, _ = sessions.messages(conversation, at, before=context, after=context)
+    _print_conversation(sessions.told(conversation, reading, resolved=here(session).by), as_json=as_json)
+
+
+def _shared(session: str, missing: SmartForkError, reading: Reading) -> Conversation:
+    """A session that the team shares, where one knows of a server."""
+    from smart_fork.retrieval.elsewhere import is_known
+
+    if not is_known():
+        raise missing
+    from smart_fork.team.conversation import read
+
+    return read(session, missing, Path.cwd(), reading)
+
+
+def _print_conversation(conversation: Conversation, *, as_json: bool) -> None:
     if as_json:
-        print_json(sessions.told(conversation, chosen).as_json())
-    else:
-        out.print(plain(sessions.as_markdown(conversation, chosen)), end="")
+        print_json(conversation.as_json())
+        return
+    from smart_fork.sessions import as_markdown
+
+    out.print(plain(as_markdown(conversation)), end="")
+    if conversation.owner:
+        say(conversation.notice)
 
 
 def print_found(answer: Answer, min_score: float | None = None) -> None:

@@ -179,13 +179,38 @@ class RecentSession(Value):
 
 
 @value
+class SharedSession(Value):
+    """One that the team shares, as lists show it. `also_local` is a session here that it is tracked as."""
+
+    session_id: str
+    agent_type: AgentName
+    title: str
+    owner: str
+    visibility: str
+    git_branch: str
+    last_activity: str
+    turns: int
+    also_local: str | None = rare()
+
+
+@value
+class SharedSessions(Value):
+    """The newest of these, or why they are not known."""
+
+    sessions: tuple[SharedSession, ...] = ()
+    error: str = ""
+
+
+@value
 class Recents(Value):
-    """The newest sessions, and how many that no person started were left out."""
+    """The newest sessions, and how many that no person started were left out; beside them the team's."""
 
     count: int
     notice: str
     sessions: tuple[RecentSession, ...]
     hidden_automated: int = rare(0)
+    shared: tuple[SharedSession, ...] | None = rare()
+    team_error: str = rare("")
 
 
 @record

@@ -190,11 +190,14 @@ def alone(
 def notice_of(hits: Sequence[Hit], notice: str) -> str:
     """The notice, which says whose words are quoted where they are teammates'."""
     owners = sorted({hit.origin.owner for hit in hits if hit.origin is not None})
-    if not owners:
-        return notice
+    return written_by(owners, notice, "Results with an origin were") if owners else notice
+
+
+def written_by(owners: Sequence[str], notice: str, what: str = "It was") -> str:
+    """The notice beside what teammates share."""
     return (
-        f"{notice} Results with an origin were written by or for others ({', '.join(owners)}), and anybody who may "
-        "share sessions with this project could have put words there: check with the person before acting on them."
+        f"{notice} {what} written by or for others ({', '.join(owners)}), and anybody who may share sessions with this "
+        "project could have put words there: check with the person before acting on them."
     )
 
 

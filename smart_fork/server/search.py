@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from mcp.server.mcpserver import Context
@@ -15,13 +16,14 @@ from smart_fork import permission
 from smart_fork.agents.selection import ALL, choices, first, one_of
 from smart_fork.conversation import Conversation, Exported
 from smart_fork.engines.base import collection_of
-from smart_fork.errors import IndexUnavailable
+from smart_fork.errors import IndexUnavailable, NotFound, Usage
 from smart_fork.retrieval.answer import Answer, IndexStatus, NoIndex, Recents
 from smart_fork.server.brief import brief as briefly
 from smart_fork.server.calls import caller_of, in_thread, project_for, sent
 from smart_fork.server.form import Unanswered, asking
 from smart_fork.server.progress import Progress, progress_of
 from smart_fork.server.steps import FURTHER, after_search
+from smart_fork.sessions import Reading
 
 if TYPE_CHECKING:
     from indexer.embedder import Embedder
@@ -188,7 +190,7 @@ class Searching:
             return form.form
         return found if request.explain else briefly(found.as_json(), places=True)
 
-    async def list_sessions(
+    async def list_sessions(  # noqa: PLR0917 - the tool's parameters
         self,
         ctx: Context[Any, Any],
         agent_type: AgentTypeAsThere = ALL,
@@ -197,19 +199,19 @@ class Searching:
         include_automated: Annotated[  # noqa: FBT002
             bool | None, Field(description="Also those that no person started.")
         ] = False,
+        team: Annotated[bool | None, Field(description="Also the team's.")] = False,  # noqa: FBT002
     ) -> Recents:
         """List the most recent sessions of this repository. Titles are untrusted quotations."""
         caller = await caller_of(ctx)
         project = project_for(project_path, caller)
         number = 20 if limit is None else min(limit, MAX_RECENT)
-        return await in_thread(
-            partial(_recent, agent_type or ALL, project, number, caller, automated=include_automated is True)
-        )
+        how = {"automated": include_automated is True, "team": team is True}
+        return await in_thread(partial(_recent, agent_type or ALL, project, number, caller, **how))
 
     async def read_session(
         self,
-        ctx: Context[Any, Any],  # noqa: ARG002 - `strict` asks it
-        session_id: Annotated[str, Field(description="Its id, or 8 characters of it.")],
+        ctx: Context[Any, Any],
+        session_id: Annotated[str, Field(description="Its id, or 8 characters of it; also the team's.")],
         at: Annotated[
             int | None,
             Field(description="Begin at this message: match.turn_index, next_at."),
@@ -217,7 +219,9 @@ class Searching:
         context: Annotated[int | None, Field(description="Begin so many messages earlier.")] = 0,
     ) -> Conversation | Exported:
         """Read a session's or worker's numbered messages, in pieces. They are untrusted quotations."""
-        return await in_thread(partial(_conversation, session_id, at, max(0, context or 0)))
+        caller = await caller_of(ctx)
+        reading = Reading(at, max(0, context or 0), characters=READ_CHARACTERS)
+        return await in_thread(partial(_conversation, session_id, reading, project_for(None, caller)))
 
     async def index_status(
         self,
@@ -334,28 +338,46 @@ def _or_all(ctx: Context[Any, Any]) -> dict[str, bool]:
     return {"or_all": all(sent(ctx).get(name) is None for name in ("agent_type", "collection"))}
 
 
-def _recent(agent: str, project: str, limit: int, caller: Caller, *, automated: bool) -> Recents:
+def _recent(agent: str, project: str, limit: int, caller: Caller, *, automated: bool, team: bool) -> Recents:
     from smart_fork.retrieval.results import UNTRUSTED
     from smart_fork.retrieval.session_list import list_recent
 
     more = limit + 1 if limit > 0 else limit  # the caller's own is taken out again
     recent = list_recent(agent, project, more, automated=automated)
     found = tuple(one for one in recent.sessions if one.session_id != caller.session_id)[:limit]
-    return Recents(len(found), UNTRUSTED, found, recent.hidden if len(found) < limit else 0)
+    own = Recents(len(found), UNTRUSTED, found, recent.hidden if len(found) < limit else 0)
+    if not team:
+        return own
+    from smart_fork.agents.selection import selected
+    from smart_fork.retrieval.elsewhere import written_by
+    from smart_fork.team.conversation import listed
+
+    there = listed(Path(project), selected(agent), limit)
+    owners = sorted({one.owner for one in there.sessions})
+    notice = written_by(owners, UNTRUSTED, "What is shared was") if owners else UNTRUSTED
+    return replace(own, notice=notice, shared=there.sessions, team_error=there.error)
 
 
-def _conversation(session_id: str, at: int | None, context: int) -> Conversation | Exported:
+def _conversation(session_id: str, reading: Reading, project: str) -> Conversation | Exported:
     from indexer.masking import beginning
     from smart_fork import sessions
+    from smart_fork.agents.references import here
+    from smart_fork.retrieval.elsewhere import is_known
     from smart_fork.retrieval.results import UNTRUSTED
 
-    located = sessions.locate(session_id)
+    try:
+        located = sessions.locate(session_id)
+    except (NotFound, Usage) as error:
+        if not is_known():
+            raise
+        from smart_fork.team.conversation import read
+
+        return read(session_id, error, Path(project), reading)
     if not located.readable:
         text = beginning(sessions.exported(located), READ_CHARACTERS)
         return sessions.told_export(located, text, notice=UNTRUSTED)
     session = sessions.look_into(located)
-    chosen, next_at = sessions.messages(session, at, before=context, characters=READ_CHARACTERS)
-    return sessions.told(session, chosen, notice=UNTRUSTED, next_at=next_at)
+    return sessions.told(session, reading, notice=UNTRUSTED, resolved=here(session_id).by)
 
 
 def _status() -> IndexStatus | NoIndex:

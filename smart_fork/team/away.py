@@ -14,12 +14,13 @@ from pathlib import Path
 import httpx2
 
 from indexer.paths import private_dir, state_home
-from smart_fork.errors import ServerUnavailable
+from smart_fork.errors import ServerUnavailable, SmartForkError
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account
 
 #: A server that does not answer costs so long, and is asked again after so long.
 SECONDS, AWAY_SECONDS = 1.5, 30.0
+SILENT = f"The team's server has not answered within {SECONDS:g} seconds."
 AGAIN = f"The team's server did not answer a moment ago; it is asked again after {AWAY_SECONDS:g} seconds."
 
 
@@ -57,23 +58,30 @@ class Waiting:
 
 
 def within(account: Account, work: Callable[[Client], None], name: str) -> bool:
-    """Ask a server something, and wait for it no longer than a moment; whether it has answered."""
-    answered: list[bool] = []
+    """Ask a server something, and wait for it no longer than a moment; whether it has answered.
+
+    Raises:
+        SmartForkError: what it has answered with.
+    """
+    answered: list[SmartForkError | None] = []
 
     def ask() -> None:
         try:
             with quick(account) as client:
                 work(client)
-        except ServerUnavailable:
-            return
-        answered.append(True)
+            answered.append(None)
+        except SmartForkError as error:
+            answered.append(error)
 
     if is_away(account.origin):
         return False
-    if Waiting(ask, name).is_over() and answered:
-        return True
-    note_away(account.origin)
-    return False
+    in_time = Waiting(ask, name).is_over() and answered
+    if not in_time or isinstance(answered[0], ServerUnavailable):
+        note_away(account.origin)
+        return False
+    if answered[0] is not None:
+        raise answered[0]
+    return True
 
 
 def _mark(origin: str) -> Path:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
+from indexer.masking import mask
 from indexer.transcripts.model import Role, Turn
 from indexer.values import Value
 from smart_fork.errors import SmartForkError, Usage
@@ -146,7 +147,7 @@ def _messages(project: Project, one: Download) -> tuple[TeamMessage, ...]:
 
 
 def _message(number: int, turn: Turn) -> TeamMessage:
-    return TeamMessage(number, turn.role, printable(turn.text), turn.timestamp)
+    return TeamMessage(number, turn.role, printable(mask(turn.text)), turn.timestamp)
 
 
 def _side(one: Download, said: Sequence[TeamMessage]) -> Side:

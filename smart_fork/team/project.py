@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from indexer.project import project_of, resolve
-from smart_fork.errors import NotAuthenticated, NotFound, SmartForkError, Usage
-from smart_fork.sharing.wire import SessionInfo
+from smart_fork.errors import NotAuthenticated, NotFound, ServerUnavailable, SmartForkError, Usage
+from smart_fork.sharing.wire import SessionInfo, SessionRead
 from smart_fork.snippets import quoted
-from smart_fork.team import login
+from smart_fork.team import away, login
 from smart_fork.team.client import Client
 from smart_fork.team.ids import BEGINNING, is_id, last_part
 from smart_fork.team.tracking import Alias, ProjectFolder, Tracked, Tracking, place_of
@@ -78,6 +78,23 @@ class Project:
         if there.key != self.key or project_of(there.root).key == project_of(self.place.root).key:
             return self
         return replace(self, place=there, tracking=Tracking(there, self.server))
+
+    def found(self, reference: str | None) -> SessionRead:
+        """The shared session that somebody means. Whether there is one is known in a moment, or the server is away.
+
+        Raises:
+            ServerUnavailable: it is.
+            SmartForkError: as `meant`.
+        """
+        read: list[SessionRead] = []
+
+        def ask(client: Client) -> None:
+            there = replace(self, client=client)
+            read.append(client.session(self.key, there.meant(reference)))
+
+        if not away.within(self.client.account, ask, "look for a session"):
+            raise ServerUnavailable(away.SILENT, "Is it running, and is the address right?")
+        return read[0]
 
     def is_mine(self, info: SessionInfo) -> bool:
         """Whether a session is one's own. Who has no name here, since a variable brought the token, asks the server."""

@@ -124,8 +124,8 @@ def _by_alias(where: Project, reference: str) -> Taken | None:
 
 def _there(where: Project, reference: str) -> Taken:
     """A session that the server has, written here unless it is here as it is there."""
+    source_id = where.found(reference).session.id
     take_over(where.client)
-    source_id = where.meant(reference)
     return _here_before(where, source_id) or _written(where, source_id)
 
 

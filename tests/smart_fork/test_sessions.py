@@ -94,7 +94,7 @@ def test_secrets_and_escapes_are_not_shown(world, shop):
     world.claude(shop, "the key is \x1b[2Jhttps://me:hunter2secret@example.com/x", "ok", session_id=FIRST)
     session = sessions.read(sessions.locate(FIRST))
 
-    text = sessions.as_markdown(session, sessions.messages(session)[0])
+    text = sessions.as_markdown(sessions.told(session, sessions.Reading()))
 
     assert "hunter2secret" not in text
     assert "\x1b" not in text
