@@ -44,16 +44,16 @@ def quick(account: Account) -> Client:
 
 
 class Waiting:
-    """Something that is asked in a thread from now on. Who has no time left goes on without it."""
+    """Something that is asked in a thread from now on, and costs whoever comes to need it so many seconds at most."""
 
     def __init__(self, work: Callable[[], None], name: str, seconds: float | None = None) -> None:
-        self._until = time.monotonic() + (SECONDS if seconds is None else seconds)
+        self._seconds = SECONDS if seconds is None else seconds
         self._thread = threading.Thread(target=work, name=name, daemon=True)
         self._thread.start()
 
     def is_over(self) -> bool:
-        """Wait as long as there is time; whether it was answered."""
-        self._thread.join(max(0.0, self._until - time.monotonic()))
+        """Wait for it, no longer than so; whether it was answered."""
+        self._thread.join(self._seconds)
         return not self._thread.is_alive()
 
 

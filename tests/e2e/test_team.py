@@ -143,7 +143,7 @@ def test_what_one_pushes_the_other_finds_forks_and_goes_on_with(people, owner, a
     (one,), _ = ask(bob.machine, agent, bob.clone, ("smart_fork", first))
     (two,), _ = ask(bob.machine, other, bob.clone, ("smart_fork", second))
 
-    assert ["team", "team"] == [one["resolved"], two["resolved"]]
+    assert ["team", "team"] == [told.get("resolved") for told in (one, two)], (one, two)
     for told, prompt in zip((one, two), prompts, strict=True):
         request = bob.sent(prompt)
         assert [Message("user", arrived), Message("assistant", answer), Message("user", prompt)] == request.said
