@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as NotYet
 
 from indexer.embedder import Embedder
@@ -40,6 +40,11 @@ class Meaning:
             return None
         except Exception:  # noqa: BLE001 - whoever cannot do without is told by `of`
             return None
+
+    def settle(self) -> None:
+        """Wait until nothing is being made: a process that ends while a model is at work is aborted."""
+        if self._made is not None:
+            wait([self._made])
 
     def _begun(self) -> Future[list[bytes]]:
         with self._starting:

@@ -137,7 +137,11 @@ def find_there(
     asked, others = plain(intent), further(plain(intent), also)
     with changes.opened(server, project) as where:
         meaning = Meaning(embedder or configured_embedder(), meanings(asked, others))
-        found = said(where, ask(where.client, where.key, asked, others, max(limit, RIVALS), meaning), 1 + len(others))
+        try:
+            told = ask(where.client, where.key, asked, others, max(limit, RIVALS), meaning)
+        finally:
+            meaning.settle()
+        found = said(where, told, 1 + len(others))
     hits = alone(found, asked, others, limit=limit, min_score=min_score, snippets=snippets)
     assert found.state is not None  # noqa: S101 - it was answered
     return TeamFound(
