@@ -148,11 +148,11 @@ def _fork_merged(  # noqa: PLR0917 - what the command was given
     from smart_fork.forking.merger import fork_merged
 
     with ExitStack() as stack:
-        here = [stack.enter_context(_on_this_machine(one, dry_run=how["dry_run"])) for one in ids]
+        meant = [stack.enter_context(_on_this_machine(one, dry_run=how["dry_run"])) for one in ids]
         spending = stack.enter_context(_spending(wanted, options, intent, also, quiet=as_json))
         if spending is None:
             raise TypeError("A budget was given")
-        forked = fork_merged(here, options, spending, **how)
+        forked = fork_merged([one.session_id for one in meant], options, spending, **how)
     if as_json:
         print_json(forked.as_json())
     else:

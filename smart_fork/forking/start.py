@@ -33,7 +33,7 @@ from smart_fork.forking.note import note_for, preceded
 from smart_fork.forking.others import is_others
 from smart_fork.forking.provisions import Provisions, provisions
 from smart_fork.forking.report import Launched, as_worker, ended_at_once, remark
-from smart_fork.forking.spec import ForkSource, WorkerSpec
+from smart_fork.forking.spec import ForkSource, WorkerSpec, source_of
 from smart_fork.forking.started import StartedWorker
 from smart_fork.forking.world import World, world_of
 from smart_fork.places import choose_place
@@ -75,6 +75,7 @@ def prepare(spec: WorkerSpec, world: World, *, dry_run: bool = False) -> Prepare
     place = choose_place(spec.options.place, world.processes, world.env)
     source, written, target = spec.source, spec.written, _target(spec)
     note = note_for(spec, target, world.processes)
+    known = [*([source] if source else []), *(source_of(part.session) for part in spec.others)]
     request = ForkRequest(
         agent=spec.agent,
         session_id=source.session_id if source else "",
@@ -90,12 +91,12 @@ def prepare(spec: WorkerSpec, world: World, *, dry_run: bool = False) -> Prepare
         with_agent=spec.with_agent,
         depth=_depth(world.env, spec.caller_session_id),
         form=spec.form,
-        of_others=source is not None and is_others(source.session_id, source.session),
+        of_others=any(is_others(one.session_id, one.session) for one in known),
         options=spec.options,
     )
     _check_asks(request)
-    if source and not dry_run:
-        refuse_owing(source.session_id)
+    for one in () if dry_run else known:
+        refuse_owing(one.session_id)
     prepared = Prepared(spec, request, place, note=note)
     _check_delivery(prepared.plan(), place)
     admission(request, world, counts=not place.replaces)  # whether the limit is a number; it is asked at the start
