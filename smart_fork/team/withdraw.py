@@ -26,6 +26,7 @@ from smart_fork.excise.secrets import masked
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode, encode
 from smart_fork.snippets import quoted
+from smart_fork.team import unanswered
 from smart_fork.team.changes import Taken, take_over
 from smart_fork.team.download import Download, download
 from smart_fork.team.local import place_of
@@ -54,6 +55,7 @@ class Withdrawal:
     edits: Mapping[bytes, bytes | None]
     masked: Mapping[str, int] = field(default_factory=dict)
     title: str | None = None
+    messages: str = ""
 
     @property
     def cut(self) -> int:
@@ -120,7 +122,18 @@ def planned(project: Project, asked: ExciseAsked) -> Withdrawal:
     own = {sha256(record).digest() for record in taken.records[info.base_count :]}
     if not set(edits) <= own:
         raise WrongVerb("Some of these messages are those of the session that this one was forked from.", NOT_YOURS)
-    return Withdrawal(info, edits, dict(made.masked), title)
+    return Withdrawal(info, edits, dict(made.masked), title, asked.messages)
+
+
+def withdrawn_before(project: Project, asked: ExciseAsked) -> Done | None:
+    """What the same words have withdrawn already, though the answer was lost: they would now name other messages.
+
+    Raises:
+        Conflict: what other words asked for was withdrawn meanwhile.
+    """
+    session_id = project.meant(asked.reference)
+    said = unanswered.answered(project, session_id, asked.messages)
+    return None if said is None else _followed(project, said)
 
 
 def send(project: Project, made: Withdrawal) -> Done:
@@ -140,8 +153,15 @@ def send(project: Project, made: Withdrawal) -> Done:
         records=tuple({new for new in made.edits.values() if new is not None}),
         title=made.title,
     )
-    said = project.client.rewrite(project.key, made.info.id, wanted)
-    return Done(said.session, said.descendants, take_over(project.client, at_once=True))
+    unanswered.keep(project, made.info.id, made.messages, wanted)
+    return _followed(project, project.client.rewrite(project.key, made.info.id, wanted))
+
+
+def _followed(project: Project, said: wire.Rewritten) -> Done:
+    """What was withdrawn, once it is out of what is here; until then the answer counts as not seen."""
+    done = Done(said.session, said.descendants, take_over(project.client, at_once=True))
+    unanswered.forget(said.session.id)
+    return done
 
 
 def _chosen(one: Arrived, session: Transcript, text: str) -> set[str]:

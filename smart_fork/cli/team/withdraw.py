@@ -102,12 +102,16 @@ def cut(  # noqa: PLR0917 - typer's way
 ) -> None:
     """Withdraw messages of a shared session: from it, from all that was made of it, and from their machines."""
     from smart_fork.team.changes import opened
-    from smart_fork.team.withdraw import ExciseAsked, planned, send
+    from smart_fork.team.withdraw import ExciseAsked, planned, send, withdrawn_before
 
     if len(meant) > 2 or (len(meant) == 1 and not secrets):
         raise Usage("Which messages of which session?", "smart-fork team excise cut 5-7,9 ID")
     asked = ExciseAsked(meant[-1], meant[0] if len(meant) == 2 else "", secrets, force)
     with opened(server, project) as where:
+        if (before := withdrawn_before(where, asked)) is not None:
+            say("That was withdrawn before, though the answer was lost; nothing more is.")
+            _print_done(before, "excise", as_json=as_json, cut=0, masked={})
+            return
         made = planned(where, asked)
         if not as_json:
             edited = len(made.edits) - made.cut

@@ -138,3 +138,38 @@ def test_an_invitation_is_good_for_whoever_is_killed_and_for_nobody_else(tmp_pat
         if ended:
             break
         tokens.unlink()
+
+
+def test_a_withdrawal_that_is_killed_at_any_moment_and_asked_for_again_takes_out_the_same_messages_alone(alice, team):
+    """The numbers of messages move with it."""
+    lost = 0
+    for moment in count(1):
+        log = session_of(alice, "claude", PROMPT, ANSWER, MORE, MORE_ANSWER, PROMPT, ANSWER)
+        session = alice.team("push", log, "--yes")["session_id"]
+        before = len(team.stored(session))
+        ended = not killed(alice, moment, "team", "excise", "cut", "1-2", session, "--yes")
+        there = len(team.stored(session))
+        if ended:
+            break
+        again = alice.do("team", "excise", "cut", "1-2", session, "--yes")
+        assert before - 2 == len(team.stored(session))
+        assert ("withdrawn before" in again.err) == (there < before)
+        lost += there < before
+
+    assert lost
+    assert [] == list((alice.home / ".smart-fork/team/withdrawals").glob("*.json"))
+
+
+def test_after_a_withdrawal_without_an_answer_other_numbers_are_asked_for_again(alice, team):
+    session = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER, MORE, MORE_ANSWER), "--yes")["session_id"]
+    before = len(team.stored(session))
+    assert any(
+        killed(alice, moment, "team", "excise", "cut", "1-2", session, "--yes") and len(team.stored(session)) < before
+        for moment in count(1)
+    )
+
+    refused = alice.do("team", "excise", "cut", "1", session, "--yes")
+
+    assert (9, before - 2) == (refused.code, len(team.stored(session)))
+    assert "(1-2)" in refused.err
+    assert f"team show {session}" in refused.err
