@@ -221,16 +221,13 @@ def _spending(
 
 @contextmanager
 def _on_this_machine(session: str, *, dry_run: bool) -> Iterator[Resolved]:
-    """The session; one of the team's is written here first, and taken away again where it cannot be forked.
-
-    A dry run writes nothing.
-    """
-    if dry_run or not knows_a_team():
+    """The session; one of the team's is written here first, and taken away again after a dry run or a failure."""
+    if not knows_a_team():
         yield here(session)
         return
     from smart_fork.team.take import found_or_taken
 
-    with found_or_taken(session) as (resolved, taken):
+    with found_or_taken(session, keep=not dry_run) as (resolved, taken):
         for warning in taken.warnings if taken else ():
             say(warning)
         yield resolved

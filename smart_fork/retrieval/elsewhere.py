@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from indexer.chunks import LABELS
 from indexer.masking import mask
 from indexer.paths import state_home
 from indexer.store.base import Scope, SessionRow
@@ -233,7 +234,7 @@ def _shared(hit: Candidate, before: Mapping[str, float], rivals: Mapping[str, fl
 
 def _hit(one: Distant, chance: float, query: Query, *, snippets: bool) -> Hit:
     place, words = one.passage, tuple(dict.fromkeys(word for text in query.phrasings for word in words_of(text)))
-    text = mask(printable(place.text)) if place else mask("")
+    text = mask(printable(place.text.removeprefix(LABELS[place.role]))) if place else mask("")
     return Hit(
         rank=0,
         score=round(chance, 4),
@@ -245,7 +246,7 @@ def _hit(one: Distant, chance: float, query: Query, *, snippets: bool) -> Hit:
         date=printable(one.started),
         last_activity=printable(one.last_activity),
         snippet=snippet(text, words) if snippets else None,
-        said_by=place.role if place and snippets else None,
+        said_by=place.role if place and snippets and place.role != "action" else None,
         match=_match(place, matched_words(text, words)) if place else Match(),
         turns=one.turns,
         token_estimate=one.tokens,

@@ -49,11 +49,12 @@ class Taken:
 
 @contextmanager
 def taken(
-    reference: str, *, server: str | None = None, project: str | None = None, directory: Path | None = None
-) -> Iterator[Taken]:
+    reference: str, *, server: str | None = None, project: str | None = None, directory: Path | None = None,
+    keep: bool = True,
+) -> Iterator[Taken]:  # fmt: skip
     """Take a session of the team: by an id, 8 or more characters of one, an alias, or an address.
 
-    Where what is begun with it fails, what was written for it is taken away again.
+    Where what is begun with it fails, or it is not to be kept, what was written for it is taken away again.
 
     Raises:
         NotAuthenticated: nobody has logged in.
@@ -66,14 +67,20 @@ def taken(
     try:
         yield one
     except BaseException:
-        if not one.there:
-            _take_away(where, one)
+        keep = False
         raise
+    finally:
+        if not (keep or one.there):
+            _take_away(where, one)
 
 
 @contextmanager
-def found_or_taken(reference: str, *, directory: Path | None = None) -> Iterator[tuple[Resolved, Taken | None]]:
+def found_or_taken(
+    reference: str, *, directory: Path | None = None, keep: bool = True
+) -> Iterator[tuple[Resolved, Taken | None]]:
     """What is meant, as a session of this machine: one of it, by its id or a worker's; by an alias; one of the team's.
+
+    One that is not to `keep` is written for as long as somebody looks at it.
 
     Raises:
         SmartForkError: there is none here, and none of the team's.
@@ -87,18 +94,18 @@ def found_or_taken(reference: str, *, directory: Path | None = None) -> Iterator
             take_over_of(here.path, here.agent)
         yield of_this_machine(reference), None
         return
-    with _or_else(reference, missing, directory) as one:
+    with _or_else(reference, missing, directory, keep=keep) as one:
         yield Resolved(one.session_id, "alias" if one.named else "team"), one
 
 
 @contextmanager
-def _or_else(reference: str, missing: SmartForkError, directory: Path | None) -> Iterator[Taken]:
+def _or_else(reference: str, missing: SmartForkError, directory: Path | None, *, keep: bool) -> Iterator[Taken]:
     """The team's; where there is none either, it is what was missing here that is told."""
     begun = False
     try:
         if not login.is_known():
             raise missing
-        with taken(reference, directory=directory) as one:
+        with taken(reference, directory=directory, keep=keep) as one:
             begun = True
             yield one
     except (NotFound, NotAuthenticated, Usage):

@@ -53,7 +53,9 @@ def test_a_teammates_session_is_among_ones_own_and_says_whose_it_is(shared, bob,
     assert "twice as long after each failure" in best["snippet"]
     assert f"({owner})" in said["notice"]
     assert (1, 0, team.key) == (said["team"]["sessions"], said["team"]["by_words_only"], said["team"]["project"])
-    assert f"shared by {owner}" in bob.do("find", QUESTION).out
+    shown = bob.do("find", QUESTION).out
+    assert f"shared by {owner}" in shown
+    assert "User: User" not in shown
 
 
 @pytest.mark.parametrize(
@@ -167,6 +169,18 @@ def test_a_fork_of_a_teammates_session_is_one_of_a_copy_here(shared, bob, forks)
         from smart_fork import sessions
 
         assert UPLOADER[1] in str(sessions.look_into(sessions.locate(forks[0])).turns)
+
+
+def test_a_dry_run_tells_of_a_teammates_session_and_leaves_nothing(shared, bob):
+    before = {path for path in bob.home.rglob("*") if path.is_file() and "logs" not in path.parts}
+
+    seen = bob.do("fork", shared["session_id"], "--in", "process", "--dry-run", "--json", "--", "go on")
+
+    assert (0, "team") == (seen.code, seen.json["resolved"])
+    assert seen.json["price"]["tokens"] > 0
+    left = {path for path in bob.home.rglob("*") if path.is_file() and "logs" not in path.parts} - before
+    assert not [path for path in left if path.suffix == ".jsonl"], left
+    assert not bob.tracking()["aliases"]
 
 
 def test_what_was_written_for_a_start_that_fails_is_gone_again(shared, bob, monkeypatch):
