@@ -61,7 +61,7 @@ def test_the_twin_takes_what_finds_and_nothing_that_forks(world):
     tools = offered(world)
     both, twin = (set(tools[name].input_schema["properties"]) for name in ("smart_fork", "find_sessions"))
 
-    assert both - twin == FORKING | {"prompt", "run_in", "at", "worktree", "with_changes"}
+    assert both - twin == FORKING | {"prompt", "run_in", "at", "worktree", "with_changes", "budget", "brief"}
     assert not twin - both
 
 

@@ -23,7 +23,7 @@ from tests.smart_fork.teamserver.test_two_people import ANSWER, MORE, MORE_ANSWE
 EACH = 29 if os.environ.get("SMART_FORK_DRILLS") == "all" else 1
 STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u202e]")
 #: What a command may have written before it was lied to.
-KEPT = ("changes.json", ".lock", "away", "tokens.json", "tracking.json", "exclude", "weights-checked")
+KEPT = ("changes.json", ".lock", "away", "tokens.json", "tracking.json", "exclude", "weights-checked", "withdrawals")
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ class Files:
     def changed(self) -> list[str]:
         now = self.now()
         paths = {path for path in now.keys() | self.before.keys() if now.get(path) != self.before.get(path)}
-        return sorted(str(path) for path in paths if not path.name.endswith(KEPT))
+        return sorted(str(path) for path in paths if not (path.name.endswith(KEPT) or path.parent.name in KEPT))
 
     def restore(self) -> None:
         for path in self.now().keys() - self.before.keys():

@@ -143,7 +143,7 @@ def test_an_invitation_is_good_for_whoever_is_killed_and_for_nobody_else(tmp_pat
 def test_a_withdrawal_that_is_killed_at_any_moment_and_asked_for_again_takes_out_the_same_messages_alone(alice, team):
     """The numbers of messages move with it."""
     lost = 0
-    for moment in count(1):
+    for moment in count(1, 2):
         log = session_of(alice, "claude", PROMPT, ANSWER, MORE, MORE_ANSWER, PROMPT, ANSWER)
         session = alice.team("push", log, "--yes")["session_id"]
         before = len(team.stored(session))
