@@ -30,8 +30,8 @@ run: $(LIGHT) ## the main job: INTENT="what you want to do" [PROJECT=dir]; witho
 
 install: $(STAMP) ## the full install, with PyTorch
 
-# Three at a time, file by file and in order: the end-to-end tests come first and mostly wait for the agents.
-PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
+# Four at a time, file by file and in order: the end-to-end tests come first and mostly wait for the agents.
+PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 
 test: check ## everything: the checks, then all tests; ARGS goes to pytest
 	@.ci/programs
