@@ -21,7 +21,6 @@ import argparse
 import json
 import random
 import statistics
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -29,7 +28,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from retrieval import home_of, opened
+from retrieval import home_of, labels_of, opened
 from rich.console import Console
 from rich.table import Table
 
@@ -57,9 +56,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     arguments = parser.parse_args()
-    if not arguments.labels.is_file():
-        sys.exit(f"skipped: no labels at {arguments.labels}; --help tells their form")
-    labels = [json.loads(line) for line in arguments.labels.read_text(encoding="utf-8").splitlines()]
+    labels = labels_of(arguments.labels)
     with home_of(arguments.corpus, arguments.home) as laid_out:
         queries = {query["id"]: query["query"] for query in opened(laid_out).queries}
         budgets = (arguments.budget, "match")

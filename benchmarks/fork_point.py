@@ -21,13 +21,12 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from retrieval import Labelled, home_of, opened
+from retrieval import Labelled, home_of, labels_of, opened
 from rich.console import Console
 from rich.table import Table
 from scipy.optimize import minimize
@@ -62,9 +61,7 @@ def main() -> None:
     parser.add_argument("--misses", action="store_true", help="print each question whose named exchange does not serve")
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     arguments = parser.parse_args()
-    if not arguments.labels.is_file():
-        sys.exit(f"skipped: no labels at {arguments.labels}; --help tells their form")
-    labels = [json.loads(line) for line in arguments.labels.read_text(encoding="utf-8").splitlines()]
+    labels = labels_of(arguments.labels)
     with home_of(arguments.corpus, arguments.home) as laid_out:
         labelled = opened(laid_out, arguments.also)
         ways = {"": False} | ({"also ": True} if labelled.again else {})

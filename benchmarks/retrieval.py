@@ -114,6 +114,13 @@ def opened(laid_out: Path, phrasings: Path | None = None) -> Labelled:
     return Labelled(store, queries, dict(zip(texts, vectors, strict=True)))
 
 
+def labels_of(path: Path) -> list[dict[str, Any]]:
+    """Labels of questions, one JSON object a line; where there are none, the end, with the reason."""
+    if not path.is_file():
+        sys.exit(f"skipped: no labels at {path}; --help tells their form")
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
 def measure(labelled: Labelled) -> dict[str, Any]:
     """Ask every query in every mode, in scope and global."""
     from smart_fork.retrieval import search

@@ -50,8 +50,8 @@ class Then:
     """What a session knew of a repository: its files, the most edited first, and where it was.
 
     `edits` says how often each file was edited. `begun` and `until` are seconds, `commit` is what its log says that it
-    was begun at. `branch` is empty where
-    none was checked out, `None` where that is not known; `here` is whether it worked on this machine.
+    was begun at. `branch` is empty where none was checked out, `None` where that is not known; `here` is whether it
+    worked on this machine.
     """
 
     edits: Mapping[str, int]

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from indexer.chunks import LABELS
 from indexer.masking import mask
 from indexer.paths import state_home
 from indexer.store.base import Scope, SessionRow
@@ -42,7 +41,7 @@ class Families(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TheirPassage:
-    """The passage of such a session that answers best."""
+    """The passage of such a session that answers best; `text` without a word of who said it."""
 
     text: str
     turn: int
@@ -234,7 +233,7 @@ def _shared(hit: Candidate, before: Mapping[str, float], rivals: Mapping[str, fl
 
 def _hit(one: Distant, chance: float, query: Query, *, snippets: bool) -> Hit:
     place, words = one.passage, tuple(dict.fromkeys(word for text in query.phrasings for word in words_of(text)))
-    text = mask(printable(place.text.removeprefix(LABELS[place.role]))) if place else mask("")
+    text = mask(printable(place.text)) if place else mask("")
     return Hit(
         rank=0,
         score=round(chance, 4),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from indexer.chunks import LABELS
 from indexer.embedder import Embedder
 from indexer.light import LightEmbedder
 from indexer.models import configured_embedder
@@ -184,11 +185,12 @@ def said(where: Project, found: wire.Found, phrasings: int) -> SaidElsewhere:
         log = here.get(info.id)
         speaking = [Parts(**one.model_dump()) for one in hit.speaking]
         shares = shares_of_phrasings(phrasings, min(phrasings, 2) if found.embedded else 0)
+        passage = _passage(hit.passage) if hit.passage else None
         distant.append(
             Distant(
                 origin=Origin(where.server, info.owner, info.id),
                 agent=info.agent,
-                title=info.title or _first_line(hit.passage),
+                title=info.title or _first_line(passage),
                 family=hit.family,
                 weighed=weigh_one(speaking, shares, similar=hit.similar, words=True),
                 branch=info.meta.branch,
@@ -197,7 +199,7 @@ def said(where: Project, found: wire.Found, phrasings: int) -> SaidElsewhere:
                 started=hit.started,
                 last_activity=hit.last_activity,
                 outcome=Outcome(hit.outcome).value,
-                passage=TheirPassage(**hit.passage.model_dump()) if hit.passage else None,
+                passage=passage,
                 local_id=READERS[info.agent].id_of(log) if log else "",
             )
         )
@@ -205,5 +207,9 @@ def said(where: Project, found: wire.Found, phrasings: int) -> SaidElsewhere:
     return SaidElsewhere(tuple(distant), state)
 
 
-def _first_line(passage: wire.Passage | None) -> str:
-    return printable(passage.text).strip().partition("\n")[0].removeprefix("User: ")[:200] if passage else ""
+def _passage(sent: wire.Passage) -> TheirPassage:
+    return TheirPassage(**{**sent.model_dump(), "text": sent.text.removeprefix(LABELS[sent.role])})
+
+
+def _first_line(passage: TheirPassage | None) -> str:
+    return printable(passage.text).strip().partition("\n")[0][:200] if passage else ""
