@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -285,10 +286,18 @@ def test_a_worktree_s_copy_belongs_to_the_directory_of_its_records(home):
     assert (read_claude(copy).session_id, read_claude(copy).cwd) == (SESSION, CWD)
 
 
-def test_without_any_directory_in_the_records_the_folder_s_name_is_tried(home, tmp_path):
+@pytest.fixture
+def plain_directory():
+    """A directory whose whole path has letters and digits only: its folder's name can be decoded."""
+    directory = Path("/tmp").resolve() / uuid4().hex  # noqa: S108 - pytest's own folders have dashes
+    directory.mkdir()
+    yield directory
+    directory.rmdir()
+
+
+def test_without_any_directory_in_the_records_the_folder_s_name_is_tried(home, plain_directory):
     """F-150; F-172: only where that directory exists, since the name cannot be decoded."""
-    there = Path(str(tmp_path).replace("-", "").replace("_", ""))
-    there.mkdir(parents=True)
+    there = plain_directory
     record = user("u1", None, "one") | {"cwd": ""}
 
     assert read_claude(claude_log(home, record, cwd=str(there))).cwd == str(there)
