@@ -7,7 +7,7 @@ first; a log that an agent has open is put off until it is not, and is neither p
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -86,10 +86,10 @@ def learn(client: Client, *, now: datetime | None = None, at_once: bool = False)
     if not at_once and asked.at is not None and timedelta() <= moment - asked.at < EVERY:
         return
     found, since = _new(client, asked.since)
-    edits = _whole(client, found)
-    for one in pulled.all_written():
-        if one.server == client.account.origin and any(digest in edits for digest, _ in one.records):
-            one.owe(edits)
+    owing = [(one, edits) for one in pulled.all_written() if (edits := _of(one, client, found))]
+    records = _replacing(client, found, {new for _, edits in owing for new in edits.values() if new is not None})
+    for one, edits in owing:
+        one.owe({old: records.get(new) if new is not None else None for old, new in edits.items()})
     _note(client.account.origin, _Asked(since, moment))
 
 
@@ -300,24 +300,31 @@ def _new(client: Client, since: str | None) -> tuple[list[wire.Change], str | No
     return found, since
 
 
-def _whole(client: Client, found: Sequence[wire.Change]) -> dict[str, bytes | None]:
-    """All that was withdrawn as one edit, with the records that take the place of others.
+def _of(one: Written, client: Client, found: Sequence[wire.Change]) -> dict[str, str | None]:
+    """All that was withdrawn of what a log has, as one edit: by a digest that of what takes its place, or nothing."""
+    if one.server != client.account.origin:
+        return {}
+    ends: dict[str, str | None] = {}
+    for change in found:
+        if not one.sessions or change.session_id in one.sessions:
+            step = {edit.old: edit.new for edit in change.edits}
+            ends = {old: step.get(new, new) if new is not None else None for old, new in ends.items()} | step
+    return ends if any(digest in ends for digest, _ in one.records) else {}
+
+
+def _replacing(client: Client, found: Sequence[wire.Change], wanted: Collection[str]) -> dict[str, bytes]:
+    """The records that take the place of others.
 
     One that cannot be had, since its session is no longer to be read, is taken out instead.
     """
-    ends: dict[str, str | None] = {}
-    for change in found:
-        step = {edit.old: edit.new for edit in change.edits}
-        ends = {old: step.get(new, new) if new is not None else None for old, new in ends.items()} | step
-    wanted = {new for new in ends.values() if new is not None}
     records: dict[str, bytes] = {}
     for project, session_id in {(change.project, change.session_id): None for change in reversed(found)}:
-        if wanted <= set(records):
+        if all(digest in records for digest in wanted):
             break
         with suppress(SmartForkError):
             taken = download(client, client.session(project, session_id)).records
             records |= {digest: one for one in taken if (digest := sha256(one).hexdigest()) in wanted}
-    return {old: records.get(new) if new is not None else None for old, new in ends.items()}
+    return records
 
 
 @dataclass(frozen=True, slots=True)

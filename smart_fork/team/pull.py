@@ -23,7 +23,7 @@ from smart_fork.team.download import Download, Seen, download
 from smart_fork.team.local import belongs, local, read_log
 from smart_fork.team.materialise import Materialised, materialise
 from smart_fork.team.project import Project
-from smart_fork.team.pulled import Written, find, remember, remember_file
+from smart_fork.team.pulled import AS_FILE, Written, find, remember, remember_file
 from smart_fork.team.shared import Shared, Verb, shared
 from smart_fork.team.tracking import FOLDER, Alias, Tracked, check_alias, check_written, exclude
 
@@ -119,7 +119,7 @@ def _remember(
     project: Project, taken: Download, made: Materialised, root: Path, *, others: bool, count: int | None
 ) -> None:
     """Keep whose it is and what it is known by there; a log of which that is not known does not stay."""
-    here = Written(made.path, made.agent, root, project.server, project.key, ())
+    here = Written(made.path, made.agent, root, project.server, project.key, (), (taken.info.id,))
     try:
         remember(here, taken.records[:count], others=others, crossed=made.agent != taken.info.agent)
         others_sessions.note(project, taken.info, taken.records[:count], made, others=others)
@@ -145,7 +145,8 @@ def _as_file(project: Project, taken: Download, name: str) -> Shared:
     exclude(project.place.root)
     header = orjson.dumps({"smart_fork": 1, "session": taken.info.model_dump(mode="json")})
     replace_file(path, (line + b"\n" for line in (header, *taken.records)))
-    remember_file(path, project.server, project.key, project.place.root, taken.records)
+    here = Written(path, AS_FILE, project.place.root, project.server, project.key, (), (taken.info.id,))
+    remember_file(here, taken.records)
     return replace(shared("pull", project.server, taken.info, None), files=(str(path),))
 
 

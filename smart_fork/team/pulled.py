@@ -35,7 +35,11 @@ Edits = Mapping[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A log and the records of the shared session that it has: their digests, and what each is known by here."""
+    """A log and the records of the shared session that it has: their digests, and what each is known by here.
+
+    `sessions` are those of the server that it was written from or is pushed to: what is withdrawn of another one that
+    has the same records is not taken out of it. Where they are not known, all is.
+    """
 
     path: Path
     agent: AgentName
@@ -43,6 +47,7 @@ class Written:
     server: str
     project: str
     records: tuple[tuple[str, str], ...]
+    sessions: tuple[str, ...] = ()
 
     @property
     def file(self) -> Path:
@@ -82,7 +87,7 @@ class Written:
         """Keep it."""
         head = {
             "version": _VERSION, "path": str(self.path), "agent": self.agent, "root": str(self.root),
-            "server": self.server, "project": self.project,
+            "server": self.server, "project": self.project, "sessions": self.sessions,
         }  # fmt: skip
         lines = (f"{digest} {key}\n".encode() for digest, key in self.records)
         replace_file(self.file, [orjson.dumps(head), b"\n", *lines])
@@ -159,10 +164,9 @@ def remember(of: Written, records: Iterable[bytes], *, others: bool, crossed: bo
     replace(of, records=known).save()
 
 
-def remember_file(path: Path, server: str, project: str, root: Path, records: Iterable[bytes]) -> None:
+def remember_file(of: Written, records: Iterable[bytes]) -> None:
     """The same of a file of the project that has the records as they are."""
-    known = tuple((digest, digest) for one in records if (digest := sha256(one).hexdigest()))
-    Written(path, AS_FILE, root, server, project, known).save()
+    replace(of, records=tuple((digest, digest) for one in records if (digest := sha256(one).hexdigest()))).save()
 
 
 def pushed(
@@ -173,8 +177,11 @@ def pushed(
         known = find(path, of.agent) if path is not None else None
         there = known.records[:base_count] if known is not None and known.digest(base_count) == base_digest else ()
         if len(there) == base_count:
-            own = tuple((sha256(one).hexdigest(), "") for one in records)
-            replace(of, records=(*there, *own)).save()
+            keys = dict(known.records) if known is not None else {}  # pushed as another session they are others' still
+            digests = (sha256(one).hexdigest() for one in records)
+            own = tuple((digest, keys.get(digest, "")) for digest in digests)
+            before_it = known.sessions if known is not None else ()
+            replace(of, records=(*there, *own), sessions=tuple(dict.fromkeys((*before_it, *of.sessions)))).save()
             return
 
 
@@ -228,6 +235,7 @@ def _read(file: Path) -> Written | None:
             str(head["server"]),
             str(head["project"]),
             tuple((digest, key) for digest, _, key in pairs),
+            tuple(map(str, head.get("sessions", ()))),
         )
     except (OSError, ValueError, KeyError, TypeError, SmartForkError):
         return None

@@ -145,7 +145,8 @@ def send(project: Project, made: Plan) -> Shared:
         info, sent = _appended(project, alias, made)
     info = _described(project, info, made, created=created)
     base = (0, NOTHING) if made.alias is None else (made.alias.base_count, made.alias.base_digest)
-    here = Written(made.session.source_path, made.session.agent, project.place.root, project.server, project.key, ())
+    session, root = made.session, project.place.root
+    here = Written(session.source_path, session.agent, root, project.server, project.key, (), (info.id,))
     before = made.alias.file if made.alias is not None else None
     pushed_here(here, *base, made.out.records, before=before)
     name = _called(project, made, info.id)

@@ -186,9 +186,10 @@ def _bring_up(conninfo: str, entries: list[Entry]) -> None:
                     rewrite.do_again(pool, row[1], row[2], entry, where)
                 else:  # not there yet: it must not be pushed as it was
                     db.execute(
-                        "INSERT INTO tombstones(project_id, digest) SELECT p.id, unnest(%s::bytea[]) FROM projects p"
-                        " WHERE p.key = %s ON CONFLICT (project_id, digest) DO NOTHING",
-                        (list(entry.edits), entry.project),
+                        "INSERT INTO tombstones(project_id, digest, session_id)"
+                        " SELECT p.id, unnest(%s::bytea[]), %s FROM projects p WHERE p.key = %s"
+                        " ON CONFLICT (project_id, digest, session_id) DO NOTHING",
+                        (list(entry.edits), entry.session_id, entry.project),
                     )
 
 

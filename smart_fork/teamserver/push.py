@@ -107,7 +107,7 @@ def _commit(
     wanted = checked.push
     with database.asked_by(person.id) as db:
         withdrawn.share(db, project.id)
-        withdrawn.refuse(db, project.id, fresh)
+        withdrawn.refuse(db, project.id, fresh, bounds.limits)
         for digest, (body, records) in sorted(checked.sent.items()):  # in one order, so that nobody waits in a circle
             raw = sum(map(len, records)) + len(records)
             segments.take(db, project, person, digest, body=body, records=len(records), raw=raw)

@@ -190,7 +190,7 @@ def do_again(database: Database, owner: int, base_count: int, entry: Entry, wher
     work = Work(where, entry.session_id, entry.kind)
     with database.asked_by(owner) as db:
         withdrawn.alone(db, where.id)
-        withdrawn.bury(db, where.id, entry.edits)
+        withdrawn.bury(db, where.id, entry.session_id, entry.edits)
         work.apply(db, Target(entry.session_id, owner, base_count), entry.edits)
         _hide(db, work, hide=entry.kind == "delete")
     _below(database, work, owner, entry.edits)
@@ -215,7 +215,7 @@ def _begin(
         withdrawn.alone(db, work.project.id)
         if _revision(db, work) != row["revision"]:
             raise _advanced(row)
-        withdrawn.bury(db, work.project.id, edits)
+        withdrawn.bury(db, *_ids(work), edits)
         made = work.apply(db, origin, edits)
         if set(edits) != (made.done if made else set()):
             raise Unshareable(

@@ -16,6 +16,7 @@ import psycopg
 from smart_fork.errors import SmartForkError
 from smart_fork.teamserver.family_schema import m009_families
 from smart_fork.teamserver.search_schema import m007_reach
+from smart_fork.teamserver.withdrawn_schema import m011_apart
 from smart_fork.teamserver.words_schema import m010_soon
 
 Connection: TypeAlias = psycopg.Connection[Any]
@@ -389,6 +390,7 @@ MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     m008_work,
     m009_families,
     m010_soon,
+    m011_apart,
 )
 
 

@@ -5,13 +5,17 @@ Of a record that was taken out its digest alone is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from hashlib import sha256
+from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
 from smart_fork.errors import Usage, Withdrawn
 from smart_fork.sharing import wire
+from smart_fork.sharing.limits import LIMITS, Limits
+from smart_fork.sharing.segments import unpack
+from smart_fork.teamserver import segments
 from smart_fork.teamserver.auth import Person
 from smart_fork.teamserver.database import Connection
 
@@ -33,29 +37,53 @@ def alone(db: Connection, project_id: int) -> None:
     db.execute("SELECT pg_advisory_xact_lock(hashtextextended('smartfork project ' || %s, 0))", (project_id,))
 
 
-def refuse(db: Connection, project_id: int, records: Iterable[bytes]) -> None:
-    """Refuse records that were withdrawn.
+def refuse(db: Connection, project_id: int, records: Iterable[bytes], limits: Limits = LIMITS) -> None:
+    """Refuse records that were withdrawn. One that still stands elsewhere is not: in a session of the pusher's own, or
+    in one that he reads and has a copy of, that was not made of what it was withdrawn from. So who pushes a copy of
+    somebody's records and withdraws that takes nothing from their author.
 
     Raises:
         Withdrawn: One was.
     """
     digests = list({sha256(record).digest() for record in records})
-    row = db.execute(
-        "SELECT count(*) AS number FROM tombstones WHERE project_id = %s AND digest = ANY(%s)", (project_id, digests)
-    ).fetchone()
-    if row is not None and row["number"]:
+    rows = db.execute(
+        "SELECT digest, session_id FROM tombstones WHERE project_id = %s AND digest = ANY(%s)", (project_id, digests)
+    ).fetchall()
+    gone = {row["digest"] for row in rows}
+    if gone:
+        gone -= _standing(db, project_id, {row["session_id"] for row in rows}, gone, limits)
+    if gone:
         raise Withdrawn(
-            f"{row['number']} of these records were withdrawn.",
+            f"{len(gone)} of these records were withdrawn.",
             "`smart-fork team sync` takes that over; push again after it.",
         )
 
 
-def bury(db: Connection, project_id: int, digests: Iterable[bytes]) -> None:
-    """Let nobody push these records again."""
+def _standing(
+    db: Connection, project_id: int, withdrawn_from: Collection[UUID], digests: Collection[bytes], limits: Limits
+) -> set[bytes]:
+    """Those of these records that stand in a session of the asker's that is apart from where they were withdrawn."""
+    rows = db.execute(
+        "SELECT DISTINCT g.digest FROM session_segments g"
+        " WHERE g.project_id = %s AND g.session_id IN (SELECT stands_apart(%s, %s::uuid[]))",
+        (project_id, project_id, list(withdrawn_from)),
+    ).fetchall()
+    found: set[bytes] = set()
+    for row in rows:
+        name = row["digest"].hex()
+        records = unpack(segments.bodies(db, project_id, [name])[name], name, limits)
+        found |= {digest for record in records if (digest := sha256(record).digest()) in digests}
+        if len(found) == len(digests):
+            break
+    return found
+
+
+def bury(db: Connection, project_id: int, session_id: str, digests: Iterable[bytes]) -> None:
+    """Let nobody push these records again, which were withdrawn from that session."""
     db.execute(
-        "INSERT INTO tombstones(project_id, digest) SELECT %s, unnest(%s::bytea[])"
-        " ON CONFLICT (project_id, digest) DO NOTHING",
-        (project_id, list(digests)),
+        "INSERT INTO tombstones(project_id, digest, session_id) SELECT %s, unnest(%s::bytea[]), %s"
+        " ON CONFLICT (project_id, digest, session_id) DO NOTHING",
+        (project_id, list(digests), session_id),
     )
 
 

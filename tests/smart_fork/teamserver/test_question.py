@@ -328,9 +328,6 @@ def test_each_function_of_the_database_names_the_project_of_what_it_reads(owned)
     searching = {name: source for name, source in sources if any(f" {table}" in source for table in PARTITIONED)}
 
     assert {
-        "chunks_with",
-        "sessions_with",
-        "sessions_having",
         "unindex",
         "drop_unplaced",
         "to_index",

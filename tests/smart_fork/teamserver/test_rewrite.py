@@ -189,6 +189,40 @@ def test_what_was_withdrawn_cannot_be_pushed_again(team):
     assert [*left, record(99)] == team.stored(source)
 
 
+def test_who_withdraws_a_copy_of_others_records_takes_nothing_from_their_author(team):
+    source, copy = new_id(), new_id()
+    team.push("alice", push_of(source, [], SHORT, visibility="public"))
+    team.push("bob", push_of(copy, [], [record(90), *SHORT], visibility="public"))
+    reader = str(team.branch("carol", source, verb="fork").row["id"])
+    withdraw(team, "bob", copy, dict.fromkeys(SHORT))
+
+    for who, records in (("alice", SHORT), ("carol", SHORT[:4]), ("alice", [record(91), SHORT[2]])):
+        again = new_id()
+        team.push(who, push_of(again, [], records))
+        assert records == team.stored(again)
+    assert SHORT == team.stored(source) == team.stored(reader)
+    with pytest.raises(Withdrawn, match="10 of these records"):
+        team.push("bob", push_of(new_id(), [], SHORT))
+
+
+def test_what_its_author_withdraws_comes_back_through_nobody_though_a_fork_has_it_for_a_moment_longer(team):
+    """What was made of a session and is not changed yet is no reason to take a record again."""
+    source, copy = new_id(), new_id()
+    team.push("alice", push_of(source, [], SHORT, visibility="public"))
+    fork = str(team.branch("bob", source, verb="fork").row["id"])
+    team.push("bob", push_of(copy, [], [record(90), SHORT[3]]))
+    withdraw(team, "bob", copy, {SHORT[3]: None})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(rewrite, "_below", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            withdraw(team, "alice", source, {SHORT[4]: None, SHORT[3]: None})
+    assert SHORT == team.stored(fork)
+
+    for who in ("alice", "bob", "carol"):
+        with pytest.raises(Withdrawn, match="2 of these records"):
+            team.push(who, push_of(new_id(), [], [record(91), *SHORT[3:5]]))
+
+
 def test_the_same_withdrawal_once_more_changes_nothing(team):
     source = new_id()
     team.push("alice", push_of(source, [], SHORT))

@@ -105,6 +105,24 @@ def test_what_is_excised_is_nowhere_after_everybodys_next_command(request, team,
     assert LEFT == said(agent, forks[carol]) == said(agent, pulled)
 
 
+def test_what_somebody_withdraws_of_his_copy_goes_from_no_copy_of_the_original(alice, bob, carol):
+    pushed = alice.team("push", session_of(alice, "claude", *SAID), "--public", "--yes")
+    log = Path(bob.team("fork", pushed["session_id"])["files"][0])
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(line.replace(b"add retry", b"add a retry") for line in lines))
+    copy = bob.team("push", "--force", "--public", "--yes")
+    of_hers, of_his = (carol.team("fork", one["session_id"])["files"][0] for one in (pushed, copy))
+
+    bob.team("excise", "cut", "3-4", copy["session_id"], "--yes")
+    carol.team("sync")
+
+    assert SECRET not in str(said("claude", of_his))
+    assert list(SAID) == said("claude", of_hers)
+    alice.team("excise", "cut", "3-4", pushed["session_id"], "--yes")
+    assert [of_hers] == carol.team("sync")["changed"]
+    assert [[], []] == [having(bob), having(carol)]
+
+
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_a_name_that_was_made_of_what_goes_goes_as_well(team, alice, bob, agent):
     pushed = alice.team("push", session_of(alice, agent, f"remember {SECRET}", "I do.", *LEFT), "--public", "--yes")
