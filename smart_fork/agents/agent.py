@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.birth import Births
     from smart_fork.agents.calls import Calls
     from smart_fork.agents.copier import Copier
-    from smart_fork.agents.forms import Forms
+    from smart_fork.agents.forms import Forms, Teller
     from smart_fork.agents.hooks import Hooks
     from smart_fork.agents.login import Login
     from smart_fork.agents.presence import Presence
@@ -133,6 +133,11 @@ class Agent:
     def forms(self) -> Forms | None:
         """How its records are shared between machines."""
         return None
+
+    @cached_property
+    def teller(self) -> Teller | None:
+        """How it is told of another agent's session; most know it by their forms."""
+        return self.forms
 
     @cached_property
     def cutter(self) -> Cutter | None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.agent import Home, ProgramSpec
     from smart_fork.agents.ancestry import Heads
     from smart_fork.agents.copier import Copier
-    from smart_fork.agents.forms import Forms
+    from smart_fork.agents.forms import Forms, Teller
     from smart_fork.agents.hooks import Hooks
     from smart_fork.agents.login import Login
     from smart_fork.agents.presence import Presence
@@ -82,6 +82,11 @@ def copier(agent: str) -> Copier:
 def forms_of(agent: str) -> Forms:
     """How that agent's records are shared. Raises `Usage` where they are not."""
     return _needed(AGENTS[agent].forms, f"Sessions of {title_of(agent)} are not shared")
+
+
+def teller_of(agent: str) -> Teller:
+    """How that agent is told of another one's session. Raises `Usage` where it is not."""
+    return _needed(AGENTS[agent].teller, f"{title_of(agent)} is not told of other agents' sessions")
 
 
 def heads_of(agent: str) -> Heads:

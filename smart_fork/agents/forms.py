@@ -88,7 +88,15 @@ class Image(NamedTuple):
     instead: Callable[[str], Any]
 
 
-class Forms(ABC):
+class Teller(ABC):
+    """How one agent is told of a session that another one had."""
+
+    @abstractmethod
+    def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
+        """The log of a new session in which that was said, and nothing done."""
+
+
+class Forms(Teller):
     """One agent's records."""
 
     #: The fields of a record that say whose it is.
@@ -112,10 +120,6 @@ class Forms(ABC):
     @abstractmethod
     def anew(self, records: Iterable[Record], becomes: Becomes) -> Iterator[Record]:
         """The log of a new session that has these records, which are in the form of `outgoing`."""
-
-    @abstractmethod
-    def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
-        """The log of a new session in which that was said, and nothing done."""
 
     @abstractmethod
     def told(self, record: Record) -> Told:

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from uuid import uuid4
 
-import orjson
-
-from indexer.masking import mask, shorten
 from indexer.transcripts.model import AgentName, Session
-from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.distilled import Distilled
 from smart_fork.agents.excerpt import Excerpt
-from smart_fork.agents.facets import copier, forms_of, starter_of, title_of
-from smart_fork.agents.forms import Becomes, HomePlace, Utterance
-from smart_fork.errors import ForkRefused
-from smart_fork.sharing.neutral import neutral
-from smart_fork.snippets import printable
-
-#: Of a title or a directory, how much a line says.
-SAID_CHARACTERS = 100
-_MARKS = str.maketrans({"<": "(", ">": ")", "\n": " ", "\t": " "})
+from smart_fork.agents.facets import copier
+from smart_fork.agents.forms import HomePlace
+from smart_fork.copies.told import as_session, utterances
+from smart_fork.sharing.neutral import read
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +23,6 @@ class Part:
 
     session: Session
     excerpt: Excerpt
-
-
-def whence(session: Session) -> str:
-    """From where and when a part is. What others have called it is quoted."""
-    when = (session.last_activity or session.started)[:16].replace("T", " ")
-    facts = (
-        f"session {_plain(session.session_id)} of {title_of(session.agent)}",
-        f'"{_plain(session.title)}"' if session.title else "",
-        when and f"last used {when} UTC",
-        session.cwd and f"in {_plain(session.cwd)}",
-        session.git_branch and f"on branch {_plain(session.git_branch)}",
-    )
-    return f"What follows is from {', '.join(filter(None, facts))}."
 
 
 def beginning_with(text: str, excerpt: Excerpt) -> Excerpt:
@@ -84,25 +59,12 @@ def distilled(parts: Sequence[Part], agent: AgentName, new: NewSession) -> Itera
 @contextmanager
 def _told(part: Part, agent: AgentName) -> Iterator[Part]:
     """A part of another agent's session as one of `agent`, in a private file that is gone afterwards."""
-    session, kept = part.session, sorted(part.excerpt.kept)
-    forms = AGENTS[session.agent].forms
-    records = [forms.told(record) for record in forms.records_of(session, part.excerpt.end)] if forms else []
-    turns = [session.turns[number] for number in kept]
-    messages = neutral(turns, records).messages
-    said = [Utterance(one.role == "user", one.rendered(), turns[one.turn].timestamp) for one in messages]
-    session_id = starter_of(agent).new_id() or str(uuid4())
-    becomes = Becomes(session_id, HomePlace(session.cwd, str(Path.home())))
-    with tempfile.TemporaryDirectory(prefix="told-") as folder:
-        name = copier(agent).place(Path(folder) / "log", NewSession(session_id, None, datetime.now(UTC))).name
-        log = Path(folder) / name
-        log.write_bytes(b"".join(orjson.dumps(record) + b"\n" for record in forms_of(agent).log_of(said, becomes)))
-        read = READERS[agent].read(log).session
-        if read is None:
-            raise ForkRefused(f"Nothing of {session.session_id} can be told to {title_of(agent)}")
-        everything = frozenset(range(len(read.turns)))
-        lines = "\n".join(text for _, text in sorted(part.excerpt.told.items()))
-        sizes = tuple(turn.token_est for turn in read.turns)
-        yield Part(read, Excerpt(everything, len(read.turns) - 1, {0: lines} if lines else {}, sizes))
+    session, excerpt = part.session, part.excerpt
+    said = utterances(session, read(session, excerpt.end, excerpt.kept).messages, excerpt.told)
+    place = HomePlace(session.cwd, str(Path.home()))
+    with as_session(agent, said, place, source_id=session.session_id) as told:
+        sizes = tuple(turn.token_est for turn in told.turns)
+        yield Part(told, Excerpt(frozenset(range(len(told.turns))), len(told.turns) - 1, {}, sizes))
 
 
 def _shared(one: Session, other: Session) -> int:
@@ -115,7 +77,3 @@ def _shared(one: Session, other: Session) -> int:
             break
         count += 1
     return count
-
-
-def _plain(text: str) -> str:
-    return shorten(mask(printable(text).translate(_MARKS)), SAID_CHARACTERS)

@@ -16,8 +16,9 @@ from smart_fork.agents.options import Options
 from smart_fork.budget.amount import MATCH
 from smart_fork.budget.costs import costs
 from smart_fork.budget.selection import Selected
-from smart_fork.copies.parts import Part, beginning_with, whence, without_shared
+from smart_fork.copies.parts import Part, beginning_with, without_shared
 from smart_fork.copies.session_copy import Point, last_branch_point
+from smart_fork.copies.told import whence
 from smart_fork.errors import Usage
 from smart_fork.forking.bringing_back import brought_back
 from smart_fork.forking.launch import check_forkable, fork
@@ -57,7 +58,10 @@ def fork_merged(
         check_forkable(read[0], cwd)
         found = _selected(read, spending)
         first, *others = [Part(session, _excerpt(session, one)) for session, one in zip(read, found, strict=True)]
-        told = [replace(part, excerpt=beginning_with(whence(part.session), part.excerpt)) for part in (first, *others)]
+        told = [
+            replace(part, excerpt=beginning_with(f"What follows is from {whence(part.session)}.", part.excerpt))
+            for part in (first, *others)
+        ]
         parts = [told[0], *(without_shared(part, read[: n + 1]) for n, part in enumerate(told[1:]))]
         left = tuple(part for part in parts[1:] if part.excerpt.kept)
         last = max(parts[0].excerpt.kept)

@@ -6,14 +6,13 @@ It stands in no agent's own form, so much is lost of it; what, is counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from indexer.transcripts.model import AgentName, Session, ToolCall, Turn
+from indexer.transcripts.model import Session, ToolCall, Turn
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import forms_of
-from smart_fork.agents.forms import Becomes, Record, Told, Utterance
+from smart_fork.agents.forms import Told
 
 #: Of what a call gave back, so much is told.
 OUTPUT_CHARACTERS = 2_000
@@ -61,25 +60,10 @@ class Neutral:
     lost: Mapping[str, int]
 
 
-def log_of(session: Session, end: int, agent: AgentName, becomes: Becomes) -> tuple[list[Record], Mapping[str, int]]:
-    """A session up to turn `end` as a log of another agent, and how much of what is lost.
+def read(session: Session, end: int | None = None, kept: Collection[int] | None = None) -> Neutral:
+    """A session up to turn `end`, or of that those turns that are `kept`.
 
-    Raises:
-        Usage: Sessions of one of the two are not shared.
-        NotFound: a session that this one was forked from is gone.
-        ForkRefused: the log was rewritten meanwhile.
-    """
-    forms, told = forms_of(agent), read(session, end)
-    moments = [turn.timestamp for turn in session.turns]
-    said = [Utterance(one.role == "user", one.rendered(), moments[one.turn]) for one in told.messages]
-    begun = next(
-        (number for number, one in enumerate(said) if one.user), len(said)
-    )  # a conversation begins with a person
-    return list(forms.log_of(said[begun:], becomes)), told.lost
-
-
-def read(session: Session, end: int | None = None) -> Neutral:
-    """A session up to turn `end`. What calls gave back is told only of agents whose records are known.
+    What calls gave back is told only of agents whose records are known; what is lost is counted of all up to there.
 
     Raises:
         NotFound: a session that this one was forked from is gone.
@@ -87,7 +71,9 @@ def read(session: Session, end: int | None = None) -> Neutral:
     """
     forms = AGENTS[session.agent].forms
     told = [forms.told(record) for record in forms.records_of(session, end)] if forms else []
-    return neutral(session.turns[: None if end is None else end + 1], told)
+    numbers = sorted(kept) if kept is not None else range(len(session.turns) if end is None else end + 1)
+    found = neutral([session.turns[number] for number in numbers], told)
+    return Neutral(tuple(replace(one, turn=numbers[one.turn]) for one in found.messages), found.lost)
 
 
 def neutral(turns: Iterable[Turn], told: Iterable[Told] = ()) -> Neutral:

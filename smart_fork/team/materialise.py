@@ -6,26 +6,23 @@ is not written.
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-
-import orjson
 
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import foreign_sessions
 from smart_fork.agents import READERS
-from smart_fork.agents.copier import NewSession
-from smart_fork.agents.facets import copier, forms_of, starter_of, title_of
+from smart_fork.agents.facets import forms_of, starter_of, title_of
 from smart_fork.agents.forms import Becomes, Record
 from smart_fork.copies.session_copy import Branch, branch_point, last_branch_point, write_copy
+from smart_fork.copies.told import as_session, utterances, written
 from smart_fork.errors import Unshareable, Usage
+from smart_fork.sharing import neutral
 from smart_fork.sharing.canonical import decode
-from smart_fork.sharing.neutral import log_of
 from smart_fork.team import login
 from smart_fork.team.local import Local, local, place_of
 
@@ -106,7 +103,7 @@ def arrived(
                 lost[UNKNOWN] += 1
 
     becomes = Becomes(source_id, place_of(root))
-    with _log(agent, source_id, forms.anew(kept(), becomes)) as log:
+    with written(agent, source_id, forms.anew(kept(), becomes), login.folder()) as log:
         session = READERS[agent].read(log).session
         if session is None or not session.messages:
             raise Unshareable(f"These records are no conversation of {title_of(agent)}.")
@@ -169,21 +166,11 @@ def _for(
     if agent == session.agent:
         yield session, {}
         return
-    becomes = Becomes(source_id, place_of(directory))
-    records, lost = log_of(session, last_branch_point(session), agent, becomes)
-    with _log(agent, source_id, records) as log:
-        yield _read(log, agent), lost
-
-
-@contextmanager
-def _log(agent: AgentName, session_id: str, records: Iterable[Record]) -> Iterator[Path]:
-    """A log of these records, in a private file that is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="arrived-", dir=login.folder()) as folder:
-        name = copier(agent).place(Path(folder) / "log", NewSession(session_id, None, datetime.now(UTC))).name
-        log = Path(folder) / name
-        with log.open("wb") as file:
-            file.writelines(orjson.dumps(record) + b"\n" for record in records)
-        yield log
+    forms_of(agent)  # what is not shared does not arrive
+    told = neutral.read(session, last_branch_point(session))
+    said = utterances(session, told.messages)
+    with as_session(agent, said, place_of(directory), source_id=source_id, folder=login.folder()) as made:
+        yield made, told.lost
 
 
 def _read(path: Path, agent: AgentName) -> Session:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.opencode.registration import OpenCodeRegistration
     from smart_fork.agents.opencode.screen import OpenCodeScreen
     from smart_fork.agents.opencode.storage import OpenCodeStorage
+    from smart_fork.agents.opencode.teller import OpenCodeTeller
     from smart_fork.agents.presence import Presence
     from smart_fork.agents.tail import Tail
 
@@ -74,6 +75,13 @@ class OpenCode(Agent):
         from smart_fork.agents.opencode.copy import OpenCodeCopier
 
         return OpenCodeCopier()
+
+    @cached_property
+    def teller(self) -> OpenCodeTeller:
+        """See `Agent.teller`."""
+        from smart_fork.agents.opencode.teller import OpenCodeTeller
+
+        return OpenCodeTeller()
 
     @cached_property
     def screen(self) -> OpenCodeScreen:

@@ -1,0 +1,98 @@
+"""A session as another agent has it: what was said and done, in words, written as that agent's own log."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+
+from indexer.masking import mask, shorten
+from indexer.transcripts.model import AgentName, Session
+from smart_fork.agents import READERS
+from smart_fork.agents.copier import NewSession
+from smart_fork.agents.distilled import aside
+from smart_fork.agents.facets import copier, starter_of, teller_of, title_of
+from smart_fork.agents.forms import Becomes, HomePlace, Record, Utterance
+from smart_fork.errors import ForkRefused
+from smart_fork.sharing.neutral import Message
+from smart_fork.snippets import printable
+
+#: Of a title or a directory, how much a line says.
+SAID_CHARACTERS = 100
+_MARKS = str.maketrans({"<": "(", ">": ")", "\n": " ", "\t": " "})
+
+
+def whence(session: Session) -> str:
+    """Which session it is, from where and when. What others have called it is quoted."""
+    when = (session.last_activity or session.started)[:16].replace("T", " ")
+    facts = (
+        f"session {plainly(session.session_id)} of {title_of(session.agent)}",
+        f'"{plainly(session.title)}"' if session.title else "",
+        when and f"last used {when} UTC",
+        session.cwd and f"in {plainly(session.cwd)}",
+        session.git_branch and f"on branch {plainly(session.git_branch)}",
+    )
+    return ", ".join(filter(None, facts))
+
+
+def plainly(text: str) -> str:
+    """A text of anybody's on one line, short, without what could end an element of ours."""
+    return shorten(mask(printable(text).translate(_MARKS)), SAID_CHARACTERS)
+
+
+def utterances(
+    session: Session, messages: Sequence[Message], lines: Mapping[int, str] | None = None
+) -> list[Utterance]:
+    """What was said and done in a session, from the first thing that a person said on: so conversations begin.
+
+    Before some turns stand `lines` of ours, which readers do not take for a person's words.
+    """
+    waiting, made = sorted((lines or {}).items()), list[Utterance]()
+    begun = next((place for place, one in enumerate(messages) if one.role == "user"), len(messages))
+    for one in messages[begun:]:
+        text, moment = one.rendered(), session.turns[one.turn].timestamp
+        ours = "\n".join(line for turn, line in waiting if turn <= one.turn)
+        waiting = [(turn, line) for turn, line in waiting if turn > one.turn]
+        if ours and one.role == "user":
+            text = f"{aside(ours)}\n\n{text}"
+        elif ours:
+            made.append(Utterance(user=True, text=aside(ours), moment=moment))
+        made.append(Utterance(one.role == "user", text, moment))
+    return made
+
+
+@contextmanager
+def as_session(
+    agent: AgentName, said: Iterable[Utterance], place: HomePlace, *, source_id: str, folder: Path | None = None
+) -> Iterator[Session]:
+    """What was said as a session of `agent`, whose log lies in a private file that is gone afterwards.
+
+    It has the id of the session that it is from, where that can be one of this agent's.
+
+    Raises:
+        Usage: that agent is not told of other agents' sessions.
+        ForkRefused: it would not load what was written.
+    """
+    starter = starter_of(agent)
+    session_id = source_id if starter.ids.fullmatch(source_id) else starter.new_id()
+    records = teller_of(agent).log_of(said, Becomes(session_id, place))
+    with written(agent, session_id, records, folder) as log:
+        read = READERS[agent].read(log).session
+        if read is None:
+            raise ForkRefused(f"Nothing of {source_id} can be told to {title_of(agent)}")
+        yield read
+
+
+@contextmanager
+def written(agent: AgentName, session_id: str, records: Iterable[Record], folder: Path | None = None) -> Iterator[Path]:
+    """A log of these records, in a private file that is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="told-", dir=folder) as own:
+        name = copier(agent).place(Path(own) / "log", NewSession(session_id, None, datetime.now(UTC))).name
+        log = Path(own) / name
+        with log.open("wb") as file:
+            file.writelines(orjson.dumps(record) + b"\n" for record in records)
+        yield log
