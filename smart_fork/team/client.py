@@ -26,6 +26,7 @@ from smart_fork.errors import (
 )
 from smart_fork.sharing import wire
 from smart_fork.sharing.limits import LIMITS
+from smart_fork.team.deadline import Deadline
 from smart_fork.team.login import WHERE, WHO, Account, is_loopback
 
 M = TypeVar("M", bound=wire.Message)
@@ -37,7 +38,7 @@ MESSAGE_BYTES = 64 << 20
 NOTHING = 0
 #: Before what was not answered is asked again, in seconds.
 PAUSES = (0.1, 0.2)
-#: For one answer, from the first byte to the last.
+#: For one answer, from when its question was sent to its last byte.
 ANSWER_SECONDS = 120.0
 _TIMES = httpx2.Timeout(30.0, connect=5.0)
 _KINDS: Mapping[int, type[SmartForkError]] = {400: Usage, 403: WrongVerb, 413: TooLarge, 422: Unshareable}
@@ -81,6 +82,7 @@ class Client:
             verify=_trusted() if self.account.origin.startswith("https:") else True,
             headers={wire.PROTOCOL_HEADER: str(wire.PROTOCOL), "Accept-Encoding": "identity"},
         )
+        self._deadline = Deadline(ANSWER_SECONDS)
 
     def __enter__(self) -> Self:
         return self
@@ -236,8 +238,12 @@ class Client:
         if body is not None:
             headers["Content-Type"] = "application/json" if body[:1] == b"{" else "application/zstd"
         more: dict[str, Any] = {"params": dict(asked)} if asked else {}
+        more |= {"extensions": {"trace": self._deadline.trace}}
         try:
-            with self._http.stream(method, f"/v1/{path}", content=body, headers=headers, **more) as answer:
+            with (
+                self._deadline.counted(),
+                self._http.stream(method, f"/v1/{path}", content=body, headers=headers, **more) as answer,
+            ):
                 return self._read(answer, most)
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             raise _Again(_away(self.account.origin, error)) from error
@@ -289,13 +295,11 @@ def _bounded(answer: httpx2.Response, most: int) -> bytes:
     if answer.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
         raise _odd("It compresses what was to be sent as it is.")
     parts: list[bytes] = []
-    size, until = 0, time.monotonic() + ANSWER_SECONDS
+    size = 0
     for part in answer.iter_raw():
         size += len(part)
         if size > most:
             raise _odd(f"Its answer is longer than {most} bytes.")
-        if time.monotonic() > until:
-            raise ServerUnavailable("The server is too slow.", "Try again.")
         parts.append(part)
     return b"".join(parts)
 

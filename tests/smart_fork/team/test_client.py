@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
+import threading
 
 import httpx2
 import pytest
@@ -167,6 +170,31 @@ def test_an_answer_without_an_end_is_not_read_to_it(client, server):
 
     with pytest.raises(ServerUnavailable, match="longer than 1000000 bytes"):
         client.send("GET", "hello", most=1_000_000)
+
+
+@pytest.mark.parametrize("begins", [b"HTTP/1.1 200 OK\r\nX-A: ", b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n",
+                                    b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 500 No\r\n\r\n"])  # fmt: skip
+def test_an_answer_that_comes_a_byte_at_a_time_is_waited_for_once_and_not_for_ever(monkeypatch, waited, begins):
+    monkeypatch.setattr("smart_fork.team.client.ANSWER_SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def dribble():
+            with listening.accept()[0] as asked, contextlib.suppress(OSError):
+                asked.sendall(begins)
+                asked.settimeout(0.01)
+                while True:
+                    with contextlib.suppress(TimeoutError):
+                        if not asked.recv(9_999):
+                            return
+                    asked.sendall(b"a")
+
+        thread = threading.Thread(target=dribble)
+        thread.start()
+        client = Client(Account(f"http://127.0.0.1:{listening.getsockname()[1]}", "", ""), wait=waited.append)
+        with client, pytest.raises(ServerUnavailable, match="too slow"):
+            client.hello()
+        thread.join()
+    assert [] == waited
 
 
 def test_an_answer_that_would_unfold_is_not_unfolded(client, server):
