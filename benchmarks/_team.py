@@ -18,6 +18,8 @@ from smart_fork.team.login import Account
 from smart_fork.teamserver.people import add, set_member
 from smart_fork.teamserver.tables import at_hand
 
+#: Jobs after which something is found as it should be.
+SEARCHED = ["index", "doubt"]
 _PASSED_ON = ("PATH", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "OMP_NUM_THREADS")
 
 
@@ -83,25 +85,30 @@ class TeamServer:
         return time.perf_counter() - began
 
     def look(self) -> dict[str, Any]:
-        """Memory of all processes, those of the database, its size on disk, and rows."""
+        """Memory and open files of all processes, those of the database, its size on disk, rows, and jobs."""
         processes = [psutil.Process(self._process.pid), *psutil.Process(self._process.pid).children(recursive=True)]
         with at_hand(self._data) as db:
             row = db.execute(
                 "SELECT pg_database_size(current_database()) AS bytes,"
                 " (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections,"
                 " (SELECT sum(n_dead_tup) FROM pg_stat_user_tables) AS dead,"
-                " (SELECT sum(n_live_tup) FROM pg_stat_user_tables) AS rows"
+                " (SELECT sum(n_live_tup) FROM pg_stat_user_tables) AS rows,"
+                " (SELECT count(*) FROM jobs WHERE kind = ANY(%s)) AS waiting",
+                (SEARCHED,),
             ).fetchone()
         assert row is not None
         return {
             "megabytes": sum(_pss(one) for one in processes) / 1e6, "processes": len(processes),
             "connections": row["connections"], "database_megabytes": row["bytes"] / 1e6,
-            "rows": int(row["rows"] or 0), "dead_rows": int(row["dead"] or 0),
+            "rows": int(row["rows"] or 0), "dead_rows": int(row["dead"] or 0), "waiting": row["waiting"],
+            "files": sum(_files(one) for one in processes if "postgres" not in _name(one)),
+            "database_files": sum(_files(one) for one in processes if "postgres" in _name(one)),
+            "load_average": os.getloadavg()[0],
         }  # fmt: skip
 
     def _waiting(self) -> int:
         with at_hand(self._data) as db:
-            row = db.execute("SELECT count(*) AS waiting FROM jobs WHERE kind = 'index'").fetchone()
+            row = db.execute("SELECT count(*) AS waiting FROM jobs WHERE kind = ANY(%s)", (SEARCHED,)).fetchone()
         return int(row["waiting"]) if row else 0
 
 
@@ -110,3 +117,17 @@ def _pss(process: psutil.Process) -> int:
         return int(process.memory_full_info().pss)
     except psutil.Error:
         return 0
+
+
+def _files(process: psutil.Process) -> int:
+    try:
+        return int(process.num_fds())
+    except psutil.Error:
+        return 0
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except psutil.Error:
+        return ""

@@ -1,13 +1,15 @@
 """A team's server in mixed use: many sessions of many people, and what each verb takes while all of them work.
 
     python benchmarks/team_load.py [--sessions 10000] [--people 20] [--projects 50] [--minutes 60] [--patterns 100]
-                                   [--json FILE]
+                                   [--pause 0.5] [--json FILE]
 
 The server is a real ``smart-fork team serve`` with a database of its own in a folder that is removed afterwards. First
 all sessions are pushed. Then every person does one thing after the other, with a pause between them: lists, searches,
-appends to a session, reads one with all its records, makes a branch. Meanwhile memory (PSS of all processes), processes
-of the database and bytes on disk are looked at: of an hour's use none may grow with the hour. Sessions have words that
-follow Zipf's law; each says what one of so many patterns says, whose vectors are made before and sent with the push.
+appends to a session, reads one with all its records, makes a branch. Meanwhile memory (PSS of all processes), open
+files, processes and connections of the database, and what waits to be indexed are looked at: of an hour's use none may
+grow with the hour; rows and bytes on disk grow by what is pushed. Sessions have words that follow Zipf's law; each says
+what one of so many patterns says, and goes on with what another one says, whose vectors are made before and sent with
+the push. Questions come without a vector, which the server makes. `PAUSE` is in seconds, in the mean.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import argparse
 import json
 import random
 import shutil
+import sys
 import tempfile
 import threading
 import time
@@ -45,7 +48,7 @@ from smart_fork.team.login import Account
 from smart_fork.teamserver.sessions import travelling
 
 EXCHANGES, WORDS, VOCABULARY = 27, 60, 30_000
-PAUSE_SECONDS, LOOK_SECONDS = 0.5, 10.0
+LOOK_SECONDS = 10.0
 #: How often which verb is used.
 MIX = {"list": 25, "search": 25, "append": 25, "read": 20, "branch": 5}
 
@@ -61,10 +64,16 @@ class Kept:
 
 @dataclass(frozen=True)
 class Pattern:
-    """What a session says, and the vectors of its passages."""
+    """What a session says, and the vectors of its passages, which are one for each exchange."""
 
     said: tuple[str, ...]
     vectors: wire.Vectors
+
+    def exchange(self, chance: random.Random) -> tuple[tuple[str, ...], wire.Vectors]:
+        """One of its exchanges."""
+        n = chance.randrange(EXCHANGES)
+        vectors = self.vectors.model_copy(update={"vectors": self.vectors.vectors[n : n + 1]})
+        return self.said[2 * n : 2 * n + 2], vectors
 
     @classmethod
     def made(cls, number: int) -> Self:
@@ -77,6 +86,7 @@ class Pattern:
         found = searched(records_of(said, chance), "claude", str(uuid.UUID(int=1)), str(uuid.UUID(int=1)))
         assert found is not None
         texts = list(dict.fromkeys(chunk.text for chunk in found.document.chunks))
+        assert len(texts) == EXCHANGES
         vectors = (np.asarray(one, np.float16).tobytes() for one in model.embed(texts))
         named = [{"chunk": hash_of(text).hex(), "e": e} for text, e in zip(texts, vectors, strict=True)]
         space = space_of(model.model, model.dimensions)
@@ -116,6 +126,8 @@ class Person:
     projects: list[str]
     patterns: list[Pattern]
     chance: random.Random
+    pause: float
+    appended: int = 0
     mine: list[Kept] = field(default_factory=list)
     seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     errors: list[str] = field(default_factory=list)
@@ -163,17 +175,19 @@ class Person:
         acts: dict[str, Callable[[], object]] = {
             "list": lambda: self.client.page(self.chance.choice(self.projects)),
             "search": self._search,
-            "append": lambda: self.push(self.chance.choice(self.mine), self._exchange()),
+            "append": self._append,
             "read": self._read,
             "branch": self._branch,
         }
         while time.monotonic() < until:
             verb = self.chance.choices([*MIX], [*MIX.values()])[0]
             self.do(verb, acts[verb])
-            time.sleep(self.chance.expovariate(1 / PAUSE_SECONDS))
+            time.sleep(self.chance.expovariate(1 / self.pause))
 
-    def _exchange(self) -> list[bytes]:
-        return records_of([words(self.chance, WORDS), words(self.chance, WORDS)], self.chance)
+    def _append(self) -> None:
+        said, vectors = self.chance.choice(self.patterns).exchange(self.chance)
+        self.push(self.chance.choice(self.mine), records_of(said, self.chance), vectors=vectors)
+        self.appended += 1
 
     def _search(self) -> None:
         project = quote(self.chance.choice(self.projects), safe="/")
@@ -198,6 +212,7 @@ def main() -> None:
     parser.add_argument("--projects", type=int, default=50)
     parser.add_argument("--patterns", type=int, default=100)
     parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--pause", type=float, default=0.5, help="of a person, between two things")
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="sf-load-"))
@@ -216,13 +231,14 @@ def measure(server: TeamServer, arguments: argparse.Namespace) -> dict[str, Any]
     """Push everything, then work."""
     projects = [f"example.org/load/p{number:02}" for number in range(arguments.projects)]
     patterns = [Pattern.made(number) for number in range(arguments.patterns)]
-    people = [_person(server, number, projects, patterns) for number in range(arguments.people)]
+    people = [_person(server, number, projects, patterns, arguments.pause) for number in range(arguments.people)]
     began = time.perf_counter()
     with ThreadPoolExecutor(len(people)) as pool:
         shares = [arguments.sessions // len(people)] * len(people)
         list(pool.map(lambda one, share: [one.do("create", one.create) for _ in range(share)], people, shares))
     filled = time.perf_counter() - began
     waited = server.settle()
+    print(f"pushed in {filled:.0f} s, indexed {waited:.0f} s later", file=sys.stderr, flush=True)
     looks: list[dict[str, float]] = []
     until = time.monotonic() + arguments.minutes * 60
     workers = [threading.Thread(target=one.work, args=(until,)) for one in people]
@@ -230,7 +246,12 @@ def measure(server: TeamServer, arguments: argparse.Namespace) -> dict[str, Any]
         worker.start()
     while any(worker.is_alive() for worker in workers):
         looks.append(server.look())
+        print(json.dumps(looks[-1]), file=sys.stderr, flush=True)
         workers[0].join(LOOK_SECONDS)
+    left = server.settle()
+    looks.append(server.look())
+    with server.database() as db:
+        dropped = db.execute("SELECT count(*) AS number FROM audit WHERE verb = 'vectors_dropped'").fetchone()
     took: dict[str, list[float]] = defaultdict(list)
     for one in people:
         for verb, seconds in one.seconds.items():
@@ -238,7 +259,9 @@ def measure(server: TeamServer, arguments: argparse.Namespace) -> dict[str, Any]
     errors = [error for one in people for error in one.errors]
     return {
         "sessions": sum(len(one.mine) for one in people), "people": len(people), "projects": len(projects),
-        "minutes": arguments.minutes, "fill_seconds": filled, "index_seconds": waited,
+        "minutes": arguments.minutes, "pause": arguments.pause, "fill_seconds": filled, "index_seconds": waited,
+        "index_seconds_after": left, "vectors_dropped": dropped["number"],
+        "appended": sum(one.appended for one in people),
         "verbs": {
             verb: {"times": len(all_), "p50": percentile(all_, 0.5), "p95": percentile(all_, 0.95), "max": max(all_)}
             for verb, all_ in took.items()
@@ -248,11 +271,11 @@ def measure(server: TeamServer, arguments: argparse.Namespace) -> dict[str, Any]
     }  # fmt: skip
 
 
-def _person(server: TeamServer, number: int, projects: list[str], patterns: list[Pattern]) -> Person:
+def _person(server: TeamServer, number: int, projects: list[str], patterns: list[Pattern], pause: float) -> Person:
     name = f"person-{number:02}"
     chance = random.Random(number)
     account: Account = server.account(name, projects)
-    return Person(name, Client(account), projects, patterns, chance)
+    return Person(name, Client(account), projects, patterns, chance, pause)
 
 
 def show(figures: dict[str, Any]) -> None:
@@ -263,14 +286,15 @@ def show(figures: dict[str, Any]) -> None:
         table.add_row(verb, str(one["times"]), *(f"{one[key] * 1000:.0f}" for key in ("p50", "p95", "max")))
     console.print(table)
     console.print(
-        f"pushed in {figures['fill_seconds']:.0f} s, in the search {figures['index_seconds']:.0f} s later; "
+        f"pushed in {figures['fill_seconds']:.0f} s, in the search {figures['index_seconds']:.0f} s later, "
+        f"after the use {figures['index_seconds_after']:.0f} s; vectors dropped {figures['vectors_dropped']} times; "
         f"{figures['errors']} errors {figures['first_errors']}; {figures['machine']}, {figures['cores']} cores"
     )
     looks = figures["looks"]
-    for key in ("megabytes", "processes", "connections", "rows", "dead_rows", "database_megabytes"):
+    for key in looks[0]:
         quarter = max(1, len(looks) // 4)
         first, last = (sum(one[key] for one in part) / quarter for part in (looks[:quarter], looks[-quarter:]))
-        console.print(f"{key}: {first:.0f} in the first quarter, {last:.0f} in the last ({last / max(first, 1):.2f})")
+        console.print(f"{key}: {first:.1f} in the first quarter, {last:.1f} in the last ({last / max(first, 1):.2f})")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import psycopg
 from smart_fork.errors import SmartForkError
 from smart_fork.teamserver.family_schema import m009_families
 from smart_fork.teamserver.search_schema import m007_reach
+from smart_fork.teamserver.trust import m012_trust
 from smart_fork.teamserver.withdrawn_schema import m011_apart
 from smart_fork.teamserver.words_schema import m010_soon
 
@@ -391,6 +392,7 @@ MIGRATIONS: Sequence[Callable[[Connection], None]] = (
     m009_families,
     m010_soon,
     m011_apart,
+    m012_trust,
 )
 
 

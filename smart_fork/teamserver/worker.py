@@ -15,9 +15,9 @@ from typing import NoReturn
 import psycopg
 from psycopg_pool import PoolTimeout
 
-from smart_fork.teamserver import rewrite, segments
+from smart_fork.teamserver import rewrite, segments, trust
 from smart_fork.teamserver.database import Connection, Database
-from smart_fork.teamserver.index import index
+from smart_fork.teamserver.index import anew, index
 from smart_fork.teamserver.jobs import CHANNEL, Kind, Worker
 
 #: So long it sleeps where it is not woken: a pooler between does not pass on that there is work.
@@ -43,6 +43,7 @@ KINDS: Mapping[str, Kind] = {
     "sweep": Kind(sweep, every=timedelta(hours=1)),
     rewrite.JOB: Kind(rewrite.finish),
     "index": Kind(index),
+    trust.JOB: Kind(anew, last=True),
     "audit_months": Kind(audit_months, every=timedelta(days=1)),
 }
 

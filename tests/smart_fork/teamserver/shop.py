@@ -48,4 +48,6 @@ def index_all(team: Team) -> None:
     for job in team.owned.execute(jobs, (team.key,)).fetchall():
         with team.pool.asked_by() as db:
             index(db, *job)
-    team.owned.execute("DELETE FROM jobs USING projects p WHERE p.id = project_id AND p.key = %s", (team.key,))
+    team.owned.execute(
+        "DELETE FROM jobs USING projects p WHERE p.id = project_id AND p.key = %s AND kind = 'index'", (team.key,)
+    )

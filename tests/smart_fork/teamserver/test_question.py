@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import random
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from smart_fork.errors import NotFound
 from smart_fork.retrieval.ranking import Parts
 from smart_fork.sharing import wire
 from smart_fork.sharing.passages import hash_of, searched, space_of
-from smart_fork.teamserver import index, sessions
+from smart_fork.teamserver import index, sessions, trust
 from smart_fork.teamserver.cluster import JOBS
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.jobs import Worker
@@ -275,6 +276,65 @@ def test_vectors_that_lie_are_all_dropped_and_the_audit_says_so(people, change):
     assert 1 == dropped(people)
     (own,) = MODEL.embed([searched(records_of(*UPLOADER), "claude", new_id(), new_id()).document.chunks[0].text])
     assert np.abs(stored(people)[0] - own).max() < 1e-3
+
+
+class Chance(random.Random):
+    """Chance that compares nothing it need not, or everything it may."""
+
+    def __init__(self, compares: bool) -> None:
+        super().__init__(1)
+        self._compares = compares
+
+    def random(self) -> float:
+        return 0.9999 if self._compares else 0.0
+
+
+def known_sender(people, who):
+    people.owned.execute(
+        "INSERT INTO trust(user_id, compared) VALUES (%s, %s)", (people.people[who].id, trust.KNOWN_AFTER)
+    )
+
+
+def own_vector(said):
+    (own,) = MODEL.embed([searched(records_of(*said), "claude", new_id(), new_id()).document.chunks[0].text])
+    return own
+
+
+def test_vectors_of_who_was_right_often_are_compared_by_chance_alone(people, monkeypatch):
+    known_sender(people, "alice")
+    monkeypatch.setattr(trust, "_chance", Chance(compares=False))
+    closed = LightEmbedder()
+    closed.close()  # it would refuse to embed anything
+    monkeypatch.setattr(index, "_light", lambda: closed)
+
+    share(people, "alice", UPLOADER, vectors=vectors_of(UPLOADER))
+
+    assert np.abs(stored(people)[0] - own_vector(UPLOADER)).max() < 1e-3
+    assert 0 == dropped(people)
+
+
+def test_who_has_lied_is_believed_no_more_and_what_nobody_compared_is_made_anew(people, database, base, monkeypatch):
+    known_sender(people, "alice")
+    lies = [vectors_of(said, lambda vector: -vector) for said in (UPLOADER, INVOICES, LOGIN)]
+    monkeypatch.setattr(trust, "_chance", Chance(compares=False))
+    hidden = share(people, "alice", UPLOADER, vectors=lies[0])
+    others = share(people, "bob", LOGIN, vectors=vectors_of(LOGIN, lambda vector: vector * 1.25))
+    assert np.abs(stored(people)[0] + own_vector(UPLOADER)).max() < 1e-3
+
+    monkeypatch.setattr(trust, "_chance", Chance(compares=True))
+    seen = share(people, "alice", INVOICES, vectors=lies[1])
+    with Database(database.conninfo(JOBS, base), 2, JOBS) as background:
+        worker = Worker(background, {trust.JOB: KINDS[trust.JOB]})
+        while worker.once():
+            pass
+
+    assert {hidden, seen, others} == {hit.session.id for hit in ask(people, "bob", "retry invoices login").hits}
+    lengths = sorted(round(float(np.linalg.norm(one)), 2) for one in stored(people))
+    assert [1.0, 1.0, 1.25] == lengths
+    assert 0.99 < max(float(one @ own_vector(UPLOADER)) for one in stored(people))
+    monkeypatch.setattr(trust, "_chance", Chance(compares=False))
+    share(people, "alice", (*GIRAFFES,), vectors=vectors_of(GIRAFFES, lambda vector: vector * 1.25))
+    assert [1.0, 1.0, 1.0, 1.25] == sorted(round(float(np.linalg.norm(one)), 2) for one in stored(people))
 
 
 def test_vectors_of_other_texts_and_other_spaces_are_no_ones(people):
