@@ -34,8 +34,9 @@ from smart_fork.excise.writers import nobody_writing
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode, encode
-from smart_fork.team import away, login, pulled
+from smart_fork.team import away, crossed, login, pulled
 from smart_fork.team.client import Client
+from smart_fork.team.crossed import Planner
 from smart_fork.team.download import download
 from smart_fork.team.local import local, place_of, read_log
 from smart_fork.team.project import Project
@@ -89,7 +90,9 @@ def learn(client: Client, *, now: datetime | None = None, at_once: bool = False)
     owing = [(one, edits) for one in pulled.all_written() if (edits := _of(one, client, found))]
     records = _replacing(client, found, {new for _, edits in owing for new in edits.values() if new is not None})
     for one, edits in owing:
-        one.owe({old: records.get(new) if new is not None else None for old, new in edits.items()})
+        known = {old: records.get(new) if new is not None else None for old, new in edits.items()}
+        left = crossed.left_of(client, one.edited(one.owing(known))) if one.crossed else None
+        one.owe(known, left)
     _note(client.account.origin, _Asked(since, moment))
 
 
@@ -125,9 +128,15 @@ def settle(*, remove: bool = False) -> Taken:
         else:
             if gone:
                 removed.append(one.path)
-            elif any(key and digest in edits for digest, key in one.records):  # else its own agent wrote all of that
+            elif _has_of_others(one, edits):
                 changed.append(one.path)
     return Taken(tuple(changed), tuple(removed), put_off)
+
+
+def _has_of_others(one: Written, edits: Edits) -> bool:
+    """Whether not all of that was written by this machine's own agent."""
+    own = (digest for digest, key in one.records if key)
+    return any(digest in edits for digest in (*own, *one.crossed_from))
 
 
 def _settled(one: Written, edits: Edits, *, remove: bool) -> bool:
@@ -140,23 +149,26 @@ def _settled(one: Written, edits: Edits, *, remove: bool) -> bool:
     keys = {key: edits[digest] for digest, key in one.records if key and digest in edits}
     if one.agent == pulled.AS_FILE:
         return _settled_file(one, keys, remove=remove)
-    if pulled.CROSSED in keys and not remove:
+    is_crossed = bool(one.crossed) and any(digest in edits for digest in one.crossed_from)
+    if (pulled.CROSSED in keys or (is_crossed and one.left() is None)) and not remove:
         raise ForkRefused(
-            "It was written for another agent, whose records are others: smart-fork excise cut takes it out of it, "
-            "smart-fork team sync --remove takes it away."
+            "It was written for another agent, and what is left of its session cannot be read any more: "
+            "smart-fork excise cut takes it out of it, smart-fork team sync --remove takes it away."
         )
     before = one.counted(lambda: _count(one))
     gone = False
-    if keys:
+    for planner in (*([_of_records(one, keys)] if keys else ()), *([crossed.planner(one)] if is_crossed else ())):
         transcript = load_with_tool(one.agent, one.path)
         for other in [path for path in propagation.copies(transcript) if propagation.load_copy(transcript, path)]:
-            _cut(one, other, keys, remove=False)
-        gone = _cut(one, one.path, keys, remove=remove)
+            _cut(one, other, planner, remove=False)
+        gone = gone or _cut(one, one.path, planner, remove=remove)
+        if gone:
+            break
     _track(one, edits, before, gone=gone)
     if gone:
         one.forget()
     else:
-        one.edited(edits).save()
+        (pulled.find(one.path, one.agent) or one).edited(edits).save()
         one.owed_file.unlink(missing_ok=True)
     return gone
 
@@ -177,17 +189,16 @@ def _settled_file(one: Written, edits: Edits, *, remove: bool) -> bool:
     return False
 
 
-def _cut(one: Written, path: Path, keys: Keys, *, remove: bool) -> bool:
+def _cut(one: Written, path: Path, planned_of: Planner, *, remove: bool) -> bool:
     """Cut a log without a snapshot, and take what goes out of the index and all else of ours. Whether it is gone.
 
     Raises:
         ForkRefused: an agent has it open.
     """
     session = load_with_tool(one.agent, path)
-    crossed = pulled.CROSSED in keys
-    planned, edits = (plan(session, ()), {}) if crossed else _planned(one, session, keys)
+    planned, edits = (plan(session, ()), {}) if remove else planned_of(session, ())
     if named := _named_after(planned):
-        planned, edits = _planned(one, session, keys, named)
+        planned, edits = planned_of(session, named)
     if not planned.gone and not edits and not remove:
         return False
     lost = words_in(_text([turn.raw for turn in planned.removed] + [session.turns[at].raw for at in edits]))
@@ -221,26 +232,30 @@ def _named_after(planned: Plan) -> set[str]:
     return found
 
 
-def _planned(one: Written, session: Transcript, keys: Keys, more: Iterable[str] = ()) -> tuple[Plan, dict[int, bytes]]:
-    """The turns that go, and the lines that are rewritten."""
+def _of_records(one: Written, keys: Keys) -> Planner:
+    """The turns that go, and the lines that are rewritten, by the records that they are."""
     forms, place = forms_of(one.agent), place_of(one.root)
-    found: dict[int, str] = {}
-    for position, turn in enumerate(session.turns):
-        record = None if turn.inherited else _record(turn.raw)
-        if record is not None and (key := pulled.key_of(forms.outgoing(record, place))) in keys:
-            found[position] = key
-    cut = {session.turns[position].id for position, key in found.items() if keys[key] is None}
-    planned = plan(session, cut | set(more))
-    edits = {at: line for at, line in planned.edits.items() if session.turns[at].id not in planned.gone}
-    for position, key in found.items():
-        new = keys[key]
-        if new is None or session.turns[position].id in planned.gone:
-            continue
-        was = _record(edits.get(position, session.turns[position].raw)) or {}
-        arrived = forms.arrived(decode(new), others=False)
-        if arrived is not None:
-            edits[position] = orjson.dumps(forms.incoming(arrived, forms.identity_of(was, place)))
-    return planned, edits
+
+    def planned(session: Transcript, more: Collection[str]) -> tuple[Plan, dict[int, bytes]]:
+        found: dict[int, str] = {}
+        for position, turn in enumerate(session.turns):
+            record = None if turn.inherited else _record(turn.raw)
+            if record is not None and (key := pulled.key_of(forms.outgoing(record, place))) in keys:
+                found[position] = key
+        cut = {session.turns[position].id for position, key in found.items() if keys[key] is None}
+        planned = plan(session, cut | set(more))
+        edits = {at: line for at, line in planned.edits.items() if session.turns[at].id not in planned.gone}
+        for position, key in found.items():
+            new = keys[key]
+            if new is None or session.turns[position].id in planned.gone:
+                continue
+            was = _record(edits.get(position, session.turns[position].raw)) or {}
+            arrived = forms.arrived(decode(new), others=False)
+            if arrived is not None:
+                edits[position] = orjson.dumps(forms.incoming(arrived, forms.identity_of(was, place)))
+        return planned, edits
+
+    return planned
 
 
 def _track(one: Written, edits: Edits, before: int, *, gone: bool) -> None:
@@ -309,7 +324,7 @@ def _of(one: Written, client: Client, found: Sequence[wire.Change]) -> dict[str,
         if not one.sessions or change.session_id in one.sessions:
             step = {edit.old: edit.new for edit in change.edits}
             ends = {old: step.get(new, new) if new is not None else None for old, new in ends.items()} | step
-    return ends if any(digest in ends for digest, _ in one.records) else {}
+    return ends if not one.is_owed.isdisjoint(ends) else {}
 
 
 def _replacing(client: Client, found: Sequence[wire.Change], wanted: Collection[str]) -> dict[str, bytes]:

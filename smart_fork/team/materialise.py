@@ -136,7 +136,7 @@ def materialise(
     """
     with arrived(records[:count], agent, source_id, root or directory, others=others) as one:
         lost = Counter(one.lost)
-        with _for(platform or agent, one.session, source_id, directory) as (session, missing):
+        with crossing(platform or agent, one.session, source_id, directory) as (session, missing):
             end = last_branch_point(session)
             branch = write_copy(
                 READERS[session.agent],
@@ -159,7 +159,7 @@ def materialise(
 
 
 @contextmanager
-def _for(
+def crossing(
     agent: AgentName, session: Session, source_id: str, directory: Path
 ) -> Iterator[tuple[Session, Mapping[str, int]]]:
     """The session as `agent` has it, and what of it is lost: nothing where it is its own."""

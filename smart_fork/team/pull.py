@@ -19,11 +19,12 @@ from smart_fork.sharing.wire import SessionInfo
 from smart_fork.team import login
 from smart_fork.team import others as others_sessions
 from smart_fork.team.begun import Begun
+from smart_fork.team.crossed import keys_of
 from smart_fork.team.download import Download, Seen, download
 from smart_fork.team.local import belongs, local, read_log
 from smart_fork.team.materialise import Materialised, materialise
 from smart_fork.team.project import Project
-from smart_fork.team.pulled import AS_FILE, Written, find, remember, remember_file
+from smart_fork.team.pulled import AS_FILE, Written, find, remember, remember_crossed, remember_file
 from smart_fork.team.shared import Shared, Verb, shared
 from smart_fork.team.tracking import FOLDER, Alias, Tracked, check_alias, check_written, exclude
 
@@ -121,7 +122,10 @@ def _remember(
     """Keep whose it is and what it is known by there; a log of which that is not known does not stay."""
     here = Written(made.path, made.agent, root, project.server, project.key, (), (taken.info.id,))
     try:
-        remember(here, taken.records[:count], others=others, crossed=made.agent != taken.info.agent)
+        if made.agent == taken.info.agent:
+            remember(here, taken.records[:count], others=others)
+        else:
+            remember_crossed(here, taken.records[:count], keys_of(made.local))
         others_sessions.note(project, taken.info, taken.records[:count], made, others=others)
     except BaseException:
         take_back(made)

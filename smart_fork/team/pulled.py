@@ -6,7 +6,7 @@ pushed from here are known by nothing: what this machine's own agent wrote is ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -27,8 +27,10 @@ from smart_fork.team import login
 from smart_fork.team.tracking import ProjectFolder, Tracking
 
 _VERSION = 1
-#: What a record is known by that was written for another agent, and the agent of a file that has records as they are.
-CROSSED, AS_FILE = "crossed", "file"
+#: The agent of a file that has records as they are, and what a record was known by that was written for another agent.
+AS_FILE, CROSSED = "file", "crossed"
+#: Who said what.
+Said = tuple[str, str]
 #: By the digest of a record what takes its place, or nothing.
 Edits = Mapping[str, bytes | None]
 
@@ -38,7 +40,8 @@ class Written:
     """A log and the records of the shared session that it has: their digests, and what each is known by here.
 
     `sessions` are those of the server that it was written from or is pushed to: what is withdrawn of another one that
-    has the same records is not taken out of it. Where they are not known, all is.
+    has the same records is not taken out of it. Where they are not known, all is. Where it was written for another
+    agent, `crossed_from` are the digests of the shared records, and `crossed` what it has of them is known by here.
     """
 
     path: Path
@@ -48,6 +51,19 @@ class Written:
     project: str
     records: tuple[tuple[str, str], ...]
     sessions: tuple[str, ...] = ()
+    crossed_from: tuple[str, ...] = ()
+    crossed: frozenset[str] = frozenset()
+
+    @property
+    def digests(self) -> Iterator[str]:
+        """Of all shared records that it has, or was made of."""
+        yield from (digest for digest, _ in self.records)
+        yield from self.crossed_from
+
+    @property
+    def is_owed(self) -> set[str]:
+        """Digests of what it has, and of what is still to take the place of that."""
+        return {*self.digests, *(sha256(new).hexdigest() for new in self.owed().values() if new is not None)}
 
     @property
     def file(self) -> Path:
@@ -77,7 +93,9 @@ class Written:
                 left.append((sha256(new).hexdigest(), key))
             elif digest not in edits:
                 left.append((digest, key))
-        return replace(self, records=tuple(left))
+        digests = ((digest, edits.get(digest, b"")) for digest in self.crossed_from)
+        crossed = tuple(sha256(new).hexdigest() if new else digest for digest, new in digests if new is not None)
+        return replace(self, records=tuple(left), crossed_from=crossed)
 
     def count_after(self, count: int, edits: Edits) -> int:
         """How many of the first `count` records stay."""
@@ -88,6 +106,7 @@ class Written:
         head = {
             "version": _VERSION, "path": str(self.path), "agent": self.agent, "root": str(self.root),
             "server": self.server, "project": self.project, "sessions": self.sessions,
+            "crossed_from": self.crossed_from, "crossed": sorted(self.crossed),
         }  # fmt: skip
         lines = (f"{digest} {key}\n".encode() for digest, key in self.records)
         replace_file(self.file, [orjson.dumps(head), b"\n", *lines])
@@ -102,18 +121,26 @@ class Written:
         edits = self._owed().get("edits", {})
         return {str(old): None if new is None else str(new).encode() for old, new in edits.items()}
 
-    def owe(self, edits: Edits) -> None:
-        """Write down what is to be taken out, before it is."""
-        whole = {**composed(self.owed(), edits), **edits}
-        known = {digest for digest, _ in self.records}
-        self._write({old: new for old, new in whole.items() if old in known}, None)
+    def left(self) -> list[Said] | None:
+        """What a copy for another agent says of what is left, where that is known."""
+        said = self._owed().get("left")
+        return None if said is None else [(str(role), str(text)) for role, text in said]
+
+    def owe(self, edits: Edits, left: Sequence[Said] | None = None) -> None:
+        """Write down what is to be taken out, before it is, and what a copy for another agent says then."""
+        known = set(self.digests)
+        self._write({old: new for old, new in self.owing(edits).items() if old in known}, None, left)
+
+    def owing(self, edits: Edits) -> dict[str, bytes | None]:
+        """What is owed already, and these edits of it and of the rest, as one."""
+        return {**composed(self.owed(), edits), **edits}
 
     def counted(self, count: Callable[[], int]) -> int:
         """How many records the log has before anything is taken out: who is killed after that goes on with this."""
         said = self._owed().get("before")
         if said is None:
             said = count()
-            self._write(self.owed(), said)
+            self._write(self.owed(), said, self.left())
         return int(said)
 
     def _owed(self) -> dict[str, Any]:
@@ -123,9 +150,9 @@ class Written:
             return {}
         return said if isinstance(said, dict) else {}
 
-    def _write(self, edits: Edits, before: int | None) -> None:
+    def _write(self, edits: Edits, before: int | None, left: Sequence[Said] | None) -> None:
         said = {old: None if new is None else new.decode() for old, new in edits.items()}
-        replace_file(self.owed_file, [orjson.dumps({"edits": said, "before": before})])
+        replace_file(self.owed_file, [orjson.dumps({"edits": said, "before": before, "left": left})])
 
 
 def folder() -> Path:
@@ -152,16 +179,15 @@ def identity_of(record: Record) -> str:
     return str(identity) if plain else ""
 
 
-def remember(of: Written, records: Iterable[bytes], *, others: bool, crossed: bool) -> None:
-    """Keep what is written of these records that came from a server. What `crossed` to another agent is not known by
-    its records any more.
-    """
-    if crossed:
-        known = tuple((sha256(one).hexdigest(), CROSSED) for one in records)
-    else:
-        forms = forms_of(of.agent)
-        known = tuple((sha256(one).hexdigest(), _arrived(forms, one, others)) for one in records)
-    replace(of, records=known).save()
+def remember(of: Written, records: Iterable[bytes], *, others: bool) -> None:
+    """Keep what is written of these records that came from a server."""
+    forms = forms_of(of.agent)
+    replace(of, records=tuple((sha256(one).hexdigest(), _arrived(forms, one, others)) for one in records)).save()
+
+
+def remember_crossed(of: Written, records: Iterable[bytes], keys: Iterable[str]) -> None:
+    """The same of a copy for another agent, in which they are not known by themselves any more."""
+    replace(of, crossed_from=tuple(sha256(one).hexdigest() for one in records), crossed=frozenset(keys)).save()
 
 
 def remember_file(of: Written, records: Iterable[bytes]) -> None:
@@ -180,8 +206,10 @@ def pushed(
             keys = dict(known.records) if known is not None else {}  # pushed as another session they are others' still
             digests = (sha256(one).hexdigest() for one in records)
             own = tuple((digest, keys.get(digest, "")) for digest in digests)
-            before_it = known.sessions if known is not None else ()
-            replace(of, records=(*there, *own), sessions=tuple(dict.fromkeys((*before_it, *of.sessions)))).save()
+            it = known or of
+            sessions = tuple(dict.fromkeys((*it.sessions, *of.sessions)))
+            came = replace(of, sessions=sessions, crossed_from=it.crossed_from, crossed=it.crossed)
+            replace(came, records=(*there, *own)).save()
             return
 
 
@@ -236,6 +264,8 @@ def _read(file: Path) -> Written | None:
             str(head["project"]),
             tuple((digest, key) for digest, _, key in pairs),
             tuple(map(str, head.get("sessions", ()))),
+            tuple(map(str, head.get("crossed_from", ()))),
+            frozenset(map(str, head.get("crossed", ()))),
         )
     except (OSError, ValueError, KeyError, TypeError, SmartForkError):
         return None

@@ -7,6 +7,7 @@ import os
 import re
 from itertools import cycle
 from pathlib import Path
+from unittest.mock import patch
 
 import httpx2
 import pytest
@@ -20,7 +21,8 @@ from tests.smart_fork.teamserver.shop import index_all
 from tests.smart_fork.teamserver.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, go_on, session_of
 
 #: At each answer so many lies are tried, in turns: `SMART_FORK_DRILLS=all` tries them all.
-EACH = 29 if os.environ.get("SMART_FORK_DRILLS") == "all" else 1
+ALL = os.environ.get("SMART_FORK_DRILLS") == "all"
+EACH = 29 if ALL else 1
 STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u202e]")
 #: What a command may have written before it was lied to.
 KEPT = ("changes.json", ".lock", "away", "tokens.json", "tracking.json", "exclude", "weights-checked", "withdrawals")
@@ -29,7 +31,6 @@ KEPT = ("changes.json", ".lock", "away", "tokens.json", "tracking.json", "exclud
 @pytest.fixture
 def liar(pool, monkeypatch):
     monkeypatch.setattr(client, "MESSAGE_BYTES", 1 << 20)
-    monkeypatch.setattr(client, "ANSWER_SECONDS", 0.3)
     monkeypatch.setattr(Client.__init__, "__defaults__", (httpx2.Timeout(5.0), (0.0, 0.0), lambda seconds: None))
     one = Liar(team_server(pool))
     with serving(one) as url:
@@ -103,6 +104,7 @@ HARMLESS = {"texts that steer", "a name twice"}
 ONLY_TOLD = {"list", "find", "status", "audit", "privacy", "log"}
 
 
+@pytest.mark.timeout(3_600 if ALL else 300)
 def test_whatever_a_server_answers_a_sentence_says_what_to_do_and_nothing_is_written(bob, words, liar, elsewhere):
     one, _ = liar
     turns = cycle(lies(elsewhere[1]).items())
@@ -116,7 +118,8 @@ def test_whatever_a_server_answers_a_sentence_says_what_to_do_and_nothing_is_wri
         for at in range(len(one.recorded)):
             for _ in range(EACH):
                 name, lie = next(turns)
-                with one.lying(at, lie):
+                seconds = 0.3 if name == "slow" else client.ANSWER_SECONDS
+                with one.lying(at, lie), patch.object(client, "ANSWER_SECONDS", seconds):
                     said = bob.do(*command, "--json")
                 if one.asked > at:  # it may have had less to ask this time
                     wrong += [(command, at, name, what) for what in _wrong(command, said, name, files)]

@@ -18,6 +18,7 @@ from tests.smart_fork.teamserver.test_rewrite import dump
 from tests.smart_fork.teamserver.test_two_people import go_on, said, second_machine, session_of  # noqa: F401
 
 SECRET = "quokkapassword7731"
+TOKEN, REDACTED = "ghp_" + "a1B2" * 9, "[REDACTED:github-token]"
 SAID = (
     "add retry to the uploader",
     "It retries five times.",
@@ -46,7 +47,7 @@ def later(machine):
     path.write_text(json.dumps({origin: {**one, "at": past} for origin, one in known.items()}))
 
 
-def having(machine):
+def having(machine, what=SECRET):
     """The files of a machine that have the secret, also compressed."""
     found = []
     for path in machine.home.rglob("*"):
@@ -57,7 +58,7 @@ def having(machine):
             data += zstandard.ZstdDecompressor().decompressobj().decompress(data)
         elif path.suffix == ".gz":
             data += gzip.decompress(data)
-        if SECRET.encode() in data.lower():
+        if what.lower().encode() in data.lower():
             found.append(str(path.relative_to(machine.home)))
     return found
 
@@ -183,19 +184,40 @@ def test_deleting_everywhere_removes_copies_in_which_nothing_else_is(alice, bob,
     assert bob.team("push", "--yes")["up_to_date"]
 
 
-def test_a_copy_that_is_a_file_follows_and_one_of_another_agent_is_removed_when_that_is_said(request, alice, bob):
+def test_a_copy_that_is_a_file_follows(request, alice):
     second = request.getfixturevalue("second_machine")
     pushed = alice.team("push", session_of(alice, "claude", *SAID), "--public", "--yes")["session_id"]
     (file,) = second.team("pull", pushed, "--platform", "file")["files"]
-    (crossed,) = bob.team("fork", pushed, "--platform", "codex")["files"]
     assert SECRET in Path(file).read_text()
     alice.team("excise", "cut", "3-4", pushed, "--yes")
 
     assert [file] == second.team("sync")["changed"]
     assert [] == having(second)
-    assert [crossed] == list(bob.team("sync")["put_off"])
-    assert [crossed] == bob.team("sync", "--remove")["removed"]
-    assert [] == having(bob)
+
+
+@pytest.mark.parametrize(("agent", "other"), [("claude", "codex"), ("codex", "claude")])
+def test_a_copy_for_another_agent_follows_and_keeps_what_was_said_in_it_since(alice, bob, agent, other):
+    allowed = alice.home / ".smart-fork/config.toml"
+    allowed.write_text(f'[team]\nallow = ["{TOKEN}"]\n')
+    told = (f"and docs, with token={TOKEN}", "Done.")
+    pushed = alice.team("push", session_of(alice, agent, *SAID[:4], *told), "--public", "--yes")["session_id"]
+    shared, kept = (bob.team("fork", pushed, "--platform", other)["files"][0] for _ in range(2))
+    for file in (shared, kept):
+        go_on(bob, file, other, OWN, OWN_ANSWER)
+    bob.team("push", shared, "--yes")
+    allowed.unlink()
+    assert (2, 2) == (len(having(bob, SECRET)), len(having(bob, TOKEN)))
+
+    done = alice.team("excise", "cut", "--secrets", pushed, "--yes")
+    assert {"github-token": 1} == done["masked"]
+    alice.team("excise", "cut", "3-4", pushed, "--yes")
+    with writing(kept):
+        assert [kept] == list(bob.team("sync")["put_off"])
+    assert [kept] == bob.team("sync")["changed"]
+
+    masked = f"and docs, with token={REDACTED}"
+    assert [*SAID[:2], masked, "Done.", OWN, OWN_ANSWER] == said(other, shared) == said(other, kept)
+    assert [[], []] == [having(bob, SECRET), having(bob, TOKEN)]
 
 
 def test_who_cuts_or_forgets_a_log_that_was_shared_is_told_what_withdraws_it(alice):
