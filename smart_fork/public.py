@@ -131,6 +131,7 @@ def fork(
     also: Sequence[str] = (),
     keep: Sequence[int] = (),
     drop: Sequence[int] = (),
+    as_agent: str | None = None,
     **options: Any,
 ) -> Worker:
     """Run a fork of a session with `prompt`, from message number `at` on where given; the original stays untouched.
@@ -138,6 +139,9 @@ def fork(
     Within a `budget` (a number of tokens, such as 30000 or "30k", or "match" for as little as answers) it has only what
     answers the `intent`, by default the prompt, which `also` says in other words; the exchanges of the numbers in
     `keep` are kept, and those in `drop` left out, whatever they take. `started.selection` says what it has.
+
+    With `as_agent` it is handed over: a new session of that agent, such as "codex", which is told what was said and
+    done. `started.handed` says how much of it.
 
     `options` are those of `Options`: `worktree` (true, or its name), `with_changes` (a worktree of its own that has the
     uncommitted changes of the directory as well), `place`, `name`, `skip_permissions`.
@@ -148,7 +152,7 @@ def fork(
     from smart_fork.agents.options import Options
     from smart_fork.forking.launch import fork_session
 
-    how: dict[str, Any] = {"at": at, "cwd": cwd}
+    how: dict[str, Any] = {"at": at, "cwd": cwd, "as_agent": as_agent}
     if budget is not None:
         how["budget"] = _spending(budget, intent or prompt or "", also, keep, drop)
     elif intent or also or keep or drop:

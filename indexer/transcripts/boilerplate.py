@@ -10,15 +10,18 @@ RECALL_TAG = "smart-fork-recall"
 LEFT_OUT_TAG = "smart-fork-left-out"
 #: What a fork is told before its prompt.
 NEWS_TAG = "smart-fork-news"
+#: What stands before a session that another agent is told.
+HANDOVER_TAG = "smart-fork-handover"
+_REMINDER = "system-reminder"
 #: Tags whose whole element is injected text. Seen in Claude Code 1.0-2.1 and Codex 0.34-0.169.
 _INJECTED = (
-    "system-reminder", "local-command-stdout", "local-command-stderr", "local-command-caveat", "command-name",
+    _REMINDER, "local-command-stdout", "local-command-stderr", "local-command-caveat", "command-name",
     "command-message", "bash-input", "bash-stdout", "bash-stderr", "task-notification", "teammate-message",
     "ide_opened_file", "ide_selection", "ide_diagnostics", "user-prompt-submit-hook", "environment_context",
     "user_instructions", "permissions instructions", "INSTRUCTIONS", "turn_aborted", "skill", "skills_instructions",
     "app-context", "subagent_notification", "collaboration_mode", "user_action", "recommended_plugins",
     "personality_spec", "model_switch", "multi_agent_mode", "apps_instructions", "plugins_instructions",
-    "hook_prompt", "hook_context", RECALL_TAG, LEFT_OUT_TAG, NEWS_TAG,
+    "hook_prompt", "hook_context", RECALL_TAG, LEFT_OUT_TAG, NEWS_TAG, HANDOVER_TAG,
 )  # fmt: skip
 _OPENING = {tag: re.compile(rf"<{tag}(?:\s[^<>]*)?>") for tag in _INJECTED}
 #: An element that is never closed is injected only where a message begins with it: elsewhere somebody speaks of it.
@@ -69,6 +72,11 @@ def strip_boilerplate(text: str) -> str:
 def strip_recall(text: str) -> str:
     """An agent's own words in `text`, which may repeat what we have told it."""
     return _without_elements(text, RECALL_TAG).strip()
+
+
+def strip_reminders(text: str) -> str:
+    """What a tool gave back, without what an agent's program has told its own model beside it."""
+    return _without_elements(text, _REMINDER).strip()
 
 
 def _strip_once(text: str) -> str:

@@ -83,11 +83,17 @@ class Agent:
     project_variables: tuple[str, ...] = ()
     #: What the names contain under which it connects to MCP servers.
     clients: tuple[str, ...] = ()
+    #: About how many tokens its model takes, where nothing of its own says it.
+    window: int = 128_000
 
     @classmethod
     def has(cls, facet: str) -> bool:
         """Whether it has that facet, which is not imported for it."""
         return getattr(cls, facet) is not getattr(Agent, facet)
+
+    def model_window(self) -> int:
+        """How many tokens its model takes, as its newest log says it, else about."""
+        return self.window
 
     @cached_property
     def reader(self) -> AgentAdapter | None:
@@ -133,6 +139,11 @@ class Agent:
     def forms(self) -> Forms | None:
         """How its records are shared between machines."""
         return None
+
+    @classmethod
+    def is_told(cls) -> bool:
+        """Whether it is told of other agents' sessions, which is not imported for it."""
+        return cls.has("teller") or cls.has("forms")
 
     @cached_property
     def teller(self) -> Teller | None:

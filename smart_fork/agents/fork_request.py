@@ -15,11 +15,12 @@ Form = Literal["fork", "new", "resume"]
 
 @dataclass(frozen=True, slots=True)
 class ForkRequest:
-    """What is to be started, and how. `at` is the id of the last message to keep; `with_agent` what to run it with.
+    """What is to be started, and how. `at` is the id of the last message to keep.
 
-    `session_id` is that of the session to fork or to go on with, empty for a new one. `new_session_id` is one that the
-    new session may have. `options` are all that was said of the worker, the prompt and the name as they were said.
-    `of_others` says that the session goes on from somebody else's, who could have put words there: its agent asks.
+    `session_id` is that of the session to fork or to go on with, empty for a new one; `source_agent` is whose it is,
+    where the agent is told of another one's. `new_session_id` is one that the new session may have. `options` are all
+    that was said of the worker, the prompt and the name as they were said. `of_others` says that the session goes on
+    from somebody else's, who could have put words there: its agent asks.
     """
 
     agent: AgentName
@@ -33,7 +34,7 @@ class ForkRequest:
     headless: bool = False
     name: str | None = None
     at: str | None = None
-    with_agent: AgentName | None = None
+    source_agent: AgentName | None = None
     depth: int = 0
     worker_id: str = ""
     form: Form = "fork"

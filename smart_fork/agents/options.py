@@ -114,7 +114,7 @@ def said_of(option: Field[Any]) -> Said:
 #: What a worker works on, as it is said in JSON.
 _SUBJECT: dict[str, Said] = {
     "project_path": Said(described="The directory it works in."),
-    "agent_type": Said(described="Left out: the session's, or the caller's."),
+    "agent_type": Said(described="Left out: the session's, or the caller's. Another one is told of fork_from."),
     "fork_from": Said(described="Fork this session: it knows all that the session knew, which stays as it is."),
     "at": Said(described="With fork_from: only up to this message of read_session.", types=(int,)),
     "resume_session_id": Said(described="Go on in this session itself, in its directory. Refused while it runs."),

@@ -72,13 +72,8 @@ def plan_fork(request: ForkRequest) -> ForkPlan:
     """
     agent = request.agent
     starter = starter_of(agent)
-    source = "" if request.form == "new" else check_id(agent, request.session_id, "source")
+    source = "" if request.form == "new" else check_id(request.source_agent or agent, request.session_id, "source")
     new = check_id(agent, request.new_session_id, "new") if request.new_session_id else None
-    if request.with_agent not in (None, request.agent):
-        raise ForkRefused(
-            f"A {request.agent} session cannot be forked with {request.with_agent}",
-            f"Fork it with {request.agent}, or search for sessions of {request.with_agent}.",
-        )
     if request.depth >= MAX_DEPTH:
         raise ForkRefused(
             f"This is already a worker of a worker, {MAX_DEPTH} deep", f"Unset {DEPTH} to go on on purpose."

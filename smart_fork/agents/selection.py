@@ -24,6 +24,11 @@ def startable() -> tuple[AgentName, ...]:
     return tuple(agent.name for agent in AGENTS if agent.has("starter"))
 
 
+def handed_to() -> tuple[AgentName, ...]:
+    """The agents that are told of other agents' sessions."""
+    return tuple(agent.name for agent in AGENTS if agent.is_told())
+
+
 def first() -> AgentName:
     """The agent that is meant where nobody says which, and none asks."""
     return startable()[0]

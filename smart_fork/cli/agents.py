@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from smart_fork.agents.selection import ALL, choices, first, named, one_of, startable
+from smart_fork.agents.selection import ALL, choices, first, handed_to, named, one_of, startable
 
 Names = Callable[[], Sequence[str]]
 _NAMES = ("--agent", "--adapter")
@@ -46,4 +46,5 @@ StartedOption = Annotated[str, option("The agent", startable, named, *_NAMES)]
 FIRST = first()
 #: The same, where it may go without saying.
 AnyStartedOption = Annotated[str | None, option("The agent", startable, named, *_NAMES)]
+HandedOption = Annotated[str | None, option("Hand it over: a new session of", handed_to, named, "--as")]
 GivenOption = Annotated[str | None, option("Give the id as it is, in this directory, to", startable, named, *_NAMES)]

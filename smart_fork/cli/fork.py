@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 from smart_fork.agents.options import Options
 from smart_fork.agents.references import Resolved, here
 from smart_fork.caller import caller_session
+from smart_fork.cli.agents import HandedOption
 from smart_fork.cli.forked import print_forked
 from smart_fork.cli.options import NOTHING_SAID, takes_options
 from smart_fork.cli.output import print_json, say
@@ -79,6 +80,7 @@ def fork(  # noqa: PLR0917 - typer's way
         float | None,
         typer.Option("--min-score", help="What --top forks has at least this score; 0.3 by default, 0 takes all."),
     ] = None,
+    as_agent: HandedOption = None,
     options: Options = NOTHING_SAID,
     cwd: Annotated[
         Path | None, typer.Option("--cwd", help="The directory it works in; the session's own by default.")
@@ -114,6 +116,7 @@ def fork(  # noqa: PLR0917 - typer's way
         "dry_run": dry_run,
         "caller_session_id": caller_session(os.environ),
     }
+    how |= {"as_agent": as_agent} if as_agent else {}
     wanted = wanted_of(budget, keep, drop)
     said = list(words or ())
     ids, prompt = _ids_and_prompt(said, protected=ctx.meta[_PROTECTED]) if top is None else ([], _prompt_alone(said))

@@ -10,13 +10,19 @@ from typing import Self
 
 import apsw
 
+from smart_fork import foreign_sessions, handovers
 from smart_fork.agents.facets import storage_of
 from smart_fork.agents.files import stage_transcript
+from smart_fork.agents.forms import HomePlace
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.copies.session_copy import write_branch
+from smart_fork.copies.told import as_session
 from smart_fork.errors import ForkRefused, SmartForkError
+from smart_fork.forking.handover import Handover
+from smart_fork.forking.others import is_others
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.world import World
+from smart_fork.handovers import HandedOver
 from smart_fork.processes import Machine
 from smart_fork.registry import Registry
 from smart_fork.repository.worktree import Worktree, create_worktree, remove_if_saved, remove_worktree
@@ -79,6 +85,8 @@ class Attempt:
             return []
         if plan.staging == "transcript":
             self._transcript(plan, log)
+        elif plan.staging == "branch" and plan.new_session_id and spec.handover:
+            return self._told(plan, plan.new_session_id, spec, spec.handover)
         elif plan.staging == "branch" and plan.new_session_id:
             return self._branch(plan, plan.new_session_id, log, spec)
         return []
@@ -91,6 +99,32 @@ class Attempt:
         if staged.path in staged.created:
             self.registry.add_staged_copy(staged.path, session_id=session_id, source_path=log, now=now)
             self.otherwise(lambda: self.registry.forget_staged_copy(staged.path))
+
+    def _told(self, plan: ForkPlan, new_session_id: str, spec: WorkerSpec, handover: Handover) -> list[str]:
+        """Another agent's session as one of its own; where it is from is kept beside it."""
+        handed, place = handover.handed, HomePlace(str(plan.cwd), str(Path.home()))
+        with as_session(plan.agent, handover.said, place, source_id=handed.session_id) as session:
+            written = write_branch(
+                self.world.adapter,
+                session.source_path,
+                session=session,
+                at=None,
+                new_session_id=new_session_id,
+                target_cwd=plan.cwd,
+                title=plan.title or handover.title,
+                now=datetime.fromtimestamp(self.world.clock.now()),  # noqa: DTZ006 - files may be named by local time
+                machine=Machine(self.world.processes, self.world.env),
+            )
+        self.otherwise(written.undo)
+        through = spec.point.message_id if spec.point else ""
+        handovers.remember(HandedOver(new_session_id, plan.agent, handed.from_agent, handed.session_id, through))
+        self.otherwise(lambda: handovers.forget(new_session_id))
+        source = spec.source.session if spec.source else None
+        if is_others(handed.session_id, source):
+            said = [turn.id for turn in session.turns if not turn.id.isdigit()]  # a number is any session's
+            foreign_sessions.remember(new_session_id, said)
+            self.otherwise(lambda: foreign_sessions.forget(new_session_id))
+        return list(written.warnings)
 
     def _branch(self, plan: ForkPlan, new_session_id: str, log: Path, spec: WorkerSpec) -> list[str]:
         written = write_branch(

@@ -6,14 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from indexer.project import project_of
-from indexer.transcripts.model import Session
+from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import ForkPlan
+from smart_fork.agents.selection import named
 from smart_fork.copies.session_copy import Branch, Point, point_at
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.attempt import undone
 from smart_fork.forking.bringing_back import brought_back
+from smart_fork.forking.handover import handover
 from smart_fork.forking.price import price_of
 from smart_fork.forking.report import Launched, as_fork
 from smart_fork.forking.spec import WorkerSpec, source_of
@@ -35,11 +37,12 @@ def fork_session(
     dry_run: bool = False,
     caller_session_id: str | None = None,
     budget: Spending | None = None,
+    as_agent: AgentName | None = None,
 ) -> Forked:
     """Fork the session that `reference` means (see `sessions.locate`), from message number `at` on, or from its end.
 
     With the id of a message in `through`, at the end of what that is part of, which may be the session's end. With a
-    `budget` what does not answer is left out.
+    `budget` what does not answer is left out. With `as_agent` it is a session of that agent, which is told of it.
 
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
@@ -50,7 +53,7 @@ def fork_session(
         point, note = _end_of(session, through) if through is not None else _point_at(session, at)
         spec = WorkerSpec(
             "fork",
-            session.agent,
+            session.agent if as_agent is None else named(as_agent),
             source_of(session),
             options or Options(),
             point,
@@ -62,8 +65,10 @@ def fork_session(
         if budget is not None:
             spec, selection = within(spec, session, budget)
             notes += selection.notes
+        spec = told(spec, session)
         forked = fork(spec, dry_run=dry_run)
-        price = price_of(session, spec.point, selection.tokens if selection is not None and spec.excerpt else None)
+        within_it = selection.tokens if selection is not None and spec.excerpt else None
+        price = price_of(session, spec.point, spec.handover.handed.tokens if spec.handover else within_it)
         return replace(forked, warnings=(*notes, *forked.warnings), selection=selection, price=price)
 
 
@@ -78,6 +83,21 @@ def check_forkable(session: Session, cwd: str | None) -> None:
     whys = obstacles(Forkable(session.agent, session.session_id, log, session.cwd, session.origin, asked, cwd))
     if whys:
         raise ForkRefused(f"{session.session_id} cannot be forked: {'; '.join(whys)}")
+
+
+def told(spec: WorkerSpec, session: Session) -> WorkerSpec:
+    """The same with what its agent is told of `session`, where that is another agent's.
+
+    Raises:
+        Usage: that agent is not told of other agents' sessions.
+        ForkRefused: the log was rewritten meanwhile.
+        NotFound: a session that it was forked from is gone.
+    """
+    if spec.agent == session.agent:
+        return spec
+    end = spec.point.index if spec.point else len(session.turns) - 1
+    point = spec.point or Point(end, session.turns[end].id)
+    return replace(spec, point=point, handover=handover(session, end, spec.agent, spec.excerpt))
 
 
 def _point_at(session: Session, at: int | None) -> tuple[Point | None, str]:
@@ -110,7 +130,8 @@ def fork(spec: WorkerSpec, world: World | None = None, *, dry_run: bool = False)
     """
     world = world or world_of(spec.agent)
     prepared = prepare(spec, world, dry_run=dry_run)
-    return as_fork(_planned(prepared, world) if dry_run else launch(prepared, world))
+    forked = as_fork(_planned(prepared, world) if dry_run else launch(prepared, world))
+    return replace(forked, handed=spec.handover.handed) if spec.handover else forked
 
 
 def resume_written(spec: WorkerSpec, written: Branch, processes: Processes | None = None) -> Forked:
@@ -133,19 +154,24 @@ def _planned(prepared: Prepared, world: World) -> Launched:
     in_worktree = spec.options.in_worktree
     plan = prepared.plan(planned_worktree(spec.options, request, world) if in_worktree else None)
     warnings = another_agent(spec) + _prepared_first(
-        plan, request.source_cwd, worktree=in_worktree, distilled=spec.excerpt is not None
+        plan,
+        request.source_cwd,
+        worktree=in_worktree,
+        distilled=spec.excerpt is not None and not spec.handover,
+        handed=spec.handover is not None,
     )
     return Launched(plan, prepared.place.name, warnings=warnings, note=prepared.note)
 
 
-def _prepared_first(plan: ForkPlan, source_cwd: str, *, worktree: bool, distilled: bool) -> list[str]:
+def _prepared_first(plan: ForkPlan, source_cwd: str, *, worktree: bool, distilled: bool, handed: bool) -> list[str]:
     """What a real run makes before its command works: a dry run makes nothing, so its command alone would fail."""
     branch = plan.staging == "branch"
     elsewhere = plan.staging == "transcript" and project_of(plan.cwd) != project_of(source_cwd)
     needed = {
         "the worktree": worktree,
+        "a copy of what is told": branch and handed,
         "a copy of what is kept": branch and distilled,
-        "a copy up to that message": branch and bool(plan.at) and not distilled,
+        "a copy up to that message": branch and bool(plan.at) and not distilled and not handed,
         "a copy of the session": branch and not plan.at and not distilled,
         "a copy of the log": elsewhere,
     }

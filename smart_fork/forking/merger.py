@@ -7,12 +7,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from indexer.transcripts.model import Session
+from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
 from smart_fork.advice import advice
 from smart_fork.agents.excerpt import Excerpt
-from smart_fork.agents.facets import forms_of
+from smart_fork.agents.facets import teller_of
 from smart_fork.agents.options import Options
+from smart_fork.agents.selection import named
 from smart_fork.budget.amount import MATCH
 from smart_fork.budget.costs import costs
 from smart_fork.budget.selection import Selected
@@ -21,6 +22,7 @@ from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.copies.told import whence
 from smart_fork.errors import Usage
 from smart_fork.forking.bringing_back import brought_back
+from smart_fork.forking.handover import handover, joined
 from smart_fork.forking.launch import check_forkable, fork
 from smart_fork.forking.spec import WorkerSpec, source_of
 from smart_fork.forking.spending import Spending, chosen
@@ -38,11 +40,12 @@ def fork_merged(
     cwd: str | None = None,
     dry_run: bool = False,
     caller_session_id: str | None = None,
+    as_agent: AgentName | None = None,
 ) -> Forked:
     """One fork of the first of these sessions, with what answers in it, and then in each of the others.
 
     They share the budget: what one does not need the others may. What several have from the same beginning is there
-    once. Of another agent's session what was said and done is told.
+    once. Of another agent's session what was said and done is told; with `as_agent`, that one is told of all of them.
 
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
@@ -54,7 +57,8 @@ def fork_merged(
     with ExitStack() as stack:
         located = [stack.enter_context(brought_back(sessions.locate(one), dry_run=dry_run)) for one in references]
         read = [sessions.read(one) for one in located]
-        _check(read)
+        agent = read[0].agent if as_agent is None else named(as_agent)
+        _check(read, agent)
         check_forkable(read[0], cwd)
         found = _selected(read, spending)
         first, *others = [Part(session, _excerpt(session, one)) for session, one in zip(read, found, strict=True)]
@@ -76,6 +80,12 @@ def fork_merged(
             excerpt=parts[0].excerpt,
             others=left,
         )
+        if agent != read[0].agent:
+            unheaded = [without_shared(part, read[:n]) for n, part in enumerate((first, *others))]
+            each = [
+                handover(part.session, part.excerpt.end, agent, part.excerpt) for part in unheaded if part.excerpt.kept
+            ]
+            spec = replace(spec, agent=agent, handover=joined(each))
         forked = fork(spec, dry_run=dry_run)
         notes = [note for one in found for note in one.selection.notes]
         selections = [one.selection for one in found]
@@ -84,14 +94,12 @@ def fork_merged(
         )
 
 
-def _check(read: Sequence[Session]) -> None:
+def _check(read: Sequence[Session], agent: AgentName) -> None:
     ids = [session.session_id for session in read]
     if len(set(ids)) < len(ids):
         raise Usage("A session cannot be merged with itself", "Name each session once.")
-    for session in read[1:]:
-        if session.agent != read[0].agent:
-            forms_of(read[0].agent)
-            forms_of(session.agent)
+    if any(session.agent != agent for session in read):
+        teller_of(agent)
 
 
 def _selected(read: Sequence[Session], spending: Spending) -> list[Selected]:

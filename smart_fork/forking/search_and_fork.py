@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from indexer.changes import Progress
+from indexer.transcripts.model import AgentName
 from smart_fork.advice import advice
 from smart_fork.agents.options import PLACES, Options
 from smart_fork.agents.references import Resolved
 from smart_fork.agents.references import here as of_this_machine
+from smart_fork.agents.selection import named
 from smart_fork.budget.amount import amount
 from smart_fork.budget.within import Wanted
 from smart_fork.engines.configured import OWN
@@ -45,10 +47,11 @@ def find_and_fork(
     ask: Ask | None = None,
     or_all: bool = False,
     budget: str | None = None,
+    as_agent: AgentName | None = None,
 ) -> Answer:
     """`find`, and the fork that was asked for as ``forked_session``; with `at` ``"match"`` where its passage ends.
 
-    Within a `budget` the fork has what answers the request alone.
+    Within a `budget` the fork has what answers the request alone. With `as_agent` it is a session of that agent.
 
     With `auto_fork` alone the best result is forked if it fits: it scores the request's `min_score`, else `FLOOR`;
     where several fit about as well, the one that is chosen by whom `ask` asks. A fork that fails leaves the results in
@@ -71,6 +74,8 @@ def find_and_fork(
     if isinstance(at, int) and at < 0:
         raise Usage(f"at must be non-negative, not {at}", "It is the number of a message, as match.turn_index says it.")
     wanted = None if budget is None else Wanted(amount(budget))
+    if as_agent is not None:
+        named(as_agent)
     options = options or Options()
     if options.place is not None and options.place not in PLACES:
         raise Usage(f"run_in must be 'tmux', 'process', or 'iterm2', not {shown(options.place)}")
@@ -95,6 +100,7 @@ def find_and_fork(
             how: dict[str, Any] = {"at": at} if at != MATCH else {"through": _through(hit, local_id, request, engine)}
             if wanted is not None:
                 how["budget"] = Spending(wanted, request.intent, request.also or (), engine)
+            how |= {"as_agent": as_agent} if as_agent else {}
             told("starting the fork", 0, 1)
             forked = fork_session(
                 local_id,

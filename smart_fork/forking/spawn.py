@@ -18,7 +18,8 @@ from smart_fork.agents.selection import first, named
 from smart_fork.copies.session_copy import Point, point_at
 from smart_fork.errors import ForkRefused, SmartForkError, Usage
 from smart_fork.forking.confirmation import CONFIRM_SECONDS
-from smart_fork.forking.launch import check_forkable
+from smart_fork.forking.handover import notes
+from smart_fork.forking.launch import check_forkable, told
 from smart_fork.forking.report import as_worker
 from smart_fork.forking.resume import check_free, newest_session
 from smart_fork.forking.spec import ForkSource, WorkerSpec, source_of
@@ -159,17 +160,19 @@ class Asked:
         if unsaid:  # what begins from nothing has one if that is possible
             options = replace(options, worktree=project_of(self.target).git and not goes_on)
         self._check_place(options.place)
-        return WorkerSpec(
+        spec = WorkerSpec(
             self.kind,
-            source.agent if source else self.agent,
+            self.agent,
             source,
             options,
             self._point(),
             cwd=None if goes_on else self.target,
             or_without=unsaid,
             caller_session_id=self.caller,
-            with_agent=self.agent,
         )
+        spec = told(spec, self.session) if self.session and self.kind == "fork" else spec
+        self.notes += notes(spec.handover.handed, spec.agent) if spec.handover else ()
+        return spec
 
     def _kind(self) -> Kind:
         fork = self.said.get("fork_session", False)
@@ -210,7 +213,10 @@ class Asked:
 
     def _check_going_on(self, source: ForkSource, world: World) -> None:
         if source.agent != self.agent:
-            raise ForkRefused(f"A {source.agent} session cannot go on with {self.agent}", "Leave agent_type out.")
+            raise ForkRefused(
+                f"A {source.agent} session cannot go on with {self.agent}",
+                "Leave agent_type out, or fork it: fork_from.",
+            )
         if source.session_id == self.caller:
             raise ForkRefused("This is the calling session itself", "Fork it: fork_from.")
         if source.cwd and project_of(source.cwd).key != project_of(self.target).key:

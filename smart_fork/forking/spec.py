@@ -11,6 +11,7 @@ from smart_fork.agents.fork_request import Form
 from smart_fork.agents.options import Options
 from smart_fork.copies.parts import Part
 from smart_fork.copies.session_copy import Branch, Point
+from smart_fork.forking.handover import Handover
 from smart_fork.registry import Kind
 
 
@@ -33,8 +34,8 @@ class WorkerSpec:
     """A worker that is to be started; `source` is `None` for a new session, `point` the last turn of it to keep.
 
     Of an `excerpt` only what that keeps goes into a fork, and then what is kept of `others`. With `or_without` the
-    worker starts also where no worktree can be made. `with_agent` is what the source is to be run with. `written` is a
-    copy of the source that is there already.
+    worker starts also where no worktree can be made. `written` is a copy of the source that is there already. A
+    `handover` is what the agent is told of the source, where that is another one's.
     """
 
     kind: Kind
@@ -45,10 +46,10 @@ class WorkerSpec:
     cwd: Path | None = None
     or_without: bool = False
     caller_session_id: str | None = None
-    with_agent: AgentName | None = None
     written: Branch | None = None
     excerpt: Excerpt | None = None
     others: tuple[Part, ...] = ()
+    handover: Handover | None = None
 
     @property
     def form(self) -> Form:

@@ -12,11 +12,10 @@ from pathlib import Path
 import apsw
 
 from indexer.project import resolve
-from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.files import is_there
 from smart_fork import permission
 from smart_fork.advice import advice
-from smart_fork.agents import programs
+from smart_fork.agents import READERS, programs
 from smart_fork.agents.facets import starter_of, storage_of, title_of
 from smart_fork.agents.fork_request import ForkRequest
 from smart_fork.agents.logs import original_of
@@ -72,6 +71,7 @@ def prepare(spec: WorkerSpec, world: World, *, dry_run: bool = False) -> Prepare
     Raises:
         SmartForkError: it could not be started.
     """
+    _check_told(spec)
     place = choose_place(spec.options.place, world.processes, world.env)
     source, written, target = spec.source, spec.written, _target(spec)
     note = note_for(spec, target, world.processes)
@@ -79,7 +79,7 @@ def prepare(spec: WorkerSpec, world: World, *, dry_run: bool = False) -> Prepare
     request = ForkRequest(
         agent=spec.agent,
         session_id=source.session_id if source else "",
-        source_path=_source_path(source, world.adapter) if source else None,
+        source_path=_source_path(source, spec, world) if source else None,
         source_cwd=source.cwd if source else "",
         target_cwd=target,
         program=_program(spec, place, world),
@@ -88,7 +88,7 @@ def prepare(spec: WorkerSpec, world: World, *, dry_run: bool = False) -> Prepare
         headless=place.headless,
         name=plain_name(spec.options.name) or None,
         at=written.at if written else spec.point.message_id if spec.point else None,
-        with_agent=spec.with_agent,
+        source_agent=source.agent if source and spec.handover else None,
         depth=_depth(world.env, spec.caller_session_id),
         form=spec.form,
         of_others=any(is_others(one.session_id, one.session) for one in known),
@@ -175,7 +175,7 @@ def start(spec: WorkerSpec, world: World | None = None) -> StartedWorker:
 def another_agent(spec: WorkerSpec) -> list[str]:
     """What to say where another agent than the one that asks takes up a session of its own."""
     asks = calling_agent()
-    if asks in (None, spec.agent) or spec.source is None:
+    if asks in (None, spec.agent) or spec.source is None or spec.handover:
         return []
     theirs, own = title_of(spec.agent), title_of(str(asks))
     return [f"This starts {theirs}, not {own}: the session is one of {theirs}"]
@@ -292,6 +292,19 @@ def directory(path: str | Path) -> Path:
     return target
 
 
+def _check_told(spec: WorkerSpec) -> None:
+    """No agent reads another one's log: it is told of it."""
+    source = spec.source
+    if source is not None and source.agent != spec.agent and spec.handover is None:
+        raise ForkRefused(
+            f"A session of {title_of(source.agent)} cannot be forked with {title_of(spec.agent)} as it is",
+            advice(
+                f"Hand it over: smart-fork fork {source.session_id} --as {spec.agent}",
+                tool=f"Hand it over: as_agent '{spec.agent}', or agent_type beside fork_from.",
+            ),
+        )
+
+
 def _check_asks(request: ForkRequest) -> None:
     """Whoever could share a session could have put words there: no agent acts on them unasked."""
     if request.of_others and request.skip_permissions:
@@ -342,10 +355,11 @@ def _depth(env: Mapping[str, str], caller_session_id: str | None) -> int:
         return max(told, registry.depth(caller_session_id))
 
 
-def _source_path(source: ForkSource, adapter: AgentAdapter) -> Path | None:
+def _source_path(source: ForkSource, spec: WorkerSpec, world: World) -> Path | None:
     """Where the log is now: it may have moved to another folder, or to the archive, since it was read."""
     if source.source_path is None or is_there(str(source.source_path)):
         return source.source_path
+    adapter = world.adapter if source.agent == spec.agent else READERS[source.agent]
     found = original_of(adapter, source.session_id)
     if found is None:
         raise NotFound(f"The session's log is gone: {source.source_path}", "The agent may have deleted it.")

@@ -23,6 +23,23 @@ class ForkPrice(Value):
     cached: bool = False
 
 
+@value
+class Handed(Value):
+    """What another agent is told of a session of `from_agent`'s: how many exchanges, in about how many tokens.
+
+    Of `earlier` ones it knows the titles alone, `left_out` are messages of a last exchange that is too large by itself;
+    `lost` counts what no other agent can be told.
+    """
+
+    from_agent: AgentName
+    session_id: str
+    exchanges: int
+    tokens: int
+    lost: Mapping[str, int]
+    earlier: int = rare(0)
+    left_out: int = rare(0)
+
+
 @record
 class Forked(Value):
     """A fork that was started."""
@@ -30,8 +47,9 @@ class Forked(Value):
     # `session_name` is the worker's name, `resume_session_id` the session that was forked, `new_session_id` the fork's
     # own (`None` where the agent had not told it in time), `command` one line for display, `attach` what shows the
     # worker. `confirmed` says that it was seen to take its prompt, or to be ready for one. `selection` is what a fork
-    # within a budget has of the session, `merged` what it has of others, `news` what has changed in the repository, as
-    # it was told before its prompt; `resolved` as what the session was found that was named.
+    # within a budget has of the session, `merged` what it has of others, `handed` what it was told of another agent's,
+    # `news` what has changed in the repository, as it was told before its prompt; `resolved` as what the session was
+    # found that was named.
     session_name: str
     worker_id: str
     terminal_id: str | None
@@ -49,6 +67,7 @@ class Forked(Value):
     selection: Selection | None = rare()
     merged: tuple[Selection, ...] = rare(())
     news: str = rare("")
+    handed: Handed | None = rare()
     price: ForkPrice | None = rare()
     chosen: Mapping[str, int | None] = spread(forked_index=int | None)
     resolved: str = rare("")

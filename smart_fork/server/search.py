@@ -160,6 +160,7 @@ class Searching:
         brief: Annotated[  # noqa: FBT002
             bool | None, Field(description="Note what changed since.")
         ] = True,
+        as_agent: Annotated[str | None, Field(description="Fork it as a session of this agent.")] = None,
     ) -> Any:
         """Find the past session of this repository that already knows how to do something; optionally run a fork of it.
 
@@ -181,6 +182,7 @@ class Searching:
             "options": _options(prompt, run_in, worktree, with_changes, brief),
             "at": at,
             "budget": budget,
+            "as_agent": as_agent,
             "ask": asking(ctx),
             **_or_all(ctx),
         }

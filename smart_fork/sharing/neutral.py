@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from indexer.transcripts.boilerplate import strip_reminders
 from indexer.transcripts.model import Session, ToolCall, Turn
 from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import Told
@@ -80,7 +81,7 @@ def neutral(turns: Iterable[Turn], told: Iterable[Told] = ()) -> Neutral:
     """These turns, and what their records said beside them."""
     turns, lost, outputs = list(turns), Counter[str](), dict[str, str]()
     for record in told:
-        outputs |= dict(record.outputs)
+        outputs |= {call: strip_reminders(output) for call, output in record.outputs}
         lost += Counter({THINKING: record.thoughts, IMAGES: record.images, AGENTS_AT_WORK: record.agents})
     lost[SYSTEM] = sum(turn.role == "system" for turn in turns)
     outcomes = _Outcomes(turns, outputs)
@@ -111,7 +112,7 @@ class _Outcomes:
         if result is None:
             return Action(line)
         output = self._outputs.get(call.id)
-        whole = output is not None and len(output.strip()) <= OUTPUT_CHARACTERS
+        whole = output is not None and len(output) <= OUTPUT_CHARACTERS
         self.cut += not whole
-        said = result.note if output is None else output.strip()
+        said = result.note if output is None else output
         return Action(line, said if whole or output is None else said[:OUTPUT_CHARACTERS] + _CUT, result.is_error)

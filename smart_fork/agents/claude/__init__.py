@@ -29,6 +29,7 @@ class Claude(Agent):
     """See `Agent`."""
 
     name = "claude"
+    window = 200_000
     title = "Claude Code"
     home = HOME
     command = ProgramSpec(

@@ -30,6 +30,7 @@ class Codex(Agent):
     """See `Agent`."""
 
     name = "codex"
+    window = 258_400
     title = "Codex"
     home = HOME
     command = ProgramSpec(
@@ -45,6 +46,12 @@ class Codex(Agent):
     marks = ("CODEX_THREAD_ID", "CODEX_SESSION_ID")
     session_variables = ("CODEX_THREAD_ID",)
     clients = ("codex",)
+
+    def model_window(self) -> int:
+        """See `Agent.model_window`."""
+        from smart_fork.agents.codex.window import said_last
+
+        return said_last() or self.window
 
     @cached_property
     def reader(self) -> CodexAdapter:

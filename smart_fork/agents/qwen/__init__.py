@@ -28,6 +28,7 @@ class Qwen(Agent):
     """See `Agent`."""
 
     name = "qwen"
+    window = 262_144
     title = "Qwen Code"
     home = HOME
     command = ProgramSpec(

@@ -181,15 +181,6 @@ def test_an_id_is_kept_as_it_is_written():
     assert check_id("claude", SESSION.upper()) == SESSION.upper()
 
 
-def test_another_agents_session_is_refused():
-    """F-096."""
-    with pytest.raises(ForkRefused, match="claude session cannot be forked with codex"):
-        plan_fork(replace(CLAUDE, with_agent="codex"))
-    with pytest.raises(ForkRefused, match="codex session cannot be forked with claude"):
-        plan_fork(replace(CODEX, with_agent="claude"))
-    assert plan_fork(replace(CODEX, with_agent="codex"))
-
-
 @both
 def test_forks_of_forks_end(request_):
     assert plan_fork(replace(request_, depth=2)).env["SMART_FORK_DEPTH"] == "3"

@@ -142,12 +142,10 @@ def test_a_start_that_fails_leaves_nothing_but_a_note(launch, source, agent, rep
 def test_what_cannot_work_is_refused_before_anything_is_made(launch, source, home):
     """F-096, F-097, F-102, F-104."""
     agent = source.agent
-    other = "codex" if agent == "claude" else "claude"
     bad = {
         "gone": (source.__class__(agent, NEW, home / "no.jsonl", source.cwd), {}, NotFound, "gone"),
         "no directory": (source, {"cwd": home / "no"}, NotFound, "No such directory"),
         "no cwd": (source.__class__(agent, SESSION, source.source_path, ""), {}, ForkRefused, "not known where"),
-        "mixed": (source, {"with_agent": other}, ForkRefused, "cannot be forked with"),
         "no prompt": (source, {"prompt": None}, Usage, "needs a prompt"),
         "place": (source, {"place": "moon"}, Usage, "Unknown place"),
         "id": (source.__class__(agent, "../x", source.source_path, source.cwd), {}, Usage, "Invalid source"),

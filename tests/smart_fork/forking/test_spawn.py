@@ -69,7 +69,6 @@ REFUSED = {
     ": Session not found: 0000000000": ({"fork_from": "0000000000"}, NotFound),
     ": No claude session to continue in": ({"continue_session": True}, NotFound),
     ": Only a fork can have a worktree": ({"resume_session_id": SESSION, "worktree": True, "force": None}, Usage),
-    ": A claude session cannot be forked with codex": ({"fork_from": SESSION, "agent_type": "codex"}, ForkRefused),
     ": A claude session cannot go on with codex": ({"resume_session_id": SESSION, "agent_type": "codex"}, ForkRefused),
     ": No message 99": ({"fork_from": SESSION, "at": 99}, NotFound),
 }
