@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.e2e.agents import SMART_FORK, Machine
 from tests.e2e.logs import Log
 from tests.e2e.model_server import ModelServer
-from tests.e2e.programs import cache_folder, install
+from tests.e2e.programs import CLAUDE_AND_CODEX, cache_folder, install
 
 WORDS = "The uploader retries with backoff, the queue drains in order, and the tests tell which part has failed. " * 100
 SECONDS = 120
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--exchanges", type=int, default=12)
     parser.add_argument("--json", type=Path, help="write the figures here too")
     asked = parser.parse_args()
-    programs = install(cache_folder())
+    programs = install(cache_folder(), CLAUDE_AND_CODEX)
     with tempfile.TemporaryDirectory(prefix="smart-fork-forking-") as folder, ModelServer() as model:
         machine = Machine(Path(folder), programs, model)
         machine.env |= {"HF_HUB_OFFLINE": "1"}

@@ -5,10 +5,11 @@ stores them is imported by nothing here.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from indexer import versions
 from indexer.markdown import export_names, export_path
+from indexer.shapes import dataclass
 from indexer.store.base import SeenFile, Store
 from indexer.transcripts.base import Agents, LogFile
 from indexer.transcripts.files import is_there

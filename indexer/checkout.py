@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from indexer.errors import IndexerError
 from indexer.git_settings import content, settings
 from indexer.ownership import trusted
+from indexer.shapes import dataclass
 
 #: A pointer is one path, and the longest of them is this long.
 _PATH_BYTES = 4096 + len("gitdir: \r\n")

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from indexer.patterns import late
 from indexer.pieces import Piece, PieceRole
+from indexer.shapes import dataclass
 
 #: About 200 tokens: the embedding model reads 256, and shorter chunks embed faster a character.
 CHUNK_CHARACTERS = 800

@@ -11,11 +11,12 @@ import os
 import re
 import secrets
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from pathlib import Path
 from typing import IO, Any, Protocol, Self, cast
 
 from indexer.errors import IndexerError
+from indexer.shapes import dataclass
 from indexer.transcripts.files import stamp_of
 from indexer.transcripts.lines import open_regular
 

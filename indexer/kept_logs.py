@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -23,6 +23,7 @@ import orjson
 from indexer.compressed import Compressed, pieces, up_to_date
 from indexer.files import replace_file
 from indexer.paths import file_name, private_dir, state_home
+from indexer.shapes import dataclass
 from indexer.switches import is_on
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.model import AgentName

@@ -10,13 +10,13 @@ import os
 import re
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from indexer.files import replace_file
 from indexer.paths import file_name, index_root, private_dir
 from indexer.patterns import late
 from indexer.pieces import Piece, PieceRole
+from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session
 
 _HEADINGS = {"user": "## User", "assistant": "## Assistant", "action": "## Assistant"}

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from itertools import chain
 from operator import attrgetter
 
 from indexer.masking import mask
+from indexer.shapes import dataclass
 from indexer.transcripts.model import Proof, Session, ToolCall, Turn
 
 #: Of more files the last edited are remembered.

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from indexer.masking import NOTHING, Masked, joined, mask
 from indexer.pieces import Piece
+from indexer.shapes import dataclass
 from indexer.transcripts.base import Agents
 from indexer.transcripts.model import Exchange, Session, Turn
 from indexer.transcripts.ours import calls_us, only_looks

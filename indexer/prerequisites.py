@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from indexer.paths import index_root, private_dir, state_home
+from indexer.shapes import dataclass
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import AgentName
 

@@ -6,10 +6,11 @@ Found by reading `.git` alone, since it is asked for every session and git need 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from indexer.checkout import Unproven, checkout, removed_worktrees, top_of
+from indexer.shapes import dataclass
 
 #: How the key of a project begins that is known by a commit; directories begin with a slash.
 _HEAD = "commit "

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Literal
@@ -15,6 +15,7 @@ import orjson
 
 from indexer.changes import Report
 from indexer.last_run import FailedLog, LastRun
+from indexer.shapes import dataclass
 from indexer.store.base import Store
 
 #: Where the index itself keeps them: whoever asks how it is may be another process, on another day.

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
+#: Commands that end as soon as they have answered.
+_QUICK = frozenset({"find", "fork", "list", "show", "branch", "new", "resume", "continue", "active"})
+
 
 def main() -> None:
     """Run the command. What agents and shells wait for is decided on before anything large is imported."""
@@ -14,7 +17,7 @@ def main() -> None:
         serve(sys.argv[2:])
     if "_SMART_FORK_COMPLETE" in os.environ or sys.argv[1:] in (["welcome"], ["statusline"]):
         _at_once(sys.argv[1:])
-    if sys.argv[1:2] == ["find"]:
+    if sys.argv[1:2] and sys.argv[1] in _QUICK:
         _expect_little_garbage()
     from smart_fork.cli import main as command_line
 
@@ -27,8 +30,8 @@ def main() -> None:
 
 
 def _expect_little_garbage() -> None:
-    """Nearly all that a question makes are modules, which stay: to look through them for garbage again and again takes
-    a twentieth of its time.
+    """Nearly all that such a command makes are modules, which stay: to look through them for garbage again and again
+    takes a twentieth of its time.
     """
     import gc
 

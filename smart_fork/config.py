@@ -8,11 +8,12 @@ wherever it stands, since a misspelt setting that is passed over looks as if it 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from indexer.paths import state_home
+from indexer.shapes import dataclass
 from smart_fork.errors import Usage
 from smart_fork.snippets import shown
 

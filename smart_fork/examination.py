@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
@@ -19,6 +18,7 @@ from indexer.markdown import export_names, export_path, is_export
 from indexer.model_notice import telling
 from indexer.paths import index_db, state_home
 from indexer.pipeline import document_of
+from indexer.shapes import dataclass
 from indexer.store import groups, soundness
 from indexer.store.base import Scope, SessionRow, Store
 from indexer.store.queries import StoreReading

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from indexer.shapes import dataclass
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _decode: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().raw_decode

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 
 from indexer.project import Project, is_within, project_of, resolve, was_worktree_of
+from indexer.shapes import dataclass
 from smart_fork.errors import NotFound
 
 HINT = 'The client names its projects as roots; config.toml can allow more: [service] projects = ["~/code/shop"].'

@@ -10,12 +10,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any, NamedTuple, NoReturn, Protocol, Self
 
 from indexer.masking import Masked, beginning, mask
+from indexer.shapes import dataclass
 from smart_fork.errors import NotFound, ProgramFailed, ProgramMissing, SmartForkError
 
 #: How often, and after how long, a process without any environment is looked at again.

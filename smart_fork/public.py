@@ -5,10 +5,10 @@ Whatever is answered is a frozen value: `as_json()` gives its JSON.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from indexer.shapes import dataclass
 from smart_fork.errors import IndexUnavailable, Usage
 from smart_fork.retrieval.answer import Hit
 

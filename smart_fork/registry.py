@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, get_args
@@ -14,6 +14,7 @@ import orjson
 
 from indexer.masking import mask
 from indexer.paths import state_home
+from indexer.shapes import dataclass
 from indexer.store.erasure import compact
 from indexer.transcripts.model import AgentName
 from smart_fork import permission

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from indexer.forgotten import Forgotten, forgotten, replace
 from indexer.lost_logs import erase_owed, sweep, sweep_files
+from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare
 from indexer.writer import IndexBusyError, only_writer

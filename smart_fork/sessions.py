@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from indexer import kept_logs
 from indexer.markdown import export_path, parse_front_matter
 from indexer.masking import Masked, beginning, mask
 from indexer.paths import index_db, state_home
-from indexer.store.base import SessionRow
+from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork import permission
 from smart_fork.advice import advice
@@ -21,9 +21,11 @@ from smart_fork.conversation import Conversation, Exported, Message
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.registry import Registry
 from smart_fork.retrieval.index_access import opened
-from smart_fork.retrieval.results import inferred, title
 from smart_fork.snippets import printable, quoted
 from smart_fork.whereabouts import permits, placed_here
+
+if TYPE_CHECKING:
+    from indexer.store.base import SessionRow
 
 MIN_PREFIX = 8
 #: Sessions named where a reference means several.
@@ -52,22 +54,21 @@ def locate(reference: str) -> Located:
         NotFound: there is none.
     """
     wanted = reference.strip().lower()
-    shown = quoted(reference)
     wanted = (_session_of_worker(wanted) or wanted).lower()
     if len(wanted) < MIN_PREFIX:
-        raise Usage(f"Session id too short: {shown}", f"Give at least {MIN_PREFIX} characters of it.")
+        raise Usage(f"Session id too short: {quoted(reference)}", f"Give at least {MIN_PREFIX} characters of it.")
     found: list[Located] = []
     for places in (_in_logs, _in_index, _in_copies):
         found = found or [one for one in places(wanted) if _may_be_told(one)]
     if not found:
-        raise _not_found(shown)
+        raise _not_found(quoted(reference))
     exact = [one for one in found if one.session_id.lower() == wanted]
     # Files may differ in case alone: then it matters how it was written.
     found = [one for one in exact if one.session_id == reference.strip()] or exact or found
     ids = sorted({one.session_id for one in found})
     if len(ids) > 1:
         raise Usage(
-            f"{shown} is ambiguous",
+            f"{quoted(reference)} is ambiguous",
             "It means: " + ", ".join(ids[:MAX_LISTED]) + ("" if len(ids) <= MAX_LISTED else ", …"),
         )
     return found[0]
@@ -151,6 +152,8 @@ def messages(
 
 def as_markdown(read: Conversation) -> str:
     """A conversation to read in a terminal or by a model."""
+    from smart_fork.retrieval.results import inferred
+
     where = printable(read.working_directory) or "directory unknown"
     if mark := inferred(read.project_inferred_from):
         where = f"{where} ({mark})"
@@ -183,6 +186,8 @@ def told(
     Raises:
         NotFound: there is no message of that number.
     """
+    from smart_fork.retrieval.results import title
+
     chosen, next_at = messages(
         session, reading.at, before=reading.before, after=reading.after, characters=reading.characters
     )

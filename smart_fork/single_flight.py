@@ -6,8 +6,10 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
+
+from indexer.shapes import dataclass
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from indexer.shapes import dataclass
 
 #: What the stages are called for people.
 NAMES = {

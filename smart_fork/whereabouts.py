@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from indexer.objects import known
 from indexer.project import Project, is_within, project_of, resolve, was_worktree_of
-from indexer.store.base import SessionRow
 from indexer.transcripts.model import Inferred, Session
 from smart_fork import permission
 
-_One = TypeVar("_One", Session, SessionRow)
+if TYPE_CHECKING:
+    from indexer.store.base import SessionRow
+
+_One = TypeVar("_One", Session, "SessionRow")
 #: What the agent itself has written down is as good as stated.
 _STATED = ("", "environment_context")
 

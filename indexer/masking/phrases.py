@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 
 from indexer.masking.spans import HIDDEN, PHRASE, Span, lines_at, monotone, placeholder, positions_of
 from indexer.masking.values import is_base64_pair, is_mixed, is_opaque, is_strong, looks_random
 from indexer.patterns import late
+from indexer.shapes import dataclass
 
 _CHECKS: Mapping[str, Callable[[str], bool]] = {
     "any": lambda value: True,  # noqa: ARG005

@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from dataclasses import dataclass
 from typing import Literal
 
 from indexer.masking.spans import changes, placeholder
 from indexer.patterns import late
+from indexer.shapes import dataclass
 
 #: How a value stands there. ``literal``: an environment, an address, an option: the very characters. ``string``: in
 #: quotes, assigned. ``entry``: in quotes, or alone on its line, behind a colon. ``line``: alone behind an equals sign.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from indexer.chunks import Chunk, Voices
 from indexer.outcome import NO_EDITS, Edits, Outcome
 from indexer.project import Project
+from indexer.shapes import dataclass
 from indexer.transcripts.base import Checkpoint, LogFile
 from indexer.transcripts.model import AgentName, BrokenLine, Inferred, Session
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from indexer.errors import IndexerError
+from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, BrokenLine, Session
 from indexer.transcripts.ours import naming_sessions
 

@@ -7,13 +7,13 @@ and everything the agent did until the next.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
 from indexer.masking import NOTHING, Masked
+from indexer.shapes import dataclass
 
 #: The name of an agent, as it is stored, asked for and shown: which there are is known to `smart_fork.agents`.
 AgentName = str

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from indexer.masking import NOTHING, Masked, beginning, joined, mask, mask_cut, shorten
+from indexer.patterns import late
 
 TITLE_CHARACTERS = 100
 #: Other names that a session is found by as well: the last ones.
@@ -16,23 +17,23 @@ _LONGEST_NAME = 1000
 #: Prompts looked at, and how much of each: who has said nothing by then will not.
 _PROMPTS, _LOOKED_AT = 20, 4000
 
-_COMMAND = re.compile(r"/[\w:.-]+(?=\s|$)")
-_PLACEHOLDERS = re.compile(r"\[(?:Image|Pasted text|Request interrupted)[^\]\n]*\]")
+_COMMAND = late(r"/[\w:.-]+(?=\s|$)")
+_PLACEHOLDERS = late(r"\[(?:Image|Pasted text|Request interrupted)[^\]\n]*\]")
 #: A path by itself, also one that is quoted, named with ``@``, or has escaped spaces.
-_PATH = re.compile(
+_PATH = late(
     r"""(?P<quote>["'`]?)@?(?:file://|~?/|\.{1,2}/|[A-Za-z]:[\\/]|@)(?:\\.|[^\s"'`])*(?(quote)(?P=quote))"""
 )
-_QUOTED_PATH = re.compile(r"""\s*(["'`])(?:file://|~?/|\.{1,2}/|[A-Za-z]:[\\/])[^"'`\n]*\1\s*""")
-_FILE = re.compile(r"(?:[\w.-]+/)*[\w-]+\.\w{1,5}|(?:[\w.-]+/)+[\w.-]*")
+_QUOTED_PATH = late(r"""\s*(["'`])(?:file://|~?/|\.{1,2}/|[A-Za-z]:[\\/])[^"'`\n]*\1\s*""")
+_FILE = late(r"(?:[\w.-]+/)*[\w-]+\.\w{1,5}|(?:[\w.-]+/)+[\w.-]*")
 #: What is said before a plan or document that has a heading: the rest is its body.
-_HEADED = re.compile(r"(?P<before>[^#\n]{1,80}:)[ \t]*\n\s*#{1,6}[ \t]+(?P<heading>[^\n]+)")
+_HEADED = late(r"(?P<before>[^#\n]{1,80}:)[ \t]*\n\s*#{1,6}[ \t]+(?P<heading>[^\n]+)")
 #: How the line of a heading, a quotation or a list begins.
-_MARKUP = re.compile(
+_MARKUP = late(
     r"(?m)^[ \t]*(?:#{1,6}|>+|[-*+])(?:[ \t]+|$)|^[ \t]*(?:`{3,}|~{3,})[^\n]*$|^[ \t]*[-=*_]{3,}[ \t]*$"
 )
-_WORD = re.compile(r"[^\W_]+(?:'[^\W\d_]+)?")
+_WORD = late(r"[^\W_]+(?:'[^\W\d_]+)?")
 #: Scripts that put no spaces between words: one character is already most of one.
-_DENSE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0e7f]")
+_DENSE = late(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0e7f]")
 #: Words that greet, agree, thank or ask to go on. A prompt of nothing else says nothing of what it is about.
 _EMPTY_WORDS = """
     a again ah ahead all alright an and are as at back be both can continue continuing could cool did do done
@@ -49,7 +50,7 @@ _EMPTY_WORDS = """
 """
 _EMPTY = frozenset(_EMPTY_WORDS.split())
 #: What an agent makes a title of where it could not ask its model for one.
-_FAILED = re.compile(
+_FAILED = late(
     r"API Error|Invalid API key|Request timed out|Credit balance|Error:|Untitled|New (?:chat|conversation|session)\b",
     re.IGNORECASE,
 )

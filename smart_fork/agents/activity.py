@@ -6,9 +6,10 @@ must not make the worker look finished. Only the end of a log is read, however l
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import utc
 from smart_fork.agents.facets import tail_of

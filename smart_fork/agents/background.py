@@ -7,10 +7,10 @@ end, a task is one that runs; whether there is still an agent to run it, the log
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from indexer.masking import Masked
+from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.state import utc
 from smart_fork.agents.facets import tail_of

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 
 

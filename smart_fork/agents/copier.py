@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from indexer.files import new_file, remove
 from indexer.paths import private_dir
+from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork.agents.excerpt import Excerpt, LiveRecord
 from smart_fork.errors import ForkRefused

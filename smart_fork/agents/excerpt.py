@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from indexer.shapes import dataclass
 
 #: What of a record is no text that a model reads: marks, signatures, and what only its maker can read.
 _NO_TEXT = frozenset({

@@ -10,12 +10,12 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from indexer.files import remove, staging_of, write_new
 from indexer.paths import private_dir
+from indexer.shapes import dataclass
 from indexer.transcripts.lines import open_regular
 from smart_fork.errors import ForkRefused, NotFound
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
+from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.options import Options
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
+from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.processes import Processes
 

@@ -7,8 +7,10 @@ tool that starts them; the agents that know it put it into their commands.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, field, fields
 from typing import Any
+
+from indexer.shapes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 
 from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
+from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.facets import command_of
 from smart_fork.errors import ProgramFailed, ProgramMissing, SmartForkError

@@ -7,9 +7,9 @@ keys do, and no line to type in. That line, and what was typed before, begins wi
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from indexer.masking import Masked, beginning, mask, mask_screen
+from indexer.shapes import dataclass
 from smart_fork.snippets import printable
 
 MAX_CHARACTERS = 2000

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from indexer.shapes import dataclass
 from indexer.transcripts.lines import LineReader, decode_line, open_regular
 from indexer.transcripts.model import AgentName
 from smart_fork.registry import Status

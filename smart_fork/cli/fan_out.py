@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import typer
 
+from indexer.shapes import dataclass
 from indexer.values import json_of
 from smart_fork import sessions
 from smart_fork.agents.options import Options

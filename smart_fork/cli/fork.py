@@ -238,13 +238,21 @@ def _on_this_machine(session: str, *, dry_run: bool) -> Iterator[Resolved]:
 
 def _ids_and_prompt(words: list[str], *, protected: bool) -> tuple[list[str], str | None]:
     """The last of several words is the prompt, unless it means a session and does not stand behind ``--``."""
-    from smart_fork.forking.fan_out import is_session
-
     if not words:
         raise Usage("Which session is to be forked?", "`smart-fork find` and `smart-fork list` show their ids.")
-    if len(words) == 1 or (not protected and is_session(words[-1])):
+    if len(words) == 1 or (not protected and _is_session(words[-1])):
         return words, None
     return words[:-1], words[-1]
+
+
+def _is_session(word: str) -> bool:
+    from smart_fork.agents.references import names_session
+
+    if not names_session(word):  # as nearly every prompt
+        return False
+    from smart_fork.forking.fan_out import is_session
+
+    return is_session(word)
 
 
 def _prompt_alone(words: list[str]) -> str | None:

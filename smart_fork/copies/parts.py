@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.distilled import Distilled

@@ -9,22 +9,24 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from indexer.files import remove
+from indexer.shapes import dataclass
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork.advice import advice
 from smart_fork.agents.copier import Copy, NewSession
-from smart_fork.agents.distilled import Merged
 from smart_fork.agents.excerpt import Excerpt
 from smart_fork.agents.facets import copier
 from smart_fork.agents.plan import check_id
-from smart_fork.copies.parts import Part, distilled
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.processes import Machine, SystemProcesses
+
+if TYPE_CHECKING:
+    from smart_fork.copies.parts import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +223,9 @@ def write_copy(
     with ExitStack() as stack:
         copy: Copy = agent.up_to(session, end, becomes)
         if excerpt:
+            from smart_fork.agents.distilled import Merged
+            from smart_fork.copies.parts import Part, distilled
+
             parts = [Part(session, excerpt), *others]
             copy = Merged(stack.enter_context(distilled(parts, adapter.name, becomes)))
         written = agent.write(copy, target, becomes, machine, lambda: None)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from indexer.shapes import dataclass
 from indexer.transcripts.model import Role
 from indexer.values import Value
 

@@ -8,7 +8,6 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import orjson
 from indexer.disk import DISK, Disk
 from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
+from indexer.shapes import dataclass
 from smart_fork.cuts.model import Transcript
 from smart_fork.errors import NotFound, Usage
 

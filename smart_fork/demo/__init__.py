@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from indexer.shapes import dataclass
 from smart_fork.agents.claude.slugs import slug
 from smart_fork.demo import harbor, parcel
 from smart_fork.demo.claude_log import ClaudeLog

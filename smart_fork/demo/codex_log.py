@@ -7,10 +7,10 @@ Two forms that are both in use: as 0.146 writes it (what was said stands in ``re
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from indexer.shapes import dataclass
 from smart_fork.demo.clock import DemoClock, ordered_id, short_id, stamp
 from smart_fork.demo.script import CommandRun, FileEdit, Prompt, Read, Say, Scripted
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, NamedTuple, Protocol
 
+from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.selection import readable
 from smart_fork.errors import SmartForkError

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from indexer.shapes import dataclass
 from smart_fork.cuts import snapshots
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from indexer.shapes import dataclass
 from smart_fork.advice import advice
 from smart_fork.agents.facets import cutter
 from smart_fork.cuts.model import CutWarning, Transcript, TranscriptTurn

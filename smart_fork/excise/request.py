@@ -6,13 +6,14 @@ import shlex
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from indexer.disk import DISK, Disk
 from indexer.paths import index_db
+from indexer.shapes import dataclass
 from smart_fork import permission
 from smart_fork.advice import advice
 from smart_fork.agents.facets import cutter

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from indexer.masking import mask
+from indexer.shapes import dataclass
 from indexer.transcripts.lines import decode_line
 from smart_fork.cuts.model import Transcript
 from smart_fork.excise.plan import Plan, plan

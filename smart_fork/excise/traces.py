@@ -10,7 +10,6 @@ import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +19,7 @@ import apsw
 
 from indexer.markdown import export_path
 from indexer.paths import file_name, index_db, state_home
+from indexer.shapes import dataclass
 from indexer.store.soundness import read_only
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import READERS

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from indexer.files import remove
+from indexer.shapes import dataclass
 from indexer.transcripts.lines import decode_line
 from indexer.transcripts.model import AgentName
 from indexer.transcripts.model import Session as Conversation

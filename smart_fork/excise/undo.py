@@ -5,11 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from indexer.disk import DISK, Disk
+from indexer.shapes import dataclass
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import NotFollowed, Restored, RolledBack
 from smart_fork.cuts.lines import stamp_of

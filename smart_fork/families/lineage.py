@@ -7,12 +7,12 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from indexer.masking import shorten
 from indexer.paths import index_db, state_home
 from indexer.project import project_of
+from indexer.shapes import dataclass
 from indexer.store.base import SeenFile, SessionRow
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.model import AgentName, Session

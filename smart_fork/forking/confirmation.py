@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
-
-from filelock import FileLock, Timeout
 
 from indexer.masking import Masked, mask_screen
 from indexer.paths import private_dir, state_home
+from indexer.shapes import dataclass
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.state import utc
 from smart_fork.agents import AGENTS
@@ -61,6 +59,8 @@ def one_at_a_time(plan: ForkPlan) -> Iterator[None]:
     if not _tells_its_id(plan):
         yield
         return
+    from filelock import FileLock, Timeout
+
     lock = FileLock(private_dir(state_home()) / f"{plan.agent}-start.lock", mode=0o600)
     with contextlib.suppress(Timeout):  # better to be taken for another one than not to start
         lock.acquire(timeout=CONFIRM_SECONDS)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from indexer.masking import mask
+from indexer.shapes import dataclass
 from smart_fork import sessions
 from smart_fork.advice import advice
 from smart_fork.agents.options import Options

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 
+from indexer.shapes import dataclass
 from smart_fork.advice import advice
 from smart_fork.errors import IndexUnavailable, NotFound
 from smart_fork.retrieval.answer import Answer, Hit, Unsearched

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from indexer.project import project_of
 from indexer.transcripts.model import AgentName, Session
@@ -19,12 +20,14 @@ from smart_fork.forking.handover import handover
 from smart_fork.forking.price import price_of
 from smart_fork.forking.report import Launched, as_fork
 from smart_fork.forking.spec import WorkerSpec, source_of
-from smart_fork.forking.spending import Spending, within
 from smart_fork.forking.start import Prepared, another_agent, launch, planned_worktree, prepare
 from smart_fork.forking.started import Forked
 from smart_fork.forking.world import World, world_of
 from smart_fork.processes import Processes
 from smart_fork.retrieval.obstacles import Forkable, obstacles
+
+if TYPE_CHECKING:
+    from smart_fork.forking.spending import Spending
 
 
 def fork_session(
@@ -63,6 +66,8 @@ def fork_session(
         notes = [note] if note else []
         selection = None
         if budget is not None:
+            from smart_fork.forking.spending import within
+
             spec, selection = within(spec, session, budget)
             notes += selection.notes
         spec = told(spec, session)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from indexer.shapes import dataclass
 from indexer.switches import is_off
 from indexer.transcripts.model import AgentName
 from smart_fork.advice import advice

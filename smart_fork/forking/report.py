@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from indexer.masking import NOTHING, ending
+from indexer.shapes import dataclass
 from smart_fork.agents.plan import ForkPlan, shell_command
 from smart_fork.errors import ProgramFailed
 from smart_fork.forking.confirmation import CONFIRM_SECONDS, Confirmation

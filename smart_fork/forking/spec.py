@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session
 from smart_fork.agents.excerpt import Excerpt
 from smart_fork.agents.fork_request import Form
 from smart_fork.agents.options import Options
-from smart_fork.copies.parts import Part
 from smart_fork.copies.session_copy import Branch, Point
 from smart_fork.forking.handover import Handover
 from smart_fork.registry import Kind
+
+if TYPE_CHECKING:
+    from smart_fork.copies.parts import Part
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from indexer.shapes import dataclass
 from indexer.transcripts.model import Session
 from smart_fork.advice import advice
 from smart_fork.budget.amount import MATCH

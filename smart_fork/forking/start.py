@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 
 import apsw
 
 from indexer.project import resolve
+from indexer.shapes import dataclass
 from indexer.transcripts.files import is_there
 from smart_fork import permission
 from smart_fork.advice import advice

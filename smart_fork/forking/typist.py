@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from indexer.masking import mask_screen
+from indexer.shapes import dataclass
 from smart_fork.agents.questions import Question, Screen
 from smart_fork.errors import ProgramFailed
 from smart_fork.forking.world import Clock

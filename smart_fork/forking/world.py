@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
+from indexer.shapes import dataclass
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import READERS

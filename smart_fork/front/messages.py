@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
+
+from indexer.shapes import dataclass
 
 Kind = Literal["request", "notification", "answer"]
 Id = str | int

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
+
+from indexer.shapes import dataclass
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "ash", "busybox"})
 #: A hook, a shell, the agent, and what started the agent.

@@ -8,8 +8,10 @@ the agent or have it complain. A key that is not known is passed over; a value o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
+
+from indexer.shapes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from indexer.shapes import dataclass
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.page.renderer import PageValues
 from smart_fork.retrieval.answer import Answer, RecentSession

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from indexer.masking import shorten
+from indexer.shapes import dataclass
 from indexer.transcripts.model import Session, Turn
 from smart_fork import sessions
 from smart_fork.errors import NotFound

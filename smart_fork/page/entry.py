@@ -12,11 +12,11 @@ import stat
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from indexer.files import replace_file
 from indexer.paths import private_dir
+from indexer.shapes import dataclass
 from smart_fork.page.renderer import way_in
 
 CODE_SECONDS = 60.0

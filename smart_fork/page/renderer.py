@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
+from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.selection import readable, titles
 from smart_fork.errors import SmartForkError

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 
+from indexer.shapes import dataclass
 from smart_fork.families.told import Relative
 from smart_fork.page.phrases import time_of
 

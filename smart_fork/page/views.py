@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, TypeVar
@@ -16,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from indexer.shapes import dataclass
 from smart_fork.cuts.answer import RolledBack
 from smart_fork.errors import NotFound, SmartForkError, Usage
 from smart_fork.forking.started import Forked

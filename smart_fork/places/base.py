@@ -7,7 +7,6 @@ import secrets
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +15,7 @@ import orjson
 from indexer.files import STALE_SECONDS, write_new
 from indexer.masking import Masked
 from indexer.paths import private_dir, state_home
+from indexer.shapes import dataclass
 from smart_fork.agents.plan import WORKER_ID, ForkPlan
 from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused

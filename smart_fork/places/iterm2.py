@@ -9,11 +9,11 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from indexer.masking import Masked, mask
+from indexer.shapes import dataclass
 from smart_fork.agents.plan import ForkPlan, plain_name
 from smart_fork.agents.starter import Delivery
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed

@@ -17,13 +17,13 @@ import shlex
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from indexer.masking import Masked, mask, mask_screen
 from indexer.paths import state_home
 from indexer.project import project_of
+from indexer.shapes import dataclass
 from smart_fork.agents.facets import home_variables, login_of, login_variables, overrides
 from smart_fork.agents.plan import CALLERS_OWN, ForkPlan
 from smart_fork.agents.starter import Delivery

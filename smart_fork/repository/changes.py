@@ -10,9 +10,9 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+from indexer.shapes import dataclass
 from smart_fork.advice import advice
 from smart_fork.errors import ForkRefused
 from smart_fork.processes import Processes

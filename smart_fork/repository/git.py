@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from indexer.checkout import Checkout, Unproven, checkout, top_of
 from indexer.patterns import late
 from indexer.project import resolve
+from indexer.shapes import dataclass
 from smart_fork.errors import ProgramFailed
 from smart_fork.processes import Completed, Processes
 from smart_fork.snippets import printable

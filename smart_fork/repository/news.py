@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal
 
 from indexer.checkout import Checkout, Unproven, checkout, top_of
 from indexer.masking import mask
 from indexer.project import is_within, resolve
+from indexer.shapes import dataclass
 from smart_fork.errors import ProgramFailed, SmartForkError
 from smart_fork.processes import Completed, Processes
 from smart_fork.repository.drift import inside, tops

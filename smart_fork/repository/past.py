@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from indexer.patterns import late
+from indexer.shapes import dataclass
 
 #: How much is read of the end of a record, and how much where that is not enough.
 _LOG_BYTES = (1 << 16, 1 << 22)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from indexer.shapes import dataclass
 from smart_fork.errors import ProgramFailed
 from smart_fork.repository.git import Repository, opened
 

@@ -7,10 +7,10 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from indexer.project import is_within, resolve
+from indexer.shapes import dataclass
 from smart_fork.errors import ProgramFailed, SmartForkError
 from smart_fork.processes import Processes
 from smart_fork.repository.changes import difference

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from indexer.git_settings import content
 from indexer.project import project_of
+from indexer.shapes import dataclass
 from smart_fork.advice import advice
 from smart_fork.errors import ForkRefused, ProgramFailed
 from smart_fork.processes import Completed, Processes

@@ -11,12 +11,13 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Protocol
 
 from indexer.masking import mask
 from indexer.paths import state_home
+from indexer.shapes import dataclass
 from indexer.store.base import Scope, SessionRow
 from smart_fork.agents.references import Resolved
 from smart_fork.retrieval.answer import Hit, Lineage, Match, Origin, Price, TeamState

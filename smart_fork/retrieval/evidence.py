@@ -5,9 +5,10 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from indexer.project import is_within
+from indexer.shapes import dataclass
 from indexer.store.base import Placement, Searchable, SessionRow, Similarities
 from smart_fork.retrieval.fork_point import PointParts, edited, fork_point, parts
 from smart_fork.retrieval.found import Query

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from indexer.failures import is_damage
 from indexer.model_notice import telling
 from indexer.project import project_of
+from indexer.shapes import dataclass
 from indexer.transcripts.model import Session
 from smart_fork.errors import IndexUnavailable
 from smart_fork.retrieval.evidence import gather

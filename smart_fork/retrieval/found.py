@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from indexer.pieces import PieceRole
+from indexer.shapes import dataclass
 from indexer.store.base import Placement, Scope, SessionRow
 from smart_fork.retrieval.answer import Mode
 from smart_fork.retrieval.ranking import Score

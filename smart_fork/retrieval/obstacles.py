@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from indexer.project import resolve
+from indexer.shapes import dataclass
 from indexer.transcripts.files import file_of
 from indexer.transcripts.model import AgentName
 from smart_fork.advice import advice

@@ -13,9 +13,11 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import mul
 from typing import Literal, NamedTuple
+
+from indexer.shapes import dataclass
 
 #: How many chunks speak for a session, and how much of their say the best one has.
 BEST_CHUNKS, BEST_SHARE = 3, 0.6

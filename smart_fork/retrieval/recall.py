@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from indexer.embedder import Embedder
 from indexer.masking import Masked, mask, shorten
 from indexer.paths import state_home
+from indexer.shapes import dataclass
 from indexer.store.base import SessionRow
 from indexer.transcripts.boilerplate import RECALL_TAG, strip_boilerplate
 from indexer.transcripts.model import AgentName

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from indexer.project import Project, project_of
+from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork import permission
 from smart_fork.agents.selection import first, selected

@@ -11,12 +11,12 @@ import math
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from indexer.embedder import ModelUnavailableError, has_frameworks, hush, load, without_frameworks
 from indexer.model_notice import loading
+from indexer.shapes import dataclass
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from indexer import absent_model
@@ -15,6 +15,7 @@ from indexer.failures import is_damage, next_step
 from indexer.freshness import embed_first, read_changes
 from indexer.models import Beginning
 from indexer.project import Project
+from indexer.shapes import dataclass
 from indexer.store.base import Scope, Store
 from indexer.store.extension import VectorsUnavailableError
 from indexer.switches import is_off

@@ -6,8 +6,8 @@ import heapq
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 
+from indexer.shapes import dataclass
 from indexer.store.base import HavingTable, Scored, Searchable, WordTable
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.query import terms_of

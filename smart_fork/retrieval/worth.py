@@ -8,11 +8,11 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from indexer.outcome import Edits, Outcome
 from indexer.project import Project
+from indexer.shapes import dataclass
 from indexer.store.base import SessionRow, Store
 from smart_fork import permission
 from smart_fork.errors import SmartForkError

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from indexer.paths import private_dir, state_home
+from indexer.shapes import dataclass
 from smart_fork.snippets import quoted
 
 #: Unless another one was chosen.

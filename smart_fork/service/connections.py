@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from indexer.shapes import dataclass
 
 #: A client has so long to begin its request and to send the head of it.
 HEAD_SECONDS = 10.0

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
@@ -21,6 +20,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from indexer.shapes import dataclass
 from smart_fork.caller import AROUND
 from smart_fork.handshake import SCHEME, proof, same
 from smart_fork.http_limits import Bucket

@@ -11,8 +11,8 @@ import ipaddress
 import logging
 import os
 import socket
-from dataclasses import dataclass
 
+from indexer.shapes import dataclass
 from smart_fork.errors import ProgramFailed, Usage
 from smart_fork.service.address import wanted_port
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.facets import registrations

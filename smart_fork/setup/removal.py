@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 
+from indexer.shapes import dataclass
 from smart_fork.agents.facets import registrations, title_of
 from smart_fork.agents.registration.base import is_ours
 from smart_fork.errors import SmartForkError

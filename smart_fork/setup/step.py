@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from indexer.files import sweep_beside
+from indexer.shapes import dataclass
 from smart_fork.setup.answer import StepTold
 from smart_fork.setup.ledger import Ledger
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import ipaddress
 import os
-import secrets
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -103,6 +102,8 @@ def begin(origin: str, invite: str) -> str:
     """The token that this machine is to have on a server, kept before it is asked for: an invitation is good once, and
     with the same token it is good again for whoever has not seen the answer.
     """
+    import secrets
+
     what = f"{origin} {sha256(invite.encode()).hexdigest()}"
     fresh = TOKENS_BEGIN + secrets.token_urlsafe(TOKEN_BYTES)
     kept = _change(lambda known: known.setdefault("begun", {}).setdefault(what, fresh))

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from indexer.masking import NOTHING, Masked, beginning, mask, mask_screen
+from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.activity import SETTLED_SECONDS, Activity, activity
 from smart_fork.agents.birth import moment

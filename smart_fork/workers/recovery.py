@@ -11,12 +11,12 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
 import apsw
 import psutil
 
 from indexer.paths import state_home
+from indexer.shapes import dataclass
 from smart_fork.agents.births import find_sessions
 from smart_fork.agents.plan import WORKER_ID
 from smart_fork.errors import SmartForkError

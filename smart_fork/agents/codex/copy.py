@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
 
 import orjson
 
+from indexer.shapes import dataclass
 from indexer.transcripts.base import AgentAdapter
 from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.lines import LineReader

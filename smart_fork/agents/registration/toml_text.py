@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from indexer.shapes import dataclass
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 

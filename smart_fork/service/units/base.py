@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from indexer.shapes import dataclass
 from smart_fork.service.units.settings import Settings
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import plistlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from indexer.shapes import dataclass
 from smart_fork.errors import Usage
 from smart_fork.service.units.settings import Settings, settings_of
 

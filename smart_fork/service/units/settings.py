@@ -6,10 +6,10 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from indexer.schedule import DEFAULT_INTERVAL, VARIABLE
+from indexer.shapes import dataclass
 from smart_fork.agents.facets import home_variables, overrides
 from smart_fork.errors import Usage
 from smart_fork.service.address import PORT, wanted_port

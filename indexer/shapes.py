@@ -1,0 +1,122 @@
+"""Dataclasses that compile nothing while their module is imported.
+
+The ``dataclass`` of the standard library compiles up to eight methods of each class, and a command imports more than a
+hundred classes of which it makes a few: that was a third of its time. This one has the same fields, slots and
+behaviour; a class compiles its ``__init__`` when the first of its objects is made, and shares the other methods.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+_FACTORY = object()
+
+
+def late(
+    kind: type[Any] | None = None, /, *, frozen: bool = False, slots: bool = False, eq: bool = True, **how: bool
+) -> Any:
+    """See `dataclasses.dataclass`, which makes the class where it has no slots or is to be ordered."""
+    if not slots or how.keys() - {"kw_only"}:
+        return dataclasses.dataclass(kind, frozen=frozen, slots=slots, eq=eq, **how)
+
+    def made(kind: type[Any]) -> type[Any]:
+        own = set(vars(kind))
+        kind = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, **how)(kind)
+        fields = dataclasses.fields(kind)
+        methods: dict[str, Any] = {"__init__": _init(kind), "__repr__": _repr}
+        if eq:
+            compared = _values([one.name for one in fields if one.compare])
+            methods |= {"__eq__": _eq(compared), "__hash__": _hash(compared) if frozen else None}
+        if frozen:
+            methods |= {"__setattr__": _refuse_to_set, "__delattr__": _refuse_to_delete}
+            methods |= {"__getstate__": _state, "__setstate__": _set_state}
+        for name, method in methods.items():
+            if name not in own:
+                setattr(kind, name, method)
+        return kind
+
+    return made
+
+
+def _init(kind: type[Any]) -> Callable[..., None]:
+    """An ``__init__`` that compiles the one of `kind`, which stands in its place from then on."""
+
+    def init(self: object, *given: Any, **named: Any) -> None:
+        compiled = _compiled_init(kind)
+        setattr(kind, "__init__", compiled)  # noqa: B010 - which a type checker does not know to be one
+        compiled(self, *given, **named)
+
+    return init
+
+
+def _compiled_init(kind: type[Any]) -> Callable[..., None]:
+    known: dict[str, Any] = {"_set": object.__setattr__, "_FACTORY": _FACTORY}
+    given, named, lines = ["self"], ["*"], []
+    for place, one in enumerate(dataclasses.fields(kind)):
+        default, value = f"_default{place}", one.name
+        if made := one.default_factory is not dataclasses.MISSING:
+            known[default] = one.default_factory
+            value = f"{default}() if {one.name} is _FACTORY else {one.name}" if one.init else f"{default}()"
+        elif one.default is not dataclasses.MISSING:
+            known[default] = one.default
+            value = one.name if one.init else default
+        if one.init:
+            otherwise = "=_FACTORY" if made else f"={default}" if default in known else ""
+            (named if one.kw_only else given).append(one.name + otherwise)
+        if one.init or default in known:
+            lines.append(f"    _set(self, {one.name!r}, {value})")
+    lines += ["    self.__post_init__()"] if hasattr(kind, "__post_init__") else []
+    words = ", ".join(given + (named if len(named) > 1 else []))
+    exec("\n".join([f"def init({words}):", *lines, "    return"]), known)  # noqa: S102 - as dataclasses do
+    init: Callable[..., None] = known["init"]
+    init.__qualname__ = f"{kind.__qualname__}.__init__"
+    return init
+
+
+def _values(names: Iterable[str]) -> Callable[[Any], tuple[Any, ...]]:
+    names = tuple(names)
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda self: tuple(getattr(self, name) for name in names)
+
+
+def _eq(values: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any, Any], Any]:
+    def eq(self: object, other: object) -> Any:
+        return values(self) == values(other) if self.__class__ is other.__class__ else NotImplemented
+
+    return eq
+
+
+def _hash(values: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any], int]:
+    return lambda self: hash(values(self))
+
+
+def _repr(self: Any) -> str:
+    said = ", ".join(f"{one.name}={getattr(self, one.name)!r}" for one in dataclasses.fields(self) if one.repr)
+    return f"{self.__class__.__qualname__}({said})"
+
+
+def _refuse_to_set(self: object, name: str, value: object) -> None:  # noqa: ARG001
+    raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+
+
+def _refuse_to_delete(self: object, name: str) -> None:  # noqa: ARG001
+    raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+def _state(self: Any) -> list[Any]:
+    return [getattr(self, one.name) for one in dataclasses.fields(self)]
+
+
+def _set_state(self: Any, state: Iterable[Any]) -> None:
+    for one, value in zip(dataclasses.fields(self), state, strict=True):
+        object.__setattr__(self, one.name, value)
+
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as dataclass  # noqa: PLC0414 - what type checkers know
+else:
+    dataclass = late
