@@ -32,6 +32,11 @@ def there_are() -> bool:
     return _folder().is_dir()
 
 
+def is_taken(session_id: str) -> bool:
+    """Whether the log of a session was written here from what a teammate, or another machine, has shared."""
+    return (state_home() / "team" / "pulled" / f"{session_id}.idx").is_file()
+
+
 def is_known(session_id: str | None, messages: Collection[str] = ()) -> bool:
     """Whether a session is such a one, or has a message of one."""
     if not there_are():

@@ -20,7 +20,6 @@ from smart_fork.agents.references import names_worker
 from smart_fork.conversation import Conversation, Exported, Message
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.registry import Registry
-from smart_fork.retrieval.index_access import opened
 from smart_fork.snippets import printable, quoted
 from smart_fork.whereabouts import permits, placed_here
 
@@ -262,6 +261,8 @@ def _may_be_told(located: Located) -> bool:
 def _indexed(located: Located) -> SessionRow | None:
     if not index_db().exists():
         return None
+    from smart_fork.retrieval.index_access import opened
+
     try:
         with opened() as store:
             return store.session(located.agent, located.session_id)
@@ -304,6 +305,8 @@ def _in_logs(wanted: str) -> list[Located]:
 def _in_index(wanted: str) -> list[Located]:
     if not index_db().exists():
         return []
+    from smart_fork.retrieval.index_access import opened
+
     try:
         with opened() as store:
             rows = store.find_sessions(wanted)

@@ -20,17 +20,13 @@ _PROMPTS, _LOOKED_AT = 20, 4000
 _COMMAND = late(r"/[\w:.-]+(?=\s|$)")
 _PLACEHOLDERS = late(r"\[(?:Image|Pasted text|Request interrupted)[^\]\n]*\]")
 #: A path by itself, also one that is quoted, named with ``@``, or has escaped spaces.
-_PATH = late(
-    r"""(?P<quote>["'`]?)@?(?:file://|~?/|\.{1,2}/|[A-Za-z]:[\\/]|@)(?:\\.|[^\s"'`])*(?(quote)(?P=quote))"""
-)
+_PATH = late(r"""(?P<quote>["'`]?)@?(?:file://|~?/|\.{1,2}/|[A-Za-z]:[\\/]|@)(?:\\.|[^\s"'`])*(?(quote)(?P=quote))""")
 _QUOTED_PATH = late(r"""\s*(["'`])(?:file://|~?/|\.{1,2}/|[A-Za-z]:[\\/])[^"'`\n]*\1\s*""")
 _FILE = late(r"(?:[\w.-]+/)*[\w-]+\.\w{1,5}|(?:[\w.-]+/)+[\w.-]*")
 #: What is said before a plan or document that has a heading: the rest is its body.
 _HEADED = late(r"(?P<before>[^#\n]{1,80}:)[ \t]*\n\s*#{1,6}[ \t]+(?P<heading>[^\n]+)")
 #: How the line of a heading, a quotation or a list begins.
-_MARKUP = late(
-    r"(?m)^[ \t]*(?:#{1,6}|>+|[-*+])(?:[ \t]+|$)|^[ \t]*(?:`{3,}|~{3,})[^\n]*$|^[ \t]*[-=*_]{3,}[ \t]*$"
-)
+_MARKUP = late(r"(?m)^[ \t]*(?:#{1,6}|>+|[-*+])(?:[ \t]+|$)|^[ \t]*(?:`{3,}|~{3,})[^\n]*$|^[ \t]*[-=*_]{3,}[ \t]*$")
 _WORD = late(r"[^\W_]+(?:'[^\W\d_]+)?")
 #: Scripts that put no spaces between words: one character is already most of one.
 _DENSE = late(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0e7f]")

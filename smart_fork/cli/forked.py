@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from smart_fork.cli.output import out, plain, say
+from smart_fork.cli.output import out, say
 
 if TYPE_CHECKING:
     from smart_fork.budget.selection import Selection
@@ -29,19 +29,17 @@ def print_forked(forked: Forked, *, dry_run: bool) -> None:
     if forked.news:
         say(forked.news)
     if dry_run:
-        out.print(plain(forked.command))
+        out.line(forked.command)
         return
-    out.print(plain(f"Forked {forked.resume_session_id} as {forked.new_session_id or '(id not known yet)'}"))
-    out.print(
-        plain(
-            f"  {title_of(forked.agent_type)}, worker {forked.worker_id} in "
-            f"{forked.terminal_id or 'a process'}, directory {forked.cwd}"
-        )
+    out.line(f"Forked {forked.resume_session_id} as {forked.new_session_id or '(id not known yet)'}")
+    out.line(
+        f"  {title_of(forked.agent_type)}, worker {forked.worker_id} in "
+        f"{forked.terminal_id or 'a process'}, directory {forked.cwd}"
     )
     if forked.attach:
-        out.print(plain(f"  watch it: {forked.attach}"))
+        out.line(f"  watch it: {forked.attach}")
     if forked.log:
-        out.print(plain(f"  its output: {forked.log}"))
+        out.line(f"  its output: {forked.log}")
 
 
 def print_selection(selection: Selection, *, in_full: bool) -> None:

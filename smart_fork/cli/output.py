@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from smart_fork.errors import SmartForkError
 from smart_fork.snippets import printable
@@ -22,6 +23,8 @@ NOT_ERASED = (
     "It is not found any more, but its bytes are still in the index's files: another process reads them, or the disk "
     "is full. The next indexing erases them; `smart-fork index run` does it now."
 )
+#: Variables by which rich takes for a terminal what is none.
+_SAID_TO_BE = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
 
 
 class _Stream:
@@ -36,6 +39,27 @@ class _Stream:
 
         return Console(stderr=self._stderr, highlight=False, soft_wrap=True)
 
+    @property
+    def is_terminal(self) -> bool:
+        """Whether people look at it. What is none, and is not said to be one, is known without rich."""
+        return self._is_made and self.console.is_terminal
+
+    @property
+    def _is_made(self) -> bool:
+        """Whether there is a console, or one is needed."""
+        return "console" in vars(self) or self._file.isatty() or bool(_SAID_TO_BE.intersection(os.environ))
+
+    @property
+    def _file(self) -> TextIO:
+        return sys.stderr if self._stderr else sys.stdout
+
+    def line(self, text: str) -> None:
+        """One line of `plain` text."""
+        if self._is_made:
+            self.print(plain(text))
+        else:
+            self._file.write(_printed(text) + "\n")
+
     def print(self, *parts: Any, **how: Any) -> None:
         """As `Console.print`."""
         self.console.print(*parts, **how)
@@ -45,7 +69,7 @@ class _Stream:
         from rich.text import Text
 
         line = Text(" ").join(parts)
-        if self.console.is_terminal:
+        if self.is_terminal:
             line = Text(" ").join(line.split())
             line.truncate(self.console.width, overflow="ellipsis")
         self.console.print(line)
@@ -55,7 +79,7 @@ class _Stream:
         from rich.table import Table
 
         name.pad_right(width - name.cell_len)
-        if not self.console.is_terminal:
+        if not self.is_terminal:
             self.console.print(name, text)
             return
         table = Table.grid(padding=(0, 1), expand=False)
@@ -68,7 +92,7 @@ class _Stream:
         """Words behind `indent` spaces: where people look, on as many lines as they need, elsewhere on one."""
         from rich.padding import Padding
 
-        if self.console.is_terminal:
+        if self.is_terminal:
             self.console.print(Padding(text, (0, 0, 0, indent)), soft_wrap=False)
         else:
             self.console.print(" " * indent, text, sep="")
@@ -88,12 +112,16 @@ def plain(text: str, style: str = "") -> Text:
     """`text` from a log, a file name or another program, for a terminal: nothing in it steers the terminal."""
     from rich.text import Text
 
-    return Text(printable(text).encode("utf-8", "replace").decode("utf-8"), style=style)
+    return Text(_printed(text), style=style)
+
+
+def _printed(text: str) -> str:
+    return printable(text).encode("utf-8", "replace").decode("utf-8")
 
 
 def say(message: str) -> None:
     """A line for the person, on stderr."""
-    err.print(plain(message))
+    err.line(message)
 
 
 def as_values(error: SmartForkError) -> dict[str, str]:

@@ -128,7 +128,7 @@ def progress_bar(*, quiet: bool = False) -> Iterator[ProgressBar | ProgressLines
     if quiet:
         yield None
         return
-    lines = not err.console.is_terminal or os.environ.get("TERM") == "dumb"
+    lines = not err.is_terminal or os.environ.get("TERM") == "dumb"
     progress = ProgressLines() if lines else ProgressBar()
     try:
         yield progress

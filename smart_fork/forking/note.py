@@ -17,10 +17,10 @@ from indexer.project import resolve
 from indexer.transcripts.boilerplate import NEWS_TAG
 from indexer.transcripts.model import Session
 from smart_fork.agents.plan import MAX_PROMPT_BYTES, passable
+from smart_fork.foreign_sessions import is_taken
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.processes import Processes
 from smart_fork.repository.news import FileNews, News, Then, news
-from smart_fork.retrieval.elsewhere import is_taken
 from smart_fork.snippets import printable
 
 #: How long a note is at most.

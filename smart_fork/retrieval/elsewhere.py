@@ -127,11 +127,6 @@ def is_known() -> bool:
     return bool(os.environ.get("SMART_FORK_TEAM_URL")) or (state_home() / "team" / "tokens.json").exists()
 
 
-def is_taken(session_id: str) -> bool:
-    """Whether the log of a session was written here from what a teammate, or another machine, has shared."""
-    return (state_home() / "team" / "pulled" / f"{session_id}.idx").is_file()
-
-
 @dataclass(frozen=True, slots=True)
 class Merged:
     """Candidates here with their share of the chance, those elsewhere with theirs, and which of ours are there too."""

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -103,6 +102,7 @@ def begin(origin: str, invite: str) -> str:
     with the same token it is good again for whoever has not seen the answer.
     """
     import secrets
+    from hashlib import sha256
 
     what = f"{origin} {sha256(invite.encode()).hexdigest()}"
     fresh = TOKENS_BEGIN + secrets.token_urlsafe(TOKEN_BYTES)

@@ -98,6 +98,28 @@ def test_a_command_is_started_without_the_others():
     assert not {"smart_fork.cli.excise", "smart_fork.cli.workers", "rich"} & set(done.stdout.split())
 
 
+#: What forks of another kind need, and what takes long to import.
+NOT_OF_A_FORK = {
+    "filelock", "httpx", "numpy", "psutil", "pydantic", "rich", "smart_fork.budget.within",
+    "smart_fork.copies.parts", "smart_fork.forking.fan_out", "smart_fork.forking.merger", "smart_fork.retrieval.evidence",
+    "smart_fork.retrieval.finder", "smart_fork.sharing", "smart_fork.team.client",
+}  # fmt: skip
+
+
+def test_a_fork_by_its_id_is_ready_without_what_only_other_forks_need(world, shop, programs):
+    """All that is imported before the agent starts is waited for, each time."""
+    (programs / "claude").write_text("#!/bin/sh\necho '  --fork-session'\n")
+    ours = world.claude(shop, "one", "1")
+    code = (
+        f"import sys; sys.argv = ['smart-fork', 'fork', {ours!r}, '--dry-run', '--in', 'process', '--', 'go on']\n"
+        "from smart_fork.cli import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=shop, capture_output=True, text=True, check=True)
+
+    assert "--fork-session" in done.stdout
+    assert set() == NOT_OF_A_FORK & set(done.stderr.split())
+
+
 @pytest.mark.parametrize("words", [["--version"], ["--help"], []])
 def test_what_is_said_of_all_commands_is_said_without_them(words):
     code = (
