@@ -6,12 +6,12 @@ Logs of one agent do not name those of another, and the register of workers may 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from indexer.files import replace_file
 from indexer.paths import private_dir, state_home
+from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName
 
 #: A note is short; what is larger is none.

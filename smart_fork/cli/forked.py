@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 def print_forked(forked: Forked, *, dry_run: bool) -> None:
     """One fork, for a person."""
     from smart_fork.agents.facets import title_of
-    from smart_fork.forking.handover import notes
 
     for warning in forked.warnings:
         say(f"note: {warning}")
@@ -22,6 +21,8 @@ def print_forked(forked: Forked, *, dry_run: bool) -> None:
         for one in (forked.selection, *forked.merged):
             print_selection(one, in_full=dry_run)
     if forked.handed is not None:
+        from smart_fork.forking.handover import notes
+
         for note in notes(forked.handed, forked.agent_type):
             say(f"note: {note}")
     if forked.price is not None and forked.selection is None:

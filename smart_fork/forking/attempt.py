@@ -6,26 +6,25 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import apsw
 
-from smart_fork import foreign_sessions, handovers
+from smart_fork import foreign_sessions
 from smart_fork.agents.facets import storage_of
 from smart_fork.agents.files import stage_transcript
-from smart_fork.agents.forms import HomePlace
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.copies.session_copy import write_branch
-from smart_fork.copies.told import as_session
 from smart_fork.errors import ForkRefused, SmartForkError
-from smart_fork.forking.handover import Handover
 from smart_fork.forking.others import is_others
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.world import World
-from smart_fork.handovers import HandedOver
 from smart_fork.processes import Machine
 from smart_fork.registry import Registry
 from smart_fork.repository.worktree import Worktree, create_worktree, remove_if_saved, remove_worktree
+
+if TYPE_CHECKING:
+    from smart_fork.forking.handover import Handover
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +101,11 @@ class Attempt:
 
     def _told(self, plan: ForkPlan, new_session_id: str, spec: WorkerSpec, handover: Handover) -> list[str]:
         """Another agent's session as one of its own; where it is from is kept beside it."""
+        from smart_fork import handovers
+        from smart_fork.agents.forms import HomePlace
+        from smart_fork.copies.told import as_session
+        from smart_fork.handovers import HandedOver
+
         handed, place = handover.handed, HomePlace(str(plan.cwd), str(Path.home()))
         with as_session(plan.agent, handover.said, place, source_id=handed.session_id) as session:
             written = write_branch(

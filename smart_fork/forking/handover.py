@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from indexer.checkout import Unproven, checkout, top_of
 from indexer.masking import mask
 from indexer.project import resolve
+from indexer.shapes import dataclass
 from indexer.transcripts.boilerplate import HANDOVER_TAG
 from indexer.transcripts.model import AgentName, Proof, Session, estimate_tokens
 from smart_fork.agents import AGENTS
@@ -24,9 +25,9 @@ from smart_fork.budget.costs import Costs
 from smart_fork.budget.left_out import line
 from smart_fork.budget.units import units
 from smart_fork.copies.told import plainly, utterances, whence
+from smart_fork.foreign_sessions import is_taken
 from smart_fork.forking.started import Handed
 from smart_fork.repository.past import CheckedOut, branch_of, checked_out, moves
-from smart_fork.retrieval.elsewhere import is_taken
 from smart_fork.sharing.neutral import Message, read
 
 #: Of what a model takes, the share that may be told: its agent's own instructions, tools and work need the rest.

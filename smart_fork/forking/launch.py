@@ -16,7 +16,6 @@ from smart_fork.copies.session_copy import Branch, Point, point_at
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.attempt import undone
 from smart_fork.forking.bringing_back import brought_back
-from smart_fork.forking.handover import handover
 from smart_fork.forking.price import price_of
 from smart_fork.forking.report import Launched, as_fork
 from smart_fork.forking.spec import WorkerSpec, source_of
@@ -100,6 +99,8 @@ def told(spec: WorkerSpec, session: Session) -> WorkerSpec:
     """
     if spec.agent == session.agent:
         return spec
+    from smart_fork.forking.handover import handover
+
     end = spec.point.index if spec.point else len(session.turns) - 1
     point = spec.point or Point(end, session.turns[end].id)
     return replace(spec, point=point, handover=handover(session, end, spec.agent, spec.excerpt))

@@ -12,11 +12,11 @@ from smart_fork.agents.excerpt import Excerpt
 from smart_fork.agents.fork_request import Form
 from smart_fork.agents.options import Options
 from smart_fork.copies.session_copy import Branch, Point
-from smart_fork.forking.handover import Handover
 from smart_fork.registry import Kind
 
 if TYPE_CHECKING:
     from smart_fork.copies.parts import Part
+    from smart_fork.forking.handover import Handover
 
 
 @dataclass(frozen=True, slots=True)
