@@ -138,11 +138,14 @@ def lineage(session: SessionArgument, as_json: JsonOption = False) -> None:
 def _trees(members: Sequence[Relative], asked: str) -> list[Tree]:
     from rich.tree import Tree
 
+    from smart_fork.agents.facets import title_of
+
+    mixed = len({one.agent_type for one in members}) > 1
     roots: list[Tree] = []
     path: list[Tree] = []  # from the root down to the one before
     for one in members:
         del path[one.depth :]
-        label = _label(one, marked=one.session_id == asked)
+        label = _label(one, marked=one.session_id == asked, whose=title_of(one.agent_type) if mixed else "")
         if path:
             path.append(path[-1].add(label))
         else:
@@ -151,8 +154,8 @@ def _trees(members: Sequence[Relative], asked: str) -> list[Tree]:
     return roots
 
 
-def _label(one: Relative, *, marked: bool) -> Text:
-    """Two lines: what it is, and where it is from; a third for what runs."""
+def _label(one: Relative, *, marked: bool, whose: str = "") -> Text:
+    """Two lines: what it is, and where it is from; a third for what runs. `whose` is its agent, where that is said."""
     from smart_fork.terminal.words import short
 
     head = plain(short(one.session_id), "bold" if marked else "")
@@ -162,6 +165,8 @@ def _label(one: Relative, *, marked: bool) -> Text:
     room = out.console.width - 4 * one.depth - head.cell_len - 2
     head += plain(f"  {_cut(one.title, room)}", "bold" if marked else "")
     facts = [f"{one.begun[:16].replace('T', ' ')}", f"{one.turns} turns", f"{one.token_estimate:,} tokens"]
+    if whose:
+        facts.insert(0, whose)
     if one.copies:
         facts.append(f"{len(one.copies) + 1} copies of its log")
     if one.started_by:

@@ -23,6 +23,7 @@ from smart_fork.agents.facets import heads_of
 from smart_fork.agents.logs import originals_first
 from smart_fork.errors import IndexUnavailable
 from smart_fork.families.branch import command_to_resume
+from smart_fork.families.crossing import Crossings, crossings, relatives
 from smart_fork.families.told import Family, LeftAt, Relative, Running
 from smart_fork.families.tree import parents
 from smart_fork.places.liveness import note_ends
@@ -58,20 +59,21 @@ def lineage(reference: str) -> Family:
         Usage, NotFound: see `sessions.locate` and `sessions.read`.
     """
     asked = sessions.read(sessions.locate(reference))
-    workers = _workers(asked.agent)
-    forks = {w.session_id: w.source_session_id for w in workers if w.session_id and _is_fork(w)}
+    workers = _workers()
+    found = crossings(asked, workers)
     project = project_of(asked.cwd or asked.source_path.parent)
-    family = heads_of(asked.agent).family(asked.session_id, project.root, forks)
+    family = relatives(asked, project.root, found)
     with ExitStack() as stack:
-        telling = _Telling(_index(stack))
+        telling = _Telling(_index(stack), found)
         if permission.limited():  # a fork may work elsewhere; there it is as if its log were gone
             family = [kin for kin in family if telling.facts(kin).may_be_told]
-        return _told(asked, family, forks, workers, telling)
+        return _told(asked, family, found, workers, telling)
 
 
 def _told(
-    asked: Session, family: Sequence[Kin], forks: Mapping[str, str], workers: Sequence[WorkerRecord], telling: _Telling
+    asked: Session, family: Sequence[Kin], found: Crossings, workers: Sequence[WorkerRecord], telling: _Telling
 ) -> Family:
+    forks = found.forks
     above = parents(family, forks)
     logs = _logs(family)
     running = {w.session_id: w for w in reversed(workers) if w.session_id and w.state in ("starting", "running")}
@@ -80,7 +82,7 @@ def _told(
             above[session_id] = forks[session_id]
     told = tuple(
         _member(
-            asked,
+            found.agent_of(session_id, asked.agent),
             session_id,
             above.get(session_id),
             logs,
@@ -110,18 +112,14 @@ def _index(stack: ExitStack) -> SqliteStore | None:
         return None
 
 
-def _workers(agent: AgentName) -> list[WorkerRecord]:
-    """All of an agent's as they are now, newest first."""
+def _workers() -> list[WorkerRecord]:
+    """All as they are now, newest first."""
     if not (state_home() / "workers.db").exists():
         return []
     with Registry() as registry:
         note_ends(registry, SystemProcesses(), os.environ, time.time())
         known = registry.workers()
-    return [worker for worker in known if worker.agent == agent and permission.permits(worker.cwd)]
-
-
-def _is_fork(worker: WorkerRecord) -> bool:
-    return worker.is_fork and worker.source_session_id not in ("", worker.session_id)
+    return [worker for worker in known if permission.permits(worker.cwd)]
 
 
 def _logs(family: Sequence[Kin]) -> dict[str, list[Kin]]:
@@ -154,7 +152,7 @@ def _in_order(above: Mapping[str, str], logs: Mapping[str, Sequence[Kin]], asked
 
 
 def _member(
-    asked: Session,
+    agent: AgentName,
     session_id: str,
     parent: str | None,
     logs: Mapping[str, Sequence[Kin]],
@@ -166,11 +164,12 @@ def _member(
 ) -> Relative:
     """What its log tells, nothing where that is gone; and what we know of it as a worker."""
     own = logs.get(session_id, ())
+    agent = own[0].agent if own else agent
     facts = telling.facts(own[0]) if own else Facts()
     return Relative(
         depth=depth,
         session_id=session_id,
-        agent_type=asked.agent,
+        agent_type=agent,
         parent=parent,
         left_parent_at=telling.left(own[0], logs[parent][0]) if own and parent and parent in logs else None,
         log_gone=not own,
@@ -184,7 +183,7 @@ def _member(
         project_inferred_from=facts.inferred_from,
         jsonl_path=str(own[0].path) if own else None,
         copies=tuple(str(kin.path) for kin in own[1:]),
-        resume_command=command_to_resume(asked.agent, session_id, facts.cwd) if own else None,
+        resume_command=command_to_resume(agent, session_id, facts.cwd) if own else None,
         started_by=_started_by(session_id, workers),
         running=_running(running),
     )
@@ -217,8 +216,8 @@ def _running(worker: WorkerRecord | None) -> Running | None:
 class _Telling:
     """Titles, sizes and places: from the index where a log has not changed since it was indexed, else from the log."""
 
-    def __init__(self, store: SqliteStore | None) -> None:
-        self._store = store
+    def __init__(self, store: SqliteStore | None, found: Crossings) -> None:
+        self._store, self._found = store, found
         self._seen: Mapping[str, SeenFile] = store.seen() if store else {}
         self._read: dict[Path, Session | None] = {}
 
@@ -237,7 +236,11 @@ class _Telling:
         above = self._session(parent)
         if above is None:
             return None
-        end = heads_of(kin.agent).shared(kin, parent, above, lambda: self._session(kin))
+        if kin.agent == parent.agent:
+            end = heads_of(kin.agent).shared(kin, parent, above, lambda: self._session(kin))
+        else:
+            through = self._found.through.get(kin.session_id)
+            end = next((i + 1 for i, turn in enumerate(above.turns) if turn.id == through), 0)
         message = next(((i, turn) for i, turn in reversed(above.messages) if i < end), None)
         if message is None:
             return None

@@ -1,0 +1,98 @@
+"""Families that go through several agents: whose session was handed over as whose."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from indexer.transcripts.boilerplate import HANDOVER_TAG
+from indexer.transcripts.model import AgentName, Session
+from smart_fork import handovers
+from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents.ancestry import Kin
+from smart_fork.agents.facets import heads_of
+from smart_fork.registry import WorkerRecord
+
+#: Where a note is gone, the beginning of a log says it: what was told stands among so many of its bytes.
+_BYTES = 1 << 18
+_SAID = re.compile(
+    rb"<%b>\\n ?What follows is session ([A-Za-z0-9_-]{8,128}) of ([A-Za-z0-9 .-]{1,40})," % HANDOVER_TAG.encode()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Crossings:
+    """Whose fork sessions are, as far as logs of their own do not tell it, and whose agent's they are.
+
+    `through` is the last message that one which was handed over was told of.
+    """
+
+    forks: dict[str, str] = field(default_factory=dict)
+    agents: dict[str, AgentName] = field(default_factory=dict)
+    through: dict[str, str] = field(default_factory=dict)
+
+    def agent_of(self, session_id: str, otherwise: AgentName) -> AgentName:
+        """Whose session that is."""
+        return self.agents.get(session_id, otherwise)
+
+    def neighbours(self, known: Mapping[str, AgentName]) -> list[tuple[AgentName, str]]:
+        """The sessions of other agents that those which are `known` were forked from, or forked as."""
+        pairs = [pair for fork, parent in self.forks.items() for pair in ((fork, parent), (parent, fork))]
+        found = dict.fromkeys(
+            (self.agents[other], other)
+            for one, other in pairs
+            if one in known and other not in known and self.agents.get(other, known[one]) != known[one]
+        )
+        return list(found)
+
+
+def crossings(asked: Session, workers: Sequence[WorkerRecord]) -> Crossings:
+    """All that is known of it; of the session that is `asked` for, also by what it was told itself."""
+    found = Crossings()
+    for one in workers:
+        if one.session_id:
+            found.agents[one.session_id] = one.agent
+            if one.is_fork and one.source_session_id not in ("", one.session_id):
+                found.forks[one.session_id] = one.source_session_id
+    for noted in handovers.all_known():
+        if noted.agent in AGENTS and noted.source_agent in AGENTS:
+            found.agents.update({noted.session_id: noted.agent, noted.source_session_id: noted.source_agent})
+            found.forks[noted.session_id] = noted.source_session_id
+            found.through[noted.session_id] = noted.through
+    if asked.session_id not in found.forks and (said := _said_in(asked)):
+        agent, parent = said
+        found.agents.setdefault(parent, agent)
+        found.agents[asked.session_id] = asked.agent
+        found.forks[asked.session_id] = parent
+    return found
+
+
+def relatives(asked: Session, root: str, found: Crossings) -> list[Kin]:
+    """The logs of the family of a session, whichever agents' they are."""
+    family: list[Kin] = []
+    known: dict[str, AgentName] = {}
+    waiting = [(asked.agent, asked.session_id)]
+    while waiting:
+        agent, session_id = waiting.pop()
+        if session_id in known:
+            continue
+        own = heads_of(agent).family(session_id, root, found.forks) if AGENTS[agent].heads else []
+        family += own
+        known |= {kin.session_id: agent for kin in own} | {session_id: agent}
+        waiting += found.neighbours(known)
+    return family
+
+
+def _said_in(session: Session) -> tuple[AgentName, str] | None:
+    """From which session of another agent it says that it was told, and whose that is."""
+    try:
+        with READERS[session.agent].as_file(session.source_path) as path, path.open("rb") as file:
+            said = _SAID.search(file.read(_BYTES))
+    except OSError:
+        return None
+    if said is None:
+        return None
+    title, parent = said[2].decode("ascii"), said[1].decode("ascii")
+    agent = next((agent.name for agent in AGENTS if agent.title == title), None)
+    return (agent, parent) if agent and agent != session.agent and parent != session.session_id else None

@@ -1,0 +1,119 @@
+"""Sessions handed over between the real agents: each model is sent exactly what was told, and then the prompt."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smart_fork import sessions
+from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents.copier import NewSession
+from smart_fork.agents.facets import copier, title_of
+from smart_fork.forking.handover import handover
+from tests.e2e import test_opencode, test_qwen
+from tests.e2e.agents import Machine, machine_in
+from tests.e2e.model_server import Message
+from tests.e2e.programs import CHECKOUT, cache_folder
+from tests.e2e.scenario import heard, settled, unlike_any_other
+from tests.smart_fork.agents.opencode import database
+
+pytestmark = pytest.mark.e2e
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+#: A session that the real program wrote, of each agent.
+SOURCES = {"claude": "claude/person.jsonl", "codex": "codex/person.jsonl", "qwen": "qwen/tools.jsonl", "opencode": ""}
+TOLD = [agent.name for agent in AGENTS if agent.is_told()]
+#: Each of them once from and once to another one: a start takes seconds. `SMART_FORK_DRILLS=all` takes all pairs.
+ROUND = list(zip(TOLD, [*TOLD[1:], TOLD[0]], strict=True))
+PAIRS = list(permutations(TOLD, 2)) if os.environ.get("SMART_FORK_DRILLS") == "all" else ROUND
+
+
+@pytest.fixture(scope="module")
+def machine(programs: Path, qwen_program: Path, opencode_program: Path, machines: list[Machine]) -> Iterator[Machine]:
+    """A machine with all of them."""
+    with machine_in(cache_folder(), programs) as machine:
+        machines.append(machine)
+        url = machine.model.url
+        machine.env["PATH"] = os.pathsep.join(map(str, (programs, qwen_program, opencode_program, machine.env["PATH"])))
+        machine.env |= {"OPENAI_API_KEY": "loopback", "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_MODEL": "mock"}
+        machine.env |= {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
+        machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
+        for place, settings in (
+            (".qwen/settings.json", test_qwen.SETTINGS),
+            (".config/opencode/opencode.json", test_opencode.settings(url)),
+        ):
+            file = machine.home / place
+            file.parent.mkdir(parents=True)
+            file.write_text(json.dumps(settings))
+        yield machine
+
+
+@pytest.fixture
+def here(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """We read what the machine's agents have written."""
+    monkeypatch.setenv("HOME", str(machine.home))
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "QWEN_HOME", "XDG_DATA_HOME", "SMART_FORK_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return machine
+
+
+def written(machine: Machine, agent: str, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Mapping[str, str]]:
+    """A session that is there, and where: that of OpenCode in a database beside the one that it works with."""
+    if agent == "opencode":
+        folder = machine.home / "another"
+        if not folder.is_dir():
+            database.make(folder / "opencode/opencode.db")
+        monkeypatch.setenv("XDG_DATA_HOME", str(folder))
+        return database.TOOLS, {"XDG_DATA_HOME": str(folder)}
+    source = FIXTURES / SOURCES[agent]
+    session = READERS[agent].read(source).session
+    assert session is not None
+    identity = json.loads(source.read_text().splitlines()[0])
+    session_id = session.session_id if agent == "codex" else str(identity["sessionId"])
+    target = copier(agent).place(source, NewSession(session_id, machine.project, _moment(session)))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(source, target)
+    return session_id, {}
+
+
+def _moment(session: Any) -> Any:
+    from datetime import datetime
+
+    return datetime.fromisoformat(session.started)
+
+
+@pytest.mark.parametrize(("agent", "other"), PAIRS, ids=[f"{one} to {two}" for one, two in PAIRS])
+def test_the_other_model_is_sent_what_is_told_and_the_prompt(
+    here: Machine, agent: str, other: str, monkeypatch: pytest.MonkeyPatch
+):
+    session_id, env = written(here, agent, monkeypatch)
+    session = sessions.read(sessions.locate(session_id))
+    before = session.source_path.read_bytes() if session.source_path.is_file() else b""
+    told = handover(session, len(session.turns) - 1, other)
+    prompt = unlike_any_other("Now do the same for the downloader")
+
+    words = ("--as", other, "--cwd", str(here.project), "--in", "process", "--no-brief", "--json", "--", prompt)
+    fork = settled(here, json.loads(here.smart_fork("fork", session_id, *words, env=env).stdout))
+
+    expected = [Message("user" if one.user else "assistant", one.text) for one in told.said]
+    assert [*expected, Message("user", prompt)] == heard(here, prompt).said
+    assert f"of {title_of(agent)}" in expected[0].text.splitlines()[1]
+    assert (other, session_id, told.handed.exchanges) == (
+        fork["agent_type"], fork["resume_session_id"], fork["handed"]["exchanges"],
+    )  # fmt: skip
+    assert [] == fork["warnings"]
+    assert [] == here.model.refused
+    here.smart_fork("wait", fork["worker_id"], env=env)
+    family = json.loads(here.smart_fork("lineage", fork["new_session_id"], "--json", env=env).stdout)
+    assert [(agent, session_id), (other, fork["new_session_id"])] == [
+        (one["agent_type"], one["session_id"])
+        for one in family["sessions"]
+        if one["session_id"] in (session_id, fork["new_session_id"])
+    ]
+    assert before == (session.source_path.read_bytes() if session.source_path.is_file() else b"")
