@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -12,7 +13,7 @@ from smart_fork.team.begun import Begun, begin
 from smart_fork.team.download import Download, download
 from smart_fork.team.materialise import Materialised, arrived
 from smart_fork.team.project import Project
-from smart_fork.team.pull import FILE, TakenAs, named, now, take_back, told, track, tracked_as, write
+from smart_fork.team.pull import FILE, TakenAs, named, now, told, track, tracked_as, writing
 from smart_fork.team.shared import Shared
 from smart_fork.team.tracking import Alias
 
@@ -89,16 +90,12 @@ def _made(project: Project, verb: BranchVerb, source_id: str, asked: BranchAsked
     cut = _cut(project, source, asked.at)
     begun = None if asked.local else begin(project, verb, source_id, cut.count)
     name = named(project.tracking.read(), taken_as, source_id if begun is None else begun.session_id)
-    written = write(project, source, taken_as, others=not mine, count=cut.count) if asked.pull else None
-    try:
+    writes = writing(project, source, taken_as, others=not mine, count=cut.count) if asked.pull else nullcontext()
+    with writes as written:
         if begun is not None:
             return _on_server(project, verb, cut, asked, taken_as, written, begun, name)
         assert written is not None  # noqa: S101 - what is kept from the server is written here
         return _kept_here(project, verb, cut, asked, taken_as, written, name)
-    except BaseException:
-        if written is not None:
-            take_back(written)
-        raise
 
 
 def _cut(project: Project, source: Download, at: int | None) -> _Cut:

@@ -34,7 +34,7 @@ from smart_fork.excise.writers import nobody_writing
 from smart_fork.foreign_sessions import refuse_owing
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode, encode
-from smart_fork.team import away, crossed, login, pulled
+from smart_fork.team import away, crossed, login, pulled, unfinished
 from smart_fork.team.client import Client
 from smart_fork.team.crossed import Planner
 from smart_fork.team.download import download
@@ -113,7 +113,8 @@ def take_over_of(path: Path, agent: AgentName) -> None:
 
 
 def settle(*, remove: bool = False) -> Taken:
-    """Take out what is owed."""
+    """Take out what is owed, and take away copies that were never finished."""
+    unfinished.clear()
     changed: list[Path] = []
     removed: list[Path] = []
     put_off: dict[Path, str] = {}

@@ -23,7 +23,7 @@ from smart_fork.copies.told import as_session, utterances, written
 from smart_fork.errors import Unshareable, Usage
 from smart_fork.sharing import neutral
 from smart_fork.sharing.canonical import decode
-from smart_fork.team import login
+from smart_fork.team import unfinished
 from smart_fork.team.local import Local, local, place_of
 
 #: What can be lost, as a person is told of it.
@@ -103,7 +103,7 @@ def arrived(
                 lost[UNKNOWN] += 1
 
     becomes = Becomes(source_id, place_of(root))
-    with written(agent, source_id, forms.anew(kept(), becomes), login.folder()) as log:
+    with unfinished.folder() as folder, written(agent, source_id, forms.anew(kept(), becomes), folder) as log:
         session = READERS[agent].read(log).session
         if session is None or not session.messages:
             raise Unshareable(f"These records are no conversation of {title_of(agent)}.")
@@ -121,6 +121,7 @@ def materialise(
     count: int | None = None,
     title: str = "",
     platform: AgentName | None = None,
+    new_session_id: str = "",
 ) -> Materialised:
     """Write the first `count` records, up to where the agent had finished, as a session that works in `directory`.
 
@@ -142,7 +143,7 @@ def materialise(
                 READERS[session.agent],
                 session,
                 end,
-                new_session_id=starter_of(session.agent).new_id(),
+                new_session_id=new_session_id or starter_of(session.agent).new_id(),
                 target_cwd=directory,
                 now=datetime.now(),  # noqa: DTZ005 - files may be named by local time
                 title=title,
@@ -169,7 +170,10 @@ def crossing(
     forms_of(agent)  # what is not shared does not arrive
     told = neutral.read(session, last_branch_point(session))
     said = utterances(session, told.messages)
-    with as_session(agent, said, place_of(directory), source_id=source_id, folder=login.folder()) as made:
+    with (
+        unfinished.folder() as folder,
+        as_session(agent, said, place_of(directory), source_id=source_id, folder=folder) as made,
+    ):
         yield made, told.lost
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,9 +15,10 @@ from indexer.paths import private_dir
 from indexer.project import resolve
 from indexer.transcripts.model import AgentName
 from smart_fork import foreign_sessions
+from smart_fork.agents.facets import forms_of, starter_of
 from smart_fork.errors import Conflict, NotFound, Usage
 from smart_fork.sharing.wire import SessionInfo
-from smart_fork.team import login
+from smart_fork.team import login, unfinished
 from smart_fork.team import others as others_sessions
 from smart_fork.team.begun import Begun
 from smart_fork.team.crossed import keys_of
@@ -79,20 +81,34 @@ def pull(project: Project, reference: str, wanted: TakenAs) -> Shared:
     if wanted.platform == FILE:
         return _as_file(project, taken, name)
     wanted = wanted.of(taken.info.agent)
-    written = write(project, taken, wanted, others=False)
-    if wanted.track:
-        try:
+    with writing(project, taken, wanted, others=False) as written:
+        if wanted.track:
             track(project, name, tracked_as(taken.info, written, kind="pull"))
-        except BaseException:
-            take_back(written)
-            raise
     return told(project, "pull", taken.info, written, name if wanted.track else None)
 
 
-def write(
+@contextmanager
+def writing(
     project: Project, taken: Download, wanted: TakenAs, *, others: bool, count: int | None = None
+) -> Iterator[Materialised]:
+    """The first records of a session as one of this machine, which is taken away again where what follows fails, or
+    never comes to its end.
+    """
+    agent = wanted.platform or taken.info.agent
+    forms_of(agent)  # says what it cannot have
+    new = starter_of(agent).new_id()
+    with unfinished.copy(agent, new, project.place):
+        made = _write(project, taken, wanted, new, others=others, count=count)
+        try:
+            yield made
+        except BaseException:
+            take_back(made)
+            raise
+
+
+def _write(
+    project: Project, taken: Download, wanted: TakenAs, new: str, *, others: bool, count: int | None
 ) -> Materialised:
-    """Write the first records of a session as one of this machine."""
     directory = resolve(wanted.into) if wanted.into else project.place.root
     if not directory.is_dir():
         raise NotFound(f"There is no such directory: {directory}")
@@ -109,6 +125,7 @@ def write(
             count=count,
             title=taken.info.title,
             platform=wanted.platform,
+            new_session_id=new,
         )
         _remember(project, taken, made, root, others=others, count=count)
     except OSError as error:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from itertools import count
+from pathlib import Path
 
 from smart_fork.teamserver import auth
 from tests.smart_fork.teamserver.killed import killed
 from tests.smart_fork.teamserver.machines import TeamMachine
 from tests.smart_fork.teamserver.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, go_on, said, session_of
+
+#: At every such moment of those that have many: `SMART_FORK_DRILLS=all` kills at each.
+EACH = 1 if os.environ.get("SMART_FORK_DRILLS") == "all" else 2
 
 
 def shared_by(team, name):
@@ -101,14 +106,30 @@ def test_a_fork_that_an_agent_made_is_pushed_once_whenever_that_is_killed(alice,
         unmade(team, alice, again["session_id"], before)
 
 
+def untracked(machine):
+    """Copies that no alias names, and what else is kept of such."""
+    path = machine.repository / ".smart-fork/tracking.json"
+    aliases = machine.tracking()["aliases"].values() if path.exists() else ()
+    logs = {file for one in aliases for file in one["files"]}
+    ids = {Path(log).stem for log in logs}
+    team = machine.home / ".smart-fork/team"
+    kept = [*team.glob("pulled/*"), *team.glob("others/*"), *team.glob("*.begun")]
+    return [
+        *(str(log) for log in machine.home.glob(".claude/projects/*/*") if str(log) not in logs),
+        *(str(one) for one in kept if one.stem not in ids), *map(str, team.glob("arrived-*")),
+    ]  # fmt: skip
+
+
 def test_a_fork_that_is_killed_at_any_moment_and_asked_for_again_is_made_once(alice, bob, team):
     hers = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--public")["session_id"]
     known, kept = set(), 0
-    for moment in count(1):
+    for moment in count(1, EACH):
         ended = not killed(bob, moment, "team", "fork", hers)
         made = {session for session, *_ in shared_by(team, "bob")} - known
         path = bob.repository / ".smart-fork/tracking.json"
         unanswered = not path.exists() or "begun" in bob.tracking() or not made
+        bob.team("sync")
+        assert [] == untracked(bob)
         again = bob.team("fork", hers)
         assert made | {again["session_id"]} == {session for session, *_ in shared_by(team, "bob")} - known
         assert not (made and unanswered) or made == {again["session_id"]}

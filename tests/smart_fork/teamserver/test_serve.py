@@ -12,6 +12,8 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 from unittest.mock import patch
 
@@ -23,13 +25,18 @@ from typer.testing import CliRunner
 from smart_fork.cli.team import server as verbs
 from smart_fork.cli.team.group import app
 from smart_fork.errors import ForkRefused, ProgramFailed, ProgramMissing, Usage
+from smart_fork.sharing import wire
+from smart_fork.team.client import Client
+from smart_fork.team.login import Account as Person
 from smart_fork.teamserver import address, tables
 from smart_fork.teamserver.__main__ import Options, serve
 from smart_fork.teamserver.address import Transport
 from smart_fork.teamserver.cluster import OWNER, Account, Cluster
+from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.embedded import Embedded
 from smart_fork.teamserver.journal import Entry
 from tests.smart_fork.teamserver.conftest import copied
+from tests.smart_fork.teamserver.team import Team, new_id, push_of, record
 from tests.smart_fork.teamserver.test_embedded import until
 
 
@@ -179,12 +186,121 @@ def test_people_are_let_in_on_its_own_machine_and_by_it(shared, cli):
     assert (True, {}) in [(one["disabled"], one["projects"]) for one in cli("user", "list")["users"]]
 
 
-def test_nothing_is_left_when_it_is_told_to_end(shared):
+OLD = [record(number) for number in range(4)]
+MORE = [record(number, "more") for number in range(2)]
+LEFT = [OLD[0], *OLD[2:]]
+
+
+class Asker:
+    """Somebody who asks a server of processes, and looks into its database."""
+
+    def __init__(self, shared, cli, cluster) -> None:
+        name = f"asker-{new_id()[:8]}"
+        told = cli("user", "add", name)
+        self.key, self.cluster, self._conninfo = f"example.org/{name}", cluster, cluster.conninfo(OWNER)
+        cli("user", "member", name, "writer", "--project", self.key, "--make")
+        with Client(Person(shared.told["url"], "", "")) as nobody:
+            token = nobody.login(told["invite"], "laptop").token
+        self.client = Client(Person(shared.told["url"], name, token), pauses=())
+        self.session, self.child = new_id(), new_id()
+        self.client.push(self.key, push_of(self.session, [], OLD))
+
+    @contextlib.contextmanager
+    def waiting(self, table):
+        """Whoever writes there waits as long as this lasts, in the midst of a transaction."""
+        with psycopg.connect(self._conninfo) as db:
+            db.execute(f"LOCK TABLE {table} IN SHARE MODE")
+            yield lambda: db.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone()[0]
+            with contextlib.suppress(psycopg.OperationalError):  # it was killed, and the lock is gone with it
+                db.rollback()
+
+    def commands(self):
+        """What is asked for, the records that are there before and after it, and of which session."""
+        cut = wire.Rewrite(kind="cut", revision=1, edits=(wire.Edit(old=sha256(OLD[1]).hexdigest()),))
+        branch = wire.Branch(verb="branch", id=self.child, source_id=self.session, count=3)
+        return {
+            "push": (
+                lambda: self.client.push(self.key, push_of(self.session, OLD, MORE)),
+                self.session,
+                OLD,
+                OLD + MORE,
+            ),
+            "branch": (lambda: self.client.branch(self.key, branch), self.child, [], OLD[:3]),
+            "rewrite": (lambda: self.client.rewrite(self.key, self.session, cut), self.session, OLD, LEFT),
+        }
+
+    def stored(self, session):
+        with psycopg.connect(self._conninfo) as db, contextlib.ExitStack() as stack:
+            team = Team(stack.enter_context(Database(self._conninfo, 2)), db)
+            return team.stored(session)
+
+    def indexed(self):
+        with psycopg.connect(self._conninfo) as db:
+            asked = "SELECT count(*), count(DISTINCT position) FROM placements WHERE session_id = %s"
+            return db.execute(asked, (self.session,)).fetchone()
+
+
+@pytest.fixture
+def asker(shared, cli, folder, installed):
+    account = Account.named("nobody" if os.geteuid() == 0 else None)
+    one = Asker(shared, cli, Cluster(folder, account, installed))
+    yield one
+    one.client.__exit__(None, None, None)
+
+
+def parts(shared, cluster):
+    """The processes of a server by what they are for."""
+    children = psutil.Process(shared.process.pid).children()
+    keeper = next(one for one in children if "keeper" in " ".join(one.cmdline()))
+    postmaster = psutil.Process(int((cluster.data / "postmaster.pid").read_text().splitlines()[0]))
+    held = {one.pid for one in children if "teamserver.child" in " ".join(one.cmdline())}
+    answers = [psutil.Process(pid) for pid in held if psutil.Process(pid).net_connections("tcp")]
+    works = [psutil.Process(pid) for pid in held if pid not in {one.pid for one in answers}]
+    return {"app": answers, "worker": works, "keeper": [keeper], "postmaster": [postmaster]}
+
+
+ALL = [(victim, verb) for victim in ("app", "keeper", "postmaster") for verb in ("push", "branch", "rewrite")]
+FEW = [("app", "push"), ("postmaster", "rewrite"), ("keeper", "branch")]
+
+
+@pytest.mark.parametrize(("victim", "verb"), ALL if os.environ.get("SMART_FORK_DRILLS") == "all" else FEW)
+def test_what_is_asked_for_while_a_part_is_killed_is_there_whole_or_not_and_once_when_asked_again(
+    shared, asker, victim, verb
+):
+    ask, session, old, new = asker.commands()[verb]
+    with ThreadPoolExecutor(1) as pool, asker.waiting("audit") as waits:
+        asked = pool.submit(ask)
+        until(waits)
+        killed = parts(shared, asker.cluster)[victim]
+        for one in killed:
+            one.kill()
+        psutil.wait_procs(killed)
+        if victim != "keeper":  # without one all else goes on
+            asked.exception()
+    until(shared.healthy)
+
+    assert asker.stored(session) in (old, new)
+    done = ask()
+    assert (new, len(new)) == (asker.stored(session), done.session.record_count)
+    shared.family += psutil.Process(shared.process.pid).children(recursive=True)
+
+
+def test_a_worker_that_is_killed_while_it_indexes_leaves_nothing_half_and_another_does_it(shared, asker):
+    with asker.waiting("placements") as waits:
+        asker.client.push(asker.key, push_of(asker.session, OLD, MORE))
+        until(waits)
+        for one in parts(shared, asker.cluster)["worker"]:
+            one.kill()
+    assert (6, 6) == until(lambda: (found := asker.indexed())[0] and found)
+
+
+def test_nothing_is_left_when_it_is_told_to_end(shared, folder):
     family = psutil.Process(shared.process.pid).children(recursive=True)
     shared.process.terminate()
 
     assert 0 == shared.process.wait(60)
-    assert ([], 5) <= (psutil.wait_procs(family, 60)[1], len(family))
+    assert ([], 3) <= (psutil.wait_procs(family, 60)[1], len(family))
+    assert [] == [one for one in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(one.info["cmdline"] or ())]
 
 
 def test_nothing_is_left_when_it_is_killed(folder, installed, shared):

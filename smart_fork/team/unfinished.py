@@ -1,0 +1,106 @@
+"""Copies that are being written: whoever is killed meanwhile leaves one that nothing names, and the next command takes
+it away.
+
+A copy is written down before there is any of it, and struck out once it is tracked or told. Who writes holds a lock,
+shared with others who write; who clears up has it alone, so that he finds only what the dead have left.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import orjson
+
+from indexer.files import replace_file
+from indexer.transcripts.model import AgentName
+from smart_fork import foreign_sessions
+from smart_fork.agents import AGENTS, READERS
+from smart_fork.errors import SmartForkError
+from smart_fork.team import login
+from smart_fork.team.pulled import find
+from smart_fork.team.tracking import ProjectFolder, Tracking
+
+_LOCK, _INTENT, _READ = "writing.lock", ".begun", "arrived-"
+#: So much of an id stands in the name of what is to become the copy.
+_OF_AN_ID = 20
+
+
+@contextmanager
+def copy(agent: AgentName, session_id: str, place: ProjectFolder) -> Iterator[None]:
+    """The time in which a copy of that id is written and tracked; after an error whoever writes it takes it away."""
+    with _shared():
+        intent = _folder() / f"{session_id}{_INTENT}"
+        replace_file(intent, [orjson.dumps({"agent": agent, "root": str(place.root), "project": place.key})])
+        yield
+        intent.unlink(missing_ok=True)
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """A private folder for records that are only read, gone afterwards."""
+    with _shared(), tempfile.TemporaryDirectory(prefix=_READ, dir=login.folder()) as made:
+        yield Path(made)
+
+
+def clear() -> None:
+    """Take away what was left, unless somebody writes just now."""
+    intents, read = (sorted(where.glob(what)) for where, what in ((_folder(), f"*{_INTENT}"), (_folder(), f"{_READ}*")))
+    if not (intents or read):
+        return
+    with suppress(BlockingIOError), _locked(fcntl.LOCK_EX | fcntl.LOCK_NB):
+        for intent in intents:
+            _take_away(intent)
+        for left in read:
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _take_away(intent: Path) -> None:
+    """Take a copy away with all that is kept of it, unless it is tracked: then it is whole."""
+    session_id = intent.name.removesuffix(_INTENT)
+    try:
+        said = orjson.loads(intent.read_bytes())
+        reader, place = READERS[str(said["agent"])], ProjectFolder(Path(said["root"]), str(said["project"]))
+        tracked = {one.file for one in Tracking(place).ours().aliases.values()}
+    except FileNotFoundError:
+        return  # another command has cleared up meanwhile
+    except (OSError, ValueError, KeyError, TypeError, SmartForkError):
+        return  # where it is not known what is tracked nothing is taken away
+    home = AGENTS[reader.name].home
+    for where in (_folder(), *([home.folder()] if home is not None else ())):
+        for staged in where.rglob(f".*{session_id[:_OF_AN_ID]}*.tmp"):
+            staged.unlink(missing_ok=True)
+    for path in reader.locate(session_id):
+        if path in tracked:
+            break
+        if (known := find(path, reader.name)) is not None:
+            known.forget()
+        path.unlink(missing_ok=True)
+    else:
+        foreign_sessions.forget(session_id)
+    intent.unlink(missing_ok=True)
+
+
+@contextmanager
+def _shared() -> Iterator[None]:
+    with _locked(fcntl.LOCK_SH):
+        yield
+
+
+@contextmanager
+def _locked(how: int) -> Iterator[None]:
+    file = os.open(_folder() / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, how)
+        yield
+    finally:
+        os.close(file)
+
+
+def _folder() -> Path:
+    return login.folder()
