@@ -24,7 +24,7 @@ from indexer.compressed import Compressed, pieces, up_to_date
 from indexer.files import replace_file
 from indexer.paths import file_name, private_dir, state_home
 from indexer.shapes import dataclass
-from indexer.switches import is_on
+from indexer.switches import is_off, is_on
 from indexer.transcripts.base import AgentAdapter, LogFile
 from indexer.transcripts.model import AgentName
 
@@ -34,6 +34,7 @@ DEFAULT_MEGABYTES = 2000
 #: The copies are measured when so much of the room has been written since, and cut to as much below it: 2 %.
 _MEASURED_SHARE = 50
 _FACTS = "copy.json"
+_SWITCH = "SMART_FORK_KEEP_TRANSCRIPTS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,11 @@ class _LetGo:
     room: int
 
 
-def wanted() -> bool:
-    """Whether copies are kept (``SMART_FORK_KEEP_TRANSCRIPTS``). Those that there are are used in any case."""
-    return is_on("SMART_FORK_KEEP_TRANSCRIPTS")
+def wanted(reader: AgentAdapter) -> bool:
+    """Whether copies of an agent's logs are kept: where ``SMART_FORK_KEEP_TRANSCRIPTS`` says so, and of one that loses
+    sessions unless that says no. Those that there are are used in any case.
+    """
+    return is_on(_SWITCH) or (reader.loses and not is_off(_SWITCH))
 
 
 def room() -> int:

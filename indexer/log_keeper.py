@@ -24,7 +24,7 @@ def keep_copy(file: LogFile, session_id: str, reader: AgentAdapter) -> None:
 
 def _keep_one(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
     """Whether there was anything to do. A full disk is an `OSError`, because the next copy would not fit either."""
-    if not kept_logs.wanted():
+    if not kept_logs.wanted(reader):
         return False
     try:
         return kept_logs.keep(file, session_id, reader)
@@ -37,7 +37,7 @@ def _keep_one(file: LogFile, session_id: str, reader: AgentAdapter) -> bool:
 
 def make_room(store: Store) -> None:
     """Let go of the oldest copies where all together have become too large."""
-    if not kept_logs.wanted() or not kept_logs.is_measuring_due():
+    if not kept_logs.is_measuring_due():
         return
     try:
         kept_logs.make_room(store.forked())
@@ -49,8 +49,8 @@ def keep_all(
     store: Store, agents: Agents, done: set[str], progress: Callable[[str, int, int], None] | None = None,
     deadline: float | None = None,
 ) -> bool:  # fmt: skip
-    """Copies of all indexed logs of `agents` that have none yet, the newest first. One that is there costs a look at
-    two files.
+    """Copies of all indexed logs that have none yet, the newest first, of those `agents` of which they are kept. One
+    that is there costs a look at two files.
 
     For whoever holds the index's lock. Whether all was done before `deadline` (of `time.monotonic`): at least one is,
     and those in `done`, to which each is added, are not looked at again, so that it ends however slow the disk is.
@@ -58,9 +58,8 @@ def keep_all(
     Raises:
         OSError: the disk is full.
     """
-    if not kept_logs.wanted():
-        return True
-    logs = [one for one in store.sources() if one[0] in agents.names]
+    kept = {agent.name for agent in agents if kept_logs.wanted(agent)}
+    logs = [one for one in store.sources() if one[0] in kept] if kept else []
     left = [one for one in logs if one[2] not in done]
     for number, (agent, session_id, path) in enumerate(left):
         if number and deadline is not None and time.monotonic() >= deadline:

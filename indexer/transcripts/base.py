@@ -76,6 +76,8 @@ class AgentAdapter(Protocol):
     endings: tuple[str, ...] = (".jsonl",)
     #: The folders of its logs as they stand below a home where nothing else is said, such as ``.agent/sessions``.
     places: tuple[str, ...] = ()
+    #: Whether it loses sessions that a person goes on with: copies of them are kept unless that is switched off.
+    loses: bool = False
 
     def home(self) -> Path:
         """The agent's own folder; it need not exist."""

@@ -27,14 +27,14 @@ def regular_files(
 
 
 def regular_file(
-    location: str, agent: AgentName, folders: Iterable[tuple[Path, int]], prefix: str = ""
+    location: str, agent: AgentName, folders: Iterable[tuple[Path, int]], prefix: str = "", suffix: str = ".jsonl"
 ) -> LogFile | None:
     """The log at `location`, if `regular_files` of one of these folders (with their depths) would find it."""
     for folder, depth in folders:
         *above, name = location.removeprefix(f"{folder}/").split("/")
         if f"{folder}/{'/'.join([*above, name])}" == location and len(above) <= depth:
             try:
-                is_there = _is_log(name, location, (prefix, ".jsonl")) and _are_folders(str(folder), above)
+                is_there = _is_log(name, location, (prefix, suffix)) and _are_folders(str(folder), above)
                 return _seen(agent, location, os.stat(location)) if is_there else None  # noqa: PTH116 - text is kept
             except (OSError, ValueError):
                 return None

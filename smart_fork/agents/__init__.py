@@ -8,6 +8,7 @@ from smart_fork.agents.agent import Known
 from smart_fork.agents.claude import Claude
 from smart_fork.agents.codex import Codex
 from smart_fork.agents.cursor import Cursor
+from smart_fork.agents.gemini import Gemini
 from smart_fork.agents.opencode import OpenCode
 from smart_fork.agents.qwen import Qwen
 
@@ -22,6 +23,7 @@ AGENTS = Known(
     Cursor(),
     Qwen(),
     OpenCode(),
+    Gemini(),
 )
 
 

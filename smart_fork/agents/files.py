@@ -81,6 +81,25 @@ def copy_file(source: Path, target: Path) -> bool:
     return True
 
 
+def second_name(log: Path, target: Path) -> bool:
+    """Have the log at `target` as well: the same file where that can be, else a copy. `False` where it is there.
+
+    Raises:
+        ForkRefused: something else is there.
+    """
+    try:
+        target.hardlink_to(log)
+    except FileExistsError:
+        if not target.samefile(log):
+            raise ForkRefused(
+                f"Another version of this session is already there: {target}", "Fork it instead."
+            ) from None
+        return False
+    except OSError:
+        return copy_file(log, target)
+    return True
+
+
 def copy_tree(source: Path, target: Path) -> bool:
     """Copy a folder's regular files; symbolic links and all else are left out. `False` where the same is there."""
     if os.path.lexists(target):

@@ -12,9 +12,10 @@ from indexer.transcripts.model import AgentName
 if TYPE_CHECKING:
     from smart_fork.agents.fork_request import ForkRequest
 
-#: What must be on disk before the command works: nothing, the transcript in the target's folder, or a copy under the
-#: new id, which the agent's copier writes (of all of the session, or up to a message).
-Staging = Literal["nothing", "transcript", "branch"]
+#: What must be on disk before the command works: nothing, the transcript in the target's folder, a copy under the new
+#: id, which the agent's copier writes (of all of the session, or up to a message), or the log under another name as
+#: well, under which it outlives that it is gone on with (see `Storage.lasting`).
+Staging = Literal["nothing", "transcript", "branch", "name"]
 #: How the prompt gets to the agent: among its arguments, on its standard input, or typed once its screen hears.
 Delivery = Literal["argument", "input", "typed"]
 

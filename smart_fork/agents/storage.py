@@ -18,6 +18,12 @@ class Storage:
         del cwd
         return self.folder(directory) in (None, log.parent)
 
-    def restored(self, place: str) -> str:
-        """Where below its own folder a log goes that lay at `place` there, so that it finds it again."""
+    def restored(self, place: str, session_id: str) -> str:
+        """Where below its own folder a session's log goes that lay at `place` there, so that it finds it again."""
+        del session_id
         return place
+
+    def lasting(self, log: Path, session_id: str) -> Path | None:
+        """Under which other name the log outlives that its agent goes on with it; `None` where it does as it is."""
+        del log, session_id
+        return None

@@ -12,7 +12,8 @@ import apsw
 
 from smart_fork import foreign_sessions
 from smart_fork.agents.facets import storage_of
-from smart_fork.agents.files import stage_transcript
+from smart_fork.agents.files import second_name, stage_transcript
+from smart_fork.agents.logs import original_of
 from smart_fork.agents.plan import ForkPlan
 from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import ForkRefused, SmartForkError
@@ -80,9 +81,11 @@ class Attempt:
 
     def stage(self, plan: ForkPlan, log: Path | None, spec: WorkerSpec) -> list[str]:
         """Put on disk what the plan needs there, from the source's `log`. Returns what the person should know of it."""
-        if log is None:
+        if plan.staging == "name":
+            self._name(plan, log)
+        elif log is None:
             return []
-        if plan.staging == "transcript":
+        elif plan.staging == "transcript":
             self._transcript(plan, log)
         elif plan.staging == "branch" and plan.new_session_id and spec.handover:
             return self._told(plan, plan.new_session_id, spec, spec.handover)
@@ -129,6 +132,13 @@ class Attempt:
             foreign_sessions.remember(new_session_id, said)
             self.otherwise(lambda: foreign_sessions.forget(new_session_id))
         return list(written.warnings)
+
+    def _name(self, plan: ForkPlan, log: Path | None) -> None:
+        """Its agent deletes the log otherwise. It is never undone: an agent that began at all may delete it later."""
+        log = log or original_of(self.world.adapter, plan.source_session_id)
+        target = storage_of(plan.agent).lasting(log, plan.source_session_id) if log else None
+        if log and target:
+            second_name(log, target)
 
     def _branch(self, plan: ForkPlan, new_session_id: str, log: Path, spec: WorkerSpec) -> list[str]:
         written = write_branch(

@@ -52,7 +52,7 @@ def brought_back(located: Located, *, dry_run: bool = False) -> Iterator[Located
 
 def _put_back(copy: kept_logs.KeptLog, created: list[Path]) -> Path:
     """The log and what lay beside it, where the agent looks for them; the log last, so that it is never alone."""
-    target = READERS[copy.agent].home() / storage_of(copy.agent).restored(copy.place)
+    target = READERS[copy.agent].home() / storage_of(copy.agent).restored(copy.place, copy.session_id)
     if target.parent.is_file():
         raise ForkRefused(
             f"{title_of(copy.agent)} keeps all sessions in one file, to which nothing is written",

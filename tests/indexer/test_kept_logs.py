@@ -18,6 +18,7 @@ from indexer.freshness import complete, read_rest
 from indexer.paths import index_db, state_home
 from indexer.store.sqlite import SqliteStore
 from smart_fork.agents import READERS
+from tests.indexer.transcripts.records import gemini_log, spoken
 from tests.indexer.written import append, claude_log, claude_records, codex_log, content, lines
 
 ROOT = Path(indexer.__file__).parent.parent
@@ -247,3 +248,22 @@ def test_what_a_killed_reader_has_left_is_removed(store):
         os.utime(left, (1e9, 1e9))
         index(store)
         assert (False, True) == (left.exists(), reading.exists())
+
+
+@pytest.mark.parametrize(("said", "kept"), [(None, True), ("false", False), ("true", True)])
+def test_of_an_agent_that_loses_sessions_copies_are_kept_unless_that_is_switched_off(
+    store, home, monkeypatch, said, kept
+):
+    """And none of the others' where nobody has asked for it."""
+    monkeypatch.delenv("SMART_FORK_KEEP_TRANSCRIPTS", raising=False)
+    if said:
+        monkeypatch.setenv("SMART_FORK_KEEP_TRANSCRIPTS", said)
+    gemini_log(home, spoken("user", "u1", "one"), session=ONE)
+    claude_log(TWO, "/work/a", "question")
+
+    index(store)
+
+    assert (kept_logs.find("gemini", ONE) is not None, kept_logs.find("claude", TWO) is not None) == (
+        kept,
+        said == "true",
+    )

@@ -11,8 +11,9 @@ from smart_fork.agents.storage import Storage
 class CodexStorage(Storage):
     """The files of Codex."""
 
-    def restored(self, place: str) -> str:
+    def restored(self, place: str, session_id: str) -> str:
         """See `Storage.restored`. Its archive is not where it looks for sessions to fork."""
+        del session_id
         name = PurePosixPath(place).name
         day = day_of(name)
         return f"sessions/{'/'.join(day)}/{name}" if day else place

@@ -16,8 +16,9 @@ class QwenStorage(Storage):
         """See `Storage.folder`."""
         return folder_of(directory)
 
-    def restored(self, place: str) -> str:
+    def restored(self, place: str, session_id: str) -> str:
         """See `Storage.restored`. Those that were put away are not where it looks."""
+        del session_id
         return place.replace(f"/{CHATS}/{ARCHIVE}/", f"/{CHATS}/")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from indexer.transcripts.model import Session
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.claude.slugs import slug
 from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.gemini.log import GeminiAdapter
 from smart_fork.agents.qwen.log import QwenAdapter
 from smart_fork.agents.qwen.slugs import slug as qwen_slug
 
@@ -150,11 +152,53 @@ def answering(call: str, name: str, **response: object) -> dict[str, object]:
     return {"functionResponse": {"id": call, "name": name, "response": response}}
 
 
+# Gemini CLI
+
+
+def gemini_log(home: Path, *records: object, session: str = SESSION, cwd: str = CWD, name: str = "") -> Path:
+    chats = home / ".gemini/tmp" / Path(cwd).name / "chats"
+    path = write(chats / f"session-2026-07-01T10-00-{name or session[:8]}.jsonl", gemini_head(session, cwd), *records)
+    (chats.parent / ".project_root").write_text(cwd)
+    return path
+
+
+def gemini_head(session: str = SESSION, cwd: str = CWD, **more: object) -> dict[str, object]:
+    moment = "2026-07-01T10:00:00.000Z"
+    return {
+        "sessionId": session,
+        "projectHash": hashlib.sha256(cwd.encode()).hexdigest(),
+        "startTime": moment,
+        "lastUpdated": moment,
+        "kind": "main",
+    } | more
+
+
+def read_gemini(path: Path) -> Session:
+    return said(GeminiAdapter().read(path))
+
+
+def spoken(kind: str, identity: str, *parts: object, **more: object) -> dict[str, object]:
+    """A message of Gemini CLI; a text is a part that says it."""
+    content = [{"text": part} if isinstance(part, str) else part for part in parts]
+    return {"id": identity, "timestamp": "2026-07-01T10:00:00.000Z", "type": kind, "content": content} | more
+
+
+def ran(call: str, tool: str, output: str | None = None, **given: object) -> dict[str, object]:
+    """A call as it stands beside a message."""
+    result = {} if output is None else {"result": [answering(call, tool, output=output)], "status": "success"}
+    return {"id": call, "name": tool, "args": given} | result
+
+
+def listed(*messages: object) -> dict[str, object]:
+    return {"$set": {"messages": [*messages], "lastUpdated": "2026-07-01T10:00:00.000Z"}}
+
+
 #: How each agent writes down that somebody has asked something, as the only record of a log.
 ASKED: dict[str, Callable[[Path, str], Path]] = {
     "claude": lambda home, text: claude_log(home, user("u1", None, text)),
     "codex": lambda home, text: codex_log(home, id_of(1), meta(id_of(1)), message("user", text)),
     "qwen": lambda home, text: qwen_log(home, linked("user", "u1", None, text)),
+    "gemini": lambda home, text: gemini_log(home, spoken("user", "u1", text)),
 }
 
 

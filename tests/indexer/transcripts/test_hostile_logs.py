@@ -22,15 +22,18 @@ from tests.indexer.transcripts.records import (
     calling,
     claude_log,
     codex_log,
+    gemini_log,
     id_of,
     linked,
     message,
     meta,
     qwen_log,
+    ran,
+    spoken,
     texts,
     user,
 )
-from tests.indexer.transcripts.test_resuming import CLAUDE, CODEX, QWEN
+from tests.indexer.transcripts.test_resuming import CLAUDE, CODEX, GEMINI, QWEN
 
 JSON = st.recursive(
     st.none()
@@ -57,6 +60,10 @@ RECORDS = {
     "qwen": [
         *QWEN,
         *(json.loads(line) for line in (FIXTURES / "qwen/compressed.jsonl").read_text().splitlines()),
+    ],
+    "gemini": [
+        *GEMINI,
+        *(json.loads(line) for line in (FIXTURES / "gemini/compressed.jsonl").read_text().splitlines()),
     ],
     "opencode": [
         {
@@ -200,6 +207,9 @@ def test_deep_nesting_is_survived(home, depth):
             linked("user", "u1", None, "one"),
             linked("assistant", "a1", "u1", calling("t", "agent", description="x", deep="DEEP")),
         ),
+        "gemini": gemini_log(
+            home, spoken("user", "u1", "one"), spoken("gemini", "a1", toolCalls=[ran("t", "x", deep="DEEP")])
+        ),
     }
     for agent, path in asked.items():
         reader = READERS[agent]
@@ -278,6 +288,7 @@ def test_reading_changes_nothing(home):
     claude_log(home, *CLAUDE)
     codex_log(home, id_of(1), *CODEX)
     qwen_log(home, *QWEN)
+    gemini_log(home, *GEMINI[1:])
 
     def tree() -> dict[str, tuple[int, bytes]]:
         files = [path for path in home.rglob("*") if path.is_file()]

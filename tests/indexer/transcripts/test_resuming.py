@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from indexer.transcripts.base import AgentAdapter, Checkpoint
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.gemini.log import GeminiAdapter
 from smart_fork.agents.qwen.log import QwenAdapter
 from tests.indexer.transcripts.records import (
     SESSION,
@@ -23,12 +24,16 @@ from tests.indexer.transcripts.records import (
     codex_path,
     enveloped,
     event,
+    gemini_head,
     id_of,
     item,
     linked,
+    listed,
     message,
     meta,
+    ran,
     result,
+    spoken,
     use,
     user,
 )  # fmt: skip
@@ -75,10 +80,34 @@ QWEN = [
     linked("system", "w1", "c1", subtype="rewind"),
     linked("user", "u3", "w1", "two", forkedFrom={"sessionId": id_of(1), "messageUuid": "u3"}),
 ]  # fmt: skip
+GEMINI = [
+    gemini_head(ONE, "/srv/shop"),
+    listed(spoken("user", "c", "<session_context>\n- **Workspace Directories:**\n  - /srv/shop\n</session_context>")),
+    spoken("user", "u1", "one"),
+    spoken("gemini", "a1", tokens={"total": 900}),
+    spoken("gemini", "a1", tokens={"total": 900}, toolCalls=[
+        ran("t1", "run_shell_command", "other_name", command="ls some_name && git commit"),
+        ran("t2", "mcp_smart-fork_smart_fork", "our_answer", intent="x"),
+    ]),
+    spoken("user", "r1", answering("t1", "run_shell_command", output="other_name")),
+    spoken("gemini", "a2", "first"),
+    spoken("user", "u2", "two"),
+    spoken("gemini", "a3", "second"),
+    {"$set": {"summary": "Uploader"}},
+    listed(
+        spoken("user", "s1", "<state_snapshot>all</state_snapshot>"), spoken("gemini", "s2", "Got it."),
+        spoken("user", "n2", "two"), spoken("gemini", "n3", "second"),
+    ),
+    spoken("user", "u4", "abandoned"),
+    {"$rewindTo": "u4"},
+    spoken("info", "i1") | {"content": "Request cancelled."},
+    spoken("user", "u5", "three", calling("x", "y")),
+]  # fmt: skip
 AGENTS = [
     (ClaudeAdapter(), f".claude/projects/-srv-shop/{SESSION}.jsonl", CLAUDE),
     (CodexAdapter(), str(codex_path(Path(), ONE)), CODEX),
     (QwenAdapter(), f".qwen/projects/-srv-shop/chats/{SESSION}.jsonl", QWEN),
+    (GeminiAdapter(), ".gemini/tmp/shop/chats/session-2026-07-01T10-00-00000000.jsonl", GEMINI),
 ]
 
 
@@ -217,7 +246,7 @@ def test_raw_lines_are_kept_where_they_are_asked_for(case):
 @given(cuts=st.lists(st.integers(0, 6000), max_size=5).map(sorted))
 @pytest.mark.parametrize(("reader", "name", "records"), AGENTS, ids=[reader.name for reader, *_ in AGENTS])
 def test_a_log_read_in_any_parts_is_the_same_session(tmp_path_factory, reader, name, records, cuts):
-    path = tmp_path_factory.mktemp("home") / Path(name).parts[-2] / Path(name).name
+    path = tmp_path_factory.mktemp("parts") / Path(name).parts[-2] / Path(name).name
     path.parent.mkdir()
     data = "".join(json.dumps(record) + "\n" for record in records).encode()
     checkpoint = None

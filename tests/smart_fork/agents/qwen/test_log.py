@@ -276,7 +276,7 @@ def test_what_was_put_away_is_found_and_comes_back_where_qwen_code_looks(home):
     assert reader.locate(SESSION) == (archived,)
     assert reader.log_at(str(archived)) is not None
     place = str(archived.relative_to(home / ".qwen"))
-    assert str(path) == str(home / ".qwen" / AGENTS["qwen"].storage.restored(place))
+    assert str(path) == str(home / ".qwen" / AGENTS["qwen"].storage.restored(place, SESSION))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,326 @@
+"""What the records of one of Gemini CLI's sessions add up to: what was compressed, and then what is remembered.
+
+No record says where, on which branch or with which version. The directory is told by the folder of the log, else by
+what Gemini CLI has told its model of its workspace.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+from sys import intern
+from typing import Any
+
+import orjson
+
+from indexer.masking import NOTHING
+from indexer.transcripts.actions import describe, edited_by, error_note, read_by
+from indexer.transcripts.base import Checkpoint, ReadResult
+from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
+from indexer.transcripts.commands import command_of
+from indexer.transcripts.deeds import Deeds
+from indexer.transcripts.lines import (
+    MAX_LINE_BYTES,
+    Line,
+    changed_at,
+    first_lines,
+    last_records,
+    open_regular,
+    probe,
+    resume,
+)
+from indexer.transcripts.model import Inferred, Proof, Role, Session, ToolCall, ToolResult, Turn, estimate_tokens
+from indexer.transcripts.ours import is_ours, runs_ours
+from indexer.transcripts.state import is_path, pack, utc
+from indexer.transcripts.symbols import Symbols
+from indexer.transcripts.titles import title_of
+from smart_fork.agents import READERS
+from smart_fork.agents.gemini.home import digest, root_of
+from smart_fork.agents.gemini.log import id_of
+from smart_fork.agents.gemini.memory import Memory, Told
+from smart_fork.agents.gemini.records import (
+    MadeCall,
+    Record,
+    answered,
+    answers_in,
+    calls_in,
+    is_context,
+    loaded_after,
+    output_of,
+    parts_of,
+    text_of,
+    typed_in,
+)
+
+#: What its tools are called where calls are described.
+_TOOLS = {
+    "run_shell_command": "Bash", "replace": "Edit", "write_file": "Write", "read_file": "Read", "glob": "Glob",
+    "grep_search": "Grep", "search_file_content": "Grep", "write_todos": "TodoWrite", "save_memory": "TodoWrite",
+}  # fmt: skip
+#: How the answers begin of calls that were not carried out.
+_NOT_RUN = ("[Operation Cancelled]", "Tool execution denied", "User denied")
+#: How it writes down that the person has stopped it.
+CANCELLED = "Request cancelled."
+#: The directories of its workspace, as its model is told.
+_WORKSPACE = re.compile(r"^- \*\*Workspace Directories:\*\*\n  - (/[^\n]*)$", re.MULTILINE)
+_WHOLE = ".json"
+_NO_SESSION = Checkpoint(0, 0, "", b"")
+Kept = tuple[dict[str, Any], list[Turn]] | None
+
+
+def _turn_of(identity: str, role: Role, text: str, moment: str, **more: Any) -> Turn:
+    calls = more.get("tool_calls", ())
+    return Turn(identity, None, role, moment, text, estimate_tokens(text, len(calls)), **more)
+
+
+class _Fold:
+    """What the records of one file add up to. Fed line by line; `pack` is what can be kept and gone on with."""
+
+    def __init__(self, path: Path, kept: Kept, *, keep_raw: bool) -> None:
+        self._path, self._keep_raw = path, keep_raw
+        self.facts, turns = kept or ({}, [])
+        self._memory = Memory(self.facts.pop("memory", None))
+        self._turns = {turn.id: turn for turn in turns}
+        self._symbols = Symbols(self.facts.pop("symbols", ()))
+        self._ours: set[str] = set(self.facts.pop("ours", ()))
+        self._deeds = Deeds(not_run=_NOT_RUN)
+
+    def pack(self) -> bytes:
+        parts = {"memory": self._memory.kept(), "symbols": list(self._symbols), "ours": sorted(self._ours)}
+        return pack(self.facts | parts, self._chain())
+
+    def feed(self, line: Line) -> None:
+        record = line.record
+        self.note(record)
+        before = self._memory.compactions
+        self._memory.reordered = False
+        for told in self._memory.take(record):
+            self._turns[told.id] = self._turn(told, line.raw if self._keep_raw else b"")
+        self.facts["compactions"] = self.facts.get("compactions", 0) + self._memory.compactions - before
+        if self._memory.reordered:
+            order = (*self._memory.past, *self._memory.now)
+            self._turns = {one: self._turns[one] for one in order if one in self._turns}
+
+    def note(self, record: Record) -> None:
+        """Note what a record says of the session, if it does."""
+        facts = self.facts
+        changes = record.get("$set")
+        for said in (record, changes) if isinstance(changes, dict) else (record,):
+            if isinstance(summary := said.get("summary"), str) and summary.strip():
+                facts["summary"] = summary
+        if isinstance(record.get("sessionId"), str) and "hash" not in facts:
+            facts["hash"], facts["kind"] = str(record.get("projectHash") or ""), record.get("kind") == "subagent"
+            origin = record.get("forkedFrom")
+            if isinstance(origin, dict) and isinstance(origin.get("sessionId"), str):
+                facts["parent"] = origin["sessionId"]
+        for moment in (utc(record.get("timestamp")), utc(record.get("startTime"))):
+            if moment:
+                facts["started"] = min(moment, facts.get("started", moment))
+                facts["last"] = max(moment, facts.get("last", moment))
+        if record.get("type") in ("user", "gemini"):
+            facts["interrupted"] = False
+        elif record.get("type") == "info" and record.get("content") == CANCELLED:
+            facts["interrupted"] = True
+
+    def session(self) -> tuple[Session | None, str]:
+        """The session; `None` and why, where it is none."""
+        facts, turns = self.facts, tuple(self._chain())
+        if facts.get("kind"):
+            return None, "only sub-agent records"
+        if not turns:
+            return None, "no conversation"
+        if not any(turn.prompt for turn in turns):
+            return None, "nobody asked anything"
+        cwd, inferred = self._cwd()
+        return Session(
+            agent="gemini",
+            session_id=id_of(self._path),
+            source_path=self._path,
+            turns=turns,
+            cwd=cwd,
+            title=title_of("", (turn.text for turn in turns if turn.prompt), by_agent=facts.get("summary", "")),
+            started=facts.get("started", ""),
+            last_activity=facts.get("last", ""),
+            parent_id=facts.get("parent"),
+            root_id=facts.get("root", ""),
+            compactions=facts.get("compactions", 0),
+            symbols=tuple(self._symbols),
+            copied=self.is_copy(),
+            interrupted=bool(facts.get("interrupted")),
+            inferred_from=inferred,
+        ), ""
+
+    def is_copy(self) -> bool:
+        """Whether it was begun in another directory than that whose sessions are in its folder."""
+        told, here = self.facts.get("hash", ""), root_of(self._path.parent.parent)
+        return bool(told and here) and told != digest(here)
+
+    def _chain(self) -> list[Turn]:
+        """All turns in order, each with the one before it as its parent."""
+        return [
+            turn if turn.parent_id == parent else replace(turn, parent_id=parent)
+            for turn, parent in zip(self._turns.values(), (None, *self._turns), strict=False)
+        ]
+
+    def _cwd(self) -> tuple[str, Inferred]:
+        if told := root_of(self._path.parent.parent):
+            return told, ""
+        workspace = self.facts.get("workspace", "")
+        return (workspace, "environment_context") if workspace else ("", "")
+
+    def _turn(self, told: Told, raw: bytes) -> Turn:
+        """A message as a turn. What it says again keeps its time, and what its calls gave back."""
+        before = self._turns.get(told.again) if told.again else None
+        identity, record = intern(told.id), told.record
+        text = text_of(parts_of(record.get("content")))
+        moment = before.timestamp if before and before.timestamp else utc(record.get("timestamp"))
+        if told.way == "summary":
+            loaded = estimate_tokens(text) if record.get("type") == "user" else 0
+            return _turn_of(identity, "system", "", moment, raw=raw, loaded=loaded)
+        if before and before.role == "system" and told.way == "listed":  # what nobody said, once more
+            return replace(before, id=identity, raw=raw)
+        if record.get("type") == "gemini":
+            calls, results = self._calls(record, before)
+            said, loaded = strip_recall(text), loaded_after(record)
+            return _turn_of(
+                identity, "assistant", said, moment, tool_calls=calls, tool_results=results, raw=raw, loaded=loaded
+            )
+        if before and told.way == "listed":  # what was said, whatever has become of it
+            return replace(before, id=identity, raw=raw)
+        return self._heard(identity, record, moment, raw)
+
+    def _heard(self, identity: str, record: Record, moment: str, raw: bytes) -> Turn:
+        if answers := answers_in(record):
+            known = self._given_back()
+            new = [one for one in answers if str(one.get("id") or "") not in known]
+            results = tuple(self._result(str(one.get("id") or ""), *answered(one)) for one in new)
+            return _turn_of(identity, "tool" if results else "system", "", moment, tool_results=results, raw=raw)
+        if is_context(text_of(parts_of(record.get("content")))):
+            self._note_workspace(record)
+            return _turn_of(identity, "system", "", moment, raw=raw)
+        text = strip_boilerplate(typed_in(record))
+        if text:
+            self.facts.setdefault("root", f"gemini-{identity}")
+        return _turn_of(identity, "user" if text else "system", text, moment, raw=raw, prompt=bool(text))
+
+    def _given_back(self) -> set[str]:
+        """The calls since the last prompt whose results are known."""
+        since = takewhile(lambda turn: not turn.prompt, reversed(self._turns.values()))
+        return {result.tool_use_id for turn in since for result in turn.tool_results}
+
+    def _note_workspace(self, record: Record) -> None:
+        found = _WORKSPACE.search(text_of(parts_of(record.get("content"))))
+        if found and is_path(found[1]):
+            self.facts.setdefault("workspace", found[1])
+
+    def _calls(self, record: Record, before: Turn | None) -> tuple[tuple[ToolCall, ...], tuple[ToolResult, ...]]:
+        known = {call.id: call for call in before.tool_calls} if before else {}
+        given_back = {result.tool_use_id: result for result in before.tool_results} if before else {}
+        calls, results = [], []
+        for made in calls_in(record):
+            identity = intern(made.id)
+            calls.append(known.get(identity) or self._call(identity, made))
+            if identity in given_back:
+                results.append(given_back[identity])
+            elif made.result is not None:
+                self._begin(identity, made)
+                results.append(self._result(identity, *output_of(made)))
+        return tuple(calls), tuple(results)
+
+    def _call(self, identity: str, made: MadeCall) -> ToolCall:
+        name = _TOOLS.get(made.name, made.name)
+        given = made.given if isinstance(made.given, dict) else {}
+        action = describe(name, given)
+        ours = is_ours(made.name) or runs_ours(given)
+        if ours or READERS.opens_a_session(action):
+            self._ours.add(identity)
+        elif action:
+            self._symbols.add_all(given)
+        return ToolCall(identity, intern(made.name), action, ours, edited_by(name, given), read_by(name, given))
+
+    def _begin(self, identity: str, made: MadeCall) -> None:
+        if made.name == "run_shell_command" and identity not in self._ours and isinstance(made.given, dict):
+            self._deeds.begin(identity, command_of(made.given))
+
+    def _result(self, identity: str, output: str, failed: bool) -> ToolResult:  # noqa: FBT001 - as `output_of` says it
+        note, proof = NOTHING, Proof.NOTHING
+        if identity not in self._ours:
+            self._symbols.add(output)
+            note = error_note(output) if failed else NOTHING
+            proof = self._deeds.end(identity, output, said=not failed)
+        return ToolResult(intern(identity), failed, note, proof)
+
+
+def read(path: Path, checkpoint: Checkpoint | None, *, keep_raw: bool) -> ReadResult:
+    """See `AgentAdapter.read`. A log of an old version is read as a whole: it never grows."""
+    if path.suffix == _WHOLE:
+        fold = _Fold(path, None, keep_raw=keep_raw)
+        size = _feed_whole(fold, path)
+        session, skipped = fold.session()
+        return ReadResult(session, skipped, _NO_SESSION, (), size)
+    reader, kept = resume(path, None if keep_raw else checkpoint)
+    fold = _Fold(path, kept, keep_raw=keep_raw)
+    for line in reader:
+        fold.feed(line)
+    state = fold.pack() if reader.worth_resuming and not keep_raw else b""
+    after = Checkpoint(reader.offset, reader.lines, probe(path, reader.offset), state)
+    session, skipped = fold.session()
+    return ReadResult(session, skipped, after, tuple(reader.broken), reader.bytes_read, kept is not None)
+
+
+def glance(path: Path) -> Session | None:
+    """See `AgentAdapter.glance`."""
+    fold = _Fold(path, None, keep_raw=False)
+    if path.suffix == _WHOLE:
+        _feed_whole(fold, path)
+    else:
+        for line in first_lines(path):
+            fold.feed(line)
+        for record in last_records(path, (b'"summary"',)):
+            fold.note({"$set": record.get("$set")})
+    session, _ = fold.session()
+    return replace(session, last_activity=changed_at(path)) if session else None
+
+
+def is_copy(path: Path) -> bool:
+    """See `AgentAdapter.is_copy`."""
+    fold = _Fold(path, None, keep_raw=False)
+    for line in _whole(path) if path.suffix == _WHOLE else first_lines(path):
+        fold.note(line.record)
+        if "hash" in fold.facts:
+            break
+    return fold.is_copy()
+
+
+def lines_of(path: Path) -> Iterable[Record]:
+    """The records of a log, in their order.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    if path.suffix == _WHOLE:
+        return (line.record for line in _whole(path))
+    return (line.record for line in resume(path, None)[0])
+
+
+def _feed_whole(fold: _Fold, path: Path) -> int:
+    size = 0
+    for line in _whole(path):
+        size = len(line.source)
+        fold.feed(line)
+    return size
+
+
+def _whole(path: Path) -> Iterator[Line]:
+    """The one object of a file of an old version; nothing where it is none."""
+    with open_regular(path) as file:
+        data = file.read(MAX_LINE_BYTES + 1)
+    try:
+        record = orjson.loads(data) if len(data) <= MAX_LINE_BYTES else None
+    except orjson.JSONDecodeError:
+        return
+    if isinstance(record, dict):
+        yield Line(1, data, record)

@@ -1,0 +1,76 @@
+"""Gemini CLI's own folder: ``.gemini`` in the home, or in the one that ``GEMINI_CLI_HOME`` names instead.
+
+The sessions of a directory are in a folder with a short name, which says in ``.project_root`` whose it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from smart_fork.agents.agent import Home
+
+_OWN = ".gemini"
+
+
+class InHome(Home):
+    """A folder in the home, or in the one that a variable names in its place."""
+
+    def folder(self) -> Path:
+        """See `Home.folder`."""
+        named = os.environ.get(self.variable)
+        return (Path(named).expanduser() if named else Path.home()) / self.default
+
+
+HOME = InHome("GEMINI_CLI_HOME", _OWN)
+gemini_home = HOME.folder
+#: The variable in which it tells its session to what it starts.
+SESSION = "GEMINI_SESSION_ID"
+#: The folder of a project's sessions, the file beside it that names the project, and how logs begin.
+CHATS, ROOT, BEGINS = "chats", ".project_root", "session-"
+#: No directory has a longer path.
+_MOST = 4096
+#: What the short name of a directory is made of, as Gemini CLI makes it.
+_OTHER, _DASHES = re.compile(r"[^a-z0-9]"), re.compile(r"-+")
+
+
+def projects() -> Path:
+    """The folder below which all sessions are."""
+    return gemini_home() / "tmp"
+
+
+def root_of(project: Path) -> str:
+    """The directory whose sessions are in the folder `project`; empty where nothing says that."""
+    try:
+        with (project / ROOT).open("rb") as file:
+            told = file.read(_MOST + 1).decode().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return told if told.startswith("/") and "\0" not in told and len(told) <= _MOST else ""
+
+
+def digest(directory: str) -> str:
+    """What stands for a directory in the logs, and in the names of folders of older versions."""
+    return hashlib.sha256(directory.encode("utf-8", "replace")).hexdigest()
+
+
+def project_for(directory: Path) -> Path:
+    """The folder in which Gemini CLI, started in `directory`, looks for sessions; it need not exist."""
+    wanted = os.path.realpath(directory)
+    if found := next((one for one in _folders() if root_of(one) == wanted), None):
+        return found
+    name = _DASHES.sub("-", _OTHER.sub("-", Path(wanted).name.lower())).strip("-") or "project"
+    taken = {one.name for one in _folders()}
+    number = 0
+    while (slug := f"{name}-{number}" if number else name) in taken:
+        number += 1
+    return projects() / slug
+
+
+def _folders() -> Iterator[Path]:
+    with suppress(OSError):
+        yield from sorted(one for one in projects().iterdir() if one.is_dir() and not one.is_symlink())

@@ -1,0 +1,54 @@
+"""Gemini CLI's hooks, in its ``settings.json``: Claude Code's, under other names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.gemini.home import gemini_home
+from smart_fork.agents.hooks import TIMEOUT, Hooks
+
+#: What its events are called, and how Claude Code calls those.
+_EVENTS = {
+    "SessionStart": "SessionStart",
+    "BeforeAgent": "UserPromptSubmit",
+    "AfterAgent": "Stop",
+    "Notification": "Notification",
+    "SessionEnd": "SessionEnd",
+}
+#: And the one notification that it has.
+_NOTIFICATIONS = {"ToolPermission": "permission_prompt"}
+
+
+class GeminiHooks(Hooks):
+    """See `Hooks`."""
+
+    agent: AgentName = "gemini"
+    recalls = False
+    #: npm's script, and what that begins with more memory.
+    processes = 3
+    events = tuple(_EVENTS)
+
+    def path(self) -> Path:
+        """See `Hooks.path`."""
+        return gemini_home() / "settings.json"
+
+    def handler(self, command: str) -> dict[str, Any]:
+        """See `Hooks.handler`. It counts in milliseconds."""
+        return {"type": "command", "command": command, "timeout": TIMEOUT * 1000}
+
+    def notes(self, text: str) -> Iterator[str]:
+        """See `Hooks.notes`."""
+        said = json.loads(text).get("hooksConfig")
+        if isinstance(said, dict) and said.get("enabled") is False:
+            yield "Gemini CLI runs no hooks at all: its settings say hooksConfig.enabled false"
+
+    def event(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
+        """See `Hooks.event`."""
+        name, kind = said.get("hook_event_name"), said.get("notification_type")
+        names = {"hook_event_name": _EVENTS.get(name, name)} if isinstance(name, str) else {}
+        kinds = {"notification_type": _NOTIFICATIONS.get(kind, kind)} if isinstance(kind, str) else {}
+        return {**said, **names, **kinds}

@@ -1,0 +1,149 @@
+"""Gemini CLI: ``<home>/.gemini/tmp/<project>/chats/session-<minute>-<8 characters of the id>.jsonl``, a record a line.
+
+A name has the whole id where we have given it: such a log outlives that it is resumed (see `smart_fork.agents.gemini`).
+Sub-agents' own files lie a folder deeper. Old versions wrote one object, in a ``.json`` file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+
+from indexer.transcripts.base import AgentAdapter, Checkpoint, LogFile, ReadResult
+from indexer.transcripts.files import regular_file, regular_files
+from indexer.transcripts.lines import open_regular
+from indexer.transcripts.model import AgentName, Session
+from smart_fork.agents.gemini.home import BEGINS, CHATS, HOME, gemini_home, projects
+
+_ENDINGS = (".jsonl", ".json")
+_UUID = re.compile(r"-([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\Z")
+#: A log begins with whose it is: so much of it is looked at, and in that the first id.
+_HEAD_BYTES = 4096
+_ID = re.compile(rb'"sessionId"\s*:\s*("(?:[^"\\]|\\.)*")')
+#: How much of an id stands in the names of logs.
+SHORT = 8
+
+
+class GeminiAdapter(AgentAdapter):
+    """Reads Gemini CLI's sessions; version 0.61.0 seen."""
+
+    name: AgentName = "gemini"
+    variable = HOME.variable
+    places: tuple[str, ...] = (".gemini/tmp",)
+    loses = True
+
+    def home(self) -> Path:
+        return gemini_home()
+
+    def folders(self) -> tuple[tuple[Path, int], ...]:
+        return ((projects(), 2),)
+
+    def discover(self) -> Iterator[LogFile]:
+        return self._logs(_ENDINGS)
+
+    def log_at(self, location: str) -> LogFile | None:
+        for ending in _ENDINGS:
+            file = regular_file(location, self.name, self.folders(), BEGINS, ending)
+            if file and _is_session(location) and not _has_another_name(file):
+                return file
+        return None
+
+    def locate(self, session_id: str) -> tuple[Path, ...]:
+        if not session_id:
+            return ()
+        names = (f"-{name}{ending}" for name in dict.fromkeys((session_id[:SHORT], session_id)) for ending in _ENDINGS)
+        found = [file for file in self._logs(tuple(names)) if self.id_of(file.path) == session_id]
+        if len(found) > 1:  # of one that was resumed there is a file beside it in which nobody has said anything
+            found = [file for file in found if self._is_asked(file.path)] or found
+        return tuple(file.path for file in sorted(found, key=lambda file: file.mtime_ns, reverse=True))
+
+    def read(self, path: Path, checkpoint: Checkpoint | None = None, *, keep_raw: bool = False) -> ReadResult:
+        from smart_fork.agents.gemini import fold
+
+        return fold.read(path, checkpoint, keep_raw=keep_raw)
+
+    def id_of(self, path: Path) -> str:
+        return id_of(path)
+
+    def is_copy(self, path: Path) -> bool:
+        from smart_fork.agents.gemini import fold
+
+        return fold.is_copy(path)
+
+    def glance(self, path: Path) -> Session | None:
+        from smart_fork.agents.gemini import fold
+
+        return fold.glance(path)
+
+    def place_of(self, directory: str) -> str:
+        del directory
+        return ""
+
+    def resume_command(self, session_id: str) -> tuple[str, ...]:
+        """The agent's own command loses a log that is not named after the whole id; ours gives it that name first."""
+        safe = any(is_named_whole(path) for path in self.locate(session_id))
+        return ("gemini", "--resume", session_id) if safe else ("smart-fork", "resume", session_id)
+
+    def _is_asked(self, path: Path) -> bool:
+        try:
+            return self.glance(path) is not None
+        except OSError:
+            return False
+
+    def _logs(self, endings: Iterable[str]) -> Iterator[LogFile]:
+        """The logs with such names; of one that has two, the one by its whole id."""
+        found = [
+            file
+            for ending in endings
+            for file in regular_files(projects(), self.name, ending, depth=2, prefix=BEGINS)
+            if _is_session(file.location)
+        ]
+        named_whole = {(file.path.parent, file.inode) for file in found if is_named_whole(file.path)}
+        for file in found:
+            if is_named_whole(file.path) or (file.path.parent, file.inode) not in named_whole:
+                yield file
+
+
+def id_of(path: Path) -> str:
+    """See `AgentAdapter.id_of`: as the name says it, else the log's first record."""
+    if named := _UUID.search(path.stem):
+        return named[1]
+    try:
+        with open_regular(path) as file:
+            told = _ID.search(file.read(_HEAD_BYTES))
+        return str(orjson.loads(told[1])) if told and len(told[1]) > len('""') else path.stem
+    except (OSError, orjson.JSONDecodeError):
+        return path.stem
+
+
+def is_named_whole(path: Path) -> bool:
+    """Whether the name of a log has all of its session's id: then it stays when its session was resumed."""
+    return _UUID.search(path.stem) is not None
+
+
+def whole_name(log: Path, session_id: str) -> str:
+    """The name of this log with the whole id."""
+    return f"{log.stem.removesuffix(f'-{session_id[:SHORT]}').removesuffix(f'-{session_id}')}-{session_id}{log.suffix}"
+
+
+def new_name(session_id: str, moment: datetime) -> str:
+    """The name of the log of a new session."""
+    return f"{BEGINS}{moment.astimezone(UTC):%Y-%m-%dT%H-%M}-{session_id}.jsonl"
+
+
+def _is_session(location: str) -> bool:
+    """Whether a file is where a project's conversations are, and no sub-agent's."""
+    return location.rsplit("/", 2)[1] == CHATS
+
+
+def _has_another_name(file: LogFile) -> bool:
+    if is_named_whole(file.path):
+        return False
+    try:
+        return (file.path.parent / whole_name(file.path, id_of(file.path))).stat().st_ino == file.inode
+    except (OSError, ValueError):
+        return False

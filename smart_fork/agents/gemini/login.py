@@ -1,0 +1,64 @@
+"""Gemini CLI's login: a key in the environment, or what its window has stored.
+
+Seen with 0.61: ``security.auth.selectedType`` in its settings says what it logs in with; without a way to log in it
+ends immediately. There is no command that says whether it is logged in. It also reads ``.env`` files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.gemini.home import HOME, gemini_home
+from smart_fork.agents.login import Standing
+from smart_fork.processes import Processes
+
+#: Any of the first logs it in, the others say how, and whom it asks.
+_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+_BESIDE = (
+    "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION", "GOOGLE_GENAI_USE_VERTEXAI",
+    "GOOGLE_GENAI_USE_GCA", "GOOGLE_CLOUD_ACCESS_TOKEN", "GOOGLE_GEMINI_BASE_URL", "GOOGLE_VERTEX_BASE_URL",
+    "GEMINI_MODEL", "GEMINI_CLI_TRUST_WORKSPACE",
+)  # fmt: skip
+
+
+class GeminiLogin:
+    """See `Login`."""
+
+    agent: AgentName = "gemini"
+    command = "gemini"
+    folder = HOME.variable
+
+    def variables(self) -> tuple[str, ...]:
+        """See `Login.variables`."""
+        return (*_KEYS, *_BESIDE)
+
+    def settled(self) -> frozenset[str]:
+        """See `Login.settled`: they set none."""
+        return frozenset()
+
+    def required(self) -> tuple[str, ...]:
+        """See `Login.required`: one of several may do."""
+        return ()
+
+    def is_plain(self, env: Mapping[str, str]) -> bool:
+        """See `Login.is_plain`."""
+        if _chosen() == "oauth-personal":
+            return (gemini_home() / "oauth_creds.json").is_file()
+        return any(env.get(key) for key in _KEYS)
+
+    def standing(self, env: Mapping[str, str], program: str, processes: Processes) -> Standing:
+        """See `Login.standing`. Its ways to log in are many: that none is seen does not say that there is none."""
+        del program, processes
+        return Standing(True if self.is_plain(env) else None)
+
+
+def _chosen() -> str:
+    """What it logs in with, as its settings say."""
+    try:
+        said: Any = json.loads((gemini_home() / "settings.json").read_bytes())
+        return str(said["security"]["auth"]["selectedType"])
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        return ""

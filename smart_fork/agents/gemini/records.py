@@ -1,0 +1,115 @@
+"""What stands in the records of Gemini CLI: messages of parts that say, call or answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from indexer.transcripts.state import count
+
+Record = dict[str, Any]
+#: How its own words begin that it puts into the place of a person's.
+_CONTEXT = ("<session_context>", "<hook_context>")
+#: What a tool gave back stands in an element that says that it is not to be believed.
+_UNTRUSTED = re.compile(r"\A<untrusted_context>\n(?P<inside>.*?)\n?</untrusted_context>\s*\Z", re.DOTALL)
+#: What a shell command gave back, and what stands below its output.
+_RAN = re.compile(
+    r"\A(?:Command: .*?^)?Output: (?P<output>.*?)"
+    r"(?=^(?:Error|Exit Code|Signal|Background PIDs|Process Group PGID): |\Z)",
+    re.DOTALL | re.MULTILINE,
+)
+_EXIT = re.compile(r"^Exit Code: (-?\d{1,9})$", re.MULTILINE)
+
+
+class MadeCall(NamedTuple):
+    """A call of a tool: its id and name, what it was given, and what came back, `None` where nothing has."""
+
+    id: str
+    name: str
+    given: object
+    result: list[Record] | None = None
+    status: str = ""
+
+
+def parts_of(content: object) -> list[Record]:
+    """The parts of a message's content, which may be a text, a part, or a list of both."""
+    listed = content if isinstance(content, list) else [content]
+    parts = ({"text": part} if isinstance(part, str) else part for part in listed)
+    return [part for part in parts if isinstance(part, dict)]
+
+
+def text_of(parts: Iterable[Record]) -> str:
+    """What these parts say, without thoughts."""
+    texts = (part.get("text") for part in parts if not part.get("thought"))
+    return "\n\n".join(text for text in texts if isinstance(text, str) and text)
+
+
+def typed_in(record: Record) -> str:
+    """What a person has typed: files that it names are in the message as well."""
+    shown = record.get("displayContent")
+    return text_of(parts_of(shown)) if shown is not None else text_of(parts_of(record.get("content")))
+
+
+def is_context(text: str) -> bool:
+    """Whether Gemini CLI itself has said this in the place of a person."""
+    return text.lstrip().startswith(_CONTEXT)
+
+
+def calls_in(record: Record) -> Iterator[MadeCall]:
+    """The calls that a message makes: with what came back, or, after a compaction, as the model has made them."""
+    told = record.get("toolCalls")
+    made = [call for call in told if isinstance(call, dict)] if isinstance(told, list) else []
+    for call in made:
+        given, status = call.get("args"), str(call.get("status") or "")
+        yield MadeCall(_id(call), str(call.get("name") or ""), given, _result(call.get("result")), status)
+    known = {_id(call) for call in made}
+    for part in parts_of(record.get("content")):
+        asked = part.get("functionCall")
+        if isinstance(asked, dict) and _id(asked) not in known:
+            yield MadeCall(_id(asked), str(asked.get("name") or ""), asked.get("args"))
+
+
+def answers_in(record: Record) -> list[Record]:
+    """What tools gave back that stands in a message of its own."""
+    parts = parts_of(record.get("content"))
+    return [answer for part in parts if isinstance(answer := part.get("functionResponse"), dict)]
+
+
+def output_of(call: MadeCall) -> tuple[str, bool]:
+    """What came back from a call, with a shell's exit status first, and whether the call failed."""
+    answers = [part["functionResponse"] for part in call.result or () if isinstance(part.get("functionResponse"), dict)]
+    texts = [answered(answer) for answer in answers] or [(text_of(call.result or ()), False)]
+    failed = call.status in ("error", "cancelled") or any(failed for _, failed in texts)
+    return "\n".join(text for text, _ in texts), failed
+
+
+def answered(answer: Mapping[str, Any]) -> tuple[str, bool]:
+    """What one answer says, and whether it says that the call failed."""
+    response = answer.get("response")
+    given = response if isinstance(response, dict) else {}
+    failed = isinstance(given.get("error"), str)
+    text = given.get("error") if failed else given.get("output")
+    output = text if isinstance(text, str) else ""
+    if inside := _UNTRUSTED.match(output):
+        output = inside["inside"]
+    if ran := _RAN.match(output):
+        status = _EXIT.search(output, ran.end())
+        said = ran["output"].rstrip("\n")
+        output = f"Exit code: {status[1]}\n{said}" if status else said
+        failed = failed or (status is not None and status[1] != "0")
+    return output, failed
+
+
+def loaded_after(record: Mapping[str, Any]) -> int:
+    """What the model had in its context when it had said this."""
+    tokens = record.get("tokens")
+    return count(tokens.get("total")) if isinstance(tokens, dict) else 0
+
+
+def _id(call: Mapping[str, Any]) -> str:
+    return str(call.get("id") or "")
+
+
+def _result(result: object) -> list[Record] | None:
+    return None if result is None else parts_of(result)

@@ -1,0 +1,45 @@
+"""What the records of Gemini CLI say of what it does: whether it works, and what it wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from smart_fork.agents.gemini.fold import CANCELLED
+from smart_fork.agents.gemini.records import answers_in, calls_in, is_context, loaded_after, parts_of, text_of
+from smart_fork.agents.tail import Calls, RecordSign, Steps, Tail, number_in
+
+
+def _sign(record: Mapping[str, Any]) -> RecordSign:
+    kind, text = record.get("type"), text_of(parts_of(record.get("content")))
+    said = dict(record)
+    if kind == "gemini":
+        loaded = loaded_after(record)
+        if not text or next(calls_in(said), None):
+            return RecordSign("working", loaded)
+        return RecordSign("idle", loaded, settling=True)  # of a call behind it nothing is written before its result
+    if kind == "user":
+        return RecordSign() if is_context(text) and not answers_in(said) else RecordSign("working")
+    if kind == "error":
+        return RecordSign("idle", problem=text or "The model could not be reached")
+    return RecordSign("idle") if kind == "info" and text == CANCELLED else RecordSign()
+
+
+def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
+    """None goes on in the background that its log would tell of."""
+    del record, calls
+    yield from ()
+
+
+def _written(records: Iterable[Mapping[str, Any]]) -> int:
+    """A message stands in several records; the last one counts."""
+    written: dict[str, int] = {}
+    for record in records:
+        tokens = record.get("tokens")
+        if record.get("type") == "gemini" and isinstance(tokens, dict):
+            written[str(record.get("id"))] = number_in(tokens.get("output")) + number_in(tokens.get("thoughts"))
+    return sum(written.values())
+
+
+#: Logs of Gemini CLI.
+GEMINI = Tail("gemini", _sign, _steps, _written)

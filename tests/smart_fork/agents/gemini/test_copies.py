@@ -1,0 +1,143 @@
+"""Copies of Gemini CLI's sessions: what the program then remembers, and where it finds them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from indexer.transcripts.model import Session
+from smart_fork.agents.copier import NewSession
+from smart_fork.agents.excerpt import Excerpt
+from smart_fork.agents.files import second_name
+from smart_fork.agents.gemini.copy import GeminiCopier
+from smart_fork.agents.gemini.home import project_for
+from smart_fork.errors import ForkRefused, NotFound
+from smart_fork.processes import Machine, SystemProcesses
+from tests.indexer.transcripts.records import SESSION, gemini_log, id_of, listed, ran, read_gemini, spoken, texts
+from tests.smart_fork.agents.gemini.test_log import fixture
+
+NEW = id_of(9)
+
+
+def new(cwd: Path | None = None, title: str = "") -> NewSession:
+    return NewSession(NEW, cwd, datetime(2026, 7, 2, 10, tzinfo=UTC), title)
+
+
+def copied(session: Session, end: int, becomes: NewSession, excerpt: Excerpt | None = None) -> tuple[Path, list[dict]]:
+    copier = GeminiCopier()
+    copy = copier.distilled(session, excerpt, becomes) if excerpt else copier.up_to(session, end, becomes)
+    target = copier.place(session.source_path, becomes)
+    written = copier.write(copy, target, becomes, Machine(SystemProcesses(), {}), lambda: None)
+    return written.path, [json.loads(line) for line in target.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name", ["person", "tools", "imported"])
+def test_a_copy_reads_back_as_what_was_copied(home, name):
+    """Without what Gemini CLI says to its model of the workspace, and each result once."""
+    session = read_gemini(fixture(home, name))
+
+    target, (head, *messages) = copied(session, len(session.turns) - 1, new())
+    copy = read_gemini(target)
+
+    assert texts(copy) == texts(session)
+    assert (copy.session_id, copy.parent_id, copy.root_id) == (NEW, session.session_id, session.root_id)
+    assert target.name == f"session-2026-07-02T10-00-{NEW}.jsonl"
+    assert head["forkedFrom"] == {"sessionId": session.session_id}
+    assert [one["id"] for one in messages] == [turn.id for turn in session.turns if turn.role != "system"]
+    assert json.dumps(messages).count("functionResponse") == (name != "person")
+
+
+def test_a_copy_up_to_a_message_that_was_compressed_has_what_was_remembered_then(home):
+    session = read_gemini(fixture(home, "compressed"))
+
+    target, _ = copied(session, 1, new())
+
+    assert texts(read_gemini(target)) == texts(session)[:2]
+
+
+def test_a_copy_of_what_is_remembered_has_what_was_left_of_the_rest_and_not_that(home):
+    session = read_gemini(fixture(home, "compressed"))
+
+    _, (_, *messages) = copied(session, len(session.turns) - 1, new())
+
+    assert "first step" not in json.dumps(messages)
+    assert [one["content"][0]["text"] for one in messages[:3]] == [
+        "PONG 4: t the exact same <state_snapshot> again.", "Got it. Thanks for the additional context!", "second step",
+    ]  # fmt: skip
+
+
+def test_a_result_that_stands_in_a_message_alone_is_kept(home):
+    """What is left of calls behind a compression."""
+    answer = {"functionResponse": {"id": "c", "name": "x", "response": {"output": "found"}}}
+    asked = spoken("user", "u", "one"), spoken("gemini", "a", toolCalls=[ran("c", "x", "found")])
+    kept = spoken("gemini", "m", {"functionCall": {"id": "c", "name": "x", "args": {}}}), spoken("user", "r", answer)
+    log = gemini_log(home, *asked, listed(spoken("user", "s", "all"), *kept), spoken("gemini", "b", "done"))
+    session = read_gemini(log)
+
+    _, (_, *messages) = copied(session, len(session.turns) - 1, new())
+
+    assert [one["id"] for one in messages] == ["s", "m", "r", "b"]
+
+
+def test_what_is_left_out_is_told_in_its_place(home):
+    session = read_gemini(fixture(home, "person"))
+    number = next(i for i, turn in enumerate(session.turns) if turn.text == "second one")
+    kept = frozenset({number, number + 1})
+
+    target, (_, line, *messages) = copied(session, 0, new(), Excerpt(kept, number + 1, {number: "left: one"}))
+
+    assert "left: one" in line["content"][0]["text"]
+    assert [one["id"] for one in messages] == [turn.id for turn in session.turns[number : number + 2]]
+    assert texts(read_gemini(target)) == ["second one", "PONG 3: second one"]
+
+
+def test_a_copy_goes_where_gemini_cli_looks_from_its_directory(home, tmp_path):
+    """A directory in which it was never started gets a folder that says whose it is; another's is never taken."""
+    session = read_gemini(fixture(home, "person"))
+    elsewhere = tmp_path / "shop"
+    elsewhere.mkdir()
+
+    target, (head, *_) = copied(session, len(session.turns) - 1, new(elsewhere, "Downloads"))
+
+    assert target.parent == home / ".gemini/tmp/shop-1/chats"
+    assert (target.parents[1] / ".project_root").read_text() == str(elsewhere)
+    assert project_for(elsewhere) == target.parents[1]
+    copy = read_gemini(target)
+    assert (copy.cwd, copy.copied, copy.title) == (str(elsewhere), False, "Downloads")
+    assert head["startTime"] == "2026-07-02T10:00:00.000Z"
+
+
+def test_a_copy_that_cannot_be_made_leaves_nothing(home, tmp_path):
+    session = read_gemini(fixture(home, "person"))
+    session.source_path.unlink()
+    before = sorted(home.rglob("*"))
+
+    with pytest.raises(NotFound, match="log is gone"):
+        copied(session, len(session.turns) - 1, new(tmp_path))
+
+    assert [path for path in sorted(home.rglob("*")) if path.is_file()] == [path for path in before if path.is_file()]
+
+
+def test_a_session_that_was_rewound_meanwhile_is_not_copied(home):
+    session = read_gemini(fixture(home, "person"))
+    with session.source_path.open("a") as file:
+        file.write(json.dumps({"$rewindTo": session.turns[-1].id}) + "\n")
+
+    with pytest.raises(ForkRefused, match="has changed while it was read"):
+        copied(session, len(session.turns) - 1, new())
+
+
+def test_a_second_name_is_of_the_same_file_and_takes_no_other_s_place(home):
+    log = gemini_log(home, spoken("user", "u", "one"))
+    name = log.with_name(f"session-x-{SESSION}.jsonl")
+
+    assert (second_name(log, name), second_name(log, name)) == (True, False)
+    assert log.samefile(name)
+    name.unlink()
+    name.write_text("another")
+    with pytest.raises(ForkRefused, match="Another version"):
+        second_name(log, name)
+    assert name.read_text() == "another"
