@@ -93,7 +93,7 @@ def serve(options: Options, told: Callable[[dict[str, Any]], None]) -> None:
             # Beside the database and not in it: an older backup must not bring back what was withdrawn.
             str(options.data / FILE),
         )
-        working = Task("work", roles.jobs, 2, whose)
+        working = Task("work", roles.jobs, 4, whose, owner=roles.owner)
         family = parts.enter_context(Family([*[answering] * options.workers, working]))
         if not stop.is_set():
             told({"url": written(sockets, transport), "pid": os.getpid()} | family.numbers)

@@ -60,6 +60,8 @@ class Task:
     key: str | None = None
     open_projects: bool = True
     journal: str | None = None
+    #: As whom the tables are changed, for what works in the background.
+    owner: str | None = None
 
     def written(self) -> bytes:
         """One line that `read` understands."""
@@ -137,7 +139,7 @@ def _server(config: uvicorn.Config) -> uvicorn.Server:
 def _work(task: Task) -> None:
     from smart_fork.teamserver.cluster import JOBS
     from smart_fork.teamserver.database import Database
-    from smart_fork.teamserver.worker import work
+    from smart_fork.teamserver.worker import graphs, work
 
     give_up_rights(task.account)
     busy = threading.Lock()
@@ -149,6 +151,10 @@ def _work(task: Task) -> None:
     with Database(task.conninfo, task.connections, JOBS) as database:
         _ready()
         _until_input_ends(end)
+        if task.owner is not None:
+            # What takes minutes is done beside the rest, and is not waited for: what was not finished is made again.
+            kinds = graphs(task.owner)
+            threading.Thread(target=work, args=(task.conninfo, database, threading.Lock(), kinds), daemon=True).start()
         work(task.conninfo, database, busy)
 
 

@@ -13,10 +13,12 @@ from uuid import UUID
 
 from pgvector import HalfVector
 
+from indexer.light import DIMENSIONS
 from indexer.outcome import Outcome
 from indexer.store.base import HavingTable, Near, Placement, Scope, Scored, SessionRow, Similarities, WordTable
 from smart_fork.teamserver.database import Connection
 from smart_fork.teamserver.index import cut
+from smart_fork.teamserver.near import CANDIDATES, MOST_CANDIDATES
 
 #: The rarest words of a question, which so many rows have together, decide which rows are weighed by all of them.
 ROWS, LEAST = 8_000, 2
@@ -25,6 +27,11 @@ WEIGHED = 2
 #: BM25: how soon a word says no more by being there again, and how much less it says in a longer session.
 _SATURATION, _LENGTH = 1.2, 0.75
 _PLACEMENT = "session_id, position, chunk_id, turn, message_id, role, exchange, ends, tokens"
+#: Written as they are in the index of a large project (`near`): that has what all may read, and is used for it.
+_LEG = f"""(SELECT chunk_id, e FROM vectors WHERE project_id = %s AND space = %s AND reach = {{}}
+    ORDER BY e::halfvec({DIMENSIONS}) <=> %s::halfvec LIMIT %s)"""  # noqa: S608 - constants
+_NEAREST = f"""(SELECT * FROM ({_LEG.format("0")} UNION ALL {_LEG.format("%s")}) AS both_reaches
+    ORDER BY e <=> %s::halfvec LIMIT %s)"""  # noqa: S608 - constants
 #: All sessions of a project are one part.
 EVERYTHING = Scope((1,))
 
@@ -361,7 +368,7 @@ class TeamIndex:
 
 @dataclass(frozen=True, slots=True)
 class _Cosines:
-    """As `indexer.store.base.Similarities`; each vector is looked at."""
+    """As `indexer.store.base.Similarities`; each vector is looked at, but of what all may read in a large project."""
 
     index: TeamIndex
     questions: tuple[HalfVector, ...]
@@ -369,16 +376,20 @@ class _Cosines:
     def best(self, limit: int) -> list[Near]:
         if not self.questions:
             return []
-        leg = (
-            "(SELECT chunk_id, e FROM vectors WHERE project_id = %s AND space = %s AND reach IN (0, %s)"
-            " ORDER BY e <=> %s::halfvec LIMIT %s)"
-        )
-        where = (self.index.project_id, self.index.space, self.index.person_id)
-        legs = [value for one in self.questions for value in (*where, one, limit)]
+        where = (self.index.project_id, self.index.space)
+        legs = [
+            value
+            for one in self.questions
+            for value in (*where, one, limit, *where, self.index.person_id, one, limit, one, limit)
+        ]
         cosines = ", ".join("1 - (e <=> %s::halfvec)" for _ in self.questions)
+        self.index.db.execute(
+            "SELECT set_config('hnsw.ef_search', %s, true), set_config('hnsw.iterative_scan', 'relaxed_order', true)",
+            (str(min(max(CANDIDATES, limit), MOST_CANDIDATES)),),
+        )
         rows = self.index.db.execute(
             f"SELECT DISTINCT ON (chunk_id) chunk_id, ARRAY[{cosines}] AS cosines"  # noqa: S608 - constants
-            f" FROM ({' UNION ALL '.join([leg] * len(self.questions))}) AS near",
+            f" FROM ({' UNION ALL '.join([_NEAREST] * len(self.questions))}) AS near",
             (*self.questions, *legs),
         )
         return sorted(

@@ -15,7 +15,7 @@ from typing import NoReturn
 import psycopg
 from psycopg_pool import PoolTimeout
 
-from smart_fork.teamserver import rewrite, segments, trust
+from smart_fork.teamserver import near, rewrite, segments, trust
 from smart_fork.teamserver.database import Connection, Database
 from smart_fork.teamserver.index import anew, index
 from smart_fork.teamserver.jobs import CHANNEL, Kind, Worker
@@ -46,6 +46,11 @@ KINDS: Mapping[str, Kind] = {
     trust.JOB: Kind(anew, last=True),
     "audit_months": Kind(audit_months, every=timedelta(days=1)),
 }
+
+
+def graphs(owner: str) -> Mapping[str, Kind]:
+    """What is done as who owns the tables, with its connection."""
+    return {near.JOB: Kind(lambda *_: near.tend(owner), every=timedelta(minutes=10))}
 
 
 def work(conninfo: str, database: Database, busy: threading.Lock, kinds: Mapping[str, Kind] = KINDS) -> NoReturn:
