@@ -86,7 +86,7 @@ def test_the_light_install_has_all_that_is_needed_but_the_frameworks():
 
 @pytest.mark.parametrize("module", MODULES, ids=relative)
 def test_a_name_says_what_a_thing_does(module):
-    classes = [node.name for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.ClassDef)]
+    classes = re.findall(r"^ *class (\w+)", module.read_text(), re.MULTILINE)
     words = [word.lower() for name in classes for word in re.findall(r"[A-Z]?[a-z]+", name)]
     for part in module.relative_to(ROOT).with_suffix("").parts:
         words += part.split("_")

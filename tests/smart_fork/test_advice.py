@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from contextvars import copy_context
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,7 +32,8 @@ COMMAND = re.compile(rf"smart-fork (?:{'|'.join(COMMANDS)})\b(?! on demand)|(?<!
 TOOL_NAMES = sorted(create_server()._tool_manager._tools)
 
 
-def prose(module: Path) -> Iterator[tuple[str, str, int]]:
+@cache  # for three tests of each module
+def prose(module: Path) -> list[tuple[str, str, int]]:
     """The texts of a module that somebody may read: where each stands (``command``, ``tool`` or nothing), and its line."""
     tree = ast.parse(module.read_text())
     said: dict[ast.AST, str] = {}
@@ -44,9 +45,8 @@ def prose(module: Path) -> Iterator[tuple[str, str, int]]:
             said |= dict.fromkeys(ast.walk(node.value), "command" if node.arg == "help" else "tool")
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             said[node.value] = "docstring"
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-            yield said.get(node, ""), node.value, node.lineno
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return [(said.get(node, ""), node.value, node.lineno) for node in texts if " " in node.value]
 
 
 def modules() -> list[Path]:
