@@ -14,7 +14,7 @@ from smart_fork.registry import Registry
 from tests.e2e.agents import SERVER, Machine
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Call, Message, Protocol, Request, Say
-from tests.e2e.terminals import wait_until
+from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
 
 PROMPT = "Add retry with exponential backoff to the uploader in upload.py"
 ANSWER = "The uploader now retries five times; each wait is twice as long as the one before."
@@ -54,7 +54,7 @@ def settled(machine: Machine, worker: Json) -> Json:
 
     if late:
         worker["warnings"] = [note for note in worker["warnings"] if note not in late]
-        worker[key] = wait_until(known, f"the session of {worker['worker_id']}")
+        worker[key] = wait_until(known, f"the session of {worker['worker_id']}", pause=PROGRAM_SECONDS)
     return worker
 
 

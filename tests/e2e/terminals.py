@@ -20,11 +20,13 @@ SECONDS = 120.0
 #: How long a program may take to show what was typed, before it is typed again.
 PATIENCE = 6.0
 LOOK_SECONDS = 0.05
+#: The same where a look starts a program: it would keep what it waits for from the processor.
+PROGRAM_SECONDS = 0.5
 
 T = TypeVar("T")
 
 
-def wait_until(look: Callable[[], T | None], what: str, seconds: float = SECONDS) -> T:
+def wait_until(look: Callable[[], T | None], what: str, seconds: float = SECONDS, pause: float = LOOK_SECONDS) -> T:
     """What `look` returns, as soon as it is true."""
     deadline = time.monotonic() + seconds
     while True:
@@ -32,7 +34,7 @@ def wait_until(look: Callable[[], T | None], what: str, seconds: float = SECONDS
             return found
         if time.monotonic() > deadline:
             raise AssertionError(f"Waited in vain for {what}")
-        time.sleep(LOOK_SECONDS)
+        time.sleep(pause)
 
 
 def alive(pid: int) -> bool:

@@ -24,7 +24,7 @@ from tests.e2e.scenario import (
     heard,
     unlike_any_other,
 )
-from tests.e2e.terminals import wait_until
+from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
 from tests.living import arguments, kill
 
 pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
@@ -270,7 +270,7 @@ def test_a_session_with_something_in_the_background_is_branched_when_it_has_been
         os.utime(log.path, (0, 0))  # what is left of Codex may write to it once more
         return "session_id" in json.loads(equipped.smart_fork("branch", log.session_id, "--json", check=False).stdout)
 
-    assert wait_until(branched, "the session to be branched")
+    assert wait_until(branched, "the session to be branched", pause=PROGRAM_SECONDS)
 
 
 def test_forks_of_forks_and_branches_make_one_family(equipped: Machine, agent: Protocol, project: Path):

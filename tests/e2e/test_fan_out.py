@@ -12,7 +12,7 @@ from tests.e2e.agents import Machine
 from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Call, Protocol, Say
 from tests.e2e.scenario import CONVERSATION, assert_forked, unlike_any_other
-from tests.e2e.terminals import wait_until
+from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
 
 pytestmark = pytest.mark.e2e
 
@@ -100,8 +100,8 @@ def _json(machine: Machine, *words: str) -> Json:
 
 def _ended(machine: Machine) -> None:
     """The workers, and what they had started."""
-    wait_until(
-        lambda: all(one["state"] == "ended" for one in _json(machine, "compare")["workers"]), "the workers to end"
-    )
+    ended = lambda: all(one["state"] == "ended" for one in _json(machine, "compare")["workers"])  # noqa: E731
+    wait_until(ended, "the workers to end", pause=PROGRAM_SECONDS)
     trees = lambda: [tree["reason"] or "" for tree in _json(machine, "worktrees")["worktrees"]]  # noqa: E731
-    wait_until(lambda: not any("process" in reason for reason in trees()), "all that they had started to end")
+    free = lambda: not any("process" in reason for reason in trees())  # noqa: E731
+    wait_until(free, "all that they had started to end", pause=PROGRAM_SECONDS)

@@ -13,7 +13,7 @@ from tests.e2e.agents import Machine
 from tests.e2e.logs import Log
 from tests.e2e.model_server import Answer, Call, Hold, Message, Protocol, Request, Say
 from tests.e2e.scenario import CONVERSATION, PROMPT, ask, heard, run_fork, unlike_any_other
-from tests.e2e.terminals import wait_until
+from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
 from tests.living import arguments, lives
 
 pytestmark = [pytest.mark.e2e, pytest.mark.parametrize("agent", ["claude", "codex"])]
@@ -149,7 +149,7 @@ def test_a_worker_that_asks_for_permission_waits_for_a_person(equipped: Machine,
     answered = ours(equipped, "message", worker, "3", "--answer")
 
     assert ("answered", []) == (answered["how"], answered["warnings"])
-    wait_until(lambda: one(equipped, worker)["status"] == "idle", "the worker to be idle")
+    wait_until(lambda: one(equipped, worker)["status"] == "idle", "the worker to be idle", pause=PROGRAM_SECONDS)
     assert not Path("/etc/made-by-a-worker").exists()
 
 

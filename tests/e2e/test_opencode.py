@@ -16,9 +16,9 @@ from smart_fork.registry import Registry
 from tests.e2e.agents import Machine, machine_in
 from tests.e2e.logs import Json
 from tests.e2e.model_server import Message
-from tests.e2e.programs import CHECKOUT, cache_folder
+from tests.e2e.programs import CHECKOUT, OPENCODE_VERSION, cache_folder
 from tests.e2e.scenario import ANSWER, BEGINNING, CONVERSATION, EXCHANGES, heard, settled, unlike_any_other
-from tests.e2e.terminals import wait_until
+from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
 
 pytestmark = pytest.mark.e2e
 NEXT = "Now do the same for the downloader"
@@ -32,6 +32,16 @@ def settings(url: str) -> Json:
     return {"autoupdate": False, "share": "disabled", **chosen}
 
 
+def at_home(machine: Machine) -> None:
+    """It has run here before: what its plugins may import is there, so npm is not asked at each start, and nothing moves."""
+    folder, state = machine.home / ".config/opencode", machine.home / ".local/state/opencode"
+    (folder / "node_modules").mkdir()
+    there = {"packages": {"": {"dependencies": {"@opencode-ai/plugin": OPENCODE_VERSION}}}}
+    (folder / "package-lock.json").write_text(json.dumps(there))
+    state.mkdir(parents=True)
+    (state / "kv.json").write_text(json.dumps({"animations_enabled": False}))
+
+
 @pytest.fixture(scope="module")
 def opencode(opencode_program: Path, machines: list[Machine]) -> Iterator[Machine]:
     """A machine with OpenCode alone."""
@@ -42,6 +52,7 @@ def opencode(opencode_program: Path, machines: list[Machine]) -> Iterator[Machin
         folder = machine.home / ".config/opencode"
         folder.mkdir(parents=True)
         (folder / "opencode.json").write_text(json.dumps(settings(machine.model.url)))
+        at_home(machine)
         for prompt, answer in EXCHANGES:
             machine.model.when(lambda text, wanted=prompt: text == wanted, answer)
         yield machine
@@ -103,7 +114,7 @@ def shown(machine: Machine, session: str) -> list[tuple[str, str]]:
 def answered(machine: Machine, session: str, prompt: str) -> list[tuple[str, str]]:
     """What is shown of a session when that prompt has its answer."""
     whole = lambda: said if (said := shown(machine, session))[-1] == ("assistant", f"Noted: {prompt[:60]}") else None  # noqa: E731
-    return wait_until(whole, "the answer in the database")
+    return wait_until(whole, "the answer in the database", pause=PROGRAM_SECONDS)
 
 
 def noted(prompt: str) -> list[Message]:
@@ -145,15 +156,20 @@ def test_a_session_begins_and_goes_on_without_a_terminal(opencode: Machine):
     assert str(project) == directory_of(opencode, new["session_id"])
 
 
-def test_a_fork_knows_what_its_parent_knew(opencode: Machine, parent: str):
-    """Without a terminal too: into a worktree, below."""
+def test_a_fork_knows_what_its_parent_knew_and_our_plugin_tells_what_it_does(opencode: Machine, parent: str):
+    """Without a terminal, and without the plugin, too: into a worktree, below."""
     prompt = unlike_any_other(NEXT)
+    opencode.smart_fork("setup", "hooks", "--agent", "opencode")
 
     fork = ours(opencode, "fork", parent, "--in", "tmux", "--", prompt)
 
     assert [*CONVERSATION, Message("user", prompt)] == heard(opencode, prompt).said
+    with Registry(opencode.home / ".smart-fork" / "workers.db") as registry:
+        wait_until(lambda: registry.get(fork["worker_id"]).status == "idle", "the plugin to tell of the answer")
+        assert fork["new_session_id"] == registry.get(fork["worker_id"]).session_id
     answered(opencode, fork["new_session_id"], prompt)
     assert [] == fork["warnings"]
+    opencode.smart_fork("setup", "hooks", "--agent", "opencode", "--remove")
 
 
 def test_a_fork_at_an_earlier_message_knows_nothing_of_what_came_later(opencode: Machine, parent: str):
@@ -186,15 +202,3 @@ def test_opencodes_own_fork_is_one_of_the_family(opencode: Machine, parent: str)
 
     assert [*CONVERSATION, Message("user", prompt)] == heard(opencode, prompt).said
     assert parent in json.dumps(told)
-
-
-def test_its_plugin_tells_what_a_worker_does(opencode: Machine):
-    prompt = unlike_any_other("With a plugin")
-    opencode.smart_fork("setup", "hooks", "--agent", "opencode")
-
-    new = ours(opencode, "new", "--agent", "opencode", "--in", "tmux", "--", prompt)
-
-    with Registry(opencode.home / ".smart-fork" / "workers.db") as registry:
-        wait_until(lambda: registry.get(new["worker_id"]).status == "idle", "the plugin to tell of the answer")
-        assert new["session_id"] in (None, registry.get(new["worker_id"]).session_id)
-    opencode.smart_fork("setup", "hooks", "--agent", "opencode", "--remove")
