@@ -18,11 +18,13 @@ from tests.e2e.logs import Json, Log
 from tests.e2e.model_server import Call, Hold, Message, Say
 from tests.e2e.programs import CHECKOUT, cache_folder
 from tests.e2e.scenario import ANSWER, BEGINNING, CONVERSATION, EXCHANGES, heard, settled, unlike_any_other
-from tests.e2e.terminals import wait_until
+from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
 from tests.living import arguments
 
 pytestmark = pytest.mark.e2e
 NEXT = "Now do the same for the downloader"
+#: It would start itself once more, with more memory. Workers do so, but where that is no part of what a test proves.
+ONE_PROCESS = ("QWEN_CODE_NO_RELAUNCH", "true")
 SETTINGS = {
     "security": {"auth": {"selectedType": "openai"}},
     "general": {"enableAutoUpdate": False},
@@ -38,6 +40,7 @@ def qwen(qwen_program: Path, machines: list[Machine]) -> Iterator[Machine]:
         machines.append(machine)
         machine.env |= {"OPENAI_API_KEY": "loopback", "OPENAI_BASE_URL": f"{machine.model.url}/v1"}
         machine.env |= {"OPENAI_MODEL": "mock", "QWEN_CODE_SUPPRESS_YOLO_WARNING": "1"}
+        machine.env |= {"NODE_COMPILE_CACHE": str(cache_folder() / "compiled")}  # each start would compile all of it
         machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
         ours = {"command": SMART_FORK[0], "args": [*SMART_FORK[1:], "mcp"]}
         folder = machine.home / ".qwen"
@@ -57,7 +60,8 @@ def _closed(qwen: Machine) -> Iterator[None]:
 
 def asked(machine: Machine, prompt: str, *options: str, cwd: Path | None = None) -> str:
     """Ask as a script does; the session's id."""
-    done = machine.run(machine.programs / "qwen", *options, "-o", "json", f"--prompt={prompt}", cwd=cwd)
+    words = (*options, "-o", "json", f"--prompt={prompt}")
+    done = machine.run(machine.programs / "qwen", *words, cwd=cwd, env=dict([ONE_PROCESS]))
     session: str = json.loads(done.stdout)[0]["session_id"]
     return session
 
@@ -206,7 +210,10 @@ def test_qwen_codes_own_fork_is_one_of_the_family(qwen: Machine, parent: Log):
     "prompt",
     ["--dangerously $(touch HACKED) ; 'x' \"y\" \\ # &", "/clear all that you know", "!touch HACKED", "doctor"],
 )
-def test_whatever_a_prompt_looks_like_it_is_a_prompt(qwen: Machine, parent: Log, prompt: str):
+def test_whatever_a_prompt_looks_like_it_is_a_prompt(
+    qwen: Machine, parent: Log, prompt: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(qwen.env, *ONE_PROCESS)
     prompt = unlike_any_other(prompt)
 
     ours(qwen, "fork", parent.session_id, "--in", "tmux", "--", prompt)
@@ -245,7 +252,7 @@ def test_a_question_on_its_screen_is_told(qwen: Machine):
         ]
         return worker if worker["status"] == "waiting" else None
 
-    worker = wait_until(question, "the question")
+    worker = wait_until(question, "the question", pause=PROGRAM_SECONDS)
 
     assert "Allow execution of: 'touch'?" in json.dumps(worker)
 
@@ -262,7 +269,7 @@ def test_an_answer_that_the_person_breaks_off_is_seen_to_have_ended(qwen: Machin
 
     qwen.tmux("send-keys", "-t", pane, "Escape")
 
-    wait_until(lambda: status_of(qwen, new) == "idle", "the worker to be idle")
+    wait_until(lambda: status_of(qwen, new) == "idle", "the worker to be idle", pause=PROGRAM_SECONDS)
     release.set()
 
 
