@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from smart_fork.errors import NotFound, Usage, WrongVerb
+from smart_fork.errors import Conflict, NotFound, Usage, WrongVerb
 from smart_fork.sharing import wire
 from smart_fork.sharing.digest import digest_of
 from smart_fork.team.begun import Begun, begin
@@ -118,6 +118,8 @@ def _on_server(  # noqa: PLR0917 - what was asked for
         info = _described(project, there.session, asked)
     else:
         info = create(project, begun, cut.source.info, cut.count, asked, verb=verb, force=taken_as.force)
+    if not _begins_as(info, cut):
+        raise Conflict("The session that the server has made does not begin as this one does.", "Try again.")
     one = replace(tracked_as(info, written, kind=verb), visibility=info.visibility)
     if taken_as.track and (written is not None or not asked.pull):
         track(project, name, one, begun)
@@ -125,6 +127,12 @@ def _on_server(  # noqa: PLR0917 - what was asked for
         project.tracking.change(begun.done)
     done = told(project, verb, info, written, name if taken_as.track else None)
     return replace(done, created=True, moved=cut.moved)
+
+
+def _begins_as(info: wire.SessionInfo, cut: _Cut) -> bool:
+    """Whether a child is what was asked for: of the same agent, and with the records that were read."""
+    records = cut.source.records[: cut.count]
+    return info.agent == cut.source.info.agent and (not records or info.base_digest == digest_of(records))
 
 
 def create(

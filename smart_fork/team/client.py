@@ -183,6 +183,8 @@ class Client:
         _check(done.session, project, wanted.id)
         if (done.session.record_count, done.session.head_digest) != (wanted.count, wanted.digest):
             raise _odd("It says that it has other records than those that it was sent.")
+        if done.session.agent != wanted.agent:
+            raise _odd("It says that they are another agent's.")
         return done
 
     def search(self, project: str, wanted: wire.Search) -> wire.Found:

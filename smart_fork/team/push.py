@@ -295,6 +295,8 @@ def _appended(project: Project, alias: Alias, made: Plan) -> tuple[wire.SessionI
 
 def _appended_to(project: Project, alias: Alias, read: wire.SessionRead, made: Plan) -> tuple[wire.SessionInfo, int]:
     info = read.session
+    if info.agent != made.session.agent:
+        raise Conflict("The remote session is another agent's.", _GONE)
     reached = _reached(alias, info, made.out.records)
     new = made.out.records[reached:]
     if not new:

@@ -37,8 +37,10 @@ def copy(agent: AgentName, session_id: str, place: ProjectFolder) -> Iterator[No
     with _shared():
         intent = _folder() / f"{session_id}{_INTENT}"
         replace_file(intent, [orjson.dumps({"agent": agent, "root": str(place.root), "project": place.key})])
-        yield
-        intent.unlink(missing_ok=True)
+        try:
+            yield
+        finally:
+            intent.unlink(missing_ok=True)
 
 
 @contextmanager

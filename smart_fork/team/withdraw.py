@@ -17,7 +17,7 @@ from indexer.masking import mask
 from smart_fork.agents.facets import forms_of
 from smart_fork.agents.forms import Record
 from smart_fork.cuts.model import Transcript
-from smart_fork.errors import Usage, WrongVerb
+from smart_fork.errors import ServerUnavailable, Usage, WrongVerb
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.message_numbers import numbered
 from smart_fork.excise.plan import Plan, plan, refuse
@@ -25,6 +25,7 @@ from smart_fork.excise.ranges import chosen, pieces
 from smart_fork.excise.secrets import masked
 from smart_fork.sharing import wire
 from smart_fork.sharing.canonical import decode, encode
+from smart_fork.sharing.digest import digest_of
 from smart_fork.snippets import quoted
 from smart_fork.team import unanswered
 from smart_fork.team.changes import Taken, take_over
@@ -49,13 +50,14 @@ class ExciseAsked:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """What would be withdrawn: which of its records go, and which are replaced."""
+    """What would be withdrawn: which of its records go, and which are replaced. `left` is the digest of the rest."""
 
     info: wire.SessionInfo
     edits: Mapping[bytes, bytes | None]
     masked: Mapping[str, int] = field(default_factory=dict)
     title: str | None = None
     messages: str = ""
+    left: str = ""
 
     @property
     def cut(self) -> int:
@@ -122,7 +124,14 @@ def planned(project: Project, asked: ExciseAsked) -> Withdrawal:
     own = {sha256(record).digest() for record in taken.records[info.base_count :]}
     if not set(edits) <= own:
         raise WrongVerb("Some of these messages are those of the session that this one was forked from.", NOT_YOURS)
-    return Withdrawal(info, edits, dict(made.masked), title, asked.messages)
+    return Withdrawal(info, edits, dict(made.masked), title, asked.messages, _left(taken, edits))
+
+
+def _left(taken: Download, edits: Mapping[bytes, bytes | None]) -> str:
+    """The digest of what a session is without what is withdrawn; its base stays."""
+    base, own = taken.records[: taken.info.base_count], taken.records[taken.info.base_count :]
+    after = (edits.get(sha256(record).digest(), record) for record in own)
+    return digest_of([*base, *(record for record in after if record is not None)])
 
 
 def withdrawn_before(project: Project, asked: ExciseAsked) -> Done | None:
@@ -154,7 +163,11 @@ def send(project: Project, made: Withdrawal) -> Done:
         title=made.title,
     )
     unanswered.keep(project, made.info.id, made.messages, wanted)
-    return _followed(project, project.client.rewrite(project.key, made.info.id, wanted))
+    said = project.client.rewrite(project.key, made.info.id, wanted)
+    if said.session.revision == made.info.revision + 1 and said.session.head_digest != made.left:
+        hint = f"Look at what is left: smart-fork team show {made.info.id}"
+        raise ServerUnavailable("The server says that something else is left than what should be.", hint)
+    return _followed(project, said)
 
 
 def _followed(project: Project, said: wire.Rewritten) -> Done:

@@ -102,6 +102,26 @@ def words(alice, bob, team, liar):
 #: Lies that change nothing of what is asked for; and of what is only told they cannot be known for such.
 HARMLESS = {"texts that steer", "a name twice"}
 ONLY_TOLD = {"list", "find", "status", "audit", "privacy", "log"}
+#: Of what was withdrawn: which of another's sessions, at which of its revisions; and of how many a server says that it did.
+NOT_KNOWN = {"other ids", "counts", "another project's"}
+PLAUSIBLE = {
+    "sync": NOT_KNOWN, "excise": NOT_KNOWN, "delete": {"nothing, and no content"},  # which is how it says that
+    "audit": {"other types", "another project's"},
+}  # fmt: skip
+
+
+def changes_nothing(answer, lie):
+    """Whether an answer says after a lie what it said before. Of one without content nothing is read."""
+    status, _, body = answer
+    lied = lie(answer)
+    return isinstance(lied[2], bytes) and lied[0] == status and (status == 204 or _said(lied[2]) == _said(body))
+
+
+def _said(body):
+    try:
+        return json.loads(body)
+    except ValueError:
+        return body
 
 
 @pytest.mark.timeout(3_600 if ALL else 300)
@@ -137,11 +157,12 @@ def _wrong(command, said, name, files):
         yield f"steers: {shown[:300]!r}"
     if said.code == 0:
         plausible = command[1] in ONLY_TOLD and name in ("counts", "digests", "other ids", "another agent's")
-        true = command[1] == "delete" and name == "nothing, and no content"
-        if name not in HARMLESS and not (plausible or true):
+        if name not in HARMLESS and name not in PLAUSIBLE.get(command[1], ()) and not plausible:
             yield f"believed: {said.out[:500]}"
         return
     told = json.loads(said.out)
+    if said.code == 3 and told.get("results") == []:
+        return  # what only a later version could understand is left out
     if not (told.get("error") and told.get("hint")):
         yield f"no sentence: {said.out}"
     if changed := files.changed():
