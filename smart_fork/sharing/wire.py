@@ -128,7 +128,7 @@ class Login(Message):
 class Administer(Message):
     """``POST admin``: what an admin wants of the people, their tokens, and of work in the background."""
 
-    verb: Literal["add", "invite", "users", "disable", "member", "tokens", "revoke", "jobs", "retry"]
+    verb: Literal["add", "invite", "users", "disable", "enable", "member", "tokens", "revoke", "jobs", "retry"]
     name: Annotated[str, StringConstraints(max_length=100)] = ""
     admin: bool = False
     project: Annotated[str, StringConstraints(max_length=200)] = ""

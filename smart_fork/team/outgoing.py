@@ -36,6 +36,11 @@ OTHER, FILES, IMAGES, THOUGHTS, OPEN = (
     "records that are no conversation", "calls of withheld files", "images", "thoughts with a secret",
     "what is not finished yet",
 )  # fmt: skip
+#: The same of one.
+ONE = {
+    OTHER: "record that is no conversation", FILES: "call of a withheld file", IMAGES: "image",
+    THOUGHTS: "thought with a secret",
+}  # fmt: skip
 #: Deeper than any record is.
 _DEPTH = 64
 #: Of these a record has one if there is an image in it, in whatever agent's words.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import starmap
 from typing import NamedTuple
 
 from indexer.values import Value
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.forms import HOME, ROOT
 from smart_fork.snippets import printable
-from smart_fork.team.outgoing import Outgoing
+from smart_fork.team.outgoing import ONE, Outgoing
 
 #: Of many names, so many are listed.
 _LISTED = 12
@@ -69,7 +70,7 @@ class Preview(Value):
         if self.withheld:
             yield f"  withheld  what calls gave back of {_listed(self.withheld)}"
         if self.left_out:
-            yield f"  left out  {', '.join(f'{count} {what}' for what, count in sorted(self.left_out.items()))}"
+            yield f"  left out  {', '.join(starmap(_counted, sorted(self.left_out.items())))}"
         if not self.masked:
             yield "  masked    nothing looked like a secret; read it yourself if you are not sure"
 
@@ -104,6 +105,10 @@ def _line(sample: str) -> str:
 def _listed(names: tuple[str, ...]) -> str:
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return ", ".join(map(_line, names[:_LISTED])) + more
+
+
+def _counted(what: str, number: int) -> str:
+    return f"{number} {ONE.get(what, what) if number == 1 else what}"
 
 
 def _size(size: int) -> str:

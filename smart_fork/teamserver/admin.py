@@ -20,7 +20,7 @@ Told = dict[str, Any]
 
 
 def do(db: Connection, wanted: wire.Administer, person: Person | None = None) -> Told:
-    """Do it, and write into the audit who did: nobody where it is done on the server's machine.
+    """Do it, and write into the audit who did, if it is not done on the server's machine.
 
     Raises:
         Usage: It cannot be done so.
@@ -48,6 +48,11 @@ def _disable(db: Connection, wanted: wire.Administer) -> Told:
     return {"user": wanted.name, "disabled": True}
 
 
+def _enable(db: Connection, wanted: wire.Administer) -> Told:
+    auth.enable_user(db, wanted.name)
+    return {"user": wanted.name, "disabled": False}
+
+
 def _revoke(db: Connection, wanted: wire.Administer) -> Told:
     auth.revoke(db, wanted.token)
     return {"token": wanted.token, "revoked": True}
@@ -63,6 +68,7 @@ _VERBS: Mapping[str, Callable[[Connection, wire.Administer], Told]] = {
     "retry": lambda db, _: {"retried": jobs.retry(db)},
     "member": _member,
     "disable": _disable,
+    "enable": _enable,
     "revoke": _revoke,
 }
 

@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 
 from smart_fork.errors import Usage
 from smart_fork.sharing import wire
-from smart_fork.teamserver.auth import Person
+from smart_fork.teamserver.auth import ON_ITS_MACHINE, Person
 from smart_fork.teamserver.database import Connection
 
 PAGE = 200
@@ -48,14 +48,15 @@ def seen(db: Connection, person: Person, asked: Question) -> wire.Audit:
     if asked.before is not None and not (asked.before.isascii() and asked.before.isdigit() and len(asked.before) < 19):
         raise Usage("page is none of this server's.")
     rows = db.execute(
-        "SELECT a.id, a.at, u.name, a.verb, p.key, a.session_id, a.details"
-        " FROM audit_seen(%(all)s) a JOIN users u ON u.id = a.actor LEFT JOIN projects p ON p.id = a.project_id"
+        "SELECT a.id, a.at, coalesce(u.name, %(server)s) AS name, a.verb, p.key, a.session_id, a.details"
+        " FROM audit_seen(%(all)s) a LEFT JOIN users u ON u.id = a.actor LEFT JOIN projects p ON p.id = a.project_id"
         " WHERE (%(session)s::uuid IS NULL OR a.session_id = %(session)s::uuid)"
         " AND (%(since)s::timestamptz IS NULL OR a.at >= %(since)s::timestamptz)"
         " AND (NOT %(mine)s OR a.actor = %(me)s) AND (%(before)s::bigint IS NULL OR a.id < %(before)s::bigint)"
         " ORDER BY a.id DESC LIMIT %(page)s",
         {
             "all": person.admin,
+            "server": ON_ITS_MACHINE,
             "session": asked.session_id,
             "since": asked.since,
             "mine": asked.mine,

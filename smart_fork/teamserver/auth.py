@@ -19,6 +19,8 @@ Role = Literal["reader", "writer", "maintainer"]
 INVITE, TOKEN = "sfi_", "sft_"
 INVITED_FOR = timedelta(days=7)
 SECRET_BYTES = 32
+#: Whoever needs no token, in the audit.
+ON_ITS_MACHINE = "on-the-server"
 _NAME = re.compile(r"[a-z0-9-]{1,32}")
 _SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
 _ROLES: tuple[Role, ...] = ("reader", "writer", "maintainer")
@@ -53,6 +55,8 @@ def add_user(db: Connection, name: str, *, admin: bool = False) -> int:
     """
     if not _NAME.fullmatch(name):
         raise Usage("The name of a user has 1 to 32 of the letters a-z, digits and -.")
+    if name == ON_ITS_MACHINE:
+        raise Usage(f"{name} is what the audit calls whoever is on the server's machine.", "Take another name")
     row = db.execute(
         "INSERT INTO users(name, role) VALUES (%s, %s) ON CONFLICT (name) DO NOTHING RETURNING id",
         (name, "admin" if admin else "member"),
@@ -76,6 +80,15 @@ def disable_user(db: Connection, name: str) -> None:
     db.execute("UPDATE invites SET revoked_at = now() WHERE user_id = %s AND revoked_at IS NULL", (user,))
 
 
+def enable_user(db: Connection, name: str) -> None:
+    """Let somebody in again by that name, with an invitation: no token or invitation of before is good again.
+
+    Raises:
+        NotFound: There is no such user.
+    """
+    db.execute("UPDATE users SET disabled_at = NULL WHERE id = %s", (_user(db, name),))
+
+
 def invite(db: Connection, name: str, scope: Scope = "write") -> str:
     """An invitation of a user, good once, for seven days.
 
@@ -90,7 +103,7 @@ def invite(db: Connection, name: str, scope: Scope = "write") -> str:
         (digest, scope, INVITED_FOR, _user(db, name)),
     )
     if not made.rowcount:
-        raise Usage(f"{name} is disabled: nobody is let in by that name.", "Add them by another one")
+        raise Usage(f"{name} is disabled: nobody is let in by that name.", f"smart-fork team user enable {name}")
     return secret
 
 

@@ -97,7 +97,8 @@ def backup(place: Place, folder: Path, *, now: datetime, days: int = KEPT_DAYS) 
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise Usage(f"{path} cannot be written: {error.strerror}") from error
+        hint = "Name a folder in which you may write, on a disk with room: smart-fork team backup DIR"
+        raise Usage(f"{path} cannot be written: {error.strerror}", hint) from error
     try:
         with os.fdopen(file, "wb") as target:
             _run(place, ["pg_dump", "--format=custom", "--no-password"], stdout=target.fileno())
@@ -130,7 +131,7 @@ def restore(place: Place, file: Path, *journals: Journal, step: Step = lambda _n
         Unshareable: A journal of withdrawals is damaged: what was withdrawn would come back.
     """
     if not file.is_file():
-        raise NotFound(f"No such backup: {file}")
+        raise NotFound(f"No such backup: {file}", "smart-fork team backup DIR says what it has written.")
     entries = [entry for journal in journals for entry in journal.entries()]
     with psycopg.connect(place.other("postgres"), autocommit=True) as db:
         if db.execute("SELECT 1 FROM pg_stat_activity WHERE datname = %s", (place.name,)).fetchone():

@@ -15,6 +15,7 @@ from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.search import JsonOption
 from smart_fork.cli.team.group import app
 from smart_fork.cli.team.server import DSN, DataOption, DsnOption, check_installed
+from smart_fork.errors import NotFound
 
 if TYPE_CHECKING:
     from smart_fork.teamserver.backup import Place
@@ -63,6 +64,8 @@ def restore(
     as_json: JsonOption = False,
 ) -> None:
     """Put a backup in the place of the server's database. What was withdrawn since stays withdrawn. Stop it first."""
+    if not file.is_file():  # before a database is made for it
+        raise NotFound(f"No such backup: {file}", "smart-fork team backup DIR says what it has written.")
     with _found(data, dsn, run_as=run_as, stopped=True) as (folder, place):
         from smart_fork.teamserver.backup import restore as put
         from smart_fork.teamserver.journal import FILE, Journal

@@ -150,6 +150,19 @@ def disable(
     _done(told, f"{name} is let in no more.", as_json=as_json)
 
 
+@people.command("enable")
+def enable(
+    name: UserArgument,
+    server: AdminOption = None,
+    data: DataOption = None,
+    dsn: DsnOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let somebody in again who was disabled, with an invitation: no token of before is good again."""
+    told = _administered(Where(server, data, dsn), verb="enable", name=name)
+    _done(told, f"{name} can be invited again: smart-fork team user invite {name}", as_json=as_json)
+
+
 @people.command("member")
 def member(
     name: UserArgument,

@@ -45,7 +45,7 @@ def test_it_says_what_goes_where_who_reads_it_and_what_does_not_go(out):
     assert "masked    1 github-token" in text
     assert "retry, token [REDACTED:github-token]" in text
     assert "withheld  what calls gave back of keys/a.pem" in text
-    assert "left out  2 calls of withheld files, 1 images" in text
+    assert "left out  2 calls of withheld files, 1 image" in text
     assert not {GITHUB, "LEAK", "\x1b"} & {word for word in (GITHUB, "LEAK", "\x1b") if word in text}
 
 

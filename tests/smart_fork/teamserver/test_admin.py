@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from smart_fork.errors import NotFound, Usage, WrongVerb
+from smart_fork.errors import NotAuthenticated, NotFound, Usage, WrongVerb
 from smart_fork.sharing.wire import Administer
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account
 from smart_fork.teamserver import jobs
+from smart_fork.teamserver.admin import do
 from smart_fork.teamserver.cluster import JOBS
 from smart_fork.teamserver.database import Database
 from smart_fork.teamserver.jobs import ATTEMPTS, Kind, Worker
@@ -39,6 +40,14 @@ def test_an_admin_lets_people_in_from_anywhere_and_the_audit_says_so(team, admin
     [user] = [one for one in admin.administer(Administer(verb="users"))["users"] if one["name"] == name]
     assert (True, {}) == (user["disabled"], user["projects"])
 
+    with pytest.raises(Usage, match=f"team user enable {name}|is disabled") as refused:
+        admin.administer(Administer(verb="invite", name=name))
+    assert f"team user enable {name}" in refused.value.hint
+    admin.administer(Administer(verb="enable", name=name))
+    assert admin.administer(Administer(verb="invite", name=name))["invite"]
+    with Client(Account(address, name, token)) as eve, pytest.raises(NotAuthenticated):
+        eve.page(team.key)
+
     lines = [(one.actor, one.verb, one.details) for one in admin.audit(mine="1").lines][::-1]
     root = team.people["root"].name
     assert [
@@ -46,13 +55,28 @@ def test_an_admin_lets_people_in_from_anywhere_and_the_audit_says_so(team, admin
         (root, "admin_member", {"name": name, "project": team.key, "role": "none"}),
         (root, "admin_revoke", {"token": known["id"]}),
         (root, "admin_disable", {"name": name}),
+        (root, "admin_enable", {"name": name}),
+        (root, "admin_invite", {"name": name}),
     ] == lines
     assert told["invite"] not in str(lines)
     with pytest.raises(Usage, match="There is a user"):
         admin.administer(Administer(verb="add", name=name))
 
 
-@pytest.mark.parametrize("verb", ["add", "invite", "users", "disable", "member", "tokens", "revoke", "jobs", "retry"])
+def test_what_is_done_on_the_server_s_machine_stands_in_the_audit_as_that(team, admin):
+    name = f"joe-{team.mark}"
+    with team.pool.asked_by() as db:
+        do(db, Administer(verb="add", name=name))
+
+    [line] = [one for one in admin.audit().lines if one.details == {"name": name}]
+    assert ("on-the-server", "admin_add") == (line.actor, line.verb)
+    with pytest.raises(Usage, match="what the audit calls"):
+        admin.administer(Administer(verb="add", name="on-the-server"))
+
+
+@pytest.mark.parametrize(
+    "verb", ["add", "invite", "users", "disable", "enable", "member", "tokens", "revoke", "jobs", "retry"]
+)
 def test_nobody_else_is_told_or_changes_anything(team, address, verb):
     team.add("alice", "maintainer")
     before = team.owned.execute("SELECT (SELECT count(*) FROM users), (SELECT count(*) FROM audit)").fetchone()

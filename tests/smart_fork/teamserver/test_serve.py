@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 from smart_fork.cli.team import server as verbs
 from smart_fork.cli.team.group import app
-from smart_fork.errors import ForkRefused, ProgramFailed, ProgramMissing, Usage
+from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, Usage
 from smart_fork.sharing import wire
 from smart_fork.team.client import Client
 from smart_fork.team.login import Account as Person
@@ -150,6 +150,20 @@ def test_a_backup_is_not_restored_under_a_server_that_runs(shared, cli, folder, 
     run_as = ["--run-as", "nobody"] if os.geteuid() == 0 else []
     with pytest.raises(ForkRefused, match="Another team server uses"):
         CliRunner().invoke(app, ["restore", written["path"], "--data", str(folder), *run_as], catch_exceptions=False)
+
+
+@pytest.mark.usefixtures("packaged")
+def test_a_backup_that_is_not_there_is_said_before_a_database_is_made_for_it(tmp_path, shared, cli, folder):
+    with pytest.raises(NotFound, match="No such backup") as missing:
+        CliRunner().invoke(
+            app, ["restore", str(tmp_path / "none"), "--data", str(tmp_path / "new")], catch_exceptions=False
+        )
+    (tmp_path / "file").touch()
+    with pytest.raises(Usage, match="cannot be written") as refused:
+        cli("backup", str(tmp_path / "file"))
+
+    assert not (tmp_path / "new").exists()
+    assert all("team backup DIR" in error.value.hint for error in (missing, refused))
 
 
 def test_a_database_that_is_killed_comes_back_by_itself(shared):
