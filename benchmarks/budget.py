@@ -7,9 +7,10 @@ CORPUS and ``--home`` as for ``retrieval.py``. LABELS is a file with one JSON ob
     {"id": "q1", "agent": "claude", "session_id": "0b7e…", "exchanges": [3]}
 
 ``id`` is that of a query of the corpus, ``exchanges`` the numbers of those that answer it (from 0; one begins with each
-prompt). For a budget and for ``match`` it prints in how many of these sessions all of them are kept: at all (what was
-asked and answered), with what was done in them and all that this needs, and whole; and the share of the session's
-tokens, by its length.
+prompt); ``query`` is the question where it is none of the corpus. For a budget and for ``match`` it prints in how many
+of these sessions all of them are kept: at all (what was asked and answered), with all their edits and what these need,
+with every call and its result (long ones shortened), and in full; in how many they could not be in full, since they
+alone take more than the budget; and the share of the session's tokens; all by its length.
 
 With ``--random N`` so many budgets are tried on sessions of the corpus with evidence by chance: what is written is read
 by its agent's reader, calls and results, links and texts are looked at, and its tokens are counted.
@@ -34,15 +35,27 @@ from rich.table import Table
 
 #: The lengths of sessions, in tokens, by which the table is divided.
 LENGTHS = (0, 30_000, 60_000, 120_000)
-FORMS = {"kept": ("whole", "part", "words"), "with what was done": ("whole", "part"), "whole": ("whole",)}
 
 
 class Kept(NamedTuple):
-    """What is kept of the exchanges that answer, and how many of the session's tokens."""
+    """What is kept of the exchanges that answer, and of how many of the session's tokens (`whole`)."""
 
-    forms: tuple[str, ...]
+    said: bool
+    edits: bool
+    calls: bool
+    full: bool
+    fits: bool
     tokens: int
     whole: int
+
+
+FIGURES = {
+    "said": "kept at all",
+    "edits": "with all edits and what they need",
+    "calls": "with every call and result",
+    "full": "in full",
+    "fits": "could be in full",
+}
 
 
 def main() -> None:
@@ -72,8 +85,6 @@ def kept(labels: Sequence[dict[str, Any]], queries: dict[str, str], budget: str)
     """What is kept of each labelled session."""
     from indexer.models import configured_embedder
     from smart_fork.agents import READERS
-    from smart_fork.budget.amount import amount
-    from smart_fork.budget.within import Wanted, selected
     from smart_fork.retrieval.exchanges import exchange_evidence
     from smart_fork.retrieval.upkeep import Engine
 
@@ -83,27 +94,51 @@ def kept(labels: Sequence[dict[str, Any]], queries: dict[str, str], budget: str)
         session = next((reader.read(path).session for path in reader.locate(label["session_id"])), None)
         if session is None:
             continue
-        evidence = exchange_evidence(session, queries[label["id"]], engine)
-        told = selected(session, len(session.turns) - 1, Wanted(amount(budget)), evidence).selection
-        units = {one.number: one.kept for one in told.exchanges}
-        forms = (
-            units[max((known for known in units if known <= number), default=min(units))]
-            for number in label["exchanges"]
-        )
-        yield Kept(tuple(forms), told.tokens, told.whole_tokens)
+        evidence = exchange_evidence(session, label.get("query") or queries[label["id"]], engine)
+        yield kept_of(session, evidence, label["exchanges"], budget)
+
+
+def kept_of(session: Any, evidence: Any, exchanges: Sequence[int], budget: str) -> Kept:
+    """What a budget keeps of these exchanges."""
+    from smart_fork.budget.amount import amount
+    from smart_fork.budget.costs import costs
+    from smart_fork.budget.needs import Needs
+    from smart_fork.budget.units import units
+    from smart_fork.budget.within import Wanted, selected
+
+    end, counted = len(session.turns) - 1, costs(session)
+    found = selected(session, end, Wanted(amount(budget)), evidence)
+    told, parts = found.selection, units(session, counted, end)
+    needs = Needs(parts)
+    places = {max((n for n, unit in enumerate(parts) if unit.number <= one), default=0) for one in exchanges}
+    everything = frozenset(turn for unit in parts for turn in unit.whole)
+    of_it = found.excerpt.kept if found.excerpt else everything
+    cut = {
+        turn for turn in (found.excerpt.shortened if found.excerpt else ()) if counted.short[turn] < counted.turns[turn]
+    }
+    whole = frozenset().union(*(needs.whole(place) for place in places))
+    return Kept(
+        said=all(parts[place].words <= of_it for place in places),
+        edits=all(needs.done(place) <= of_it for place in places),
+        calls=whole <= of_it,
+        full=whole <= of_it and not any(cut & parts[place].whole for place in places),
+        fits=budget == "match" or sum(counted.turns[turn] for turn in whole) <= int(amount(budget)),
+        tokens=told.tokens,
+        whole=told.whole_tokens,
+    )
 
 
 def table(rows: Sequence[Kept]) -> dict[str, Any]:
-    """The share of sessions whose exchanges are kept, and the median share of the tokens by length."""
-    figures: dict[str, Any] = {"sessions": len(rows)}
-    for name, forms in FORMS.items():
-        figures[name] = round(statistics.mean(all(form in forms for form in row.forms) for row in rows), 3)
-    figures["median share"] = round(statistics.median(row.tokens / row.whole for row in rows), 3)
-    for low, high in zip(LENGTHS, (*LENGTHS[1:], None), strict=True):
+    """The share of sessions whose exchanges are kept, and the median share of the tokens: of all, and by length."""
+    figures: dict[str, Any] = {}
+    for low, high in [(0, None), *zip(LENGTHS, (*LENGTHS[1:], None), strict=True)]:
         some = [row for row in rows if low <= row.whole and (high is None or row.whole < high)]
-        if some:
-            share = round(statistics.median(row.tokens / row.whole for row in some), 3)
-            figures[f"median share from {low:,} tokens ({len(some)})"] = share
+        if not some:
+            continue
+        length = f"{low:,} to {high:,} tokens" if high else f"{low:,} tokens and more" if low else "all"
+        figures[length] = {"sessions": len(some)} | {
+            said: round(statistics.mean(getattr(row, name) for row in some), 3) for name, said in FIGURES.items()
+        } | {"median share": round(statistics.median(row.tokens / row.whole for row in some), 3)}  # fmt: skip
     return figures
 
 
@@ -178,13 +213,14 @@ def _wrong(agent: str, session: Any, found: Any, made: Path, budget: int) -> str
 
 def show(figures: dict[str, Any]) -> None:
     """The figures as tables."""
-    console = Console(width=100)
+    console = Console(width=120)
     for name, told in figures.items():
-        printed = Table(title=f"budget {name}")
-        printed.add_column("")
-        printed.add_column("", justify="right")
-        for what, value in told.items():
-            printed.add_row(what, f"{value:g}")
+        rows = told if name != "random" else {"budgets": told}
+        printed = Table(title=name if name == "random" else f"budget {name}")
+        for heading in ("", *next(iter(rows.values()), {})):
+            printed.add_column(heading, justify="right" if heading else "left")
+        for what, values in rows.items():
+            printed.add_row(what, *(f"{value:g}" for value in values.values()))
         console.print(printed)
 
 

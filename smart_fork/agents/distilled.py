@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from indexer.transcripts.boilerplate import LEFT_OUT_TAG
-from smart_fork.agents.copier import Copy, Entry
+from smart_fork.agents.copier import Copy, Entry, Record
 from smart_fork.agents.excerpt import Excerpt, LiveRecord
 
 
@@ -35,7 +35,9 @@ class Distilled(Copy):
             while waiting and waiting[0][0] <= one.number and not summary:
                 yield from self.line(waiting.pop(0)[1], one.entry)
                 self.copied += 1
-            made = self.summary(one.entry) if summary else self.record(one.number, one.entry)
+            spelled, record = one.entry
+            entry = (spelled, self.short(record)) if one.number in self._excerpt.shortened else one.entry
+            made = self.summary(one.entry) if summary else self.record(one.number, entry)
             for line in made:
                 self.copied += 1
                 yield line
@@ -55,6 +57,10 @@ class Distilled(Copy):
     def last(self) -> Iterable[bytes]:
         """What stands behind all else: the title, where it gets one."""
         return ()
+
+    @abstractmethod
+    def short(self, record: Record) -> Record:
+        """A record with the results in it shortened."""
 
     @abstractmethod
     def record(self, number: int, entry: Entry) -> Iterable[bytes]:

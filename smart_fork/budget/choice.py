@@ -1,12 +1,16 @@
-"""Which turns of a session a budget is spent on: what answers first, with what it needs, then what gains most a token.
+"""Which turns of a session a budget is spent on.
+
+First what was said and done in each exchange that answers or is near, with what that needs and its long results
+shortened; then all of what answers, and in full; then all of what is near.
 
 Pure: what speaks for each exchange is given.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from indexer.transcripts.model import Session
 from smart_fork.budget.costs import Costs
@@ -14,16 +18,12 @@ from smart_fork.budget.left_out import line
 from smart_fork.budget.needs import Needs
 from smart_fork.budget.units import Step, Unit
 
-#: So many exchanges that answer best are kept before others are filled up.
-ANSWERS = 3
-#: And so many in what was asked and answered.
-NEAREST = 8
-#: What only is near is kept, beside its words, up to this share of a session: a fork of much of it saves little.
+#: Where as little is wanted as answers, so many exchanges are kept; otherwise this many in what was asked and answered.
+ANSWERS, NEAREST = 3, 8
+#: Beyond what was said and done, exchanges are filled up to this share of a session: a fork of much of it saves little.
 FILLED = 0.25
 #: As little as answers is at most this share of a session, or so many tokens, beside what is always kept.
 LEAST_SHARE, LEAST_TOKENS = 0.12, 6_000
-#: An exchange for which less than this share of the best one's evidence speaks is not worth its tokens.
-WORTH = 0.5
 #: What stands around a line on what is left out, in tokens.
 AROUND = 25
 OPENING, ANSWER, LAST, NEEDED, NEAR, WANTED = "opening", "answers", "last", "needed", "near", "asked for"
@@ -37,12 +37,23 @@ class Gains:
     point: int | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Choice:
-    """What is kept so far, and why each exchange is."""
+    """What is kept so far, with long results shortened where it is not kept in `full`; and why each exchange is."""
 
     kept: frozenset[int] = frozenset()
-    why: dict[int, str] = field(default_factory=dict)
+    full: frozenset[int] = frozenset()
+    why: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """What would be kept of the exchange in a place, and of what it needs: these turns, those of them in `full`."""
+
+    place: int
+    turns: frozenset[int]
+    why: str
+    full: frozenset[int] = frozenset()
 
 
 class Chooser:
@@ -59,7 +70,7 @@ class Chooser:
         choice = Choice()
         for place, why in self._always():
             if self.units[place].number not in drop:
-                choice = self._with(choice, place, self.units[place].words, why)
+                choice = self._with(choice, Addition(place, self.units[place].words, why))
         return choice
 
     def within(self, most: int | None, keep: Collection[int] = (), drop: Collection[int] = ()) -> Choice:
@@ -70,26 +81,21 @@ class Chooser:
         choice = self.smallest(drop)
         for place, unit in enumerate(self.units):
             if unit.number in keep:
-                choice = self._with(choice, place, self.needs.whole(place), WANTED)
+                choice = self._with(choice, Addition(place, self.needs.whole(place), WANTED, unit.whole))
         gone = frozenset(turn for unit in self.units if unit.number in drop for turn in unit.whole)
         whole = sum(self.costs.turns[: self.end + 1])
-        least = max(LEAST_TOKENS, int(LEAST_SHARE * whole))
-        for steps, bound in (
-            (self._answers(ANSWERS if most is None else NEAREST), least if most is None else most),
-            (self._further() if most is not None else (), min(most or 0, max(LEAST_TOKENS, int(FILLED * whole)))),
-        ):
-            for place, turns, why in steps:
-                if self.units[place].number in drop or turns <= choice.kept:
-                    continue
-                more = self._with(choice, place, turns - gone, why)
-                if self.tokens(more.kept) <= bound:
-                    choice = more
+        bound = max(LEAST_TOKENS, int(LEAST_SHARE * whole)) if most is None else most
+        for added in self._first(ANSWERS if most is None else NEAREST):
+            choice = self._added(choice, added, bound, gone)
+        bound = min(bound, max(LEAST_TOKENS, int(FILLED * whole)))
+        for added in self._then() if most is not None else ():
+            choice = self._added(choice, added, bound, gone)
         return choice
 
-    def tokens(self, kept: frozenset[int]) -> int:
+    def tokens(self, choice: Choice) -> int:
         """What all of it takes, with what is told of the rest and what a compaction has left."""
-        own = sum(self.costs.turns[turn] for turn in kept)
-        told = sum(self.costs.of_text(text) + AROUND for text in self.told(kept).values())
+        own = sum(self.costs.of(turn, full=turn in choice.full) for turn in choice.kept)
+        told = sum(self.costs.of_text(text) + AROUND for text in self.told(choice.kept).values())
         return own + told + self.costs.summary(self.end)
 
     def told(self, kept: frozenset[int]) -> dict[int, str]:
@@ -111,15 +117,32 @@ class Chooser:
                 exchanges, steps = [], []
         return found
 
-    def _with(self, choice: Choice, place: int, turns: frozenset[int], why: str) -> Choice:
-        added = turns - choice.kept
-        told = dict(choice.why)
+    def _added(self, choice: Choice, added: Addition, bound: int, gone: frozenset[int]) -> Choice:
+        """The choice with what is added, as far as that fits: of what was done, the last that does."""
+        if gone & self.units[added.place].whole:
+            return choice
+
+        def with_last(edits: int | None) -> Choice:
+            turns = added.turns if edits is None else self.needs.done(added.place, edits)
+            return self._with(choice, replace(added, turns=turns - gone, full=added.full - gone))
+
+        if self.tokens(more := with_last(None)) <= bound:
+            return more
+        if added.turns != self.needs.done(added.place):
+            return choice
+        fitting = range(1, len(self.needs.edits(added.place)))
+        count = bisect_right(fitting, bound, key=lambda edits: self.tokens(with_last(edits)))
+        return with_last(fitting[count - 1]) if count else choice
+
+    def _with(self, choice: Choice, added: Addition) -> Choice:
+        new, why = added.turns - choice.kept, dict(choice.why)
         for unit in self.units:
-            if added & unit.whole:
-                told.setdefault(unit.number, why if unit is self.units[place] else NEEDED)
-        if self.units[place].number in told and told[self.units[place].number] == NEEDED:
-            told[self.units[place].number] = why
-        return Choice(choice.kept | turns, told)
+            if new & unit.whole:
+                why.setdefault(unit.number, NEEDED)
+        own = self.units[added.place].number
+        if why.get(own, NEEDED) == NEEDED and added.turns & self.units[added.place].whole:
+            why[own] = added.why
+        return Choice(choice.kept | added.turns, choice.full | added.full, why)
 
     def _always(self) -> Iterator[tuple[int, str]]:
         best = self._best()
@@ -141,29 +164,20 @@ class Chooser:
         answers = list(dict.fromkeys([*best[:1], *([self._point] if self._point is not None else [])]))
         return answers, [place for place in best if place not in answers]
 
-    def _answers(self, nearest: int) -> Iterator[tuple[int, frozenset[int], str]]:
-        """What answers and what is near, in words, and then what was done in what answers."""
+    def _first(self, nearest: int) -> Iterator[Addition]:
+        """What was said and done in what answers, and then in what is near, the best first."""
         answers, near = self._ranked()
-        for place in answers + near[:nearest]:
-            yield place, self.units[place].words | self.needs.question(place), ANSWER if place in answers else NEAR
-        for place in answers:
-            yield from ((place, turns, ANSWER) for turns in self.needs.cores(place))
+        best = [(place, ANSWER) for place in answers] + [(place, NEAR) for place in near[:nearest]]
+        yield from (Addition(place, self.needs.said(place), why) for place, why in best)
+        yield from (Addition(place, self.needs.done(place), why) for place, why in best)
 
-    def _further(self) -> Iterator[tuple[int, frozenset[int], str]]:
-        """What was done in what is near, and last, and all of what answers."""
+    def _then(self) -> Iterator[Addition]:
+        """All of what answers, first with its results shortened; what was done last; and all of what is near."""
         answers, near = self._ranked()
-        most = max(self._gain)
-        near = [place for place in near if self._gain[place] >= WORTH * most]
-        for place in near[: ANSWERS - 1]:
-            yield from ((place, turns, NEAR) for turns in self.needs.cores(place))
-        yield len(self.units) - 1, self.needs.core(len(self.units) - 1), LAST
-        for place in sorted(near[ANSWERS - 1 :], key=self._worth, reverse=True):
-            yield place, self.needs.core(place), NEAR
-        for place in answers:
-            yield place, self.needs.whole(place), ANSWER
-
-    def _worth(self, place: int) -> float:
-        return self._gain[place] / max(1, sum(self.costs.turns[turn] for turn in self.needs.core(place)))
+        yield from (Addition(place, self.needs.whole(place), ANSWER) for place in answers)
+        yield from (Addition(place, self.needs.whole(place), ANSWER, self.units[place].whole) for place in answers)
+        yield Addition(len(self.units) - 1, self.needs.done(len(self.units) - 1), LAST)
+        yield from (Addition(place, self.needs.whole(place), NEAR) for place in near[: NEAREST - 1])
 
 
 def _gain(gains: Gains, number: int, following: int | None) -> float:

@@ -19,11 +19,19 @@ COUNTED = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The tokens of each turn, and those of what each compaction has left, by the number of the turn it stands at."""
+    """The tokens of each turn, in full and with its results shortened.
+
+    And those of what each compaction has left, by the number of the turn it stands at.
+    """
 
     turns: tuple[int, ...]
+    short: tuple[int, ...]
     summaries: tuple[tuple[int, int], ...]
     rate: float
+
+    def of(self, turn: int, *, full: bool) -> int:
+        """What a turn takes, in full or with its results shortened."""
+        return (self.turns if full else self.short)[turn]
 
     def of_text(self, text: str) -> int:
         """About what a text takes."""
@@ -41,15 +49,16 @@ def costs(session: Session) -> Costs:
         ForkRefused: nothing is left out of sessions of that agent, or the log was rewritten meanwhile.
         NotFound: a session that this one was forked from is gone.
     """
-    sizes, sums = [0] * len(session.turns), list[tuple[int, int]]()
+    sizes, short, sums = [0] * len(session.turns), [0] * len(session.turns), list[tuple[int, int]]()
     for one in copier(session.agent).live(session):
         if one.sums_up:
             sums.append((one.number, one.characters))
         else:
             sizes[one.number] += one.characters
+            short[one.number] += one.short
     rate = _rate(session, sizes)
-    turns = tuple(ceil(size / rate) for size in sizes)
-    return Costs(turns, tuple((number, ceil(size / rate)) for number, size in sums), rate)
+    turns, shorter = (tuple(ceil(size / rate) for size in some) for some in (sizes, short))
+    return Costs(turns, shorter, tuple((number, ceil(size / rate)) for number, size in sums), rate)
 
 
 def _rate(session: Session, sizes: Sequence[int]) -> float:

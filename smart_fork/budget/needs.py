@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from smart_fork.budget.units import Unit
+from smart_fork.budget.units import Step, Unit
 
 #: An answer to a question of this length says by itself what it decides.
 SAYS_IT = 240
@@ -19,22 +19,19 @@ class Needs:
         self._place = {turn: place for place, step in enumerate(self._steps) for turn in step.turns}
         self._readings: dict[tuple[int, str], int | None] = {}
 
-    def core(self, place: int) -> frozenset[int]:
-        """Of the exchange in that place what was asked, done and answered, with all that this needs."""
-        return next(self.cores(place))
+    def said(self, place: int) -> frozenset[int]:
+        """Of the exchange in that place what was asked and answered, with what it was asked for."""
+        return self._units[place].words | self.question(place)
 
-    def cores(self, place: int) -> Iterator[frozenset[int]]:
-        """The same, and then with ever fewer of the edits, the last ones, where all are too much."""
-        unit = self._units[place]
-        edits = [step for step in unit.steps if step.edits and not step.broken]
-        own = unit.words | self.question(place)
-        count = len(edits)
-        while True:
-            last = edits[len(edits) - count :]
-            yield own | self.closed(unit.words | {turn for step in last for turn in step.turns})
-            if count < 2:
-                return
-            count //= 2
+    def done(self, place: int, last: int | None = None) -> frozenset[int]:
+        """The same, and all its edits, or the `last` of them, with all that they need."""
+        edits = self.edits(place)
+        some = edits[max(0, len(edits) - last) :] if last is not None else edits
+        return self.said(place) | self.closed(self._units[place].words | {turn for step in some for turn in step.turns})
+
+    def edits(self, place: int) -> list[Step]:
+        """The steps of it that change files."""
+        return [step for step in self._units[place].steps if step.edits and not step.broken]
 
     def whole(self, place: int) -> frozenset[int]:
         """All of an exchange, with what that needs."""

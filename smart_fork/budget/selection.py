@@ -8,8 +8,9 @@ from indexer.masking import Masked
 from indexer.values import Value, rare, record
 from smart_fork.agents.excerpt import Excerpt
 
-#: How much of an exchange is kept; of a part, what was asked and done, without what was only looked at.
-Kept = Literal["whole", "part", "words", "nothing"]
+#: How much of an exchange is kept: all; all, with long results shortened; what was asked, done and answered, without
+#: what was only looked at; what was asked and answered; nothing.
+Kept = Literal["whole", "shortened", "part", "words", "nothing"]
 
 
 @record

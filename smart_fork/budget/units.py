@@ -24,12 +24,14 @@ _END, _ASKS = 300, "?\uff1f\u061f"
 class Step:
     """Turns that go together: one message of the agent's, with the results of its calls; or what the person said.
 
+    `tokens` is what it takes, `short` what with its results shortened.
     `edits` and `reads` are the files that it changes and looks at, as it names them; of a command it is not known which
     of its words are files. `broken` says that a result is missing, so that it cannot be kept.
     """
 
     turns: tuple[int, ...]
     tokens: int
+    short: int = 0
     text: str = ""
     prompt: bool = False
     broken: bool = False
@@ -73,7 +75,7 @@ class Unit:
         """What was asked, and the last that was said to it."""
         said = [step for step in self.steps if step.text and not step.prompt and not step.broken]
         last = next((step for step in reversed(said) if not step.calls), said[-1] if said else None)
-        if last and last.calls and last.tokens > AT_MOST:
+        if last and last.calls and last.short > AT_MOST:
             last = None
         return _turns([*(step for step in self.steps if step.prompt), *([last] if last else [])])
 
@@ -159,6 +161,7 @@ def _step(session: Session, costs: Costs, numbers: Sequence[int], answered: set[
     return Step(
         turns=tuple(numbers),
         tokens=sum(costs.turns[i] for i in numbers),
+        short=sum(costs.short[i] for i in numbers),
         text="\n".join(said),
         prompt=any(turn.prompt for turn in turns),
         broken=any(call.id not in answered for call in calls)

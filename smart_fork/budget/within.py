@@ -55,7 +55,7 @@ def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvide
         "session_id": session.session_id, "budget": str(wanted.budget), "whole_tokens": whole
     }  # fmt: skip
     if most is not None and most >= whole and not wanted.drop:
-        rows = _rows(parts, everything, chooser, Choice(everything))
+        rows = _rows(parts, chooser, Choice(everything, everything))
         notes = [f"All of it is forked: it takes about {whole:,} tokens"]
         told = Selection(
             **known, tokens=whole, kept=len(rows), left_out=0, whole=True, notes=tuple(notes), exchanges=rows
@@ -64,18 +64,20 @@ def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvide
     choice = chooser.within(most, wanted.keep, wanted.drop)
     if not any(step.prompt and choice.kept >= set(step.turns) for unit in parts for step in unit.steps):
         raise Usage("Nothing that anybody has asked would be left", "Drop fewer exchanges.")
-    tokens = chooser.tokens(choice.kept)
+    tokens = chooser.tokens(choice)
     too_much = most is not None and tokens > most
     if too_much:
         what = "With what is to be kept" if wanted.keep else "Nothing smaller is whole:"
         notes.append(f"{what} it takes about {tokens:,} tokens, more than the budget")
-    rows = _rows(parts, choice.kept, chooser, choice)
+    rows = _rows(parts, chooser, choice)
     out = sum(row.kept == "nothing" for row in rows)
     told = Selection(
         **known, tokens=tokens, kept=len(rows) - out, left_out=out, smallest=too_much, notes=tuple(notes),
         exchanges=rows,
     )  # fmt: skip
-    return Selected(told, Excerpt(choice.kept, end, chooser.told(choice.kept), counted.turns))
+    taken = tuple(counted.of(turn, full=turn in choice.full) for turn in range(len(counted.turns)))
+    shortened = choice.kept - choice.full
+    return Selected(told, Excerpt(choice.kept, end, chooser.told(choice.kept), taken, shortened))
 
 
 def gains_of(evidence: ExchangeEvidence | None) -> Gains:
@@ -127,29 +129,28 @@ def _span(known: Collection[int]) -> str:
     return f"{min(known)} to {max(known)}" if known else "none"
 
 
-def _rows(
-    parts: Sequence[Unit], kept: frozenset[int], chooser: Chooser, choice: Choice
-) -> tuple[SelectedExchange, ...]:
-    own, rows = chooser.costs.turns, []
+def _rows(parts: Sequence[Unit], chooser: Chooser, choice: Choice) -> tuple[SelectedExchange, ...]:
+    rows = []
     for unit in parts:
-        of_it = unit.whole & kept
+        of_it = unit.whole & choice.kept
+        tokens = sum(chooser.costs.of(turn, full=turn in choice.full) for turn in of_it)
         rows.append(
             SelectedExchange(
                 number=unit.number,
                 message=unit.start,
                 title=title(unit),
                 tokens=sum(step.tokens for step in unit.steps),
-                kept=_how(unit, of_it),
-                kept_tokens=sum(own[turn] for turn in of_it),
+                kept=_how(unit, of_it, complete=tokens == sum(chooser.costs.turns[turn] for turn in of_it)),
+                kept_tokens=tokens,
                 why=choice.why.get(unit.number, "") if of_it else "",
             )
         )
     return tuple(rows)
 
 
-def _how(unit: Unit, kept: frozenset[int]) -> Kept:
+def _how(unit: Unit, kept: frozenset[int], *, complete: bool) -> Kept:
     if not kept:
         return "nothing"
     if kept >= unit.whole:
-        return "whole"
+        return "whole" if complete else "shortened"
     return "words" if kept <= unit.words else "part"

@@ -49,7 +49,7 @@ def print_selection(selection: Selection, *, in_full: bool) -> None:
     share = f"about {selection.tokens:,} of {selection.whole_tokens:,} tokens"
     say(f"note: Of {selection.session_id} it has {parts}, {share}")
     for one in selection.exchanges if in_full else ():
-        mark = {"whole": "+", "part": "~", "words": "~", "nothing": " "}[one.kept]
+        mark = {"whole": "+", "shortened": "≈", "part": "~", "words": "~", "nothing": " "}[one.kept]
         tokens = f"{one.kept_tokens:,} of {one.tokens:,}" if one.kept_tokens else f"{one.tokens:,}"
         why = f"  ({one.why})" if one.why else ""
         say(f"  {mark} {one.number:>3}  {tokens:>20}  {one.title}{why}")

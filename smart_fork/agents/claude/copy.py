@@ -17,7 +17,7 @@ from smart_fork.agents.claude.side_files import copy_backups, copy_beside
 from smart_fork.agents.claude.storage import folder_of
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, compacted_at
 from smart_fork.agents.distilled import Distilled, aside
-from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, newest_summary
+from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, newest_summary, shortened
 from smart_fork.json_edits import respelled
 
 #: What every record says of where and when it is from.
@@ -47,8 +47,8 @@ class ClaudeCopier(Copier):
                 record = _as_said(record)  # noqa: PLW2901
             if not isinstance(message := record.get("message"), dict):
                 continue
-            size = characters(message.get("content"))
-            yield LiveRecord(places[identity], (spelled, record), size, record.get("isCompactSummary") is True)
+            size, short = characters(message.get("content")), characters(_short(record)["message"].get("content"))
+            yield LiveRecord(places[identity], (spelled, record), size, record.get("isCompactSummary") is True, short)
 
     def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
         """See `Copier.distilled`."""
@@ -154,7 +154,8 @@ class ClaudeDistilled(_ClaudeCopy, Distilled):
 
     def first(self) -> Iterator[bytes]:
         """What the model was shown instead of long results, of the calls that are kept."""
-        calls = {call.id for number in self._excerpt.kept for call in self._source.turns[number].tool_calls}
+        kept = self._excerpt.kept - self._excerpt.shortened
+        calls = {result.tool_use_id for number in kept for result in self._source.turns[number].tool_results}
         for line in LineReader(self._source.source_path) if calls else ():
             if line.record.get("type") == "content-replacement" and (
                 own := replacements(line.record, calls, self._new.id)
@@ -169,6 +170,10 @@ class ClaudeDistilled(_ClaudeCopy, Distilled):
     def last(self) -> list[bytes]:
         """See `Distilled.last`."""
         return self._titled()
+
+    def short(self, record: Record) -> Record:
+        """See `Distilled.short`."""
+        return _short(record)
 
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
         """See `Distilled.record`."""
@@ -224,6 +229,20 @@ def replacements(record: Record, calls: Container[str], session_id: str) -> Reco
         return None
     own = [one for one in given if isinstance(one, dict) and _in(one.get("toolUseId"), calls)]
     return record | {"sessionId": session_id, "replacements": own} if own else None
+
+
+def _short(record: Record) -> Record:
+    """A record with its results shortened."""
+    message = record["message"]
+    if not isinstance(blocks := message.get("content"), list):
+        return record
+    made = [
+        block | {"content": shortened(block.get("content"))}
+        if isinstance(block, dict) and block.get("type") == "tool_result" and "content" in block
+        else block
+        for block in blocks
+    ]
+    return record | {"message": message | {"content": made}}
 
 
 def _as_said(record: Record) -> Record:

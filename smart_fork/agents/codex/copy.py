@@ -15,12 +15,13 @@ from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from smart_fork.agents.codex.base import base_of
 from smart_fork.agents.codex.home import codex_home
+from smart_fork.agents.codex.loader import OUTPUTS
 from smart_fork.agents.codex.log import CodexAdapter
 from smart_fork.agents.codex.remembered import remembered
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record
 from smart_fork.agents.depth import MAX_FORK_DEPTH
 from smart_fork.agents.distilled import Distilled, aside
-from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, newest_summary
+from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, newest_summary, shortened
 from smart_fork.errors import NotFound
 from smart_fork.json_edits import respelled
 
@@ -56,7 +57,8 @@ class CodexCopier(Copier):
                 yield LiveRecord(number, entry, sum(map(characters, _left(payload))), sums_up=True)
             else:
                 counts = kind == "response_item" and not _is_instruction(payload)
-                yield LiveRecord(number, entry, characters(payload) if counts else 0)
+                size, short = (characters(payload), characters(_short(entry[1])["payload"])) if counts else (0, 0)
+                yield LiveRecord(number, entry, size, short=short)
 
     def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
         """See `Copier.distilled`."""
@@ -171,6 +173,10 @@ class CodexDistilled(Distilled):
         """See `Distilled.last`."""
         return self._form.titled()
 
+    def short(self, record: Record) -> Record:
+        """See `Distilled.short`."""
+        return _short(record)
+
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
         """See `Distilled.record`."""
         del number
@@ -188,6 +194,14 @@ class CodexDistilled(Distilled):
         yield orjson.dumps({
             "timestamp": before[1].get("timestamp", ""), "type": "response_item", "payload": _added(text),
         })  # fmt: skip
+
+
+def _short(record: Record) -> Record:
+    """A record with its results shortened."""
+    payload = record["payload"]
+    if payload.get("type") not in OUTPUTS or "output" not in payload:
+        return record
+    return record | {"payload": payload | {"output": shortened(payload["output"], "input_text")}}
 
 
 def _is_instruction(item: Record) -> bool:

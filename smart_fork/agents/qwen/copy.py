@@ -14,7 +14,7 @@ from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, compacted_at, in_order
 from smart_fork.agents.distilled import Distilled, aside
-from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, newest_summary
+from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, newest_summary, shortened
 from smart_fork.agents.files import copy_tree
 from smart_fork.agents.qwen.home import CHATS, project_of
 from smart_fork.agents.qwen.storage import folder_of
@@ -48,7 +48,8 @@ class QwenCopier(Copier):
             sums_up = record.get("subtype") == _COMPACTED
             if record.get("type") in _SAID or sums_up:
                 size = len(_left(record)) if sums_up else characters(record.get("message"))
-                yield LiveRecord(places[identity], entry, size, sums_up)
+                short = characters(_short(record).get("message"))
+                yield LiveRecord(places[identity], entry, size, sums_up, short)
 
     def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
         """See `Copier.distilled`."""
@@ -165,6 +166,10 @@ class QwenDistilled(_QwenCopy, Distilled):
         if isinstance(other, QwenDistilled):
             self.parent = other.parent
 
+    def short(self, record: Record) -> Record:
+        """See `Distilled.short`."""
+        return _short(record)
+
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
         """See `Distilled.record`. What was in the context then is no more."""
         del number
@@ -201,6 +206,21 @@ def _kept(source: Path, missing: set[str]) -> Iterator[tuple[str, Entry]]:
         if isinstance(identity, str) and identity in missing and record.get("isSidechain") is not True:
             missing.discard(identity)
             yield identity, (line.source, record)
+
+
+def _short(record: Record) -> Record:
+    """A record with its results shortened."""
+    message = record.get("message")
+    parts = message.get("parts") if isinstance(message, dict) else None
+    if not isinstance(message, dict) or not isinstance(parts, list):
+        return record
+    made = [
+        part | {"functionResponse": answer | {"response": shortened(answer.get("response"))}}
+        if isinstance(part, dict) and isinstance(answer := part.get("functionResponse"), dict)
+        else part
+        for part in parts
+    ]
+    return record | {"message": message | {"parts": made}}
 
 
 def _left(record: Record) -> str:

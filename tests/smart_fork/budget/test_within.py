@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.storage import folder_of
 from smart_fork.agents.copier import NewSession
+from smart_fork.agents.excerpt import shortened
 from smart_fork.agents.facets import copier
 from smart_fork.agents.options import Options
 from smart_fork.budget.amount import MATCH, amount
@@ -123,7 +125,7 @@ def test_what_answers_is_kept_with_the_reading_of_what_it_edits_and_the_rest_is_
 
     back, _ = written(long_session, found.excerpt, repo)
     assert ["build a shop", "add retry to upload.py", "say goodbye"] == prompts_of(back)
-    assert {0: "whole", 1: "part", 2: "nothing", 3: "nothing", 4: "nothing", 5: "words"} | {1: kept(found.selection)[1]} == (
+    assert {0: "shortened", 1: "part", 2: "nothing", 3: "nothing", 4: "nothing", 5: "words"} | {1: kept(found.selection)[1]} == (
         kept(found.selection)
     )  # fmt: skip
     assert ["opening", "answers", "last"] == [one.why for one in found.selection.exchanges if one.why]
@@ -132,6 +134,69 @@ def test_what_answers_is_kept_with_the_reading_of_what_it_edits_and_the_rest_is_
     assert actions[1].startswith("edit ")
     log = Path(back.source_path).read_text()
     assert "3 exchanges left out here: upgrade the linter; write the changelog; yes: Done: yes." in log
+
+
+def results_of(session) -> list[str]:
+    """What came back from its calls, as its log has it."""
+    found = []
+    for record in map(json.loads, Path(session.source_path).read_text().splitlines()):
+        said = record.get("message", record.get("payload", {}))
+        blocks = said.get("content") if isinstance(said.get("content"), list) else [said]
+        found += [one["output"] for one in blocks if str(one.get("type")).endswith("_output")]
+        found += [one["content"] for one in blocks if one.get("type") == "tool_result"]
+    return found
+
+
+def test_a_long_result_is_cut_to_its_ends_and_says_so_before_a_call_is_left_out(long_session, repo):
+    found = distil(long_session, Wanted(3_000), speaking(1))
+
+    back, cut = written(long_session, found.excerpt, repo)
+
+    assert "shortened" == kept(found.selection)[0]
+    cut_short = [result for result in results_of(back) if result != LONG]
+    assert cut_short
+    for result in cut_short:
+        assert result.startswith(LONG[:200])
+        assert result.endswith(LONG[-200:])
+        assert f"[… {len(LONG) - 400:,} characters left out of this copy …]" in result
+    assert [] == dangling(cut.turns)
+    assert set() == unanswered(cut.turns)
+
+
+def test_results_of_any_form_are_shortened(home):
+    image = {"type": "image", "source": {"type": "base64", "data": "x" * 9_000}}
+    parts = [{"type": "text", "text": "a" * 3_000}, image, {"type": "text", "text": "short"}]
+
+    first, second, third = shortened(parts, "input_text")
+
+    assert len(first["text"]) < 300
+    assert {"type": "input_text", "text": "[an image, left out of this copy]"} == second
+    assert {"type": "text", "text": "short"} == third
+    assert {"output": shortened("b" * 3_000), "exit": 1} == shortened({"output": "b" * 3_000, "exit": 1})
+    assert all(given == shortened(given) for given in ("", "c" * 480, None, 7, [], {}))
+
+
+def test_where_not_all_edits_of_an_exchange_fit_the_last_that_do_are_kept(home, repo):
+    records = claude_records(repo)
+    place = next(i for i, one in enumerate(records) if one["message"]["content"] == "upgrade the linter") - 1
+    for number in range(12):
+        given = {"file_path": f"{repo}/new{number}.py", "content": "x" * 3_000}
+        use = {"type": "tool_use", "id": f"e{number}", "name": "Write", "input": given}
+        done = {"type": "tool_result", "tool_use_id": f"e{number}", "content": "ok"}
+        records[place:place] = [said(f"e{number}", None, "assistant", [use]), said(f"d{number}", None, "user", [done])]
+        place += 2
+    for before, record in pairwise(records):
+        record["parentUuid"] = before["uuid"]
+    session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
+
+    found = distil(session, Wanted(4_500), speaking(1))
+
+    back, _ = written(session, found.excerpt, repo)
+    edits = [call.action for turn in back.turns for call in turn.tool_calls if call.edits]
+    assert "part" == kept(found.selection)[1]
+    assert 3 <= len(edits) < 12
+    assert [f"edit {repo}/new{number}.py" for number in range(12 - len(edits), 12)] == edits
+    assert 3_500 < found.selection.tokens <= 4_500
 
 
 def test_a_decision_keeps_its_question(long_session, repo):
