@@ -196,7 +196,7 @@ def _shortened(message: Message, room: int) -> Message:
 
 def _titles(session: Session, begun: int) -> str:
     """What stands for the exchanges before turn `begun`."""
-    nothing = Costs((0,) * len(session.turns), (), 1.0)
+    nothing = Costs((0,) * len(session.turns), (0,) * len(session.turns), (), 1.0)
     return line(units(session, nothing, begun - 1), (), session.session_id)
 
 
