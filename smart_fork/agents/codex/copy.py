@@ -28,6 +28,9 @@ from smart_fork.json_edits import respelled
 #: What a header says of how its own file is kept and where it is from.
 OF_ITS_FILE = ("history_mode", "history_base", "forked_from_ordinal_exclusive", "parent_thread_id", "context_window")
 
+#: What Codex wants of each header, though the oldest have nothing of it: without them it does not load the session.
+OF_EACH_HEADER = {"originator": "smart-fork", "cli_version": "0.0.0"}
+
 #: What a compaction leaves that the model alone can read.
 COMPACTIONS = ("compaction", "compaction_summary")
 
@@ -91,6 +94,8 @@ class CodexForm:
         )
         meta: Record = first["payload"]
         header = {name: value for name, value in meta.items() if name not in OF_ITS_FILE}
+        for name, value in OF_EACH_HEADER.items():
+            header.setdefault(name, value)
         made = self.record("session_meta", header)
         header |= {"id": self.new.id, "forked_from_id": self.source_id, "timestamp": made["timestamp"]}
         if "session_id" in header:

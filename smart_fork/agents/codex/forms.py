@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from indexer.transcripts.model import Session
-from smart_fork.agents.codex.copy import kept, to_legacy
+from smart_fork.agents.codex.copy import OF_EACH_HEADER, kept, to_legacy
 from smart_fork.agents.codex.fold import unwrapped
 from smart_fork.agents.forms import Becomes, Forms, GivenCall, Identity, Image, Record, Told, Utterance, all_texts
 
@@ -234,8 +234,7 @@ def _header(moment: str, becomes: Becomes) -> Record:
         "id": becomes.session_id,
         "timestamp": moment,
         "cwd": becomes.place.root,
-        "originator": "smart-fork",
-        "cli_version": "0.0.0",
+        **OF_EACH_HEADER,
         "source": "cli",
     }
     if becomes.forked_from:

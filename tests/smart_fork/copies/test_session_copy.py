@@ -178,6 +178,8 @@ def test_codex_files_of_the_first_versions_become_todays(home, repo):
     header, *copy = records(write("codex", path, "4", repo).path)
 
     assert (NEW, ["response_item"] * 2) == (header["payload"]["id"], [record["type"] for record in copy])
+    # What Codex does not load a session without.
+    assert {"id", "timestamp", "cwd", "originator", "cli_version"} <= header["payload"].keys()
     assert old[2:] == [record["payload"] for record in copy]
 
 
