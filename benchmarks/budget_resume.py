@@ -38,7 +38,7 @@ from smart_fork.errors import SmartForkError
 from smart_fork.retrieval.exchanges import ExchangeEvidence
 from smart_fork.retrieval.fork_point import PointParts
 from tests.e2e.agents import Machine, machine_in
-from tests.e2e.programs import cache_folder, install
+from tests.e2e.programs import CLAUDE_AND_CODEX, cache_folder, install
 
 AGENTS = ("claude", "codex")
 WORDS = {"claude": ("-p", "--resume"), "codex": ("exec", "resume")}
@@ -54,7 +54,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     chance, told = random.Random(arguments.seed), Counter[str]()
-    with home_of(arguments.corpus, None), machine_in(cache_folder(), install(cache_folder())) as machine:
+    with (
+        home_of(arguments.corpus, None),
+        machine_in(cache_folder(), install(cache_folder(), CLAUDE_AND_CODEX)) as machine,
+    ):
         logs = {agent: [file.path for file in READERS[agent].discover()] for agent in AGENTS}
         with _at_home(machine):
             for number in range(arguments.count):

@@ -27,7 +27,7 @@ _TEXTS = frozenset({"text", "output", "content", "error"})
 @dataclass(frozen=True, slots=True)
 class LiveRecord:
     """A record of what an agent remembers: the number of the turn that it goes with, and how many characters the model
-    is sent of it, and with its results shortened (`short`). `sums_up` says that it is what a compaction has left of all
+    is sent of it, and with its results shortened (`short`), where that is less. `sums_up` says that it is what a compaction has left of all
     before.
     """
 
@@ -35,7 +35,7 @@ class LiveRecord:
     entry: tuple[bytes, dict[str, Any]]
     characters: int = 0
     sums_up: bool = False
-    short: int = 0
+    short: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

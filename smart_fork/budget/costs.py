@@ -55,7 +55,7 @@ def costs(session: Session) -> Costs:
             sums.append((one.number, one.characters))
         else:
             sizes[one.number] += one.characters
-            short[one.number] += one.short
+            short[one.number] += one.characters if one.short is None else one.short
     rate = _rate(session, sizes)
     turns, shorter = (tuple(ceil(size / rate) for size in some) for some in (sizes, short))
     return Costs(turns, shorter, tuple((number, ceil(size / rate)) for number, size in sums), rate)

@@ -9,7 +9,7 @@ from typing import Any
 from indexer.transcripts.model import Session
 from smart_fork.advice import advice
 from smart_fork.agents.excerpt import Excerpt
-from smart_fork.budget.amount import MATCH, Amount
+from smart_fork.budget.amount import MATCH, Amount, amount
 from smart_fork.budget.choice import Choice, Chooser, Gains
 from smart_fork.budget.costs import costs
 from smart_fork.budget.left_out import title
@@ -30,6 +30,22 @@ class Wanted:
     def changed(self) -> bool:
         """Whether a person has moved exchanges over."""
         return bool(self.keep or self.drop)
+
+
+def wanted_of(budget: object, keep: str | None = None, drop: str | None = None) -> Wanted | None:
+    """The budget that was given, if any, and the exchanges that are to be kept or dropped, such as ``3,5-7``.
+
+    Raises:
+        Usage: it is none, or exchanges are named without one.
+    """
+    if budget is None:
+        if keep is not None or drop is not None:
+            raise Usage(
+                "Exchanges are kept and dropped only within a budget",
+                advice("Give a number of tokens as well: --budget 30k.", tool="Give a budget as well: '30k'."),
+            )
+        return None
+    return Wanted(amount(budget), numbers(keep), numbers(drop))
 
 
 def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvidence | None) -> Selected:

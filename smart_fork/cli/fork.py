@@ -117,6 +117,8 @@ def fork(  # noqa: PLR0917 - typer's way
         "caller_session_id": caller_session(os.environ),
     }
     how |= {"as_agent": as_agent} if as_agent else {}
+    from smart_fork.budget.within import wanted_of
+
     wanted = wanted_of(budget, keep, drop)
     said = list(words or ())
     ids, prompt = _ids_and_prompt(said, protected=ctx.meta[_PROTECTED]) if top is None else ([], _prompt_alone(said))
@@ -160,22 +162,6 @@ def _fork_merged(  # noqa: PLR0917 - what the command was given
         print_json(forked.as_json())
     else:
         print_forked(forked, dry_run=how["dry_run"])
-
-
-def wanted_of(budget: str | None, keep: str | None, drop: str | None) -> Wanted | None:
-    """The budget that was given, if any.
-
-    Raises:
-        Usage: it is none, or exchanges are named without one.
-    """
-    if budget is None:
-        if keep is not None or drop is not None:
-            raise Usage("--keep and --drop are only for --budget", "Give a number of tokens as well: --budget 30k.")
-        return None
-    from smart_fork.budget.amount import amount
-    from smart_fork.budget.within import Wanted, numbers
-
-    return Wanted(amount(budget), numbers(keep), numbers(drop))
 
 
 def _fork_one(  # noqa: PLR0917 - what the command was given

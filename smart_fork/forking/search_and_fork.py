@@ -16,7 +16,6 @@ from smart_fork.agents.options import PLACES, Options
 from smart_fork.agents.references import Resolved
 from smart_fork.agents.references import here as of_this_machine
 from smart_fork.agents.selection import named
-from smart_fork.budget.amount import amount
 from smart_fork.budget.within import Wanted
 from smart_fork.engines.configured import OWN
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
@@ -46,7 +45,7 @@ def find_and_fork(
     at: int | str | None = None,
     ask: Ask | None = None,
     or_all: bool = False,
-    budget: str | None = None,
+    budget: Wanted | None = None,
     as_agent: AgentName | None = None,
 ) -> Answer:
     """`find`, and the fork that was asked for as ``forked_session``; with `at` ``"match"`` where its passage ends.
@@ -73,7 +72,6 @@ def find_and_fork(
         )
     if isinstance(at, int) and at < 0:
         raise Usage(f"at must be non-negative, not {at}", "It is the number of a message, as match.turn_index says it.")
-    wanted = None if budget is None else Wanted(amount(budget))
     if as_agent is not None:
         named(as_agent)
     options = options or Options()
@@ -98,8 +96,8 @@ def find_and_fork(
         with _here(session_id, request, engine) as here:
             local_id = here.session_id
             how: dict[str, Any] = {"at": at} if at != MATCH else {"through": _through(hit, local_id, request, engine)}
-            if wanted is not None:
-                how["budget"] = Spending(wanted, request.intent, request.also or (), engine)
+            if budget is not None:
+                how["budget"] = Spending(budget, request.intent, request.also or (), engine)
             how |= {"as_agent": as_agent} if as_agent else {}
             told("starting the fork", 0, 1)
             forked = fork_session(

@@ -14,7 +14,11 @@ from smart_fork.retrieval.cache import may_be_cached
 from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
 from smart_fork.retrieval.upkeep import Engine
 
+#: What a form asks of a fork.
+ASKED = ("session", "prompt", "at", "worktree", "place", "budget", "brief", "form")
+
 if TYPE_CHECKING:
+    from smart_fork.budget.selection import Selection
     from indexer.last_run import LastRun
     from indexer.transcripts.model import Session
     from smart_fork.cuts.answer import RolledBack
@@ -117,6 +121,16 @@ class ForkPage(PageValues):
 
     fork: Forked
     state: str
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewPage(PageValues):
+    """What a fork would have within its budget, and what it is asked for: `moved` are exchanges that a person has."""
+
+    fork: Forked
+    selection: Selection
+    given: Mapping[str, str]
+    moved: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,23 +270,49 @@ def forked(form: Mapping[str, str], *, engine: Callable[[], Engine]) -> Forked:
     Raises:
         SmartForkError: nothing was started.
     """
+    return _fork(form, engine)
+
+
+def previewed(form: Mapping[str, str], engine: Callable[[], Engine]) -> PreviewPage:
+    """What a fork that a form asks for would have within its budget: as a dry run says it.
+
+    Raises:
+        SmartForkError: it could not be started either.
+    """
+    if not form.get("budget", "").strip():
+        raise Usage("All of it would be forked", "Go back, and choose how much of it the fork is to know.")
+    would = _fork(form, engine, dry_run=True)
+    if would.selection is None:
+        raise Usage("All of it would be forked")
+    given = {name: value for name in ASKED if (value := form.get(name, "").strip())}
+    return PreviewPage(would, would.selection, given, {number: "keep" for number in _moved(form, "keep")} | {
+        number: "drop" for number in _moved(form, "drop")
+    })  # fmt: skip
+
+
+def _fork(form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: bool = False) -> Forked:
     from smart_fork.agents.options import Options
     from smart_fork.forking.launch import fork_session
 
-    session, prompt, at, worktree, place, budget, brief = (
-        form.get(name, "").strip() for name in ("session", "prompt", "at", "worktree", "place", "budget", "brief")
-    )
+    session, prompt, at, worktree, place, budget, brief, _ = (form.get(name, "").strip() for name in ASKED)
     if not prompt:
         raise Usage("What is the fork to do?", "Go back and say it in a sentence.")
     options = Options(prompt=prompt, worktree=worktree == "yes" or None, place=place or None, brief=brief == "yes")
     if not budget:
-        return fork_session(session, options, at=number(at))
+        return fork_session(session, options, at=number(at), dry_run=dry_run)
     from smart_fork.budget.amount import amount
     from smart_fork.budget.within import Wanted
     from smart_fork.forking.spending import Spending
 
-    spending = Spending(Wanted(amount(budget)), prompt, (), engine())
-    return fork_session(session, options, at=number(at), budget=spending)
+    wanted = Wanted(amount(budget), _moved(form, "keep"), _moved(form, "drop"))
+    spending = Spending(wanted, prompt, (), engine())
+    return fork_session(session, options, at=number(at), budget=spending, dry_run=dry_run)
+
+
+def _moved(form: Mapping[str, str], where: str) -> frozenset[int]:
+    """The numbers of the exchanges that a person has moved there."""
+    moved = (name.removeprefix("exchange-") for name, value in form.items() if value == where)
+    return frozenset(int(number) for number in moved if number.isascii() and number.isdigit() and len(number) < 7)
 
 
 def outcome(fork: Forked) -> ForkPage:

@@ -60,6 +60,7 @@ class Page:
             Route("/session/{agent}/{session_id}", self._session),
             Route("/family/{agent}/{session_id}", self._family),
             Route("/fork", self._fork, methods=["POST"]),
+            Route("/preview", self._preview, methods=["POST"]),
             Route("/forked/{form}", self._forked),
             Route("/undo", self._undo, methods=["POST"]),
             Route("/undone/{form}", self._undone),
@@ -101,6 +102,10 @@ class Page:
     async def _fork(self, request: Request) -> Response:
         return await self._sent(request, partial(answers.forked, engine=self.engine), "/forked")
 
+    async def _preview(self, request: Request) -> Response:
+        given = await _given(request)
+        return await _shown("preview.html", partial(answers.previewed, given, self.engine))
+
     async def _forked(self, request: Request) -> Response:
         return await _shown("forked.html", lambda: answers.outcome(self._answered(request, Forked)))
 
@@ -111,7 +116,7 @@ class Page:
         return await _shown("undone.html", lambda: answers.UndoPage(self._answered(request, RolledBack)))
 
     async def _sent(self, request: Request, work: _Work, shown: str) -> Response:
-        given = dict(parse_qsl((await request.body()).decode("utf-8", "replace")))
+        given = await _given(request)
         form = given.get("form", "")
         try:
             await _in_thread(partial(self.forms.send, form, partial(work, given)))
@@ -136,13 +141,18 @@ class Page:
         return JSONResponse({"file": str(entry.file), "page": address, "code": entry.code, "seconds": CODE_SECONDS})
 
     async def _open(self, request: Request) -> Response:
-        given = dict(parse_qsl((await request.body()).decode("utf-8", "replace")))
+        given = await _given(request)
         if not self.entries.use(given.get("code", "").strip()):
             why = Usage("This code has been used, or is too old, or never was one", "Get another: smart-fork open")
             return problem(why, 401)
         answer = rendered("entered.html")
         answer.set_cookie(self.visits.name, self.visits.begin(), httponly=True, samesite="strict", path="/")
         return answer
+
+
+async def _given(request: Request) -> dict[str, str]:
+    """What a form says."""
+    return dict(parse_qsl((await request.body()).decode("utf-8", "replace")))
 
 
 async def _enter(_: Request) -> Response:

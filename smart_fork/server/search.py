@@ -147,6 +147,11 @@ class Searching:
             str | None,
             Field(description="Fork only what answers, in '30k' tokens, or 'match': the least."),
         ] = None,
+        keep: Annotated[
+            str | None,
+            Field(description="Exchanges to keep within it: '3,5-7'."),
+        ] = None,
+        drop: Annotated[str | None, Field(description="To leave out of it.")] = None,
         worktree: Annotated[
             str | bool | None,
             Field(description="In a new git worktree: true, or its name."),
@@ -175,13 +180,15 @@ class Searching:
         request = _request(
             ctx, caller, intent, also, agent_type, limit, project_path, collection, min_score, include_snippets, explain
         )
+        from smart_fork.budget.within import wanted_of
+
         choice: dict[str, Any] = {
             "auto_fork": auto_fork is True,
             "fork_index": fork_index,
             "fork_session_id": fork_session_id,
             "options": _options(prompt, run_in, worktree, with_changes, brief),
             "at": at,
-            "budget": budget,
+            "budget": wanted_of(budget, keep, drop),
             "as_agent": as_agent,
             "ask": asking(ctx),
             **_or_all(ctx),

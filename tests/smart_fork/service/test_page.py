@@ -12,6 +12,11 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
+from smart_fork.agents.options import Options
+from smart_fork.budget.amount import MATCH
+from smart_fork.budget.within import Wanted
+from smart_fork.forking.launch import fork_session
+from smart_fork.forking.spending import Spending
 from smart_fork.page.forms import PageForms
 from smart_fork.page.timeline import MIN_LENGTH, timeline
 from tests.smart_fork.forks import eventually
@@ -263,6 +268,32 @@ def test_a_fork_needs_a_prompt_and_comes_from_our_own_page(served, world, shop):
     empty = served.answer("POST", "/fork", f"form={form}&session={knows}&prompt=+".encode())
     assert (400, True) == (empty.status, b"What is the fork to do?" in empty.read())
     assert 404 == served.get(f"/forked/{form}")[0]
+
+
+def test_a_preview_says_what_a_dry_run_says_and_exchanges_are_moved_over(served, world, shop):
+    knows = world.claude(shop, RETRY, DONE, "and the docs", "Written.", "bye <b>now</b>", "Bye.")
+    form = PageForms(lambda: served.secret).new()
+    begun = f"form={form}&session={knows}&prompt=retry+for+the+upload&place=process"
+
+    def preview(more: str) -> tuple[int, str]:
+        answer = served.answer("POST", "/preview", f"{begun}{more}".encode())
+        return answer.status, answer.read().decode()
+
+    spending = Spending(Wanted(MATCH, drop=frozenset({1})), "retry for the upload")
+    planned = fork_session(knows, Options("go", place="process"), dry_run=True, budget=spending).selection
+
+    status, text = preview("&budget=match&exchange-1=drop")
+
+    assert (200, "nothing") == (status, planned.exchanges[1].kept)
+    assert f"{planned.kept} of 3 exchanges" in text
+    assert 'name="exchange-1" value="drop" checked' in text
+    assert 'name="exchange-0" value="" checked' in text
+    assert "bye &lt;b&gt;now&lt;/b&gt;" in text
+    assert f'name="form" value="{form}"' in text
+    assert 404 == served.get(f"/forked/{form}")[0]
+    assert (400, True) == ((said := preview(""))[0], "All of it would be forked" in said[1])
+    assert (400, True) == ((said := preview("&budget=match&exchange-9=keep"))[0], "no exchange 9" in said[1])
+    assert 400 == preview("&budget=lots")[0]
 
 
 def test_what_is_refused_is_answered_with_its_own_status(served, world, shop, monkeypatch):
