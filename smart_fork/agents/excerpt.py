@@ -21,14 +21,14 @@ _DEPTH = 64
 #: What is kept of a long result at either end where it is shortened; of one of many texts; what a line on that takes.
 END_CHARACTERS, _LEAST_END, _LINE = 200, 20, 80
 #: Where a result that is no text has its text.
-_TEXTS = frozenset({"text", "output", "content", "error"})
+_TEXTS = frozenset({"text", "output", "content", "error", "functionResponse", "response"})
 
 
 @dataclass(frozen=True, slots=True)
 class LiveRecord:
     """A record of what an agent remembers: the number of the turn that it goes with, and how many characters the model
-    is sent of it, and with its results shortened (`short`), where that is less. `sums_up` says that it is what a compaction has left of all
-    before.
+    is sent of it, or, with its results shortened, would be (`short`, where that is less). `sums_up` says that it is
+    what a compaction has left of all before.
     """
 
     number: int

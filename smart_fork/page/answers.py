@@ -18,9 +18,9 @@ from smart_fork.retrieval.upkeep import Engine
 ASKED = ("session", "prompt", "at", "worktree", "place", "budget", "brief", "form")
 
 if TYPE_CHECKING:
-    from smart_fork.budget.selection import Selection
     from indexer.last_run import LastRun
     from indexer.transcripts.model import Session
+    from smart_fork.budget.selection import Selection
     from smart_fork.cuts.answer import RolledBack
     from smart_fork.excise.last_cut import Cut
     from smart_fork.families.told import Relative
@@ -285,9 +285,8 @@ def previewed(form: Mapping[str, str], engine: Callable[[], Engine]) -> PreviewP
     if would.selection is None:
         raise Usage("All of it would be forked")
     given = {name: value for name in ASKED if (value := form.get(name, "").strip())}
-    return PreviewPage(would, would.selection, given, {number: "keep" for number in _moved(form, "keep")} | {
-        number: "drop" for number in _moved(form, "drop")
-    })  # fmt: skip
+    moved = {number: where for where in ("keep", "drop") for number in _moved(form, where)}
+    return PreviewPage(would, would.selection, given, moved)
 
 
 def _fork(form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: bool = False) -> Forked:

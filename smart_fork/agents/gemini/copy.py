@@ -20,7 +20,7 @@ from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, Written
 from smart_fork.agents.distilled import Distilled, aside
-from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, newest_summary
+from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, newest_summary, shortened
 from smart_fork.agents.gemini.fold import lines_of
 from smart_fork.agents.gemini.home import CHATS, ROOT, digest, project_for, root_of
 from smart_fork.agents.gemini.log import new_name
@@ -68,8 +68,7 @@ class GeminiCopier(Copier):
         replay = Replay(session.source_path)
         for identity, kept in replay.all().items():
             if identity in places and (record := plain(kept.record, replay.given_back)):
-                size = characters(record.get("content")) + characters(record.get("toolCalls"))
-                yield LiveRecord(places[identity], (b"", record), size, kept.sums_up)
+                yield LiveRecord(places[identity], (b"", record), _size(record), kept.sums_up, _size(_short(record)))
 
     def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
         """See `Copier.distilled`."""
@@ -194,6 +193,10 @@ class GeminiDistilled(_GeminiCopy, Distilled):
         """See `Distilled.header`."""
         yield self.head()
 
+    def short(self, record: Record) -> Record:
+        """See `Distilled.short`."""
+        return _short(record)
+
     def record(self, number: int, entry: Entry) -> Iterator[bytes]:
         """See `Distilled.record`. What was in the context then is no more."""
         del number
@@ -209,6 +212,22 @@ class GeminiDistilled(_GeminiCopy, Distilled):
         yield orjson.dumps(
             {"id": str(uuid4()), "timestamp": moment, "type": "user", "content": [{"text": aside(text)}]}
         )
+
+
+def _size(record: Record) -> int:
+    return characters(record.get("content")) + characters(record.get("toolCalls"))
+
+
+def _short(record: Record) -> Record:
+    """A record with its results shortened."""
+    calls = record.get("toolCalls")
+    if not isinstance(calls, list):
+        return record
+    made = [
+        one | {"result": shortened(one["result"])} if isinstance(one, dict) and "result" in one else one
+        for one in calls
+    ]
+    return record | {"toolCalls": made}
 
 
 def plain(record: Record, given_back: set[str]) -> Record | None:

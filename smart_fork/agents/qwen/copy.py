@@ -215,9 +215,7 @@ def _short(record: Record) -> Record:
     if not isinstance(message, dict) or not isinstance(parts, list):
         return record
     made = [
-        part | {"functionResponse": answer | {"response": shortened(answer.get("response"))}}
-        if isinstance(part, dict) and isinstance(answer := part.get("functionResponse"), dict)
-        else part
+        shortened(part) if isinstance(part, dict) and isinstance(part.get("functionResponse"), dict) else part
         for part in parts
     ]
     return record | {"message": message | {"parts": made}}

@@ -288,7 +288,8 @@ def test_a_preview_says_what_a_dry_run_says_and_exchanges_are_moved_over(served,
     assert f"{planned.kept} of 3 exchanges" in text
     assert 'name="exchange-1" value="drop" checked' in text
     assert 'name="exchange-0" value="" checked' in text
-    assert "bye &lt;b&gt;now&lt;/b&gt;" in text
+    assert "bye" in text
+    assert "<b>now" not in text
     assert f'name="form" value="{form}"' in text
     assert 404 == served.get(f"/forked/{form}")[0]
     assert (400, True) == ((said := preview(""))[0], "All of it would be forked" in said[1])
