@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_ty
 
 from indexer.last_run import LastRun
 from indexer.values import RARE, SPREAD, Value
-from smart_fork import conversation, doctor, overview, session_removal
+from smart_fork import agent_roster, conversation, doctor, overview, session_removal
 from smart_fork.families import told
 from smart_fork.forking import started
 from smart_fork.retrieval import answer
@@ -85,6 +85,8 @@ TABLES: Mapping[str, Table] = {
     "last_run": _of(LastRun),
     "broken_logs": _of(answer.BrokenLog),
     "index run": _of(answer.Indexed),
+    "agents": _of(agent_roster.AgentsAtAGlance),
+    "agent": _of(agent_roster.AgentAtAGlance),
     "forget": _of(session_removal.Removal),
     "setup": _of(setting_up.SetUp),
     "steps": _of(setting_up.StepTold, unsaid="notes error hint"),

@@ -24,6 +24,7 @@ from indexer.store import extension
 from indexer.store.base import Scope
 from indexer.transcripts.base import AgentAdapter
 from indexer.values import Value, rare, value
+from smart_fork.agent_roster import version_of
 from smart_fork.agents import READERS
 from smart_fork.agents.programs import is_found, look_at
 from smart_fork.engines.base import EngineQuestion, EngineUnavailable
@@ -265,7 +266,9 @@ def _programs(processes: Processes) -> Iterator[Check]:
     for agent in _here():
         program = look_at(agent.name, processes)
         able = "forks" + (", also without a terminal" if program.can_fork_headless else "")
-        detail = program.problem or f"{program.path} {able}"
+        said = version_of(program.path, processes) if program.path else ""
+        version = f", version {said}" if said else ""
+        detail = program.problem or f"{program.path} {able}{version}"
         yield Check(f"{agent.name} program", ok=program.can_fork, detail=detail, next_step=program.hint, optional=True)
 
 

@@ -83,6 +83,8 @@ class Agent:
     project_variables: tuple[str, ...] = ()
     #: What the names contain under which it connects to MCP servers.
     clients: tuple[str, ...] = ()
+    #: The version of its program that its folder was tried with.
+    seen: str = ""
     #: About how many tokens its model takes, where nothing of its own says it.
     window: int = 128_000
 

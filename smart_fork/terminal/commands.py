@@ -93,6 +93,10 @@ COMMANDS = {
         "Open the service's page in the browser: a private file lets it in, once, within a minute.",
     ),
     "logs": CommandEntry("serve.logs", "What the service has logged."),
+    "agents": CommandEntry(
+        "agent_roster.agents",
+        "Which agents are installed, their versions and sessions, and what can be done with each.",
+    ),
     "doctor": CommandEntry("system.doctor", "Check every part by using it, and say the next step for each failure."),
     "demo": CommandEntry("system.demo", "Show the main job on a few made-up sessions in a temporary home."),
     "statusline": CommandEntry(

@@ -14,6 +14,7 @@ import typer
 from smart_fork import conversation
 from smart_fork.agents import AGENTS
 from smart_fork.agents.options import KEYS
+from smart_fork.agents.verbs import ABILITIES, abilities_of
 from smart_fork.cli import application
 from smart_fork.forking.started import Forked, Spawned, StartedWorker
 from smart_fork.retrieval import answer, fork_point
@@ -238,19 +239,13 @@ def test_every_environment_variable_of_ours_is_documented_and_read():
     ]
 
 
-#: What can be done with an agent, and the part of it that this takes.
-ABLE = {
-    "found, listed and read": "reader", "started, resumed, forked": "starter", "branched": "copier", "cut": "cutter",
-    "tells what it does": "hooks", "set up": "registration",
-}  # fmt: skip
-
-
-def test_what_can_be_done_with_each_agent_is_what_there_is_of_it():
-    rows = [["", *ABLE], ["---"] * (len(ABLE) + 1)]
-    rows += [[agent.title, *("yes" if getattr(agent, part) else "–" for part in ABLE.values())] for agent in AGENTS]
+@pytest.mark.parametrize("name", ["README.md", "docs/agents.md"])
+def test_what_can_be_done_with_each_agent_is_what_there_is_of_it(name):
+    rows = [["", *(ability.words for ability in ABILITIES.values())], ["---"] * (len(ABILITIES) + 1)]
+    rows += [[agent.title, *("yes" if able else "–" for able in abilities_of(agent).values())] for agent in AGENTS]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
-    assert table in (ROOT / "README.md").read_text(), f"In README.md should stand:\n{table}"
+    assert table in (ROOT / name).read_text(), f"In {name} should stand:\n{table}"
 
 
 def test_the_lists_of_commands_are_complete():

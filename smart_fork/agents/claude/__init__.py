@@ -30,6 +30,7 @@ class Claude(Agent):
 
     name = "claude"
     window = 200_000
+    seen = "2.1.197"
     title = "Claude Code"
     home = HOME
     command = ProgramSpec(

@@ -31,6 +31,7 @@ class Codex(Agent):
 
     name = "codex"
     window = 258_400
+    seen = "0.169.0"
     title = "Codex"
     home = HOME
     command = ProgramSpec(

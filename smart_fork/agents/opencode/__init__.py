@@ -29,6 +29,7 @@ class OpenCode(Agent):
     """See `Agent`."""
 
     name = "opencode"
+    seen = "1.18.33"
     title = "OpenCode"
     home = HOME
     command = ProgramSpec(

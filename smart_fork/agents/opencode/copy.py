@@ -10,6 +10,7 @@ import hashlib
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Written
 from smart_fork.agents.opencode.fold import conversation, written
 from smart_fork.agents.opencode.home import database
 from smart_fork.agents.opencode.log import OpenCodeAdapter
+from smart_fork.agents.opencode.teller import UNKNOWN
+from smart_fork.agents.opencode.usual_model import usual_model
 from smart_fork.agents.programs import find_program
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed
 from smart_fork.processes import Machine
@@ -101,7 +104,7 @@ class OpenCodeCopy(Copy):
         said = [one for one in conversation(found["messages"], found["info"].get("revert")) if self._is_kept(one[0])]
         if len(said) != len(self._kept):
             raise ForkRefused(f"The session has changed while it was read: {self._session.session_id}", "Try again.")
-        ids = _Ids(self._new.id, (info["id"] for info, _ in said))
+        ids = _Ids(self._new.id, (info["id"] for info, _ in said), self._new.cwd)
         messages = [ids.message(info, parts) for info, parts in said]
         self.copied = len(messages)
         yield orjson.dumps({"info": self._info(found["info"]), "messages": messages})
@@ -120,19 +123,35 @@ class OpenCodeCopy(Copy):
 class _Ids:
     """New ids in the place of old ones, in the same order: OpenCode compares them."""
 
-    def __init__(self, session_id: str, messages: Iterable[str]) -> None:
-        self._session = session_id
+    def __init__(self, session_id: str, messages: Iterable[str], directory: Path | None) -> None:
+        self._session, self._directory = session_id, directory
         self._messages = {old: self._new(old) for old in messages}
 
     def message(self, info: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         """A message and its parts under new ids."""
         identity = self._messages[info["id"]]
         own = self._replaced(info) | {"id": identity, "sessionID": self._session}
+        if own.get("model") == UNKNOWN:
+            own["model"] = self._model
         copied = []
         for part in parts:
             named = {"id": self._new(str(part.get("id"))), "messageID": identity, "sessionID": self._session}
             copied.append(self._replaced(part) | named)
         return {"info": own, "parts": copied}
+
+    @cached_property
+    def _model(self) -> Mapping[str, str]:
+        """What is asked where a session was begun by another agent.
+
+        Raises:
+            ForkRefused: nobody has said which model there is.
+        """
+        if model := usual_model(self._directory):
+            return model
+        raise ForkRefused(
+            "It is not known which model OpenCode works with",
+            "Ask it something once, or name the model in its settings, then try again.",
+        )
 
     def _replaced(self, value: Mapping[str, Any]) -> dict[str, Any]:
         """With the new ids of messages where it names others, as answers do that of their question."""

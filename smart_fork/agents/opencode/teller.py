@@ -1,7 +1,7 @@
 """Sessions of other agents as OpenCode takes them: a document of what was said, as ``opencode import`` reads one.
 
-Seen with 1.18: it asks of a message who was asked with which model, and where; what none of its providers is called
-does no harm, since it goes on with the model that its settings name.
+Seen with 1.18: it takes no question without the model that was asked, and goes on with that of the last one. Which one
+it is to be is said where a copy is written (see `usual_model`): that depends on the machine.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from smart_fork.agents.forms import Becomes, Record, Teller, Utterance
 
-_MODEL = {"providerID": "unknown", "modelID": "unknown"}
+UNKNOWN = {"providerID": "unknown", "modelID": "unknown"}
 _AGENT = "build"
 _NO_TOKENS = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
 
@@ -44,13 +44,13 @@ class OpenCodeTeller(Teller):
 
 
 def _asked(moment: int) -> dict[str, Any]:
-    return {"role": "user", "time": {"created": moment}, "agent": _AGENT, "model": _MODEL}
+    return {"role": "user", "time": {"created": moment}, "agent": _AGENT, "model": UNKNOWN}
 
 
 def _answered(moment: int, asked: str, root: str) -> dict[str, Any]:
     return {
         "role": "assistant", "parentID": asked, "mode": _AGENT, "agent": _AGENT, "path": {"cwd": root, "root": root},
-        "cost": 0, "tokens": _NO_TOKENS, "time": {"created": moment, "completed": moment}, "finish": "stop", **_MODEL,
+        "cost": 0, "tokens": _NO_TOKENS, "time": {"created": moment, "completed": moment}, "finish": "stop", **UNKNOWN,
     }  # fmt: skip
 
 

@@ -29,6 +29,7 @@ class Qwen(Agent):
 
     name = "qwen"
     window = 262_144
+    seen = "0.24.4"
     title = "Qwen Code"
     home = HOME
     command = ProgramSpec(

@@ -1,0 +1,105 @@
+"""The agents at a glance: which are installed, in which versions, what they have written, and what each can do."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from indexer.transcripts.model import AgentName
+from indexer.values import Value, record, value
+from smart_fork.agents import AGENTS, READERS
+from smart_fork.agents.agent import Agent
+from smart_fork.agents.programs import look_at
+from smart_fork.agents.verbs import abilities_of
+from smart_fork.errors import SmartForkError
+from smart_fork.processes import Processes, SystemProcesses
+
+#: How long a program may take to say its version.
+_SECONDS = 30.0
+_VERSION = re.compile(r"\d+(?:\.\d+)+(?:[-+][\w.+-]{1,40})?")
+
+
+@record
+class AgentAtAGlance(Value):
+    """One agent. `version` is empty where it does not say it, `seen` is the one that its part here was tried with.
+
+    `sessions` counts its logs, `can` says by name what can be done with it. `problem` is why it cannot fork.
+    """
+
+    name: AgentName
+    title: str
+    installed: bool
+    path: str
+    version: str
+    seen: str
+    sessions: int
+    can: Mapping[str, bool]
+    problem: str = ""
+    hint: str = ""
+
+    @property
+    def against_seen(self) -> str:
+        """How its version stands to the one that was seen, in a word; empty where they are of one minor version."""
+        own, seen = _numbers(self.version), _numbers(self.seen)
+        if not own or not seen or own[:2] == seen[:2]:
+            return ""
+        return "newer" if own > seen else "older"
+
+
+@value
+class AgentsAtAGlance(Value):
+    """The answer of ``agents``."""
+
+    agents: tuple[AgentAtAGlance, ...]
+
+
+def roster(processes: Processes | None = None, env: Mapping[str, str] | None = None) -> AgentsAtAGlance:
+    """All agents. Programs are asked for their versions at the same time."""
+    known = processes or SystemProcesses()
+    agents = list(AGENTS)
+    with ThreadPoolExecutor(max_workers=4, thread_name_prefix="agents") as pool:
+        return AgentsAtAGlance(tuple(pool.map(lambda agent: _glance(agent, known, env), agents)))
+
+
+def version_of(path: str, processes: Processes, env: Mapping[str, str] | None = None) -> str:
+    """What a program says that it is; empty where it says nothing like that."""
+    try:
+        done = processes.run([path, "--version"], cwd=Path(os.sep), env=env, timeout=_SECONDS)
+    except SmartForkError:
+        return ""
+    said = _VERSION.search((done.stdout or done.stderr).decode("utf-8", "replace"))
+    return said[0] if done.ok and said else ""
+
+
+def _glance(agent: Agent, processes: Processes, env: Mapping[str, str] | None) -> AgentAtAGlance:
+    program = look_at(agent.name, processes, env) if agent.command else None
+    path = program.path if program else ""
+    return AgentAtAGlance(
+        name=agent.name,
+        title=agent.title,
+        installed=bool(path),
+        path=path,
+        version=version_of(path, processes, env) if path else "",
+        seen=agent.seen,
+        sessions=_sessions(agent.name),
+        can=abilities_of(agent),
+        problem=program.problem if program else "",
+        hint=program.hint if program else "",
+    )
+
+
+def _sessions(agent: AgentName) -> int:
+    if agent not in READERS.names:
+        return 0
+    try:
+        return sum(1 for _ in READERS[agent].discover())
+    except OSError:
+        return 0
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    plain = version.split("-", maxsplit=1)[0].split("+", maxsplit=1)[0]
+    return tuple(int(part) for part in plain.split(".")) if plain else ()

@@ -1,0 +1,41 @@
+"""``agents``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smart_fork.cli.output import out, plain, print_json
+from smart_fork.cli.search import JsonOption
+
+if TYPE_CHECKING:
+    from smart_fork.agent_roster import AgentAtAGlance
+
+
+def agents(as_json: JsonOption = False) -> None:
+    """Which agents are installed, their versions and sessions, and what can be done with each."""
+    from smart_fork.agent_roster import roster
+
+    found = roster()
+    if as_json:
+        print_json(found.as_json())
+        return
+    for one in found.agents:
+        out.print(plain(f"{one.title:<14}", "bold"), plain(_standing(one)), sep="")
+        out.print(plain(f"{'':<14}{_abilities(one)}"))
+        if one.problem and one.installed:
+            out.print(plain(f"{'':<14}{one.problem}. {one.hint}"))
+
+
+def _standing(one: AgentAtAGlance) -> str:
+    where = one.path if one.installed else "not installed"
+    version = one.version or ("of a version that it does not say" if one.installed else "")
+    seen = f"{one.against_seen} than {one.seen}, which was tried" if one.against_seen else ""
+    count = f"{one.sessions:,} session{'s' * (one.sessions != 1)}" if one.can["found"] else ""
+    return ", ".join(filter(None, (where, version, seen, count)))
+
+
+def _abilities(one: AgentAtAGlance) -> str:
+    from smart_fork.agents.verbs import ABILITIES
+
+    able = [ability.words for name, ability in ABILITIES.items() if one.can[name]]
+    return "; ".join(able) or "nothing yet"

@@ -1,0 +1,66 @@
+"""What OpenCode is told of other agents' sessions names the model that it works with."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+import pytest
+
+from smart_fork.agents.copier import NewSession
+from smart_fork.agents.facets import copier
+from smart_fork.agents.forms import HomePlace, Utterance
+from smart_fork.agents.opencode.usual_model import usual_model
+from smart_fork.copies.told import as_session
+from smart_fork.errors import ForkRefused
+from tests.smart_fork.agents.opencode import database
+
+SAID = [Utterance(True, "add retry", "2026-01-01T00:00:00Z"), Utterance(False, "it retries", "2026-01-01T00:00:00Z")]
+NEW = "ses_00000000000000000000000001"
+
+
+def copied(folder: Path) -> list[dict]:
+    with as_session("opencode", SAID, HomePlace(str(folder), ""), source_id="x") as told:
+        new = NewSession(NEW, folder, datetime.now(UTC))
+        (line,) = copier("opencode").up_to(told, len(told.turns) - 1, new)
+    return [message["info"] for message in orjson.loads(line)["messages"]]
+
+
+@pytest.fixture
+def named(home):
+    """Says where a person has named a model."""
+
+    def write(place: str, value: object) -> None:
+        file = home / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(value))
+
+    return write
+
+
+def test_the_model_that_a_person_has_named_is_asked_next(home, named):
+    database.make()
+    assert {"providerID": "mock", "modelID": "mock"} == usual_model(home)
+    named(".local/state/opencode/model.json", {"recent": [1, {"providerID": "a", "modelID": "recent"}]})
+    assert {"providerID": "a", "modelID": "recent"} == usual_model(home)
+    named(".config/opencode/opencode.json", {"model": "b/all/of it"})
+    assert {"providerID": "b", "modelID": "all/of it"} == usual_model(None)
+    named("shop/opencode.json", {"model": "c/here"})
+
+    asked, answered = copied(home / "shop")
+
+    assert {"providerID": "c", "modelID": "here"} == asked["model"]
+    assert asked["id"] == answered["parentID"]
+    assert asked["time"]["created"] < answered["time"]["created"]
+
+
+def test_without_any_it_is_not_told_but_said_what_to_do(home, named):
+    named(".config/opencode/opencode.json", ["not an object"])
+    named(".local/state/opencode/model.json", {"recent": "none"})
+
+    with pytest.raises(ForkRefused, match="which model OpenCode works with") as refused:
+        copied(home)
+
+    assert "Ask it something once" in refused.value.hint

@@ -1,0 +1,90 @@
+"""The agents at a glance: what is installed, in which version, and what each can do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from smart_fork.agent_roster import roster
+from smart_fork.agents import AGENTS
+from smart_fork.agents.verbs import ABILITIES, abilities_of
+from tests.e2e import programs as tried
+from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+
+HELP = "--fork-session --resume exec fork"
+PINNED = {
+    "claude": tried.CLAUDE_VERSION, "codex": tried.CODEX_VERSION, "qwen": tried.QWEN_VERSION,
+    "opencode": tried.OPENCODE_VERSION,
+}  # fmt: skip
+
+
+@pytest.fixture
+def installed(programs, monkeypatch):
+    """Puts an agent's program there that says this of itself."""
+    monkeypatch.setenv("PATH", str(programs))
+    for file in programs.iterdir():
+        file.unlink()
+
+    def install(name: str, version: str, listed: str = "  --fork-session\n") -> None:
+        (programs / name).write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "{version}" && exit\necho "{listed}"\n')
+        (programs / name).chmod(0o755)
+
+    return install
+
+
+def by_name(env=None):
+    return {one.name: one for one in roster(env=env).agents}
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_the_version_that_was_seen_is_the_one_that_the_real_program_is_tried_in(name):
+    assert PINNED[name] == AGENTS[name].seen
+
+
+@pytest.mark.parametrize(
+    ("said", "version", "stands"),
+    [
+        ("2.1.197 (Claude Code)", "2.1.197", ""), ("2.1.3", "2.1.3", ""), ("claude-cli 3.0.0-beta.1", "3.0.0-beta.1", "newer"),
+        ("1.0.9", "1.0.9", "older"), ("no number", "", ""), ("", "", ""),
+    ],
+)  # fmt: skip
+def test_a_version_is_held_against_the_one_that_was_seen(installed, said, version, stands):
+    installed("claude", said)
+
+    found = by_name()["claude"]
+
+    assert (True, version, stands) == (found.installed, found.version, found.against_seen)
+
+
+def test_what_is_not_there_or_too_old_is_said_with_what_to_do(installed, world, shop):
+    world.claude(shop, "add retry", "done")
+    installed("claude", "1.0.0", listed="nothing")
+
+    found = by_name()
+
+    assert (1, "This version of claude cannot fork") == (found["claude"].sessions, found["claude"].problem[:34])
+    assert found["claude"].hint
+    assert (False, "", "") == (found["qwen"].installed, found["qwen"].path, found["qwen"].version)
+    assert found["qwen"].problem
+
+
+def test_what_can_be_done_with_each_is_what_there_is_of_it():
+    for agent in AGENTS:
+        able = abilities_of(agent)
+        assert ABILITIES.keys() == able.keys()
+        assert able["told"] == (agent.teller is not None)
+        assert able["shared"] == (agent.forms is not None)
+        assert able["cut"] == (agent.cutter is not None)
+    assert abilities_of(AGENTS["claude"])["budgeted"]
+    assert not abilities_of(AGENTS["opencode"])["budgeted"]
+
+
+def test_the_command_says_it_in_words_and_as_json(installed, run):  # noqa: F811
+    installed("claude", "3.0.0")
+
+    said, told = run("agents").out, json.loads(run("agents", "--json").out)
+
+    assert f"3.0.0, newer than {PINNED['claude']}, which was tried" in said
+    assert "not installed" in said
+    assert [agent.name for agent in AGENTS] == [one["name"] for one in told["agents"]]
