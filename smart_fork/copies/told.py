@@ -18,11 +18,13 @@ from smart_fork.agents.distilled import aside
 from smart_fork.agents.facets import copier, starter_of, teller_of, title_of
 from smart_fork.agents.forms import Becomes, HomePlace, Record, Utterance
 from smart_fork.errors import ForkRefused
-from smart_fork.sharing.neutral import Message
+from smart_fork.sharing.neutral import Message, Neutral
 from smart_fork.snippets import printable
 
 #: Of a title or a directory, how much a line says.
 SAID_CHARACTERS = 100
+#: What an agent said before anybody had asked something.
+BEFORE = "words before the first question"
 _MARKS = str.maketrans({"<": "(", ">": ")", "\n": " ", "\t": " "})
 
 
@@ -52,8 +54,7 @@ def utterances(
     Before some turns stand `lines` of ours, which readers do not take for a person's words.
     """
     waiting, made = sorted((lines or {}).items()), list[Utterance]()
-    begun = next((place for place, one in enumerate(messages) if one.role == "user"), len(messages))
-    for one in messages[begun:]:
+    for one in messages[_begun(messages) :]:
         text, moment = one.rendered(), session.turns[one.turn].timestamp
         ours = "\n".join(line for turn, line in waiting if turn <= one.turn)
         waiting = [(turn, line) for turn, line in waiting if turn > one.turn]
@@ -63,6 +64,17 @@ def utterances(
             made.append(Utterance(user=True, text=aside(ours), moment=moment))
         made.append(Utterance(one.role == "user", text, moment))
     return made
+
+
+def lost_of(told: Neutral) -> dict[str, int]:
+    """How much of what is not among the utterances of it."""
+    before = _begun(told.messages)
+    return {**told.lost, **({BEFORE: before} if before else {})}
+
+
+def _begun(messages: Sequence[Message]) -> int:
+    """The place of the first thing that a person said."""
+    return next((place for place, one in enumerate(messages) if one.role == "user"), len(messages))
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from smart_fork.agents.forms import Utterance
 from smart_fork.budget.costs import Costs
 from smart_fork.budget.left_out import line
 from smart_fork.budget.units import units
-from smart_fork.copies.told import plainly, utterances, whence
+from smart_fork.copies.told import lost_of, plainly, utterances, whence
 from smart_fork.foreign_sessions import is_taken
 from smart_fork.forking.started import Handed
 from smart_fork.repository.past import CheckedOut, branch_of, checked_out, moves
@@ -68,10 +68,11 @@ def handover(session: Session, end: int, agent: AgentName, excerpt: Excerpt | No
     lines = {turn: text for turn, text in (excerpt.told if excerpt else {}).items() if turn >= begun}
     earlier = sum(bool(exchange.start < begun) for exchange in session.exchanges())
     missing = sum(one.turn >= begun for one in told.messages) - len(messages)
+    lost = lost_of(told)
     facts = (
         _whence(session, end),
         _stood(session, end),
-        f"Not told: {_counted(told.lost)}." if told.lost else "",
+        f"Not told: {_counted(lost)}." if lost else "",
         _ACT,
         _titles(session, begun) if earlier else "",
         f"Of what follows {missing} messages behind the first are left out." if missing else "",
@@ -85,7 +86,7 @@ def handover(session: Session, end: int, agent: AgentName, excerpt: Excerpt | No
         earlier=earlier,
         left_out=missing,
         tokens=sum(estimate_tokens(one.text) for one in said),
-        lost=told.lost,
+        lost=lost,
     )
     return Handover(tuple(said), handed, session.title)
 

@@ -19,7 +19,7 @@ from smart_fork.agents import READERS
 from smart_fork.agents.facets import forms_of, starter_of, title_of
 from smart_fork.agents.forms import Becomes, Record
 from smart_fork.copies.session_copy import Branch, branch_point, last_branch_point, write_copy
-from smart_fork.copies.told import as_session, utterances, written
+from smart_fork.copies.told import as_session, lost_of, utterances, written
 from smart_fork.errors import Unshareable, Usage
 from smart_fork.sharing import neutral
 from smart_fork.sharing.canonical import decode
@@ -174,7 +174,7 @@ def crossing(
         unfinished.folder() as folder,
         as_session(agent, said, place_of(directory), source_id=source_id, folder=folder) as made,
     ):
-        yield made, told.lost
+        yield made, lost_of(told)
 
 
 def _read(path: Path, agent: AgentName) -> Session:

@@ -16,12 +16,14 @@ from smart_fork import sessions
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import copier, title_of
+from smart_fork.families.lineage import lineage
 from smart_fork.forking.handover import handover
 from tests.e2e import test_opencode, test_qwen
 from tests.e2e.agents import Machine, machine_in
 from tests.e2e.model_server import Message
 from tests.e2e.programs import CHECKOUT, cache_folder
 from tests.e2e.scenario import heard, settled, unlike_any_other
+from tests.e2e.terminals import wait_until
 from tests.smart_fork.agents.opencode import database
 
 pytestmark = pytest.mark.e2e
@@ -109,8 +111,8 @@ def test_the_other_model_is_sent_what_is_told_and_the_prompt(
     )  # fmt: skip
     assert [] == fork["warnings"]
     assert [] == here.model.refused
-    here.smart_fork("wait", fork["worker_id"], env=env)
-    family = json.loads(here.smart_fork("lineage", fork["new_session_id"], "--json", env=env).stdout)
+    wait_until(lambda: sessions.locate(fork["new_session_id"]).readable, "the log of the other one")
+    family = lineage(fork["new_session_id"]).as_json()
     assert [(agent, session_id), (other, fork["new_session_id"])] == [
         (one["agent_type"], one["session_id"])
         for one in family["sessions"]

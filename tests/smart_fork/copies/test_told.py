@@ -7,7 +7,7 @@ import pytest
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import forms_of, starter_of, teller_of
 from smart_fork.agents.forms import Becomes, HomePlace
-from smart_fork.copies.told import as_session, utterances
+from smart_fork.copies.told import as_session, lost_of, utterances
 from smart_fork.sharing.neutral import read
 from tests.indexer.transcripts.records import assistant, claude_log, read_claude, result, use, user
 
@@ -79,6 +79,7 @@ def test_a_conversation_begins_with_a_person_whatever_an_agent_said_before(home,
 
     with told(read_claude(log), agent, 2) as there:
         assert ["one", "done"] == [turn.text for _, turn in there.messages]
+    assert {"words before the first question": 1} == lost_of(read(read_claude(log)))
 
 
 @pytest.mark.parametrize("agent", TOLD)
