@@ -34,6 +34,7 @@ class Gemini(Agent):
     """See `Agent`."""
 
     name = "gemini"
+    seen = "0.61.0"
     title = "Gemini CLI"
     home = HOME
     command = ProgramSpec(
