@@ -6,8 +6,10 @@
 CORPUS and ``--home`` as for ``retrieval.py``. All sessions are pushed to one project of a server of this run, by its
 own code, with the vectors that the own index has of them. After a round that counts for nothing each labelled query is
 asked of both sides in turn, its vector made before. `added` is what the server's answer takes beyond the own search,
-while which it is asked. With ``--others`` the queries are asked once more when the server has so many sessions in other
-projects, with ``--copies`` when it has each of these so many times in the same one: of the time alone.
+while which it is asked: over HTTP, from the question to the chances of all that is found. With ``--others`` they are
+asked once more when the server has so many sessions in other projects, with ``--copies`` when it has each of these so
+many times more in the same one, first with every vector compared, then with the index that a large project gets: of
+the time alone. Copies are made of the rows in the database, with vectors that lie beside those of the originals.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from _served import percentile
 from retrieval import home_of, opened
 
 KEY = "example.org/bench/corpus"
@@ -36,6 +39,8 @@ WARM = 12
 SEARCHED = ("sessions", "chunks", "vectors", "placements", "session_words", "lexemes")
 #: How long the server may take, in times of the own search, and of what it takes with fewer sessions.
 GOALS = {"time_ratio": 3.0, "others_ratio": 3.0}
+#: How many milliseconds a search of the team may add, with 10,000 chunks and with 100,000.
+ADDED = {"pushed": 100.0, "copies": 400.0, "graph": 400.0}
 
 
 class Asked(NamedTuple):
@@ -57,23 +62,37 @@ def main() -> None:
     parser.add_argument("--copies", type=int, default=0, help="of each session in the same project")
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     arguments = parser.parse_args()
+    from smart_fork.teamserver.near import tend
+
     with home_of(arguments.corpus, arguments.home) as laid_out, ExitStack() as stack:
         labelled = opened(laid_out, arguments.also)
         server = stack.enter_context(served())
         started = time.perf_counter()
         pushed = push_all(labelled, server, arguments.sessions)
         seconds = time.perf_counter() - started
-        figures = compare(labelled, server, pushed) | {"pushed": len(pushed), "indexing_seconds": round(seconds, 1)}
+        figures = compare(labelled, server, pushed) | {"sessions": len(pushed), "indexing_seconds": round(seconds, 1)}
         if arguments.others:
             copied(server, -(-arguments.others // len(pushed)), apart=True)
             figures["others"] = slower(labelled, server, pushed, figures, "others_ratio")
         if arguments.copies:
             copied(server, arguments.copies, apart=False)
             figures["copies"] = slower(labelled, server, pushed, figures, "copies_ratio")
+            started = time.perf_counter()
+            tend(server.owner)
+            figures["graph_seconds"] = round(time.perf_counter() - started, 1)
+            figures["graph"] = slower(labelled, server, pushed, figures, "graph_ratio")
     print(json.dumps(figures, indent=1))
     for where, name, value in ratios(figures):
         kept = "" if value <= GOALS[name] else "  missed"
         print(f"{where:<8}{name:<14}{value:>8.2f}   at most {GOALS[name]:g}{kept}")
+    for place, most in ADDED.items():
+        for way, told in figures.get(place, {"alone": figures["alone"], "also": figures.get("also")}).items():
+            if told and place in {"pushed", *figures}:
+                value = told["added_ms_p50"]
+                kept = "" if value <= most else "  missed"
+                print(
+                    f"{way:<8}added, {place:<8}{value:>7.1f} ms at most {most:g}{kept} (p95 {told['added_ms_p95']:.1f})"
+                )
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
 
@@ -216,10 +235,7 @@ def compare(labelled: Any, server: Served, pushed: dict[str, str]) -> dict[str, 
             **_told("sqlite", here),
             **_told("postgres", elsewhere),
             "time_ratio": round(_p50(elsewhere) / _p50(here), 2),
-            "added_ms_p50": round(
-                1000 * statistics.median(max(0.0, b.seconds - a.seconds) for a, b in zip(here, elsewhere, strict=True)),
-                1,
-            ),
+            **_added([b.seconds - a.seconds for a, b in zip(here, elsewhere, strict=True)]),
         }
     return figures
 
@@ -266,6 +282,8 @@ def _copy(db: Any, table: str, project: int, to: int, most: int, n: int) -> None
     changed |= {name: f"md5({name} || '-{n}')::uuid" for name in ("session_id", "root_id")}
     if table == "chunks":
         changed |= {"id": f"id + {n * most}", "hash": f"sha256(hash || '{n}')"}
+    if table == "vectors":  # beside the original, a quarter of the way to another one
+        changed["e"] = f"e + e + e + lead(e, {37 * n}, e) OVER (ORDER BY chunk_id)"
     if table == "sessions":
         changed["id"] = f"md5(id || '-{n}')::uuid"
     key = "id" if table == "sessions" else "session_id"
@@ -286,10 +304,11 @@ def slower(labelled: Any, server: Served, pushed: dict[str, str], before: dict[s
         queries = _answered(labelled, pushed)
         asked = [_there(labelled, server, one, pushed, set(), again=again) for one in [*queries[:WARM], *queries]]
         way = "also" if again else "alone"
-        seconds = _p50(asked[WARM:])
+        asked = asked[min(WARM, len(queries)) :]
+        seconds = _p50(asked)
         figures[way] = {
             "postgres_ms_p50": round(1000 * seconds, 1),
-            "added_ms_p50": round(max(0.0, 1000 * seconds - before[way]["sqlite_ms_p50"]), 1),
+            **_added([one.seconds - before[way]["sqlite_ms_p50"] / 1000 for one in asked]),
             name: round(1000 * seconds / before[way]["postgres_ms_p50"], 2),
         }
     return figures
@@ -369,6 +388,12 @@ def _calibration_error(asked: Sequence[Asked]) -> float:
             apart = sum(one.chance for one in some) - sum(one.right for one in some)
             error += abs(apart) / len(asked)
     return error
+
+
+def _added(seconds: Sequence[float]) -> dict[str, float]:
+    """What the server takes longer, in milliseconds."""
+    longer = [max(0.0, 1000 * one) for one in seconds]
+    return {"added_ms_p50": round(percentile(longer, 0.5), 1), "added_ms_p95": round(percentile(longer, 0.95), 1)}
 
 
 def _p50(asked: Sequence[Asked]) -> float:

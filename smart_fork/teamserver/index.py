@@ -138,8 +138,11 @@ def offer(db: Connection, person: Person, project_id: int, session_id: Session, 
 
 def space(db: Connection, fingerprint: str) -> int:
     """The number of a space."""
-    db.execute("INSERT INTO spaces(fingerprint) VALUES (%s) ON CONFLICT (fingerprint) DO NOTHING", (fingerprint,))
-    row = db.execute("SELECT id FROM spaces WHERE fingerprint = %s", (fingerprint,)).fetchone()
+    named = "SELECT id FROM spaces WHERE fingerprint = %s"
+    row = db.execute(named, (fingerprint,)).fetchone()
+    if row is None:
+        db.execute("INSERT INTO spaces(fingerprint) VALUES (%s) ON CONFLICT (fingerprint) DO NOTHING", (fingerprint,))
+        row = db.execute(named, (fingerprint,)).fetchone()
     assert row is not None  # noqa: S101 - it was there, or has just been made
     return int(row["id"])
 
@@ -335,16 +338,21 @@ def _store_vectors(db: Connection, here: _Here, made: Mapping[int, HalfVector], 
 def _count(db: Connection, here: _Here, chunks: Sequence[int]) -> None:
     """How many passages have a vector, of the session and of all that share some with it."""
     name = own_space()
+    number = space(db, name) if name else 0
+    # Asked by themselves: how many they are is not known to who would plan both in one.
+    sharing = db.execute(
+        "SELECT DISTINCT session_id FROM placements WHERE project_id = %s AND chunk_id = ANY(%s)",
+        (here.project_id, list(chunks)),
+    ).fetchall()
     db.execute(
         "UPDATE session_words s SET passages = n.passages, embedded = n.embedded,"
         " space = CASE WHEN n.embedded > 0 THEN %s ELSE 0 END"
         " FROM (SELECT p.session_id, count(*) AS passages, count(v.chunk_id) AS embedded FROM placements p"
         " LEFT JOIN vectors v ON v.project_id = p.project_id AND v.space = %s AND v.chunk_id = p.chunk_id"
-        " WHERE p.project_id = %s AND p.session_id IN (SELECT q.session_id FROM placements q"
-        " WHERE q.project_id = %s AND q.chunk_id = ANY(%s)) GROUP BY 1) n"
+        " WHERE p.project_id = %s AND p.session_id = ANY(%s) GROUP BY 1) n"
         " WHERE s.project_id = %s AND s.session_id = n.session_id"
         " AND (s.passages, s.embedded) <> (n.passages, n.embedded)",
-        (*[space(db, name) if name else 0] * 2, here.project_id, here.project_id, list(chunks), here.project_id),
+        (number, number, here.project_id, [row["session_id"] for row in sharing], here.project_id),
     )
 
 
