@@ -57,6 +57,7 @@ def branch(  # noqa: PLR0917 - typer's way
 ) -> None:
     """Copy a session under a title of its own, to go on with later; the original stays untouched."""
     from smart_fork.families.branch import branch as branch_session
+    from smart_fork.team.workers import on_this_machine
 
     if not start and (prompt or place):
         raise Usage("A prompt and --in are only for --start", "Give --start to resume the branch immediately.")
@@ -71,11 +72,14 @@ def branch(  # noqa: PLR0917 - typer's way
 
         branch_without(session, without, cwd=cwd, as_json=as_json)
         return
-    through = _answering(session, intent, also or (), as_json=as_json) if intent is not None else None
     number, where = message_number(at) if at != MATCH else None, place.value if place else None
-    with starting(where, quiet=as_json or not start):
+    with (
+        on_this_machine([session], directory=cwd or project) as (meant,),
+        starting(where, quiet=as_json or not start),
+    ):
+        through = _answering(meant, intent, also or (), as_json=as_json) if intent is not None else None
         branched = branch_session(
-            session,
+            meant,
             at=number,
             through=through,
             title=title,

@@ -23,6 +23,7 @@ from smart_fork.cli.progress import progress_bar, starting
 from smart_fork.cli.search import AlsoOption, JsonOption
 from smart_fork.errors import Usage
 from smart_fork.team.login import is_known as knows_a_team
+from smart_fork.team.workers import is_shared, on_this_machine
 
 if TYPE_CHECKING:
     from smart_fork.budget.within import Wanted
@@ -132,8 +133,9 @@ def fork(  # noqa: PLR0917 - typer's way
         from smart_fork.cli.fan_out import Wanted, fork_several
 
         how["in_worktrees"] = options.worktree if options.worktree is not None else True
-        asked = Wanted(tuple(ids), prompt, at, intent, top, min_score, tuple(also or ()))
-        fork_several(asked, options, how, as_json=as_json)
+        with on_this_machine(ids, keep=not how["dry_run"]) as meant:
+            asked = Wanted(tuple(meant), prompt, at, intent, top, min_score, tuple(also or ()))
+            fork_several(asked, options, how, as_json=as_json)
         return
     _fork_one(ids[0], replace(options, prompt=prompt), at, intent, also or (), wanted, how, as_json=as_json)
 
@@ -238,7 +240,7 @@ def _is_session(word: str) -> bool:
         return False
     from smart_fork.forking.fan_out import is_session
 
-    return is_session(word)
+    return is_session(word) or is_shared(word)
 
 
 def _prompt_alone(words: list[str]) -> str | None:

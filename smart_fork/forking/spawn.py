@@ -44,6 +44,11 @@ _EXCLUSIVE = (
 )
 
 
+def is_not_started(result: SpawnedWorker | NotSpawned) -> bool:
+    """Whether that is what became of a worker."""
+    return isinstance(result, NotSpawned)
+
+
 def spawn(
     workers: Sequence[Any],
     *,

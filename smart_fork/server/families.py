@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver import Context
@@ -64,8 +65,11 @@ async def session_lineage(ctx: Context[Any, Any], session_id: SessionId) -> Fami
 
 def _branched(session_id: str, how: Mapping[str, Any]) -> Branched:
     from smart_fork.families.branch import branch
+    from smart_fork.team.workers import on_this_machine
 
-    return branch(session_id, **how)
+    where = Path(how["cwd"] or how["project"]) if how["cwd"] or how["project"] else None
+    with on_this_machine([session_id], directory=where) as (meant,):
+        return branch(meant, **how)
 
 
 def _family(session_id: str) -> Family:

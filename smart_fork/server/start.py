@@ -70,9 +70,10 @@ def _in_project(order: Any, caller: Any) -> Any:
 
 
 def _spawn(orders: list[Any], **who: Any) -> Spawned:
-    from smart_fork.forking.spawn import spawn, summary
+    from smart_fork.forking.spawn import is_not_started, spawn, summary
+    from smart_fork.team.workers import started
 
-    return summary([_shown(result) for result in spawn(orders, **who)])
+    return summary([_shown(result) for result in started(orders, partial(spawn, **who), is_not_started)])
 
 
 def _any_started(answer: Spawned) -> bool:

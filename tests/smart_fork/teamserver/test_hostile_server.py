@@ -120,7 +120,7 @@ def changes_nothing(answer, lie):
 def _said(body):
     try:
         return json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return body
 
 
@@ -138,6 +138,8 @@ def test_whatever_a_server_answers_a_sentence_says_what_to_do_and_nothing_is_wri
         for at in range(len(one.recorded)):
             for _ in range(EACH):
                 name, lie = next(turns)
+                if changes_nothing(one.recorded[at][1], lie):
+                    continue
                 seconds = 0.3 if name == "slow" else client.ANSWER_SECONDS
                 with one.lying(at, lie), patch.object(client, "ANSWER_SECONDS", seconds):
                     said = bob.do(*command, "--json")

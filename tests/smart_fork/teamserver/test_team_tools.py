@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork.agents import READERS
+from smart_fork.forking.started import NotSpawned
 from smart_fork.team import away
 from smart_fork.team.login import Account, account, remember
 from tests.smart_fork.client import answer, refusal
@@ -95,3 +97,46 @@ def test_where_the_server_is_away_ones_own_are_listed_and_what_is_not_here_is_no
         assert "has not answered" in refusal(bob.world, "read_session", session_id=hers)
     forked = bob.do("fork", hers, "go on", "--json")
     assert (1, True) == (forked.code, "has not answered" in forked.out)
+
+
+def copies(machine):
+    return [path.stem for path in machine.home.glob(".claude/projects/*/*.jsonl")]
+
+
+def test_a_branch_of_one_of_the_team_is_one_of_a_copy_of_it(bob, hers):
+    one = ask(bob, "branch_session", session_id=hers, at=1)
+    other = bob.do("branch", hers[:14], "--at", "1", "--json").json
+
+    (copy,) = set(copies(bob)) - {one["session_id"], other["session_id"]}
+    assert {copy} == {one["parent"]["session_id"], other["parent"]["session_id"]}
+    with bob.here():
+        said = [READERS["claude"].read(READERS["claude"].locate(made["session_id"])[0]) for made in (one, other)]
+    assert [[*SAID[:2]]] * 2 == [[turn.text for _, turn in log.session.messages] for log in said]
+
+
+def test_several_are_forked_of_which_one_is_the_team_s_and_a_look_at_that_leaves_nothing(bob, hers):
+    own = bob.world.claude(bob.repository, *INVOICES)
+    looked = bob.do("fork", own, hers, "--no-worktree", "--dry-run", "--json")
+    as_well = bob.do("fork", own, hers, "do the same", "--no-worktree", "--dry-run", "--json")
+
+    for said in (looked, as_well):
+        assert (0, 2) == (said.code, len(said.json.get("forks", ()))), said
+    assert ["", "do the same"] == [said.json["prompt"] for said in (looked, as_well)]
+    assert [own] == copies(bob)
+
+
+def test_a_worker_forks_one_of_the_team_and_one_that_is_not_started_leaves_no_copy(bob, hers, monkeypatch):
+    asked = []
+
+    def spawn(orders, **_):
+        asked.extend((order["fork_from"], order["fork_from"] in copies(bob)) for order in orders)
+        return [NotSpawned(0, "it_failed", "It has failed.", "Try again.") for _ in orders]
+
+    monkeypatch.setattr("smart_fork.forking.spawn.spawn", spawn)
+    order = {"project_path": str(bob.repository), "prompt": "do the same", "fork_from": hers}
+    ask(bob, "spawn_workers", workers=[order])
+    failed = bob.do("spawn", "--fork-from", hers[:14], "--json")
+
+    assert [True, True] == [there for _, there in asked]
+    assert hers not in dict(asked)
+    assert (1, [], {}) == (failed.code, copies(bob), bob.tracking()["aliases"])

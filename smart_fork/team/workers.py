@@ -1,0 +1,88 @@
+"""Workers, several forks and branches that begin from sessions of the team: these are written here first, and taken
+away again where what was begun with them has failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from smart_fork.errors import NotFound, SmartForkError
+from smart_fork.team import login
+
+R = TypeVar("R")
+#: What names the session that a worker forks.
+_FROM = "fork_from"
+
+
+class _Failed(Exception):
+    """What was begun with a session has failed."""
+
+
+@contextmanager
+def on_this_machine(
+    references: Sequence[str], *, directory: Path | None = None, keep: bool = True
+) -> Iterator[list[str]]:
+    """The ids that sessions have on this machine. Those of the team go again where what follows fails.
+
+    Raises:
+        SmartForkError: one is neither here nor the team's.
+    """
+    if not login.is_known():
+        yield list(references)
+        return
+    from smart_fork.team.take import found_or_taken
+
+    with ExitStack() as stack:
+        meant = (stack.enter_context(found_or_taken(one, directory=directory, keep=keep)) for one in references)
+        yield [here.session_id for here, _ in meant]
+
+
+def started(
+    orders: Sequence[Any], start: Callable[[list[Any]], Sequence[R]], failed: Callable[[R], bool]
+) -> Sequence[R]:
+    """What became of each worker that was asked for; whose start has `failed` leaves no copy of the team's.
+
+    Raises:
+        SmartForkError: one of them cannot be had; then none was started, and no copy stays.
+    """
+    if not login.is_known():
+        return start(list(orders))
+    with ExitStack() as all_:
+        meant, held = [], []
+        for order in orders:
+            held.append(all_.enter_context(ExitStack()))
+            meant.append(_meant(order, held[-1]))
+        done = start(meant)
+        for one, stack in zip(done, held, strict=True):
+            if failed(one):
+                error = _Failed()
+                with suppress(_Failed):
+                    stack.__exit__(_Failed, error, None)
+        return done
+
+
+def is_shared(reference: str) -> bool:
+    """Whether somebody means a session of the team by that."""
+    if not login.is_known():
+        return False
+    from smart_fork.team.project import opened
+
+    with suppress(SmartForkError), opened() as where, suppress(NotFound):
+        where.found(reference)
+        return True
+    return False
+
+
+def _meant(order: Any, held: ExitStack) -> Any:
+    """An order for the session as it is here. What is no order is refused by who starts it."""
+    reference = order.get(_FROM) if isinstance(order, dict) else None
+    if not isinstance(reference, str) or not reference:
+        return order
+    from smart_fork.team.take import found_or_taken
+
+    path = Path(str(order.get("project_path") or "")).expanduser()
+    here, _ = held.enter_context(found_or_taken(reference, directory=path if path.is_dir() else None))
+    return {**order, _FROM: here.session_id}
