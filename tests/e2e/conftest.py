@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.agents import Machine, machine_in
 from tests.e2e.logs import Log
 from tests.e2e.model_server import Protocol
-from tests.e2e.programs import CLAUDE_AND_CODEX, OPENCODE, QMD, QWEN, Bundle, Unavailable, cache_folder, install
+from tests.e2e.programs import CLAUDE_AND_CODEX, GEMINI, OPENCODE, QMD, QWEN, Bundle, Unavailable, cache_folder, install
 from tests.e2e.scenario import EXCHANGES
 from tests.e2e.situation import situation
 from tests.living import arguments
@@ -61,7 +61,13 @@ def folder_of(bundle: Bundle) -> Path:
 
 
 #: The fixtures below, and what each asks for.
-BUNDLES = {"programs": CLAUDE_AND_CODEX, "qwen_program": QWEN, "opencode_program": OPENCODE, "qmd_program": QMD}
+BUNDLES = {
+    "programs": CLAUDE_AND_CODEX,
+    "qwen_program": QWEN,
+    "opencode_program": OPENCODE,
+    "gemini_program": GEMINI,
+    "qmd_program": QMD,
+}
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -93,6 +99,12 @@ def qwen_program() -> Path:
 def opencode_program() -> Path:
     """The folder of ``opencode``."""
     return folder_of(OPENCODE)
+
+
+@pytest.fixture(scope="session")
+def gemini_program() -> Path:
+    """The folder of ``gemini``."""
+    return folder_of(GEMINI)
 
 
 @pytest.fixture(scope="session")

@@ -15,14 +15,15 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Self
 
-from tests.e2e import chat
+from tests.e2e import chat, contents
 
 Json = dict[str, Any]
-Protocol = Literal["claude", "codex", "qwen"]
+Protocol = Literal["claude", "codex", "qwen", "gemini"]
 
 #: What the programs put around a person's words. Text that begins so was not said by anybody.
 INJECTED = (
     "<system-reminder>",
+    "<session_context>",
     "<environment_context>",
     "<user_instructions>",
     "# AGENTS.md",
@@ -119,6 +120,8 @@ class Request:
     def protocol(self) -> Protocol:
         if self.path.endswith(chat.PATH):
             return "qwen"
+        if self.path.endswith(contents.ENDS):
+            return "gemini"
         return "codex" if self.path.endswith("/responses") else "claude"
 
     @property
@@ -126,6 +129,8 @@ class Request:
         """The messages of the one protocol, or the input items of the other; those of the third as those of the first."""
         if self.protocol == "qwen":
             return chat.items(self.body)
+        if self.protocol == "gemini":
+            return contents.items(self.body)
         return list(self.body.get("input" if self.protocol == "codex" else "messages", []))
 
     @property
@@ -148,6 +153,8 @@ class Request:
         """The names of the tools that the program offers; a tool in a namespace reads ``namespace/name``."""
         if self.protocol == "qwen":
             return chat.tools(self.body)
+        if self.protocol == "gemini":
+            return contents.tools(self.body)
         names = []
         for tool in self.body.get("tools") or []:
             inner = tool.get("tools")
@@ -285,7 +292,7 @@ class ModelServer:
                 path = self.path.split("?")[0]
                 if path.endswith("/count_tokens"):
                     self._send(200, "application/json", b'{"input_tokens": 100}')
-                elif path.endswith(("/messages", "/responses", chat.PATH)):
+                elif path.endswith(("/messages", "/responses", chat.PATH, *contents.ENDS)):
                     request = Request(path, body, dict(self.headers.items()))
                     if alone := unpaired(request):
                         error = {
@@ -310,6 +317,12 @@ class ModelServer:
                         self._send(200, "text/event-stream", chat.stream(events))
                     else:
                         self._send(200, "application/json", json.dumps(chat.whole(events)).encode())
+                    return
+                if request.protocol == "gemini":
+                    whole = contents.answer(_blocks(request, answer, number), request.body)
+                    streamed = request.path.endswith(contents.ENDS[1])
+                    data = contents.stream(whole) if streamed else json.dumps(whole).encode()
+                    self._send(200, "text/event-stream" if streamed else "application/json", data)
                     return
                 speak = _responses_events if request.protocol == "codex" else _messages_events
                 events = list(speak(request, answer, number))

@@ -1,4 +1,4 @@
-"""The real Claude Code, Codex, Qwen Code, OpenCode and qmd, of the versions that are tested: brought from npm once, and kept in a cache."""
+"""The real Claude Code, Codex, Qwen Code, OpenCode, Gemini CLI and qmd, of the versions that are tested: brought from npm once, and kept in a cache."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ QMD_VERSION = "2.8.3"
 NODE_VERSION = "24.21.0"
 QWEN_VERSION = "0.24.4"
 OPENCODE_VERSION = "1.18.33"
+GEMINI_VERSION = "0.61.0"
 #: How long npm may take for several hundred megabytes. No test's time runs meanwhile.
 INSTALL_SECONDS = 900
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -153,6 +154,13 @@ OPENCODE = Bundle(
     (f"{_OPENCODE}@{OPENCODE_VERSION}",),
     lambda folder: {"opencode": folder / "node_modules" / _OPENCODE / "bin" / "opencode"},
     ("--no-save",),
+)
+#: One package without any other: its optional parts are keyrings and pseudo-terminals.
+GEMINI = Bundle(
+    f"gemini-{GEMINI_VERSION}",
+    (f"@google/gemini-cli@{GEMINI_VERSION}",),
+    lambda folder: {"gemini": folder / "node_modules" / ".bin" / "gemini"},
+    ("--omit=optional",),
 )
 #: Its models are left out, and what loads them: they are several gigabytes.
 QMD = Bundle(

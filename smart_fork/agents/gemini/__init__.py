@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.gemini.registration import GeminiRegistration
     from smart_fork.agents.gemini.screen import GeminiScreen
     from smart_fork.agents.gemini.storage import GeminiStorage
+    from smart_fork.agents.gemini.teller import GeminiTeller
     from smart_fork.agents.presence import Presence
     from smart_fork.agents.tail import Tail
 
@@ -91,6 +92,13 @@ class Gemini(Agent):
         from smart_fork.agents.gemini.copy import GeminiCopier
 
         return GeminiCopier()
+
+    @cached_property
+    def teller(self) -> GeminiTeller:
+        """See `Agent.teller`."""
+        from smart_fork.agents.gemini.teller import GeminiTeller
+
+        return GeminiTeller()
 
     @cached_property
     def hooks(self) -> GeminiHooks:

@@ -1,0 +1,156 @@
+"""The real Gemini CLI: what its model is sent of sessions that are gone on with and forked; and that none is lost by it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from smart_fork.registry import Registry
+from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in
+from tests.e2e.logs import Json
+from tests.e2e.model_server import Call, Message, Request, Say
+from tests.e2e.programs import CHECKOUT, cache_folder
+from tests.e2e.scenario import BEGINNING, CONVERSATION, EXCHANGES, MORE, PROMPT, settled, unlike_any_other
+from tests.e2e.terminals import wait_until
+
+pytestmark = pytest.mark.e2e
+SETTINGS = {
+    "security": {"auth": {"selectedType": "gemini-api-key"}},
+    "general": {"enableAutoUpdate": False},
+    "privacy": {"usageStatisticsEnabled": False},
+}
+PERSONS = "77777777-7777-4777-8777-777777777777"
+CALLER = "88888888-8888-4888-8888-888888888888"
+
+
+@pytest.fixture(scope="module")
+def gemini(gemini_program: Path, machines: list[Machine]) -> Iterator[Machine]:
+    """A machine with Gemini CLI alone, which has our MCP server and our hooks."""
+    with machine_in(cache_folder(), gemini_program) as machine:
+        machines.append(machine)
+        machine.env |= {"GEMINI_API_KEY": "loopback", "GOOGLE_GEMINI_BASE_URL": machine.model.url}
+        machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
+        ours = {"command": SMART_FORK[0], "args": [*SMART_FORK[1:], "mcp"]}
+        folder = machine.home / ".gemini"
+        folder.mkdir()
+        (folder / "settings.json").write_text(json.dumps(SETTINGS | {"mcpServers": {SERVER: ours}}))
+        (folder / "trustedFolders.json").write_text(json.dumps({str(machine.home): "TRUST_FOLDER"}))
+        for prompt, answer in EXCHANGES:
+            machine.model.when(lambda text, wanted=prompt: text == wanted, answer)
+        yield machine
+        machine.close_terminals()
+
+
+def asked(machine: Machine, prompt: str, *options: str) -> None:
+    """Ask as a script does."""
+    machine.run(machine.programs / "gemini", *options, f"--prompt={prompt}")
+
+
+def ours(machine: Machine, *words: str) -> Json:
+    told: Json = json.loads(machine.smart_fork(words[0], "--json", *words[1:]).stdout)
+    return settled(machine, told)
+
+
+def shown(machine: Machine, session: str) -> list[tuple[str, str]]:
+    messages = json.loads(machine.smart_fork("show", session, "--json").stdout)["messages"]
+    return [(one["role"], one["text"]) for one in messages]
+
+
+def heard(machine: Machine, prompt: str) -> Request:
+    return machine.model.wait_for(lambda request: request.last_prompt == prompt)
+
+
+def written(machine: Machine, session: str, prompt: str) -> Path:
+    """The log of a session of ours, when the answer to that prompt is in it."""
+
+    def find() -> Path | None:
+        logs = (machine.home / ".gemini/tmp").glob(f"*/chats/session-*-{session}.jsonl")
+        return next((log for log in logs if f"Noted: {prompt[:60]}" in log.read_text()), None)
+
+    return wait_until(find, "the answer in the log")
+
+
+def files(machine: Machine) -> dict[str, str]:
+    """What stands in which log of the first repository, by its name."""
+    return {log.name: log.read_text() for log in (machine.home / ".gemini/tmp/shop/chats").iterdir()}
+
+
+def an_agent_that_asks_is_known_and_not_found(gemini: Machine) -> None:
+    """Over MCP: the session that calls is told by the process that has started our server."""
+    question, done = unlike_any_other(f"{PROMPT}. Who knows that?"), unlike_any_other("That one.")
+    gemini.model.when(question, Call(SERVER, "smart_fork", {"intent": PROMPT, "auto_fork": False}, Say(done)))
+
+    asked(gemini, question, "--yolo", "--session-id", CALLER)
+
+    request = gemini.model.wait_for(lambda request: request.last_prompt == question and bool(request.our_results))
+    (result,) = request.our_results
+    assert PERSONS in result.text
+    assert CALLER not in result.text
+
+
+def test_a_session_is_found_gone_on_with_and_forked_and_no_session_is_lost(gemini: Machine):
+    """Gemini CLI itself deletes a session that was resumed, at its next start: not one that we have gone on with."""
+    asked(gemini, PROMPT, "--session-id", PERSONS)
+    (log,) = (gemini.home / ".gemini/tmp/shop/chats").iterdir()
+    found = json.loads(gemini.smart_fork("find", PROMPT, "--agent", "gemini", "--json").stdout)
+    assert found["results"][0]["session_id"] == PERSONS
+
+    resumed = ours(gemini, "resume", PERSONS, "--in", "process", "--", MORE)
+
+    assert heard(gemini, MORE).said == [*BEGINNING, Message("user", MORE)]
+    wait_until(lambda: EXCHANGES[1][1] in log.read_text(), "the answer in the log")
+    assert (resumed["session_id"], shown(gemini, PERSONS)) == (PERSONS, [(one.role, one.text) for one in CONVERSATION])
+    whole = log.read_text()
+    first, second = unlike_any_other("Do it for the downloader"), unlike_any_other("And for the mailer")
+    at = ours(gemini, "fork", PERSONS, "--at", "2", "--worktree-name", "elsewhere", "--in", "process", "--", first)
+    assert heard(gemini, first).said == [*BEGINNING, Message("user", first)]
+    fork = ours(gemini, "fork", PERSONS, "--in", "process", "--", second)
+    assert heard(gemini, second).said == [*CONVERSATION, Message("user", second)]
+    in_worktree, in_shop = (written(gemini, one["new_session_id"], told) for one, told in ((at, first), (fork, second)))
+    assert (in_worktree.parents[1] / ".project_root").read_text() == f"{gemini.project}/.worktrees/elsewhere"
+    assert (at["warnings"], fork["warnings"]) == ([], [])
+
+    an_agent_that_asks_is_known_and_not_found(gemini)
+
+    left = files(gemini)
+    (kept,) = (text for name, text in left.items() if PERSONS in name)
+    assert kept.startswith(whole)
+    assert in_shop.name in left
+    listed = json.loads(gemini.smart_fork("list", "--agent", "gemini", "--json").stdout)["sessions"]
+    assert {PERSONS, CALLER, fork["new_session_id"], at["new_session_id"]} == {one["session_id"] for one in listed}
+    assert shown(gemini, PERSONS) == [(one.role, one.text) for one in CONVERSATION]
+    family = json.loads(gemini.smart_fork("lineage", fork["new_session_id"], "--json").stdout)
+    assert PERSONS in json.dumps(family)
+
+
+def test_a_worker_tells_what_it_does_and_hears_what_is_said_to_it(gemini: Machine):
+    gemini.smart_fork("setup", "hooks", "--agent", "gemini")
+    prompt, more = unlike_any_other("Make the file"), unlike_any_other("And say more")
+    gemini.model.when(
+        prompt, Call("", "run_shell_command", {"command": "touch made", "description": "x"}, Say("Made."))
+    )
+
+    new = ours(gemini, "new", "--agent", "gemini", "--in", "tmux", "--", prompt)
+
+    def status(wanted: str) -> Json | None:
+        workers = json.loads(gemini.smart_fork("active", "--json").stdout)["workers"]
+        worker = next(one for one in workers if one["worker_id"] == new["worker_id"])
+        return worker if worker["status"] == wanted else None
+
+    asks = wait_until(lambda: status("waiting"), "the question")
+    assert "Allow execution of [Shell]?" in json.dumps(asks)
+    gemini.tmux("send-keys", "-t", new["terminal_id"], "1")
+    with Registry(gemini.home / ".smart-fork" / "workers.db") as registry:
+        wait_until(lambda: registry.get(new["worker_id"]).status == "idle", "the hook to tell of the answer")
+    assert (gemini.project / "made").exists()
+
+    gemini.smart_fork("message", new["worker_id"], "--", more)
+
+    assert heard(gemini, more).said[-3:] == [
+        Message("user", prompt),
+        Message("assistant", "Made."),
+        Message("user", more),
+    ]
