@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from smart_fork.agents.gemini.hooks import GeminiHooks
     from smart_fork.agents.gemini.log import GeminiAdapter
     from smart_fork.agents.gemini.login import GeminiLogin
+    from smart_fork.agents.gemini.presence import GeminiPresence
     from smart_fork.agents.gemini.registration import GeminiRegistration
     from smart_fork.agents.gemini.screen import GeminiScreen
     from smart_fork.agents.gemini.storage import GeminiStorage
     from smart_fork.agents.gemini.teller import GeminiTeller
-    from smart_fork.agents.presence import Presence
     from smart_fork.agents.tail import Tail
 
 
@@ -129,11 +129,11 @@ class Gemini(Agent):
         return GeminiScreen()
 
     @cached_property
-    def presence(self) -> Presence:
+    def presence(self) -> GeminiPresence:
         """See `Agent.presence`."""
-        from smart_fork.agents.presence import Presence
+        from smart_fork.agents.gemini.presence import GeminiPresence
 
-        return Presence(("gemini",), forks=("--session-file",))
+        return GeminiPresence(("gemini",), forks=("--session-file",))
 
     @cached_property
     def caller(self) -> GeminiCalls:

@@ -15,11 +15,10 @@ from typing import Any
 
 import psutil
 
-from indexer.transcripts.lines import first_lines
 from indexer.transcripts.state import utc
 from smart_fork.agents.calls import ClientCall
 from smart_fork.agents.gemini.home import BEGINS, CHATS, project_for
-from smart_fork.agents.gemini.log import GeminiAdapter, id_of
+from smart_fork.agents.gemini.log import GeminiAdapter, id_of, start_of
 
 #: The options that name the session of a process.
 _NAMING = ("--resume", "-r", "--session-id")
@@ -62,11 +61,4 @@ def _begun(project: Path, since: str) -> str | None:
         newest = sorted(logs, key=lambda path: path.stat().st_mtime_ns, reverse=True)
     except OSError:
         return None
-    return next((id_of(path) for path in newest[:_LOOKED_AT] if _start(path) >= since), None)
-
-
-def _start(log: Path) -> str:
-    try:
-        return next((utc(line.record.get("startTime")) for line in first_lines(log)), "")
-    except OSError:
-        return ""
+    return next((id_of(path) for path in newest[:_LOOKED_AT] if start_of(path) >= since), None)

@@ -120,6 +120,17 @@ def id_of(path: Path) -> str:
         return path.stem
 
 
+def start_of(log: Path) -> str:
+    """When a log was begun, as its first record says it; empty where it does not."""
+    from indexer.transcripts.lines import first_lines
+    from indexer.transcripts.state import utc
+
+    try:
+        return next((utc(line.record.get("startTime")) for line in first_lines(log)), "")
+    except OSError:
+        return ""
+
+
 def is_named_whole(path: Path) -> bool:
     """Whether the name of a log has all of its session's id: then it stays when its session was resumed."""
     return _UUID.search(path.stem) is not None

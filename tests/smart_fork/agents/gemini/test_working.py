@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -151,3 +153,24 @@ def test_a_calling_session_is_the_one_that_its_process_has_begun(home, monkeypat
     assert (told(), told({})) == (SESSION, None)
     monkeypatch.setattr(psutil.Process, "cmdline", lambda _: ["node", "gemini", "--resume", id_of(3)])
     assert told() == id_of(3)
+
+
+def test_a_session_is_open_in_the_process_that_has_begun_it(home, tmp_path):
+    """One that nobody has told its id; in another directory it is another one's."""
+    program = tmp_path / "gemini"
+    shutil.copy(shutil.which("sleep") or "", program)
+    logs = [gemini_log(home, spoken("user", "u", "go"), session=id_of(n), cwd=str(tmp_path / name)) for n, name in ((1, "shop"), (2, "other"))]  # fmt: skip
+    for name in ("shop", "other"):
+        (tmp_path / name).mkdir()
+    process = subprocess.Popen([str(program), "60"], cwd=tmp_path / "shop")
+    try:
+        start = datetime.fromtimestamp(psutil.Process(process.pid).create_time() + 2, UTC)
+        for log in logs:
+            moment = start.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            log.write_text(log.read_text().replace("2026-07-01T10:00:00.000Z", moment, 1))
+        noted = AGENTS["gemini"].presence.noted
+
+        assert (noted(id_of(1)), noted(id_of(2))) == ({process.pid}, set())
+    finally:
+        process.kill()
+        process.wait()
