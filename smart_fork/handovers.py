@@ -67,3 +67,17 @@ def all_known() -> Iterator[HandedOver]:
         except (OSError, ValidationError):
             continue
         yield HandedOver(file.name, **said.model_dump())
+
+
+def told_of(session_id: str) -> list[HandedOver]:
+    """The sessions that were told of this one, and those that were told of these."""
+    known = list(all_known())
+    found: list[HandedOver] = []
+    reached, waiting = {session_id}, [session_id]
+    while waiting:
+        source = waiting.pop()
+        new = [one for one in known if one.source_session_id == source and one.session_id not in reached]
+        found += new
+        reached |= {one.session_id for one in new}
+        waiting += [one.session_id for one in new]
+    return found

@@ -14,9 +14,9 @@ from pathlib import Path
 from indexer.disk import DISK, Disk
 from indexer.paths import index_db
 from indexer.shapes import dataclass
-from smart_fork import permission
+from smart_fork import handovers, permission
 from smart_fork.advice import advice
-from smart_fork.agents.facets import cutter
+from smart_fork.agents.facets import cutter, title_of
 from smart_fork.cuts import snapshots
 from smart_fork.cuts.answer import Excised, Followed, NotFollowed
 from smart_fork.cuts.model import CutWarning, Transcript
@@ -137,6 +137,8 @@ def remains(planned: Plan) -> list[str]:
     after = session.turns[min(changed) :]
     compacted = [turn.id for turn in after if turn.meta.get("compacts") and turn.id not in planned.gone]
     found += [f"turn {one}, a summary of what was before it" for one in compacted]
+    told = handovers.told_of(session.session_id)
+    found += [f"session {one.session_id} of {title_of(one.agent)}, which was told of this one" for one in told]
     if permission.limited():
         found.append("copies in projects that this client may not ask about, if there are any")
     return found

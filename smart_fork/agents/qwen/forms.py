@@ -51,13 +51,17 @@ class QwenForms(Forms):
 
     def log_of(self, said: Iterable[Utterance], becomes: Becomes) -> Iterator[Record]:
         parent: str | None = None
+        before: bool | None = None
         for number, one in enumerate(said):
+            # It sends what one side said in a row as one message, with nothing between.
+            text = f"\n\n{one.text}" if one.user == before else one.text
+            before = one.user
             identity = str(uuid5(_MADE, f"{becomes.session_id} {number}"))
             yield {
                 "uuid": identity, "parentUuid": parent, "sessionId": becomes.session_id, "timestamp": one.moment,
                 "type": "user" if one.user else "assistant", "cwd": becomes.place.root, "version": "0.24.4",
                 "provenance": "real_user" if one.user else "assistant_output",
-                "message": {"role": "user" if one.user else "model", "parts": [{"text": one.text}]},
+                "message": {"role": "user" if one.user else "model", "parts": [{"text": text}]},
             }  # fmt: skip
             parent = identity
 

@@ -8,6 +8,7 @@ import pytest
 
 from indexer.paths import state_home
 from smart_fork.agents.options import Options
+from smart_fork.excise.request import Request, cut
 from smart_fork.forking.launch import fork_session
 from smart_fork.registry import Registry
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
@@ -96,3 +97,12 @@ def test_the_tree_names_the_agents_where_there_are_several(family, run, world, s
     assert "Claude Code, 20" in said
     assert "Codex, 20" in said
     assert "Claude Code" not in other
+
+
+def test_a_cut_says_which_sessions_were_told_of_what_it_takes_out(family):
+    first, second, third = family
+
+    done = cut(Request(first, "1"))
+
+    said = [one for one in done.remains if "which was told of this one" in one]
+    assert [f"session {second} of Codex", f"session {third} of Claude Code"] == [one.partition(",")[0] for one in said]

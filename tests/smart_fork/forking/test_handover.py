@@ -21,6 +21,7 @@ from smart_fork.forking.spec import WorkerSpec, source_of
 from smart_fork.forking.spending import Spending
 from smart_fork.forking.started import NotSpawned
 from smart_fork.registry import Registry
+from tests.smart_fork.client import answer, refusal
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import FakeClock, FakeProcesses, snapshot
 from tests.smart_fork.world import Did
@@ -327,3 +328,15 @@ def test_the_command_hands_over_and_says_what_was_told(world, shop, run):  # noq
     assert "codex exec" in done.out
     assert 0 != refused.code
     assert "emacs" in refused.err
+
+
+@pytest.mark.usefixtures("played")
+def test_a_tool_hands_over_what_it_is_asked_to(world, shop):
+    parent = world.claude(shop, *SAID)
+    how = {"fork_session_id": parent, "run_in": "process", "project_path": str(shop)}
+
+    done = answer(world, "smart_fork", intent="add retry", as_agent="codex", **how)
+    refused = refusal(world, "smart_fork", intent="add retry", as_agent="emacs", **how)
+
+    assert ("codex", 3) == (done["forked_session"]["agent_type"], done["forked_session"]["handed"]["exchanges"])
+    assert "Unknown adapter: emacs" in refused
