@@ -182,6 +182,8 @@ def _fork_one(  # noqa: PLR0917 - what the command was given
     ):
         session = resolved.session_id
         how |= {"budget": spending} if spending else {}
+        if how["dry_run"] and spending is None:
+            how["preview"] = _preview(options, intent, also)
         if at == "match":
             forked = _fork_at_match(session, options, intent, also, as_json=as_json, how=how)
         else:
@@ -208,6 +210,21 @@ def _spending(
     with progress_bar(quiet=quiet) as progress:
         asked = options.prompt if intent is None else intent
         yield Spending(wanted, asked or "", tuple(also), engine(progress))
+
+
+def _preview(options: Options, intent: str | None, also: Sequence[str]) -> Spending | None:
+    """What the ways to fork are compared by; nothing where there is no index to ask, for a dry run makes none."""
+    from indexer.paths import index_db
+
+    asked = options.prompt if intent is None else intent
+    if not (asked or "").strip() or not index_db().exists():
+        return None
+    from smart_fork.budget.amount import MATCH
+    from smart_fork.budget.within import Wanted
+    from smart_fork.forking.spending import Spending
+    from smart_fork.retrieval.background import engine
+
+    return Spending(Wanted(MATCH), asked or "", tuple(also), engine(None))
 
 
 @contextmanager

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from smart_fork.cli.output import out, say
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from smart_fork.budget.selection import Selection
-    from smart_fork.forking.started import Forked, ForkPrice
+    from smart_fork.forking.started import Forked, ForkPrice, Way
 
 
 def print_forked(forked: Forked, *, dry_run: bool) -> None:
@@ -25,7 +27,10 @@ def print_forked(forked: Forked, *, dry_run: bool) -> None:
 
         for note in notes(forked.handed, forked.agent_type):
             say(f"note: {note}")
-    if forked.price is not None and forked.selection is None:
+    if forked.ways:
+        for line in ways_in_words(forked.ways):
+            say(line)
+    elif forked.price is not None and forked.selection is None:
         say(f"note: {price_in_words(forked.price)}")
     if forked.news:
         say(forked.news)
@@ -53,6 +58,26 @@ def print_selection(selection: Selection, *, in_full: bool) -> None:
         tokens = f"{one.kept_tokens:,} of {one.tokens:,}" if one.kept_tokens else f"{one.tokens:,}"
         why = f"  ({one.why})" if one.why else ""
         say(f"  {mark} {one.number:>3}  {tokens:>20}  {one.title}{why}")
+
+
+def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
+    """What each way to fork loads, side by side, for a person."""
+    yield "note: What a fork loads, by how it is said (a budget: of the conversation, without instructions and tools):"
+    from smart_fork.retrieval.cache import age_of
+
+    for one in ways:
+        cache = "when it was sent is not known" if one.used_at else "in another form, in no cache"
+        if (age := age_of(one.used_at)) is not None:
+            kept = "may still be in its model's cache" if one.cached else "most likely in no cache any more"
+            cache = f"used {_ago(int(age))} ago, {kept}"
+        yield f"  {one.option or '(all of it)':<22} {one.tokens:>10,} tokens  {cache}"
+
+
+def _ago(seconds: int) -> str:
+    for least, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= least:
+            return f"{seconds // least} {unit}"
+    return f"{seconds} s"
 
 
 def price_in_words(price: ForkPrice) -> str:

@@ -40,11 +40,13 @@ def fork_session(
     caller_session_id: str | None = None,
     budget: Spending | None = None,
     as_agent: AgentName | None = None,
+    preview: Spending | None = None,
 ) -> Forked:
     """Fork the session that `reference` means (see `sessions.locate`), from message number `at` on, or from its end.
 
     With the id of a message in `through`, at the end of what that is part of, which may be the session's end. With a
     `budget` what does not answer is left out. With `as_agent` it is a session of that agent, which is told of it.
+    A dry run has the ways to fork it side by side; what would be spent for them without a `budget` is in `preview`.
 
     Raises:
         SmartForkError: nothing was started, and nothing is left of the attempt.
@@ -73,7 +75,12 @@ def fork_session(
         forked = fork(spec, dry_run=dry_run)
         within_it = selection.tokens if selection is not None and spec.excerpt else None
         price = price_of(session, spec.point, spec.handover.handed.tokens if spec.handover else within_it)
-        return replace(forked, warnings=(*notes, *forked.warnings), selection=selection, price=price)
+        forked = replace(forked, warnings=(*notes, *forked.warnings), selection=selection, price=price)
+        if not dry_run or spec.handover:
+            return forked
+        from smart_fork.forking.ways import ways
+
+        return replace(forked, ways=ways(session, point, budget or preview, matched=through is not None))
 
 
 def check_forkable(session: Session, cwd: str | None) -> None:

@@ -24,6 +24,20 @@ class ForkPrice(Value):
 
 
 @value
+class Way(Value):
+    """A way to fork a session: what is said for it (nothing for all of it), and about how many tokens that loads.
+
+    Its model was last sent these at `used_at`; what has another form than before was never sent. `cached` says that it
+    may still have them.
+    """
+
+    option: str
+    tokens: int
+    cached: bool = False
+    used_at: str = rare("")
+
+
+@value
 class Handed(Value):
     """What another agent is told of a session of `from_agent`'s: how many exchanges, in about how many tokens.
 
@@ -48,8 +62,8 @@ class Forked(Value):
     # own (`None` where the agent had not told it in time), `command` one line for display, `attach` what shows the
     # worker. `confirmed` says that it was seen to take its prompt, or to be ready for one. `selection` is what a fork
     # within a budget has of the session, `merged` what it has of others, `handed` what it was told of another agent's,
-    # `news` what has changed in the repository, as it was told before its prompt; `resolved` as what the session was
-    # found that was named.
+    # `news` what has changed in the repository, as it was told before its prompt; `ways` are what a dry run compares;
+    # `resolved` as what the session was found that was named.
     session_name: str
     worker_id: str
     terminal_id: str | None
@@ -69,6 +83,7 @@ class Forked(Value):
     news: str = rare("")
     handed: Handed | None = rare()
     price: ForkPrice | None = rare()
+    ways: tuple[Way, ...] = rare(())
     chosen: Mapping[str, int | None] = spread(forked_index=int | None)
     resolved: str = rare("")
 

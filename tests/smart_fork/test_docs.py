@@ -166,7 +166,7 @@ def test_a_fork_is_documented():
     always, sometimes = documented()["forked_session"]
 
     assert a_fork("session-1").as_json().keys() == always
-    assert sometimes == {"forked_index", "handed", "merged", "selection", "news", "price", "resolved"}
+    assert sometimes == {"forked_index", "handed", "merged", "selection", "news", "price", "resolved", "ways"}
 
 
 def test_worktrees_are_documented():

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from indexer.transcripts.model import Session, Turn
-from smart_fork.cli.forked import price_in_words
+from smart_fork.budget.within import Wanted
+from smart_fork.cli.forked import price_in_words, ways_in_words
 from smart_fork.copies.session_copy import Point
 from smart_fork.forking.price import price_of
-from smart_fork.forking.started import ForkPrice
+from smart_fork.forking.spending import Spending
+from smart_fork.forking.started import ForkPrice, Way
+from smart_fork.forking.ways import ways
 from smart_fork.retrieval.cache import KEPT_SECONDS, may_be_cached
 
 
@@ -47,6 +50,32 @@ def test_a_price_is_said_in_words():
         price_in_words(ForkPrice(4_000, 90_000))
         == "It loads about 4,000 of 90,000 tokens, most likely in no cache any more"
     )
+
+
+def test_the_ways_that_need_no_search_are_compared_without_one():
+    one = session(9_000, 10)
+    nothing = Spending(Wanted("match"))
+
+    assert [("", 90_000, True)] == [(way.option, way.tokens, way.cached) for way in ways(one, None, None)]
+    assert ["", "--at 0"] == [way.option for way in ways(one, Point(0, "t0"), nothing)]
+    assert [90_000, 4_000] == [way.tokens for way in ways(one, Point(0, "t0"), nothing, matched=True)]
+    assert ["", "--at match"] == [way.option for way in ways(one, None, nothing, matched=True)]
+    assert [one.last_activity, one.turns[0].timestamp] == [way.used_at for way in ways(one, Point(0, "t0"), None)]
+
+
+def test_the_ways_stand_side_by_side_with_the_age_of_what_may_be_cached():
+    compared = (
+        Way("", 90_000, cached=True, used_at=ago(130)), Way("--at 4", 4_000, used_at=ago(7_300)),
+        Way("--at match", 2_000, used_at=ago(200_000)), Way("--at 1", 900, used_at="?"), Way("--budget match", 900),
+    )  # fmt: skip
+
+    assert [
+        "  (all of it)                90,000 tokens  used 2 min ago, may still be in its model's cache",
+        "  --at 4                      4,000 tokens  used 2 h ago, most likely in no cache any more",
+        "  --at match                  2,000 tokens  used 2 d ago, most likely in no cache any more",
+        "  --at 1                        900 tokens  when it was sent is not known",
+        "  --budget match                900 tokens  in another form, in no cache",
+    ] == [*ways_in_words(compared)][1:]
 
 
 @pytest.mark.parametrize("moment", ["", "yesterday", "9999-99-99", "0001-01-01T00:00:00Z"])

@@ -1,0 +1,73 @@
+"""The ways to fork a session, side by side: what each loads, and what of that its model may still have in its cache."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from indexer.transcripts.model import Session
+from smart_fork.copies.session_copy import Point, last_branch_point
+from smart_fork.errors import SmartForkError
+from smart_fork.forking.price import price_of
+from smart_fork.forking.started import Way
+
+if TYPE_CHECKING:
+    from smart_fork.budget.within import Wanted
+    from smart_fork.forking.spending import Spending
+    from smart_fork.retrieval.exchanges import ExchangeEvidence
+
+log = logging.getLogger(__name__)
+
+#: A budget that is shown where none was given.
+USUAL = 30_000
+
+
+def ways(session: Session, at: Point | None, spending: Spending | None, *, matched: bool = False) -> tuple[Way, ...]:
+    """All of it, to the message `at` which it was asked, to the end of what answers, and within budgets.
+
+    What answers is told by the intent of `spending`, whose budget is among them, or with `matched` by `at`. What cannot
+    be had is left out.
+    """
+    found = [_up_to(session, None, "")]
+    if at is not None or matched:
+        found.append(_up_to(session, at, "--at match" if at is None or matched else f"--at {at.index}"))
+    if spending is None or not spending.intent.strip() or spending.engine is None:
+        return tuple(found)
+    from smart_fork.retrieval.exchanges import exchange_evidence
+
+    try:
+        evidence = exchange_evidence(session, spending.intent.strip(), spending.engine, spending.also)
+        if evidence.point is not None and not matched:
+            found.append(_up_to(session, _end_of(session, evidence.point), "--at match"))
+        found += _within(session, at, spending.wanted, evidence)
+    except SmartForkError as error:  # such as of an agent of whose sessions nothing is left out
+        log.info("not all ways to fork it can be compared: %s", error.message)
+    return tuple(found)
+
+
+def _within(session: Session, at: Point | None, wanted: Wanted, evidence: ExchangeEvidence) -> Iterator[Way]:
+    """What was asked for, and the least beside a usual one."""
+    from smart_fork.budget.amount import MATCH
+    from smart_fork.budget.within import Wanted, selected
+
+    end = at.index if at is not None else last_branch_point(session)
+    for budget in (MATCH, USUAL if wanted.budget == MATCH else wanted.budget):
+        changes = wanted if budget == wanted.budget else Wanted(budget)
+        kept, option = selected(session, end, changes, evidence).selection, f"--budget {budget}"
+        yield _up_to(session, at, option) if kept.whole else Way(option, kept.tokens)
+
+
+def _up_to(session: Session, point: Point | None, option: str) -> Way:
+    price = price_of(session, point)
+    used = session.turns[point.index].timestamp if point is not None else session.last_activity
+    return Way(option, price.tokens, cached=price.cached, used_at=used)
+
+
+def _end_of(session: Session, exchange: int) -> Point | None:
+    """Where exchange `exchange` is finished; `None` for the session's end."""
+    starts = [one.start for one in session.exchanges()]
+    if not 0 <= exchange < len(starts):
+        return None
+    end = session.ends()[starts[exchange]]
+    return None if end is None else Point(end, session.turns[end].id)
