@@ -33,6 +33,8 @@ SECTIONS = {
     "service": ("What does the service take?", ""),
     "soak": ("Does the service keep up?", "wait until findable, memory and processor of the service over time"),
     "load": ("What of many who ask at once?", ""),
+    "forking": ("How long until a fork's first request?", ""),
+    "since": ("How long does it take to say what has changed since?", ""),
     "peers": ("Beside other tools", "quality, time of an answer and time to index, by tool"),
 }
 
@@ -209,6 +211,36 @@ def load(figures: dict[str, Any]) -> list[str]:
     ]
 
 
+def _busy(figures: dict[str, Any]) -> str:
+    return f"The machine's load average was {figures['load']:.0f} on {os.cpu_count()} cores."
+
+
+def forking(figures: dict[str, Any]) -> list[str]:
+    """Each way beside the bare program."""
+    ways = figures["ways"].items()
+    rows = [(name, f"{one['seconds']:.2f} s", f"{one['least']:.2f} s", f"{one['ratio']:.2f}") for name, one in ways]
+    return [
+        f"From the command to the request with the prompt, medians of {figures['rounds']} rounds in turns;",
+        "`python benchmarks/forking.py --rounds 7`. The ratio is that of each round.",
+        _busy(figures),
+        "",
+        *table(("", "median", "least", "ratio"), rows),
+    ]
+
+
+def since(figures: dict[str, Any]) -> list[str]:
+    """The note of what has changed, beside git itself."""
+    ways = figures["ways"].items()
+    rows = [(name, f"{one['cpu_ms']:.0f} ms", f"{one['of_git_status']:.2f}") for name, one in ways]
+    return [
+        f"{figures['files']:,} files, {figures['commits']:,} commits, a session that knows 40 files; processor time;",
+        "`python benchmarks/since.py`.",
+        _busy(figures),
+        "",
+        *table(("", "processor", "of `git status`"), rows),
+    ]
+
+
 def peers(figures: dict[str, Any]) -> list[str]:
     """As the benchmark itself prints it."""
     return [
@@ -225,7 +257,7 @@ def peers(figures: dict[str, Any]) -> list[str]:
 
 TABLES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "retrieval": retrieval, "tuning": tuning, "search_speed": search_speed, "serving": serving, "indexing": indexing,
-    "service": service, "soak": soak, "load": load, "peers": peers,
+    "service": service, "soak": soak, "load": load, "forking": forking, "since": since, "peers": peers,
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -49,6 +50,7 @@ def main() -> None:
         machine = Machine(Path(folder), programs, model)
         machine.env |= {"HF_HUB_OFFLINE": "1"}
         figures = measured(machine, session(machine, asked.exchanges), asked.rounds)
+    figures["load"] = os.getloadavg()[1]
     show(figures)
     if asked.json:
         asked.json.write_text(json.dumps(figures, indent=2) + "\n")

@@ -47,7 +47,7 @@ def main() -> None:
     os.environ |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
     with tempfile.TemporaryDirectory(prefix="smart-fork-since-") as folder:
         figures = measured(made(Path(folder), asked.files, asked.commits), asked.commits, asked.rounds)
-    figures = {"files": asked.files, "commits": asked.commits, **figures}
+    figures = {"files": asked.files, "commits": asked.commits, "load": os.getloadavg()[1], **figures}
     show(figures)
     if asked.json:
         asked.json.write_text(json.dumps(figures, indent=2) + "\n")
