@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 from indexer.masking import NOTHING, ending
 from indexer.shapes import dataclass
@@ -63,7 +63,8 @@ def as_worker(launched: Launched) -> StartedWorker:
     """Any worker that was started."""
     if launched.worker is None:
         raise TypeError("A dry run has no worker")
-    return describe(launched.worker, shell_command(launched.plan), launched.warnings, confirmed=launched.confirmed)
+    told = describe(launched.worker, shell_command(launched.plan), launched.warnings, confirmed=launched.confirmed)
+    return replace(told, news=launched.note)
 
 
 def describe(worker: WorkerRecord, command: str, warnings: Sequence[str], *, confirmed: bool) -> StartedWorker:

@@ -112,7 +112,7 @@ class StartedWorker(Value):
     """A worker that was started. `session_id` is its own, `source_session_id` that of what it forked or goes on with.
 
     `worktree` and `branch` are those that were made for it. `confirmed` says that it was seen to take its prompt, or to
-    be ready for one.
+    be ready for one. `news` is what a fork was told before its prompt.
     """
 
     worker_id: str
@@ -131,6 +131,7 @@ class StartedWorker(Value):
     command: str
     warnings: tuple[str, ...]
     confirmed: bool = False
+    news: str = rare("")
 
 
 @record

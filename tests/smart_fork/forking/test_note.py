@@ -9,9 +9,14 @@ import pytest
 
 from indexer.transcripts.boilerplate import strip_boilerplate
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
+from smart_fork.agents.options import Options
 from smart_fork.agents.plan import MAX_PROMPT_BYTES
 from smart_fork.copies.session_copy import Point
 from smart_fork.forking.note import MOST_CHARACTERS, _told, preceded
+from smart_fork.forking.spec import WorkerSpec
+from smart_fork.forking.start import start
+from smart_fork.forking.started import SpawnedWorker
+from smart_fork.forking.world import world_of
 from smart_fork.registry import Registry
 from smart_fork.repository.news import FileNews, News
 from smart_fork.snippets import printable
@@ -145,6 +150,18 @@ def test_the_prompt_follows_the_note_byte_for_byte(launch, known, played):
         assert registry.get(forked.worker_id).prompt == prompt
     dry = launch(known, FakeProcesses(), prompt=prompt, dry_run=True)
     assert dry.news == forked.news == dry.as_json()["news"]
+
+
+@agents
+@pytest.mark.usefixtures("programs", "home")
+def test_one_worker_of_several_says_what_it_was_told(known, played, clock):
+    spec = WorkerSpec("fork", known.agent, known, Options(prompt="go on", place="process"))
+
+    worker = start(spec, world_of(known.agent, played, None, clock))
+
+    assert "\n- b.py (+1 -0, your own edits included)\n" in worker.news
+    assert worker.news in played.started[0]["argv"][-1]
+    assert worker.news == SpawnedWorker.numbered(0, worker, ()).as_json()["news"]
 
 
 @agents
