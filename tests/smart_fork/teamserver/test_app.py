@@ -115,6 +115,7 @@ def expected(who, kind, verb):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("who", PEOPLE)
 def test_who_may_do_what_with_which_session(team, ask, who, kind):
+    """C-010: of requests that nobody's command has made."""
     session = made(team, kind)
     answers = {verb: ask(who, method, path, body) for verb, method, path, body in endpoints(team, session)}
 

@@ -68,6 +68,7 @@ def test_one_of_the_team_is_read_in_pieces_masked_and_with_a_word_of_whose_it_is
 
 
 def test_an_id_is_one_of_this_machine_before_it_is_an_alias_and_that_before_it_is_the_team_s(bob, hers):
+    """C-012."""
     own = bob.world.claude(bob.repository, *INVOICES)
     bob.team("fork", hers, "--alias", "retries", "--local")
 

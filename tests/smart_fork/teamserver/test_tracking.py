@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.team.ids import last_part
-from smart_fork.team.tracking import Tracking, place_of
+from smart_fork.team.tracking import Alias, Tracking, place_of
 from tests.smart_fork.teamserver.test_two_people import ANSWER, PROMPT, assert_refused, session_of
 from tests.smart_fork.world import git
 
@@ -52,6 +53,20 @@ def test_what_is_not_as_it_is_written_names_the_file(clone, said):
         tracked(clone, said).read()
     assert refused.value.hint
     assert not isinstance(refused.value, Usage)
+
+
+def test_of_many_who_change_it_at_once_nobody_loses_what_another_has_written(clone):
+    """C-044."""
+    tracking = tracked(clone, {"aliases": {}})
+
+    def change(number):
+        tracking.change(lambda now: now.with_alias(f"a{number}", Alias(base_count=number)))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(change, range(24)))
+    assert {f"a{number}": number for number in range(24)} == {
+        name: one.base_count for name, one in tracking.read().aliases.items()
+    }
 
 
 def test_a_link_in_its_place_is_not_followed(clone):

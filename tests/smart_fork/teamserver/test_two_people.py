@@ -79,7 +79,7 @@ def test_a_session_is_private_unless_it_is_said_otherwise(alice, bob):
 
 
 def test_each_verb_is_for_one_s_own_or_for_others(alice, bob):
-    """C-001 to C-006."""
+    """C-001 to C-006, C-023."""
     pushed = alice.team("push", session_of(alice, "claude", PROMPT, ANSWER), "--yes", "--public")["session_id"]
 
     assert_refused(bob, 4, "You don't own this session. Use smart-fork team fork.", "branch", pushed)
