@@ -35,3 +35,27 @@ def test_the_model_is_sent_what_is_kept_and_a_line_for_the_rest(equipped: Machin
     assert ["nothing", "whole"] == [one["kept"] for one in fork["selection"]["exchanges"]]
     assert before == parent.path.read_bytes()
     assert [] == equipped.model.refused
+
+
+def test_the_model_is_sent_what_two_sessions_said_and_from_which_each_is(
+    equipped: Machine, agent: Protocol, parent: Log
+):
+    other = unlike_any_other("Write the changelog of the uploader")
+    equipped.run(equipped.programs / agent, *(("-p", "--") if agent == "claude" else ("exec", "--")), other)
+    second = next(log for log in equipped.logs(agent) if other in log.path.read_text())
+    prompt = unlike_any_other("Now go on with both")
+
+    told = equipped.smart_fork(
+        "fork", parent.session_id, second.session_id, prompt, "--merge", "--budget", "40k", "--in", "process", "--json"
+    )
+
+    fork = json.loads(told.stdout)
+    settled(equipped, fork)
+    said = [message.text for message in heard(equipped, prompt).said]
+    first, then = (
+        said.index(next(text for text in said if f"session {log.session_id}" in text)) for log in (parent, second)
+    )
+    assert [PROMPT, ANSWER, MORE, MORE_ANSWER] == said[first + 1 : then]
+    assert (other, prompt) == (said[then + 1], said[-1])
+    assert [second.session_id] == [one["session_id"] for one in fork["merged"]]
+    assert [] == equipped.model.refused
