@@ -55,7 +55,7 @@ def told(scene: Scene) -> Iterator[tuple[str, Any]]:
     yield "resume", resumed
     scene.agents.call(resumed["worker_id"])
     yield "resume-again", run("resume", codex, *HEADLESS)
-    yield "spawn", run("spawn", "-", stdin=json.dumps([order(scene, "one"), order(scene, "two", agent_type="gemini")]))
+    yield "spawn", run("spawn", "-", stdin=json.dumps([order(scene, "one"), order(scene, "two", agent_type="nobody")]))
     spawned = run("spawn", "-", stdin=json.dumps([order(scene, "one", worktree=True)]))
     yield "spawn-worktree", spawned
     scene.agents.call(spawned["workers"][0]["worker_id"])

@@ -120,9 +120,9 @@ def test_the_help_names_it(words, expected):
 @pytest.mark.parametrize(
     ("words", "code", "expected"),
     [
-        (("find", "x", "--agent", "gemini"), 2, "'gemini' is not 'claude', "),
-        (("active", "--adapter", "gemini"), 2, "'gemini' is not 'claude', "),
-        (("new", "x", "--agent", "gemini"), 1, "Unknown adapter: gemini"),
+        (("find", "x", "--agent", "nobody"), 2, "'nobody' is not 'claude', "),
+        (("active", "--adapter", "nobody"), 2, "'nobody' is not 'claude', "),
+        (("new", "x", "--agent", "nobody"), 1, "Unknown adapter: nobody"),
     ],
 )
 def test_whoever_names_none_is_told_of_it(words, code, expected):

@@ -68,7 +68,7 @@ class TestCommands:
         """R-067."""
         assert stage.id not in run("active", "--adapter", "codex").out
         assert stage.id in run("active", "--agent", "claude").out
-        assert 2 == run("active", "--agent", "gemini").code
+        assert 2 == run("active", "--agent", "nobody").code
 
     def test_read(self, stage, run):  # noqa: F811
         done = run("read", stage.session[:8], "-n", "1")

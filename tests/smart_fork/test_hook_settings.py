@@ -60,7 +60,8 @@ def test_installing_adds_one_command_to_each_event_and_once_is_enough(file, agen
     assert settings.install(agent).changed
     ours, found = settings.command(agent), commands(file)
     assert set(HOOKS[agent].events) == {event for event, words in found.items() if ours in words}
-    assert (["guard"], ["say done", "smart_fork.hooks", ours]) == (found["PreToolUse"], found["Stop"])
+    told = [ours] if "Stop" in HOOKS[agent].events else []  # another agent calls it by another name
+    assert (["guard"], ["say done", "smart_fork.hooks", *told]) == (found["PreToolUse"], found["Stop"])
     assert [sys.executable, "-P", "-m", "smart_fork.hooks", agent] == shlex.split(ours)[:5]
     once = file.read_bytes()
     assert not settings.install(agent).changed
@@ -104,7 +105,7 @@ _settings = st.dictionaries(st.text(), _anything, max_size=3).flatmap(
 def test_installing_and_removing_gives_back_the_same_bytes(tmp_path_factory, value, style):
     """R-028: whatever others have in it."""
     with pytest.MonkeyPatch.context() as patch:
-        home = tmp_path_factory.mktemp("home")
+        home = tmp_path_factory.mktemp("hooks")
         patch.setenv("CLAUDE_CONFIG_DIR", str(home))
         patch.setenv("SMART_FORK_HOME", str(home / "state"))
         file, before = home / "settings.json", style(value).encode()

@@ -340,7 +340,7 @@ def test_the_command_writes_into_the_registry_without_any_server(registry, home)
     assert "working" == registry.get(worker.id).status
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex", "gemini", ""])
+@pytest.mark.parametrize("agent", ["claude", "codex", "nobody", ""])
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000, json.dumps(event("Stop")).encode()])
 @pytest.mark.parametrize("state", ["missing", "broken"])
 def test_the_command_is_silent_whatever_happens(home, agent, body, state):

@@ -56,7 +56,7 @@ def test_what_is_left_out_is_the_callers(world, order, scripted, shop):
         (["x"], "Worker 0 must be an object"),
         ([{"project_path": ".", "force": True}], "Worker 0: unknown key 'force'. Known: project_path"),
         ([{"project_path": 7}], "Worker 0: 'project_path' must be a string"),
-        ([{"project_path": "..", "agent_type": "gemini"}], "Unknown adapter: gemini"),
+        ([{"project_path": "..", "agent_type": "nobody"}], "Unknown adapter: nobody"),
     ],
 )
 def test_a_mistake_is_an_error_with_its_text(world, order, scripted, workers, text):

@@ -231,7 +231,7 @@ class TestErrors:
             (["find", "x", "--limit", "0"], 2, "limit must be at least 1"),
             (["find", "x", "--limit", "many"], 2, "--limit"),
             (["find", "x", "--min-score", "nan"], 2, "min_score must be a finite number"),
-            (["find", "x", "--agent", "gemini"], 2, "gemini"),
+            (["find", "x", "--agent", "nobody"], 2, "nobody"),
             (["find", "x", "--project", "/no/such"], 2, "project_path does not exist: /no/such"),
             (["find", "x", "--colour"], 2, "--colour"),
             (["list", "--limit", "0"], 2, "limit"),

@@ -56,10 +56,10 @@ def test_new_in_a_worktree_says_so(run, scripted, shop):
 @pytest.mark.parametrize("command", [("new", "x y"), ("resume", NEW), ("continue",), ("spawn", "--prompt", "x y")])
 def test_an_unknown_agent_is_an_error(run, world, command):
     """R-060."""
-    done = run(*command, "--adapter", "gemini")
+    done = run(*command, "--adapter", "nobody")
 
     assert 1 == done.code
-    assert "Unknown adapter: gemini" in done.err
+    assert "Unknown adapter: nobody" in done.err
     assert 2 == run(*command, "--adapter").code
 
 

@@ -120,8 +120,8 @@ def test_a_named_agent_is_given_the_id_as_it_is(home, repo):
 def test_an_unknown_agent_is_said_to_be_unknown():
     """R-060."""
     assert "codex" == named("codex")
-    with pytest.raises(SmartForkError, match=r"^Unknown adapter: gemini x$") as caught:
-        named("gemini\x1b[31m\nx")
+    with pytest.raises(SmartForkError, match=r"^Unknown adapter: nobody x$") as caught:
+        named("nobody\x1b[31m\nx")
     assert 1 == caught.value.exit_code
 
 

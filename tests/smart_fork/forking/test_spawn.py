@@ -56,7 +56,7 @@ REFUSED = {
         {"fork_session": True, "agent_type": "codex"},
         Usage,
     ),
-    ": Unknown adapter: gemini": ({"agent_type": "gemini"}, SmartForkError),
+    ": Unknown adapter: nobody": ({"agent_type": "nobody"}, SmartForkError),
     ": unknown key 'projekt'": ({"projekt": "x"}, Usage),
     ": 'prompt' must be a string": ({"prompt": 3}, Usage),
     ": 'at' must be a number": ({"at": True}, Usage),

@@ -33,7 +33,7 @@ DONE = "The uploader in upload.py retries five times with exponential backoff"
         ({"intent": "  \n"}, "intent is required"),
         ({"intent": "\0"}, "intent is required"),
         ({"intent": None}, "intent is required"),
-        ({"agent_type": "gemini"}, f"agent_type must be {one_of(choices())}"),
+        ({"agent_type": "nobody"}, f"agent_type must be {one_of(choices())}"),
         ({"limit": 0}, "limit must be at least 1"),
         ({"limit": 2.5}, "limit must be at least 1"),
         ({"min_score": math.nan}, "min_score must be a finite number"),

@@ -173,7 +173,7 @@ def test_a_hook_that_is_posted_is_noted_of_the_worker_whose_session_it_is(served
     assert (200, None) == post("session-start", session_id=session.replace("6", "7"), cwd=str(home))
     assert (200, None) == post("session-start")
     assert (200, None) == post("session-start", session_id="../../etc/passwd")
-    assert 400 == post("session-start", agent="gemini", session_id=session)[0]
+    assert 400 == post("session-start", agent="nobody", session_id=session)[0]
     assert 400 == served.answer("POST", "/api/hooks/claude/stop", b"[]").status
     with Registry() as registry:
         assert [worker.id] == [one.id for one in registry.workers()]

@@ -372,7 +372,7 @@ def test_a_question_that_cannot_be_asked_is_answered_in_its_place(served):
     assert 400 == status
     assert "project_path does not exist" in text
     assert "<!doctype" not in text
-    status, text = served.get("/", q="x", agent="gemini")
+    status, text = served.get("/", q="x", agent="nobody")
     assert (400, True) == (status, 'id="q"' in text)
 
 

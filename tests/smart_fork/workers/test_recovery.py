@@ -156,13 +156,13 @@ def test_a_row_that_is_not_as_it_should_be_keeps_nobody_from_anything(registry, 
     good, odd = add(registry), add(registry)
     registry.set_started(good.id, command=["claude"], pid=marked(good.id))
     registry._db.execute(
-        "UPDATE workers SET agent = 'gemini', state = 'dozing', status = 'odd', kind = '?', command = '{', pid = NULL,"
+        "UPDATE workers SET agent = 'nobody', state = 'dozing', status = 'odd', kind = '?', command = '{', pid = NULL,"
         " started_at = 'yesterday' WHERE id = ?",
         (odd.id,),
     )
     again(registry)
     read = registry.get(odd.id)
-    assert ("gemini", "running", "", "fork", ()) == (read.agent, read.state, read.status, read.kind, read.command)
+    assert ("nobody", "running", "", "fork", ()) == (read.agent, read.state, read.status, read.kind, read.command)
     assert "running" == registry.get(good.id).state
 
 

@@ -44,21 +44,21 @@ def test_newest_first_of_the_project_and_all_its_worktrees(world, shop, stage):
     assert [inside.id, stage.id] == ids(stage, agent="claude")
     assert [inside.id, elsewhere.id, stage.id] == ids(stage, None)
     assert [] == ids(stage, agent="codex")
-    with pytest.raises(Usage, match=r'agent_type must be .* not "gemini"'):
-        ids(stage, agent="gemini")
+    with pytest.raises(Usage, match=r'agent_type must be .* not "nobody"'):
+        ids(stage, agent="nobody")
 
 
 def test_a_worker_of_an_agent_that_is_not_known_is_shown_as_what_it_is(stage):
     """Another version of ours has started it: it runs, and what it writes cannot be read."""
     with Registry() as registry:
-        registry._db.execute("UPDATE workers SET agent = 'gemini' WHERE id = ?", (stage.id,))
+        registry._db.execute("UPDATE workers SET agent = 'nobody' WHERE id = ?", (stage.id,))
     (one,) = json_of(list_workers(project_of(stage.cwd), around=stage.around))
 
-    assert ("gemini", "running", "look here") == (one["agent_type"], one["state"], one["attach"])
+    assert ("nobody", "running", "look here") == (one["agent_type"], one["state"], one["attach"])
     assert [] == ids(stage, agent="both")
     assert [] == read_worker(stage.id, around=stage.around).as_json()["messages"]
     (compared,) = compare([stage.id], stage.around.processes)
-    assert "What gemini writes is not read" in compared.notes
+    assert "What nobody writes is not read" in compared.notes
     stage.terminal.close()
     assert [] == ids(stage)
 
