@@ -118,9 +118,7 @@ def fork(  # noqa: PLR0917 - typer's way
         "caller_session_id": caller_session(os.environ),
     }
     how |= {"as_agent": as_agent} if as_agent else {}
-    from smart_fork.budget.within import wanted_of
-
-    wanted = wanted_of(budget, keep, drop)
+    wanted = _wanted(budget, keep, drop)
     said = list(words or ())
     ids, prompt = _ids_and_prompt(said, protected=ctx.meta[_PROTECTED]) if top is None else ([], _prompt_alone(said))
     if merge:
@@ -138,6 +136,14 @@ def fork(  # noqa: PLR0917 - typer's way
             fork_several(asked, options, how, as_json=as_json)
         return
     _fork_one(ids[0], replace(options, prompt=prompt), at, intent, also or (), wanted, how, as_json=as_json)
+
+
+def _wanted(budget: str | None, keep: str | None, drop: str | None) -> Wanted | None:
+    if budget is keep is drop is None:  # most forks, which start sooner without what a budget needs
+        return None
+    from smart_fork.budget.within import wanted_of
+
+    return wanted_of(budget, keep, drop)
 
 
 def _check_merge(wanted: Wanted | None, at: str | None, top: int | None) -> Wanted:
