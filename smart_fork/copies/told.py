@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from smart_fork.agents.copier import NewSession
 from smart_fork.agents.distilled import aside
 from smart_fork.agents.facets import copier, starter_of, teller_of, title_of
 from smart_fork.agents.forms import Becomes, HomePlace, Record, Utterance
+from smart_fork.copies import leftovers
 from smart_fork.errors import ForkRefused
 from smart_fork.sharing.neutral import Message, Neutral
 from smart_fork.snippets import printable
@@ -101,8 +102,11 @@ def as_session(
 
 @contextmanager
 def written(agent: AgentName, session_id: str, records: Iterable[Record], folder: Path | None = None) -> Iterator[Path]:
-    """A log of these records, in a private file that is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="told-", dir=folder) as own:
+    """A log of these records, in a private file that is gone afterwards: in `folder`, or in one that is swept."""
+    with (
+        nullcontext(folder) if folder else leftovers.folder() as where,
+        tempfile.TemporaryDirectory(prefix="told-", dir=where) as own,
+    ):
         name = copier(agent).place(Path(own) / "log", NewSession(session_id, None, datetime.now(UTC))).name
         log = Path(own) / name
         with log.open("wb") as file:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from indexer.transcripts.model import AgentName
+from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
 from smart_fork.agents import READERS
 from smart_fork.conversation import Conversation
@@ -20,6 +20,7 @@ from smart_fork.team import away
 from smart_fork.team.client import Client
 from smart_fork.team.download import download
 from smart_fork.team.materialise import arrived
+from smart_fork.team.memory import MEMORY
 from smart_fork.team.project import Project, opened
 
 
@@ -58,13 +59,24 @@ def read(reference: str, missing: SmartForkError, directory: Path, reading: Read
 
 
 def _read(where: Project, reference: str, reading: Reading) -> Conversation:
-    taken = download(where.client, where.found(reference))
-    info = taken.info
-    with arrived(taken.records, info.agent, info.id, where.place.root, others=not where.is_mine(info)) as one:
-        return sessions.told(
-            one.session, reading, notice=written_by([info.owner], UNTRUSTED), resolved="team", owner=info.owner,
-            called=info.title,
-        )  # fmt: skip
+    try:
+        there = where.found(reference)
+    except NotFound:
+        MEMORY.forget()
+        raise
+    mine = where.is_mine(there.session)
+    size = sum(one.raw_bytes for one in there.segments)
+    session = MEMORY.session(where, there.session, size, mine=mine, read=lambda: _whole(where, there, mine=mine))
+    return sessions.told(
+        session, reading, notice=written_by([there.session.owner], UNTRUSTED), resolved="team",
+        owner=there.session.owner, called=there.session.title,
+    )  # fmt: skip
+
+
+def _whole(where: Project, there: wire.SessionRead, *, mine: bool) -> Session:
+    taken = download(where.client, there)
+    with arrived(taken.records, taken.info.agent, taken.info.id, where.place.root, others=not mine) as one:
+        return one.session
 
 
 def _listed(info: wire.SessionInfo, file: Path | None) -> SharedSession:

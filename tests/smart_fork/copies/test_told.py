@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+
 import pytest
 
+from indexer.paths import state_home
 from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import forms_of, starter_of, teller_of
 from smart_fork.agents.forms import Becomes, HomePlace
+from smart_fork.copies import leftovers
 from smart_fork.copies.told import as_session, lost_of, utterances
 from smart_fork.sharing.neutral import read
 from tests.indexer.transcripts.records import assistant, claude_log, read_claude, result, use, user
@@ -98,3 +104,25 @@ def test_times_that_are_none_and_half_characters_do_no_harm(home, agent):
 
     with told(read_claude(log), agent) as there:
         assert 2 == len(there.messages)
+
+
+KILLED = """
+import os, signal
+from smart_fork.copies.told import written
+with written("claude", "22222222-2222-4222-8222-222222222222", [{"said": "a secret"}]):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_process_has_left_is_in_our_private_folder_and_gone_with_the_next(session):
+    ended = subprocess.run([sys.executable, "-c", KILLED], check=False)
+    assert -signal.SIGKILL == ended.returncode
+    folder = state_home() / "told"
+    (left,) = folder.glob("told-*/*")
+    assert (0o700, True) == (folder.stat().st_mode & 0o777, "a secret" in left.read_text())
+
+    with told(session, "claude") as there:
+        assert [there.source_path.parent] == list(folder.glob("told-*"))
+        leftovers.clear()
+        assert there.source_path.is_file(), "somebody reads it"
+    assert not list(folder.glob("told-*"))
