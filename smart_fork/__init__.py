@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         Usage,
         WrongVerb,
     )
-    from smart_fork.public import Worker, branch, cut, find, forget, fork
+    from smart_fork.public import Worker, branch, cut, find, forget, fork, merge, preview
     from smart_fork.retrieval.answer import Hit
 
 __all__ = [
@@ -52,6 +52,8 @@ __all__ = [
     "find",
     "forget",
     "fork",
+    "merge",
+    "preview",
 ]
 
 

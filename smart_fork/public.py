@@ -160,6 +160,68 @@ def fork(
     return Worker(fork_session(session_id, Options(prompt=prompt, **options), **how))
 
 
+def preview(
+    session_id: str,
+    prompt: str | None = None,
+    *,
+    at: int | None = None,
+    cwd: str | None = None,
+    budget: int | str | None = None,
+    intent: str | None = None,
+    also: Sequence[str] = (),
+    keep: Sequence[int] = (),
+    drop: Sequence[int] = (),
+    as_agent: str | None = None,
+    **options: Any,
+) -> Forked:
+    """What `fork` would start, given the same, while nothing is: its command, and its `selection` within a `budget`.
+
+    Its `ways` are what each way to fork the session loads: all of it, up to `at`, up to what answers the intent, and
+    within budgets.
+
+    Raises:
+        SmartForkError: it could not be started either.
+    """
+    from smart_fork.agents.options import Options
+    from smart_fork.forking.launch import fork_session
+
+    how: dict[str, Any] = {"at": at, "cwd": cwd, "as_agent": as_agent, "dry_run": True}
+    if budget is None and (keep or drop):
+        raise Usage("keep and drop are only for a budget", "Give a budget as well, such as 30000.")
+    said = _spending("match" if budget is None else budget, intent or prompt or "", also, keep, drop)
+    how["preview" if budget is None else "budget"] = said
+    return fork_session(session_id, Options(prompt=prompt, **options), **how)
+
+
+def merge(
+    session_ids: Sequence[str],
+    prompt: str | None = None,
+    *,
+    budget: int | str,
+    cwd: str | None = None,
+    intent: str | None = None,
+    also: Sequence[str] = (),
+    as_agent: str | None = None,
+    **options: Any,
+) -> Worker:
+    """Run one fork of several sessions, of each what answers, within one `budget`; else as `fork`.
+
+    It is a fork of the first of them; what is kept of the others follows. `started.selection` says what it has of the
+    first, `started.merged` of each of the others.
+
+    Raises:
+        SmartForkError: nothing was started, and nothing is left of the attempt.
+    """
+    from smart_fork.agents.options import Options
+    from smart_fork.forking.merger import fork_merged
+
+    if isinstance(session_ids, str):
+        raise Usage("Several sessions are merged", "Give a list of their ids.")
+    spending = _spending(budget, intent or prompt or "", also, (), ())
+    made = fork_merged(session_ids, Options(prompt=prompt, **options), spending, cwd=cwd, as_agent=as_agent)
+    return Worker(made)
+
+
 def _spending(
     budget: int | str, intent: str, also: Sequence[str], keep: Sequence[int], drop: Sequence[int]
 ) -> Spending:

@@ -62,22 +62,11 @@ def print_selection(selection: Selection, *, in_full: bool) -> None:
 
 def ways_in_words(ways: Sequence[Way]) -> Iterator[str]:
     """What each way to fork loads, side by side, for a person."""
-    yield "note: What a fork loads, by how it is said (a budget: of the conversation, without instructions and tools):"
-    from smart_fork.retrieval.cache import age_of
+    yield "note: About what a fork loads, by how it is said (its agent's instructions and tools come to each budget):"
+    from smart_fork.forking.ways import cache_in_words
 
     for one in ways:
-        cache = "when it was sent is not known" if one.used_at else "in another form, in no cache"
-        if (age := age_of(one.used_at)) is not None:
-            kept = "may still be in its model's cache" if one.cached else "most likely in no cache any more"
-            cache = f"used {_ago(int(age))} ago, {kept}"
-        yield f"  {one.option or '(all of it)':<22} {one.tokens:>10,} tokens  {cache}"
-
-
-def _ago(seconds: int) -> str:
-    for least, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= least:
-            return f"{seconds // least} {unit}"
-    return f"{seconds} s"
+        yield f"  {one.option or '(all of it)':<22} {one.tokens:>10,} tokens  {cache_in_words(one)}"
 
 
 def price_in_words(price: ForkPrice) -> str:

@@ -16,7 +16,7 @@ from smart_fork.copies.session_copy import Branch, Point, point_at
 from smart_fork.errors import ForkRefused
 from smart_fork.forking.attempt import undone
 from smart_fork.forking.bringing_back import brought_back
-from smart_fork.forking.price import price_of
+from smart_fork.forking.price import loaded_within, price_of
 from smart_fork.forking.report import Launched, as_fork
 from smart_fork.forking.spec import WorkerSpec, source_of
 from smart_fork.forking.start import Prepared, another_agent, launch, planned_worktree, prepare
@@ -73,7 +73,7 @@ def fork_session(
             notes += selection.notes
         spec = told(spec, session)
         forked = fork(spec, dry_run=dry_run)
-        within_it = selection.tokens if selection is not None and spec.excerpt else None
+        within_it = loaded_within(session, selection) if selection is not None and spec.excerpt else None
         price = price_of(session, spec.point, spec.handover.handed.tokens if spec.handover else within_it)
         forked = replace(forked, warnings=(*notes, *forked.warnings), selection=selection, price=price)
         if not dry_run or spec.handover:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from indexer.transcripts.model import Session
+from smart_fork.budget.selection import Selection
 from smart_fork.copies.session_copy import Point
 from smart_fork.forking.started import ForkPrice
 from smart_fork.retrieval.cache import may_be_cached
 
 
 def price_of(session: Session, point: Point | None, within: int | None = None) -> ForkPrice:
-    """The price of a fork at `point`, or of one that keeps only so many tokens `within` a budget.
+    """The price of a fork at `point`, or of one that keeps only so many tokens `within` it in another form.
 
     What is sent in another form than before is in nobody's cache.
     """
@@ -19,3 +20,17 @@ def price_of(session: Session, point: Point | None, within: int | None = None) -
     tokens = session.loads()[point.index] if point is not None else whole
     used = session.turns[point.index].timestamp if point is not None else session.last_activity
     return ForkPrice(tokens, whole, cached=may_be_cached(used))
+
+
+def loaded_within(session: Session, kept: Selection) -> int:
+    """What a fork loads that keeps so much of a conversation.
+
+    A budget is counted of the conversation alone: its agent's instructions and tools come to it. They are what the
+    agent has counted the first time, beyond what had been said by then; where it has counted nothing, nothing is added.
+    """
+    said = 0
+    for turn in session.turns:
+        said += turn.token_est
+        if turn.loaded:
+            return kept.tokens + max(0, turn.loaded - said)
+    return kept.tokens

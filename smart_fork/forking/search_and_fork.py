@@ -16,6 +16,7 @@ from smart_fork.agents.options import PLACES, Options
 from smart_fork.agents.references import Resolved
 from smart_fork.agents.references import here as of_this_machine
 from smart_fork.agents.selection import named
+from smart_fork.budget.amount import MATCH as LEAST
 from smart_fork.budget.within import Wanted
 from smart_fork.engines.configured import OWN
 from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartForkError, Usage
@@ -47,10 +48,12 @@ def find_and_fork(
     or_all: bool = False,
     budget: Wanted | None = None,
     as_agent: AgentName | None = None,
+    dry_run: bool = False,
 ) -> Answer:
     """`find`, and the fork that was asked for as ``forked_session``; with `at` ``"match"`` where its passage ends.
 
-    Within a `budget` the fork has what answers the request alone. With `as_agent` it is a session of that agent.
+    Within a `budget` the fork has what answers the request alone. With `as_agent` it is a session of that agent. A
+    `dry_run` starts nothing: it says what the fork would be, and what each way to fork the session loads.
 
     With `auto_fork` alone the best result is forked if it fits: it scores the request's `min_score`, else `FLOOR`;
     where several fit about as well, the one that is chosen by whom `ask` asks. A fork that fails leaves the results in
@@ -93,12 +96,14 @@ def find_and_fork(
         results = answer.results if isinstance(answer, Found) else ()
         index, session_id = _chosen(results, fork_index, fork_session_id)
         hit = None if index is None else results[index]
-        with _here(session_id, request, engine) as here:
+        with _here(session_id, request, engine, keep=not dry_run) as here:
             local_id = here.session_id
             how: dict[str, Any] = {"at": at} if at != MATCH else {"through": _through(hit, local_id, request, engine)}
             if budget is not None:
                 how["budget"] = Spending(budget, request.intent, request.also or (), engine)
             how |= {"as_agent": as_agent} if as_agent else {}
+            if dry_run:
+                how |= {"dry_run": True, "preview": Spending(Wanted(LEAST), request.intent, request.also or (), engine)}
             told("starting the fork", 0, 1)
             forked = fork_session(
                 local_id,
@@ -132,12 +137,12 @@ def _own(answer: Answer, engine: Engine) -> Answer:
 
 
 @contextmanager
-def _here(session_id: str, request: FindRequest, engine: Engine) -> Iterator[Resolved]:
-    """The session as one of this machine: a teammate's is written here, and goes again where the start fails."""
+def _here(session_id: str, request: FindRequest, engine: Engine, *, keep: bool) -> Iterator[Resolved]:
+    """The session as one of this machine: a teammate's is written here, and goes again where nothing is started."""
     if engine.elsewhere is None:
         yield of_this_machine(session_id)
         return
-    with engine.elsewhere.taken(session_id, Path(request.project_path or Path.cwd())) as here:
+    with engine.elsewhere.taken(session_id, Path(request.project_path or Path.cwd()), keep=keep) as here:
         yield here
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from indexer.transcripts.model import Session
 from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.errors import SmartForkError
-from smart_fork.forking.price import price_of
+from smart_fork.forking.price import loaded_within, price_of
 from smart_fork.forking.started import Way
+from smart_fork.retrieval.cache import age_of
 
 if TYPE_CHECKING:
     from smart_fork.budget.within import Wanted
@@ -46,6 +47,22 @@ def ways(session: Session, at: Point | None, spending: Spending | None, *, match
     return tuple(found)
 
 
+def cache_in_words(way: Way) -> str:
+    """Whether what a way loads may be in its model's cache, for a person."""
+    age = age_of(way.used_at)
+    if age is None:
+        return "when it was sent is not known" if way.used_at else "in another form, in no cache"
+    kept = "may still be in its model's cache" if way.cached else "most likely in no cache any more"
+    return f"used {_ago(int(age))} ago, {kept}"
+
+
+def _ago(seconds: int) -> str:
+    for least, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= least:
+            return f"{seconds // least} {unit}"
+    return f"{seconds} s"
+
+
 def _within(session: Session, at: Point | None, wanted: Wanted, evidence: ExchangeEvidence) -> Iterator[Way]:
     """What was asked for, and the least beside a usual one."""
     from smart_fork.budget.amount import MATCH
@@ -55,7 +72,7 @@ def _within(session: Session, at: Point | None, wanted: Wanted, evidence: Exchan
     for budget in (MATCH, USUAL if wanted.budget == MATCH else wanted.budget):
         changes = wanted if budget == wanted.budget else Wanted(budget)
         kept, option = selected(session, end, changes, evidence).selection, f"--budget {budget}"
-        yield _up_to(session, at, option) if kept.whole else Way(option, kept.tokens)
+        yield _up_to(session, at, option) if kept.whole else Way(option, loaded_within(session, kept))
 
 
 def _up_to(session: Session, point: Point | None, option: str) -> Way:

@@ -125,10 +125,14 @@ class ForkPage(PageValues):
 
 @dataclass(frozen=True, slots=True)
 class PreviewPage(PageValues):
-    """What a fork would have within its budget, and what it is asked for: `moved` are exchanges that a person has."""
+    """What a fork would load, and have within its budget, and what it is asked for.
+
+    `moved` are exchanges that a person has moved; `caches` what is said of each way's cache.
+    """
 
     fork: Forked
-    selection: Selection
+    selection: Selection | None
+    caches: Mapping[str, str]
     given: Mapping[str, str]
     moved: Mapping[int, str]
 
@@ -274,19 +278,18 @@ def forked(form: Mapping[str, str], *, engine: Callable[[], Engine]) -> Forked:
 
 
 def previewed(form: Mapping[str, str], engine: Callable[[], Engine]) -> PreviewPage:
-    """What a fork that a form asks for would have within its budget: as a dry run says it.
+    """What a fork that a form asks for would load, and have within its budget: as a dry run says it.
 
     Raises:
         SmartForkError: it could not be started either.
     """
-    if not form.get("budget", "").strip():
-        raise Usage("All of it would be forked", "Go back, and choose how much of it the fork is to know.")
+    from smart_fork.forking.ways import cache_in_words
+
     would = _fork(form, engine, dry_run=True)
-    if would.selection is None:
-        raise Usage("All of it would be forked")
+    caches = {way.option: cache_in_words(way) for way in would.ways}
     given = {name: value for name in ASKED if (value := form.get(name, "").strip())}
     moved = {number: where for where in ("keep", "drop") for number in _moved(form, where)}
-    return PreviewPage(would, would.selection, given, moved)
+    return PreviewPage(would, would.selection, caches, given, moved)
 
 
 def _fork(form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: bool = False) -> Forked:
@@ -297,12 +300,15 @@ def _fork(form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: boo
     if not prompt:
         raise Usage("What is the fork to do?", "Go back and say it in a sentence.")
     options = Options(prompt=prompt, worktree=worktree == "yes" or None, place=place or None, brief=brief == "yes")
-    if not budget:
-        return fork_session(session, options, at=number(at), dry_run=dry_run)
-    from smart_fork.budget.amount import amount
+    if not budget and not dry_run:
+        return fork_session(session, options, at=number(at))
+    from smart_fork.budget.amount import MATCH, amount
     from smart_fork.budget.within import Wanted
     from smart_fork.forking.spending import Spending
 
+    if not budget:
+        least = Spending(Wanted(MATCH), prompt, (), engine())
+        return fork_session(session, options, at=number(at), preview=least, dry_run=True)
     wanted = Wanted(amount(budget), _moved(form, "keep"), _moved(form, "drop"))
     spending = Spending(wanted, prompt, (), engine())
     return fork_session(session, options, at=number(at), budget=spending, dry_run=dry_run)

@@ -117,8 +117,11 @@ class Elsewhere(Protocol):
         """Whether one of these may be forked without being chosen."""
         ...
 
-    def taken(self, session_id: str, directory: Path) -> AbstractContextManager[Resolved]:
-        """What an id means; a session elsewhere is written here, and taken away again where its context fails."""
+    def taken(self, session_id: str, directory: Path, *, keep: bool = True) -> AbstractContextManager[Resolved]:
+        """What an id means; a session elsewhere is written here.
+
+        It is taken away again where its context fails, and where it is not to be kept.
+        """
         ...
 
 

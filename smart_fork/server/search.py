@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from indexer.embedder import Embedder
     from indexer.project import Project
     from smart_fork.agents.options import Options
+    from smart_fork.budget.within import Wanted
     from smart_fork.caller import Caller
     from smart_fork.retrieval.elsewhere import Elsewhere
     from smart_fork.retrieval.model import BackgroundModel
@@ -166,6 +167,9 @@ class Searching:
             bool | None, Field(description="Note what changed since.")
         ] = True,
         as_agent: Annotated[str | None, Field(description="Fork it as a session of this agent.")] = None,
+        dry_run: Annotated[  # noqa: FBT002
+            bool | None, Field(description="Start nothing: what each way to fork loads.")
+        ] = False,
     ) -> Any:
         """Find the past session of this repository that already knows how to do something; optionally run a fork of it.
 
@@ -180,16 +184,15 @@ class Searching:
         request = _request(
             ctx, caller, intent, also, agent_type, limit, project_path, collection, min_score, include_snippets, explain
         )
-        from smart_fork.budget.within import wanted_of
-
         choice: dict[str, Any] = {
             "auto_fork": auto_fork is True,
             "fork_index": fork_index,
             "fork_session_id": fork_session_id,
             "options": _options(prompt, run_in, worktree, with_changes, brief),
             "at": at,
-            "budget": wanted_of(budget, keep, drop),
+            "budget": await in_thread(partial(_wanted, budget, keep, drop)),
             "as_agent": as_agent,
+            "dry_run": dry_run is True,
             "ask": asking(ctx),
             **_or_all(ctx),
         }
@@ -321,6 +324,14 @@ def _options(
     return Options(
         prompt=prompt or "", place=run_in, worktree=named, with_changes=with_changes is True, brief=brief is not False
     )
+
+
+def _wanted(budget: str | None, keep: str | None, drop: str | None) -> Wanted | None:
+    if budget is keep is drop is None:
+        return None
+    from smart_fork.budget.within import wanted_of
+
+    return wanted_of(budget, keep, drop)
 
 
 def _request(  # noqa: PLR0917 - what both tools take

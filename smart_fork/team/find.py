@@ -93,11 +93,11 @@ class TeamSearch:
         return settings().auto_fork
 
     @contextmanager
-    def taken(self, session_id: str, directory: Path) -> Iterator[Resolved]:
+    def taken(self, session_id: str, directory: Path, *, keep: bool = True) -> Iterator[Resolved]:
         """A session of the team as one of this machine, and one of this machine after what was withdrawn of it."""
         from smart_fork.team.take import found_or_taken
 
-        with found_or_taken(session_id, directory=directory) as (here, _):
+        with found_or_taken(session_id, directory=directory, keep=keep) as (here, _):
             yield here
 
     def _ask(self, asked: AskedElsewhere) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from indexer.transcripts.model import Session, Turn
+from smart_fork.budget.selection import Selection
 from smart_fork.budget.within import Wanted
 from smart_fork.cli.forked import price_in_words, ways_in_words
 from smart_fork.copies.session_copy import Point
-from smart_fork.forking.price import price_of
+from smart_fork.forking.price import loaded_within, price_of
 from smart_fork.forking.spending import Spending
 from smart_fork.forking.started import ForkPrice, Way
 from smart_fork.forking.ways import ways
@@ -40,6 +42,15 @@ def test_a_fork_loads_what_it_knows_and_its_model_may_still_have_what_was_just_s
     assert price_of(one, None) == ForkPrice(90_000, 90_000, cached=whole)
     assert price_of(one, Point(0, "t0")) == ForkPrice(4_000, 90_000, cached=at)
     assert price_of(one, Point(0, "t0"), 1_000) == ForkPrice(1_000, 90_000, cached=within)
+
+
+def test_what_is_kept_of_a_conversation_is_loaded_after_what_its_agent_says_itself():
+    counted = session(9_000, 10)
+    kept = Selection(session_id="s", budget="9", tokens=500, whole_tokens=70_000, kept=1, left_out=1, exchanges=())
+    uncounted = replace(counted, turns=tuple(replace(turn, loaded=0) for turn in counted.turns))
+
+    assert 500 + 4_000 == loaded_within(counted, kept)
+    assert 500 == loaded_within(uncounted, kept)
 
 
 def test_a_price_is_said_in_words():

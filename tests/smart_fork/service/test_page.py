@@ -292,7 +292,10 @@ def test_a_preview_says_what_a_dry_run_says_and_exchanges_are_moved_over(served,
     assert "<b>now" not in text
     assert f'name="form" value="{form}"' in text
     assert 404 == served.get(f"/forked/{form}")[0]
-    assert (400, True) == ((said := preview(""))[0], "All of it would be forked" in said[1])
+    assert "<code>--budget match</code>" in text
+    status, text = preview("")
+    assert (200, False) == (status, "of 3 exchanges" in text)
+    assert all(way in text for way in ("all of it", "<code>--budget match</code>", "<code>--budget 30000</code>"))
     assert (400, True) == ((said := preview("&budget=match&exchange-9=keep"))[0], "no exchange 9" in said[1])
     assert 400 == preview("&budget=lots")[0]
 

@@ -1,0 +1,110 @@
+"""Forks within a budget and what each way would load, alike over MCP, by command and in a script."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import smart_fork
+from smart_fork import public
+from tests.smart_fork.client import answer, refusal
+from tests.smart_fork.commands import command_model, run
+from tests.smart_fork.world import WordsModel
+
+__all__ = ["command_model", "run"]
+
+RETRY = "retry uploads with backoff"
+SAID = [word for number in range(6) for word in (f"Step {number}: {'paint the wall ' * 60}", f"painted {number}")]
+SAID[6:8] = "When the upload breaks off, retry uploads and wait longer each time", "It retries with backoff now"
+
+
+@pytest.fixture
+def knows(world, shop, run, scripted) -> str:
+    session_id = world.claude(shop, *SAID)
+    assert 0 == run("index", "run").code
+    return session_id
+
+
+@pytest.fixture
+def forked_by_tool(world, shop, knows):
+    def fork(**more: object) -> dict:
+        asked = {"fork_session_id": knows, "run_in": "process", "project_path": str(shop), "brief": False} | more
+        return answer(world, intent=RETRY, **asked)["forked_session"]
+
+    return fork
+
+
+def exchanges(selection: dict) -> dict[int, str]:
+    return {one["number"]: one["kept"] for one in selection["exchanges"] if one["kept"] != "nothing"}
+
+
+def test_a_dry_run_of_the_tool_says_what_that_of_the_command_says(forked_by_tool, knows, run, scripted):
+    given = ("--keep", "1", "--drop", "4", "--budget", "match", "--in", "process", "--dry-run", "--json", "--no-brief")
+
+    told = forked_by_tool(budget="match", keep="1", drop="4", dry_run=True)
+    typed = json.loads(run("fork", knows, RETRY, *given).out)
+
+    assert told["ways"] == typed["ways"]
+    assert ["", "--budget match", "--budget 30000"] == [
+        way["option"] for way in told["ways"] if way["option"] != "--at match"
+    ]
+    assert exchanges(told["selection"]) == exchanges(typed["selection"])
+    assert (True, False) == (1 in exchanges(told["selection"]), 4 in exchanges(told["selection"]))
+    assert told["price"] == typed["price"]
+    assert {} == scripted.ran()
+
+
+def test_a_dry_run_without_a_budget_compares_the_ways_as_well_and_starts_nothing(forked_by_tool, scripted, knows):
+    told = forked_by_tool(dry_run=True)
+
+    assert {"", "--budget match", "--budget 30000"} <= {way["option"] for way in told["ways"]}
+    assert knows in told["command"]
+    assert {} == scripted.ran()
+
+
+def test_what_the_tool_forks_has_the_exchanges_that_its_dry_run_has_said(forked_by_tool, world, scripted):
+    budget = {"budget": "match", "keep": "1", "drop": "4"}
+    planned = forked_by_tool(**budget, dry_run=True)["selection"]
+
+    made = forked_by_tool(**budget)
+
+    scripted.call(made["worker_id"])
+    written = world.log_of(made["new_session_id"]).read_text()
+    assert exchanges(planned) == exchanges(made["selection"])
+    assert [number for number in range(6) if f"Step {number}: " in written and f'"painted {number}"' in written] == [
+        number for number, kept in exchanges(planned).items() if number != 3
+    ]
+    assert "It retries with backoff now" in written
+    assert "ways" not in made
+
+
+def test_exchanges_are_moved_over_only_within_a_budget_and_where_there_are_any(world, knows, shop, scripted):
+    def refused(**more: str) -> str:
+        return refusal(world, intent=RETRY, fork_session_id=knows, project_path=str(shop), **more)
+
+    assert "only within a budget" in refused(keep="1")
+    assert "named by their numbers" in refused(budget="match", drop="one")
+    said = answer(world, intent=RETRY, fork_session_id=knows, project_path=str(shop), budget="match", keep="77")
+    assert "no exchange 77 to be kept" in said["error"]
+    assert {} == scripted.ran()
+
+
+def test_a_script_looks_first_and_merges(world, knows, shop, scripted, monkeypatch):
+    monkeypatch.setattr("indexer.models.configured_embedder", WordsModel)
+    public._embedder.cache_clear()
+    other = world.claude(shop, "how is the upload tested?", "With a server that breaks off.")
+
+    looked = smart_fork.preview(knows, RETRY, budget="match", drop=[4], place="process")
+    merged = smart_fork.merge([knows, other], RETRY, budget="40k", cwd=str(shop), place="process", brief=False)
+
+    assert "nothing" == looked.selection.exchanges[4].kept
+    assert looked.ways[0].tokens == smart_fork.preview(knows, RETRY, place="process").ways[0].tokens
+    assert (knows, [other]) == (merged.started.selection.session_id, [one.session_id for one in merged.started.merged])
+    scripted.call(merged.id)
+    assert "With a server that breaks off." in world.log_of(merged.session_id).read_text()
+    with pytest.raises(smart_fork.Usage, match="only for a budget"):
+        smart_fork.preview(knows, RETRY, keep=[1])
+    with pytest.raises(smart_fork.Usage, match="Several sessions"):
+        smart_fork.merge(knows, RETRY, budget="40k")
+    public._embedder.cache_clear()
