@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from smart_fork.agents.agent import Known
 from smart_fork.agents.claude import Claude
 from smart_fork.agents.codex import Codex
+from smart_fork.agents.copilot import Copilot
 from smart_fork.agents.cursor import Cursor
 from smart_fork.agents.gemini import Gemini
 from smart_fork.agents.opencode import OpenCode
@@ -24,6 +25,7 @@ AGENTS = Known(
     Qwen(),
     OpenCode(),
     Gemini(),
+    Copilot(),
 )
 
 

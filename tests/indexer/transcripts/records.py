@@ -13,6 +13,7 @@ from indexer.transcripts.model import Session
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.claude.slugs import slug
 from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.gemini.log import GeminiAdapter
 from smart_fork.agents.qwen.log import QwenAdapter
 from smart_fork.agents.qwen.slugs import slug as qwen_slug
@@ -193,12 +194,46 @@ def listed(*messages: object) -> dict[str, object]:
     return {"$set": {"messages": [*messages], "lastUpdated": "2026-07-01T10:00:00.000Z"}}
 
 
+# Copilot CLI
+
+
+def copilot_log(home: Path, *records: object, session: str = SESSION, cwd: str = CWD) -> Path:
+    """The log of these events, after the one that begins it; one without a parent comes after the one before it."""
+    begins = happened("session.start", "start", sessionId=session, copilotVersion="1.0.102", context={"cwd": cwd})
+    return write(home / ".copilot/session-state" / session / "events.jsonl", *in_a_row(begins, *records))
+
+
+def happened(kind: str, identity: str, **data: object) -> dict[str, object]:
+    """An event of Copilot CLI."""
+    return {"type": kind, "data": data, "id": identity, "timestamp": "2026-07-01T10:00:00.000Z"}
+
+
+def in_a_row(*events: object) -> list[object]:
+    """Events, each after the one before it."""
+    made: list[object] = []
+    parent = None
+    for event in events:
+        made.append({"parentId": parent} | event if isinstance(event, dict) else event)
+        parent = event.get("id") if isinstance(event, dict) else parent
+    return made
+
+
+def requested(call: str, tool: str, **given: object) -> dict[str, object]:
+    """A call of a tool in an answer of Copilot CLI."""
+    return {"toolCallId": call, "name": tool, "arguments": given, "type": "function"}
+
+
+def read_copilot(path: Path) -> Session:
+    return said(CopilotAdapter().read(path))
+
+
 #: How each agent writes down that somebody has asked something, as the only record of a log.
 ASKED: dict[str, Callable[[Path, str], Path]] = {
     "claude": lambda home, text: claude_log(home, user("u1", None, text)),
     "codex": lambda home, text: codex_log(home, id_of(1), meta(id_of(1)), message("user", text)),
     "qwen": lambda home, text: qwen_log(home, linked("user", "u1", None, text)),
     "gemini": lambda home, text: gemini_log(home, spoken("user", "u1", text)),
+    "copilot": lambda home, text: copilot_log(home, happened("user.message", "u1", content=text)),
 }
 
 

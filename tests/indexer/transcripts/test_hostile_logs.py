@@ -22,18 +22,21 @@ from tests.indexer.transcripts.records import (
     calling,
     claude_log,
     codex_log,
+    copilot_log,
     gemini_log,
+    happened,
     id_of,
     linked,
     message,
     meta,
     qwen_log,
     ran,
+    requested,
     spoken,
     texts,
     user,
 )
-from tests.indexer.transcripts.test_resuming import CLAUDE, CODEX, GEMINI, QWEN
+from tests.indexer.transcripts.test_resuming import CLAUDE, CODEX, COPILOT, GEMINI, QWEN
 
 JSON = st.recursive(
     st.none()
@@ -64,6 +67,10 @@ RECORDS = {
     "gemini": [
         *GEMINI,
         *(json.loads(line) for line in (FIXTURES / "gemini/compressed.jsonl").read_text().splitlines()),
+    ],
+    "copilot": [
+        *COPILOT,
+        *(json.loads(line) for line in (FIXTURES / "copilot/compacted.jsonl").read_text().splitlines()),
     ],
     "opencode": [
         {
@@ -210,6 +217,11 @@ def test_deep_nesting_is_survived(home, depth):
         "gemini": gemini_log(
             home, spoken("user", "u1", "one"), spoken("gemini", "a1", toolCalls=[ran("t", "x", deep="DEEP")])
         ),
+        "copilot": copilot_log(
+            home,
+            happened("user.message", "u1", content="one"),
+            happened("assistant.message", "a1", toolRequests=[requested("t", "x", deep="DEEP")]),
+        ),
     }
     for agent, path in asked.items():
         reader = READERS[agent]
@@ -289,6 +301,7 @@ def test_reading_changes_nothing(home):
     codex_log(home, id_of(1), *CODEX)
     qwen_log(home, *QWEN)
     gemini_log(home, *GEMINI[1:])
+    copilot_log(home, *COPILOT[1:])
 
     def tree() -> dict[str, tuple[int, bytes]]:
         files = [path for path in home.rglob("*") if path.is_file()]

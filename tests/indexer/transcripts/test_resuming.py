@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from indexer.transcripts.base import AgentAdapter, Checkpoint
 from smart_fork.agents.claude.log import ClaudeAdapter
 from smart_fork.agents.codex.log import CodexAdapter
+from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.gemini.log import GeminiAdapter
 from smart_fork.agents.qwen.log import QwenAdapter
 from tests.indexer.transcripts.records import (
@@ -25,13 +26,16 @@ from tests.indexer.transcripts.records import (
     enveloped,
     event,
     gemini_head,
+    happened,
     id_of,
+    in_a_row,
     item,
     linked,
     listed,
     message,
     meta,
     ran,
+    requested,
     result,
     spoken,
     use,
@@ -103,11 +107,31 @@ GEMINI = [
     spoken("info", "i1") | {"content": "Request cancelled."},
     spoken("user", "u5", "three", calling("x", "y")),
 ]  # fmt: skip
+COPILOT = in_a_row(
+    happened("session.start", "s", sessionId=SESSION, copilotVersion="1.0.102", context={"cwd": "/srv/shop", "branch": "main"}),
+    happened("user.message", "u1", content="one", transformedContent="<current_datetime>x</current_datetime>\n\none"),
+    happened("session.usage_record", "r1", usage={"inputTokens": 900, "outputTokens": 7}),
+    happened("assistant.message", "a1", content="", toolRequests=[
+        requested("t1", "bash", command="ls some_name && git commit"),
+        requested("t2", "smart-fork-smart_fork", intent="x"),
+    ]),
+    happened("tool.execution_start", "b1", toolCallId="t1"),
+    happened("user.message", "g1", content="look", source="agent-x") | {"agentId": "g"},
+    happened("tool.execution_complete", "c1", toolCallId="t1", success=True, shellExecution={"exitCode": 1},
+             result={"content": "other_name\n<shellId: 0 completed with exit code 1>"}),
+    happened("tool.execution_complete", "c2", toolCallId="t2", success=True, result={"content": "our_answer"}),
+    happened("session.compaction_complete", "k1", success=True, postCompactionTokens=300, summaryContent="all"),
+    happened("assistant.message", "a2", content="first", toolRequests=[]),
+    happened("session.info", "f1", infoType="fork", message=f'Forked from "x" ({ONE}) as "y" ({SESSION}).'),
+    happened("user.message", "u2", content="two"),
+    happened("abort", "x1", reason="user_initiated"),
+)  # fmt: skip
 AGENTS = [
     (ClaudeAdapter(), f".claude/projects/-srv-shop/{SESSION}.jsonl", CLAUDE),
     (CodexAdapter(), str(codex_path(Path(), ONE)), CODEX),
     (QwenAdapter(), f".qwen/projects/-srv-shop/chats/{SESSION}.jsonl", QWEN),
     (GeminiAdapter(), ".gemini/tmp/shop/chats/session-2026-07-01T10-00-00000000.jsonl", GEMINI),
+    (CopilotAdapter(), f".copilot/session-state/{SESSION}/events.jsonl", COPILOT),
 ]
 
 

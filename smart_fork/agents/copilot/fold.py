@@ -1,0 +1,226 @@
+"""What the events of one of Copilot CLI's sessions add up to.
+
+They are a chain of ``parentId``, in the order of the file. What sub-agents say and do stands among them and names its
+agent. What is not said, called or answered is a link of the chain: the model's instructions, permissions, usage.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from indexer.masking import Masked
+from indexer.transcripts.boilerplate import strip_boilerplate, strip_recall
+from indexer.transcripts.lines import Line, open_regular
+from indexer.transcripts.model import ToolCall, ToolResult, Turn
+from indexer.transcripts.state import count
+from indexer.transcripts.titles import title_of
+from indexer.transcripts.tree import ID_CHARACTERS, Record, Tree
+from smart_fork.agents import READERS
+from smart_fork.agents.copilot.home import WORKSPACE
+
+#: What its tools are called where calls are described.
+_TOOLS = {
+    "bash": "Bash",
+    "view": "Read",
+    "edit": "Edit",
+    "create": "Write",
+    "grep": "Grep",
+    "glob": "Glob",
+    "read_bash": "BashOutput",
+    "stop_bash": "KillBash",
+    "update_todo": "TodoWrite",
+}
+#: How the error of a call begins that was not carried out.
+_NOT_RUN = ("Permission denied", "The user rejected", "Denied by")
+#: What a shell's output ends with.
+_ENDED = re.compile(
+    r"\n?<(?:shellId: \S{1,100} completed with exit code -?\d{1,9}|exited with exit code -?\d{1,9})>\s*\Z"
+)
+#: How it says of whom it is a fork, which has a name of any length, but is not looked at beyond this.
+_LONGEST = 4000
+_FORKED = re.compile(r'\AForked from ".*" \(([0-9a-f-]{36})\) as ".*" \([0-9a-f-]{36}\)\.\Z', re.DOTALL)
+#: No description of a session is longer.
+_MOST = 64 * 1024
+_NAME, _NAMED = re.compile(r"^name: (.*)$", re.MULTILINE), re.compile(r"^user_named: true$", re.MULTILINE)
+
+
+class CopilotTree(Tree):
+    """See `Tree`."""
+
+    agent = "copilot"
+    shell = "bash"
+    not_run = _NOT_RUN
+
+    def feed(self, line: Line) -> None:
+        """See `Tree.feed`: an event in the words of a chain."""
+        record = line.record
+        data = data_of(record)
+        context = data.get("context") if record.get("type") == "session.start" else None
+        place = context if isinstance(context, dict) else {}
+        said: Record = {
+            "uuid": record.get("id"),
+            "parentUuid": record.get("parentId"),
+            "timestamp": record.get("timestamp"),
+            "type": record.get("type"),
+            "agentId": record.get("agentId"),
+            "data": data,
+        }
+        if place:
+            said |= {"cwd": place.get("cwd"), "gitBranch": place.get("branch"), "sessionId": data.get("sessionId")}
+            said["version"] = data.get("copilotVersion")
+        super().feed(line._replace(record=said))
+
+    def note_title(self, record: Record) -> None:
+        """See `Tree.note_title`. What it is called stands beside its log; of whom it is a fork, in it."""
+        if parent := forked_from(record):
+            self.facts["parent"] = parent
+
+    def turn(self, record: Record, identity: str, line: Line) -> Turn | None:
+        """See `Tree.turn`."""
+        if is_of_an_agent(record):
+            self.facts["sidechain"] = True
+            return None
+        kind, data = record["type"], record["data"]
+        if kind == "session.usage_record":
+            self.facts["spent"] = loaded_by(data)
+        elif kind == "assistant.message":
+            calls, loaded = tuple(self._calls(data)), self.facts.pop("spent", 0)
+            return self.make(record, identity, line, "assistant", strip_recall(_text(data)), calls=calls, loaded=loaded)
+        elif kind == "tool.execution_complete":
+            output, failed = output_of(data)
+            result: ToolResult = self.result(data.get("toolCallId"), output, failed=failed)
+            return self.make(record, identity, line, "tool", "", results=(result,))
+        elif kind == "user.message":
+            text = strip_boilerplate(_text(data)) if is_typed(data) else ""
+            return self.make(record, identity, line, "user" if text else "system", text, prompt=bool(text))
+        elif kind == "abort":
+            self.facts["interrupted"] = identity
+            return self.make(record, identity, line, "system", "")
+        elif kind == "session.compaction_complete" and data.get("success") is True:
+            self.facts["compactions"] = self.facts.get("compactions", 0) + 1
+            left = max(1, count(data.get("postCompactionTokens")))
+            return self.make(record, identity, line, "system", "", loaded=left)
+        return None
+
+    def _calls(self, data: Mapping[str, Any]) -> Iterator[ToolCall]:
+        for request in requests_in(data):
+            name = str(request.get("name") or "")
+            yield self.call(request.get("toolCallId"), name, request.get("arguments"), known_as=_TOOLS.get(name, ""))
+
+    def title(self, turns: tuple[Turn, ...]) -> Masked:
+        """See `Tree.title`."""
+        return title_of(self._named(), (turn.text for turn in turns if turn.prompt))
+
+    def names(self, turns: tuple[Turn, ...]) -> Iterable[str]:
+        """See `Tree.names`."""
+        del turns
+        return filter(None, (self._named(),))
+
+    def named(self) -> bool:
+        """See `Tree.named`."""
+        return bool(self._named())
+
+    def _named(self) -> str:
+        """The name that a person gave the session; empty where none is known."""
+        try:
+            with open_regular(self.path.with_name(WORKSPACE)) as file:
+                said = file.read(_MOST).decode("utf-8", "replace")
+        except OSError:
+            return ""
+        name = _NAME.search(said) if _NAMED.search(said) else None
+        return _scalar(name[1].strip()) if name else ""
+
+    def opens_a_session(self, action: str) -> bool:
+        """See `Tree.opens_a_session`."""
+        return READERS.opens_a_session(action)
+
+    def folder(self) -> str:
+        """See `Tree.folder`: sessions of all directories are in one."""
+        return ""
+
+    def folder_for(self, directory: str) -> str:
+        """See `Tree.folder_for`."""
+        del directory
+        return ""
+
+    def is_copy(self) -> bool:
+        """See `Tree.is_copy`: the log of one session in the folder of another."""
+        return str(self.facts.get("first_session_id", self._session_id())) != self._session_id()
+
+    def _session_id(self) -> str:
+        name = self.path.parent.name
+        return name if len(name) >= ID_CHARACTERS else str(self.facts.get("first_session_id", name))
+
+
+def data_of(record: Mapping[str, Any]) -> Record:
+    """What an event says."""
+    data = record.get("data")
+    return data if isinstance(data, dict) else {}
+
+
+def is_of_an_agent(record: Mapping[str, Any]) -> bool:
+    """Whether an event is a sub-agent's."""
+    return record.get("agentId") is not None
+
+
+def is_typed(data: Mapping[str, Any]) -> bool:
+    """Whether a ``user.message`` is what a person, or a script in a person's place, has asked."""
+    return data.get("source") in (None, "user")
+
+
+def requests_in(data: Mapping[str, Any]) -> list[Record]:
+    """The calls of an answer."""
+    requests = data.get("toolRequests")
+    return [one for one in requests if isinstance(one, dict)] if isinstance(requests, list) else []
+
+
+def output_of(data: Mapping[str, Any]) -> tuple[str, bool]:
+    """What came back from a call, with a shell's exit status first, and whether the call failed."""
+    result, error, shell = data.get("result"), data.get("error"), data.get("shellExecution")
+    if data.get("success") is False:
+        said = error.get("message") if isinstance(error, dict) else error
+        return said if isinstance(said, str) else "", True
+    content = result.get("content") if isinstance(result, dict) else result
+    output = content if isinstance(content, str) else ""
+    status = shell.get("exitCode") if isinstance(shell, dict) else None
+    if type(status) is int:
+        return f"Exit code: {status}\n{_ENDED.sub('', output)}", status != 0
+    return output, False
+
+
+def loaded_by(data: Mapping[str, Any]) -> int:
+    """What the model had in its context when it had answered a request."""
+    usage = data.get("usage")
+    given = usage if isinstance(usage, dict) else {}
+    return count(given.get("inputTokens")) + count(given.get("outputTokens"))
+
+
+def forked_from(record: Mapping[str, Any]) -> str:
+    """The session of which an event says that its own is a fork; empty for all others."""
+    data = data_of(record)
+    if record.get("type") != "session.info" or data.get("infoType") != "fork":
+        return ""
+    said = data.get("message")
+    told = _FORKED.match(said) if isinstance(said, str) and len(said) <= _LONGEST else None
+    return told[1] if told else ""
+
+
+def _text(data: Mapping[str, Any]) -> str:
+    content = data.get("content")
+    return content if isinstance(content, str) else ""
+
+
+def _scalar(text: str) -> str:
+    """A text as YAML writes it in one line; empty where it needs more."""
+    if text.startswith('"'):
+        try:
+            said = json.loads(text)
+        except ValueError:
+            return ""
+        return said if isinstance(said, str) else ""
+    if text.startswith("'"):
+        return text[1:-1].replace("''", "'") if len(text) > 1 and text.endswith("'") else ""
+    return "" if text.startswith(("|", ">", "&", "*", "!")) else text

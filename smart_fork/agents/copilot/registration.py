@@ -1,0 +1,36 @@
+"""Copilot CLI's servers of a person: ``mcpServers`` in ``mcp-config.json``, as ``copilot mcp add`` writes them.
+
+Seen with 1.0.102: it starts each in the session's directory, with its variables but for those of its model's provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.copilot import Copilot
+from smart_fork.agents.copilot.home import copilot_home
+from smart_fork.agents.registration.json_entry import JsonRegistration
+
+
+class CopilotRegistration(JsonRegistration):
+    """See `Registration`."""
+
+    agent: AgentName = "copilot"
+    title = Copilot.title
+    client = ("copilot-cli", "2025-11-25")
+    of_a_session = (*Copilot.tells, *JsonRegistration.of_a_session)
+
+    def path(self) -> Path:
+        """See `Registration.path`."""
+        return copilot_home() / "mcp-config.json"
+
+    def home(self) -> Path:
+        """See `Registration.home`."""
+        return copilot_home()
+
+    def wanted(self, program: str, env: Mapping[str, str], before: Mapping[str, Any] | None) -> dict[str, Any]:
+        """See `Registration.wanted`. Of a server that names no tools it offers none."""
+        return {"type": "local", "tools": ["*"], **super().wanted(program, env, before)}

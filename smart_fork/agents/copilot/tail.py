@@ -1,0 +1,42 @@
+"""What the events of Copilot CLI say of what it does: whether it works, and what it wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from smart_fork.agents.copilot.fold import data_of, is_of_an_agent, is_typed, loaded_by, requests_in
+from smart_fork.agents.tail import Calls, RecordSign, Steps, Tail, number_in
+
+
+def _sign(record: Mapping[str, Any]) -> RecordSign:
+    kind, data = record.get("type"), data_of(record)
+    if is_of_an_agent(record):
+        return RecordSign()
+    if kind == "assistant.message":
+        return RecordSign("working" if requests_in(data) else "idle")
+    if kind == "session.usage_record":
+        return RecordSign(tokens=loaded_by(data))
+    if kind in ("assistant.turn_start", "tool.execution_start", "tool.execution_complete"):
+        return RecordSign("working")
+    if kind == "user.message":
+        return RecordSign("working") if is_typed(data) else RecordSign()
+    if kind == "session.error":
+        said = data.get("message")
+        return RecordSign("idle", problem=said if isinstance(said, str) and said else "The model could not be reached")
+    return RecordSign("idle") if kind in ("abort", "session.shutdown") else RecordSign()
+
+
+def _steps(record: Mapping[str, Any], calls: Calls) -> Steps:
+    """None goes on in the background that its log would tell of."""
+    del record, calls
+    yield from ()
+
+
+def _written(records: Iterable[Mapping[str, Any]]) -> int:
+    usages = (data_of(record).get("usage") for record in records if record.get("type") == "session.usage_record")
+    return sum(number_in(usage.get("outputTokens")) for usage in usages if isinstance(usage, dict))
+
+
+#: Logs of Copilot CLI.
+COPILOT = Tail("copilot", _sign, _steps, _written)

@@ -1,0 +1,87 @@
+"""Copies of Copilot CLI's sessions: what is in them, where they work, and what is left where one cannot be made."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+
+from indexer.transcripts.model import Session
+from smart_fork.agents.copier import NewSession
+from smart_fork.agents.copilot.copy import CopilotCopier
+from smart_fork.agents.facets import heads_of
+from smart_fork.errors import ForkRefused
+from smart_fork.families.tree import parents
+from smart_fork.processes import Machine, SystemProcesses
+from tests.indexer.transcripts.records import SESSION, id_of, read_copilot, texts
+from tests.smart_fork.agents.copilot.test_log import ADA, fixture
+
+NEW = id_of(9)
+
+
+def copied(session: Session, end: int, cwd: Path | None = None, title: str = "") -> Path:
+    becomes = NewSession(NEW, cwd, datetime(2026, 7, 2, 10, tzinfo=UTC), title)
+    copier = CopilotCopier()
+    target = copier.place(session.source_path, becomes)
+    copy = copier.up_to(session, end, becomes)
+    return copier.write(copy, target, becomes, Machine(SystemProcesses(), {}), lambda: None).path
+
+
+@pytest.mark.parametrize("name", ["tools", "denied", "subagent", "compacted", "fork"])
+def test_a_copy_reads_back_as_what_was_copied(home, name):
+    session = read_copilot(fixture(home, name))
+
+    copy = read_copilot(copied(session, len(session.turns) - 1))
+
+    assert (texts(copy), copy.compactions, copy.cwd) == (texts(session), session.compactions, ADA)
+    assert (copy.session_id, copy.parent_id, copy.copied) == (NEW, session.session_id, False)
+
+
+def test_a_copy_ends_with_the_exchange_and_works_where_it_is_told(home, tmp_path):
+    session = read_copilot(fixture(home, "tools"))
+
+    log = copied(session, 3, tmp_path, 'Uploader: "two"')
+
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [one["id"] for one in records[1:]] == [one["parentId"] for one in records[2:]] + [records[-1]["id"]]
+    assert (len(texts(read_copilot(log))), read_copilot(log).cwd) == (2, str(tmp_path))
+    beside = yaml.safe_load(log.with_name("workspace.yaml").read_text())
+    assert (beside["id"], beside["cwd"], beside["name"]) == (NEW, str(tmp_path), 'Uploader: "two"')
+    assert read_copilot(log).title == 'Uploader: "two"'
+
+
+def test_a_session_that_is_there_stays_as_it_is(home):
+    session = read_copilot(fixture(home, "tools"))
+    there = home / f".copilot/session-state/{NEW}/files/plan.md"
+    there.parent.mkdir(parents=True)
+    there.write_text("mine")
+
+    with pytest.raises(ForkRefused, match="already exists"):
+        copied(session, 1)
+
+    assert there.read_text() == "mine"
+
+
+def test_of_a_log_that_was_rewritten_meanwhile_nothing_is_left(home):
+    log = fixture(home, "tools")
+    session = read_copilot(log)
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:5]))
+
+    with pytest.raises(ForkRefused, match="changed"):
+        copied(session, len(session.turns) - 1)
+
+    assert [one.name for one in log.parents[1].iterdir()] == [SESSION]
+
+
+def test_forks_of_the_program_and_ours_are_of_one_family(home):
+    fixture(home, "tools")
+    session = read_copilot(fixture(home, "compacted"))
+    theirs = read_copilot(fixture(home, "fork")).session_id
+    copied(session, 1)
+
+    family = heads_of("copilot").family(session.session_id, ADA, {})
+
+    assert parents(family, {}) == {theirs: session.session_id, NEW: session.session_id}
