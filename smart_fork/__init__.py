@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         Usage,
         WrongVerb,
     )
-    from smart_fork.public import Worker, branch, cut, find, forget, fork, merge, preview
+    from smart_fork.public import Worker, branch, cut, find, forget, fork, merge, preview, read
     from smart_fork.retrieval.answer import Hit
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "fork",
     "merge",
     "preview",
+    "read",
 ]
 
 

@@ -5,21 +5,25 @@ Whatever is answered is a frozen value: `as_json()` gives its JSON.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexer.shapes import dataclass
-from smart_fork.errors import IndexUnavailable, Usage
+from smart_fork.errors import IndexUnavailable, NotFound, Usage
 from smart_fork.retrieval.answer import Hit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from indexer.embedder import Embedder
+    from smart_fork.conversation import Conversation, Exported
     from smart_fork.cuts.answer import Excised
     from smart_fork.families.told import Branched
     from smart_fork.forking.spending import Spending
     from smart_fork.forking.started import Forked
+    from smart_fork.retrieval.elsewhere import Elsewhere
     from smart_fork.session_removal import Removal
     from smart_fork.workers.state import WorkerClosed, WorkerMessaged, WorkerRead, WorkerWaited
 
@@ -97,8 +101,11 @@ def find(
     limit: int = 5,
     agent: str = "all",
     min_score: float | None = None,
+    team: bool = True,
 ) -> list[Hit]:
     """The sessions of `project` (the working directory's by default) that answer `intent`, best first.
+
+    Those that a team shares are among them where one has logged in, unless `team` is false; their `origin` says whose.
 
     `also` says the same in other words, in up to eight texts: what they agree on is found more surely. A score is the
     chance that the session is the one that is meant; with `min_score` those below it are left out.
@@ -114,7 +121,7 @@ def find(
     from smart_fork.retrieval.upkeep import Engine
 
     request = FindRequest(intent, agent_type=agent, limit=limit, project_path=project, min_score=min_score, also=also)
-    found = answer(request, Engine(_embedder(), rerank=configured_reranker()))
+    found = answer(request, Engine(_embedder(), rerank=configured_reranker(), elsewhere=_team() if team else None))
     if isinstance(found, Unsearched):
         raise IndexUnavailable(found.message, found.next_steps[0])
     return list(found.results)
@@ -135,6 +142,8 @@ def fork(
     **options: Any,
 ) -> Worker:
     """Run a fork of a session with `prompt`, from message number `at` on where given; the original stays untouched.
+
+    One that the team shares is written here first, and taken away again where nothing is started.
 
     Within a `budget` (a number of tokens, such as 30000 or "30k", or "match" for as little as answers) it has only what
     answers the `intent`, by default the prompt, which `also` says in other words; the exchanges of the numbers in
@@ -157,7 +166,37 @@ def fork(
         how["budget"] = _spending(budget, intent or prompt or "", also, keep, drop)
     elif intent or also or keep or drop:
         raise Usage("intent, also, keep and drop are only for a budget", "Give a budget as well, such as 30000.")
-    return Worker(fork_session(session_id, Options(prompt=prompt, **options), **how))
+    with _here([session_id], cwd) as (here,):
+        return Worker(fork_session(here, Options(prompt=prompt, **options), **how))
+
+
+def read(
+    session_id: str, *, at: int | None = None, context: int | None = None, project: str | None = None
+) -> Conversation | Exported:
+    """A session's conversation, its messages numbered as `fork` takes them. With `at` from that message on, or so many
+    before and after it. One that is not here may be of those that the team of `project` shares.
+
+    Of one whose log is gone it is the export, as `markdown`.
+
+    Raises:
+        SmartForkError: there is no such session or message, or it cannot be read.
+    """
+    from smart_fork import sessions
+    from smart_fork.agents.references import here
+    from smart_fork.retrieval.elsewhere import is_known
+
+    reading = sessions.Reading(at, context or 0, context)
+    try:
+        located = sessions.locate(session_id)
+    except (NotFound, Usage) as missing:
+        if not is_known():
+            raise
+        from smart_fork.team.conversation import read as read_shared
+
+        return read_shared(session_id, missing, Path(project or Path.cwd()), reading)
+    if not located.readable:
+        return sessions.told_export(located, sessions.exported(located))
+    return sessions.told(sessions.look_into(located), reading, resolved=here(session_id).by)
 
 
 def preview(
@@ -190,7 +229,8 @@ def preview(
         raise Usage("keep and drop are only for a budget", "Give a budget as well, such as 30000.")
     said = _spending("match" if budget is None else budget, intent or prompt or "", also, keep, drop)
     how["preview" if budget is None else "budget"] = said
-    return fork_session(session_id, Options(prompt=prompt, **options), **how)
+    with _here([session_id], cwd, keep=False) as (here,):
+        return fork_session(here, Options(prompt=prompt, **options), **how)
 
 
 def merge(
@@ -218,8 +258,8 @@ def merge(
     if isinstance(session_ids, str):
         raise Usage("Several sessions are merged", "Give a list of their ids.")
     spending = _spending(budget, intent or prompt or "", also, (), ())
-    made = fork_merged(session_ids, Options(prompt=prompt, **options), spending, cwd=cwd, as_agent=as_agent)
-    return Worker(made)
+    with _here(session_ids, cwd) as here:
+        return Worker(fork_merged(here, Options(prompt=prompt, **options), spending, cwd=cwd, as_agent=as_agent))
 
 
 def _spending(
@@ -241,7 +281,8 @@ def branch(session_id: str, *, at: int | None = None, title: str | None = None, 
     """
     from smart_fork.families.branch import branch as copy
 
-    return copy(session_id, at=at, title=title, cwd=cwd)
+    with _here([session_id], cwd) as (here,):
+        return copy(here, at=at, title=title, cwd=cwd)
 
 
 def cut(
@@ -277,6 +318,31 @@ def forget(session_id: str, *, undo: bool = False) -> Removal:
     from smart_fork import session_removal
 
     return session_removal.undo(session_id) if undo else session_removal.forget(session_id)
+
+
+def _team() -> Elsewhere | None:
+    """The team's server, where one is known: else nothing of it is imported."""
+    from smart_fork.retrieval.elsewhere import is_known
+
+    if not is_known():
+        return None
+    from smart_fork.team.find import TeamSearch
+
+    return TeamSearch()
+
+
+@contextmanager
+def _here(session_ids: Sequence[str], cwd: str | None, *, keep: bool = True) -> Iterator[Sequence[str]]:
+    """The sessions as those of this machine; what was written of a team's for something that fails goes again."""
+    from smart_fork.retrieval.elsewhere import is_known
+
+    if not is_known():
+        yield session_ids
+        return
+    from smart_fork.team.workers import on_this_machine
+
+    with on_this_machine(session_ids, directory=Path(cwd) if cwd else None, keep=keep) as here:
+        yield here
 
 
 @cache

@@ -12,15 +12,12 @@ from indexer.values import json_of
 from smart_fork.cli.agents import EVERYBODY, WhoseOption
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.progress import progress_bar
-from smart_fork.errors import NotFound, Usage
 from smart_fork.snippets import quoted
 
 if TYPE_CHECKING:
     from smart_fork.conversation import Conversation
-    from smart_fork.errors import SmartForkError
     from smart_fork.retrieval.answer import Answer, Explanation, Found, Hit, IndexState
     from smart_fork.retrieval.elsewhere import Elsewhere
-    from smart_fork.sessions import Reading
 
 #: What a fork at the answer has to save, in tokens and as a share of the session, to be the one that is suggested.
 SAVED_TOKENS, SAVED_SHARE = 10_000, 0.3
@@ -158,35 +155,16 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """The conversation as Markdown, its messages numbered as `fork --at` takes them."""
-    from smart_fork import sessions
-    from smart_fork.agents.references import here
+    from smart_fork.conversation import Exported
+    from smart_fork.public import read
 
-    reading = sessions.Reading(at, context, context)
-    try:
-        located = sessions.locate(session)
-    except (NotFound, Usage) as error:
-        _print_conversation(_shared(session, error, reading), as_json=as_json)
-        return
-    if not located.readable:
-        text = sessions.exported(located)
-        if as_json:
-            print_json(sessions.told_export(located, text).as_json())
-        else:
-            out.print(plain(text))
-        return
-    conversation = sessions.look_into(located)
-    _print_conversation(sessions.told(conversation, reading, resolved=here(session).by), as_json=as_json)
-
-
-def _shared(session: str, missing: SmartForkError, reading: Reading) -> Conversation:
-    """A session that the team shares, where one knows of a server."""
-    from smart_fork.retrieval.elsewhere import is_known
-
-    if not is_known():
-        raise missing
-    from smart_fork.team.conversation import read
-
-    return read(session, missing, Path.cwd(), reading)
+    one = read(session, at=at, context=context)
+    if not isinstance(one, Exported):
+        _print_conversation(one, as_json=as_json)
+    elif as_json:
+        print_json(one.as_json())
+    else:
+        out.print(plain(one.markdown))
 
 
 def _print_conversation(conversation: Conversation, *, as_json: bool) -> None:
@@ -208,6 +186,8 @@ def print_found(answer: Answer, min_score: float | None = None) -> None:
         say(answer.message)
         for number, step in enumerate(answer.next_steps, start=1):
             say(f"  {number}. {step}")
+        if answer.team_error:
+            say(answer.team_error)
         _print_fallback(answer)
         return
     for hit in answer.results:
@@ -327,7 +307,8 @@ def _print_state(answer: Found, min_score: float | None = None) -> None:
     if answer.rerank_error:
         say(f"Not reranked: {answer.rerank_error}")
     if state.problem:
-        say(f"What is newer than the index was not searched. {state.problem}")
+        searched = "What is newer than the index was" if state.sessions else "Your own sessions were"
+        say(f"{searched} not searched. {state.problem}")
     elif not state.complete:
         say(f"The index is not complete yet: {_missing(state)}. {_who_completes_it(answer)}")
 

@@ -272,6 +272,8 @@ class Unsearched(Value):
     message: str
     next_steps: tuple[str, ...]
     fallback_sessions: tuple[RecentSession, ...] = ()
+    team: TeamState | None = rare()
+    team_error: str = rare("")
     hint: str = rare("")
     forked_session: Mapping[str, Any] | None = rare()
     resolved: str = rare("")

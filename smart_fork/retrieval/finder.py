@@ -20,13 +20,13 @@ from smart_fork.agents import READERS
 from smart_fork.agents.abilities import problems_of
 from smart_fork.agents.selection import word_for
 from smart_fork.engines.base import EngineUnavailable, collection_of
-from smart_fork.engines.configured import configured_engine
+from smart_fork.engines.configured import OWN, configured_engine
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.registry import Registry
 from smart_fork.retrieval import results
-from smart_fork.retrieval.answer import Answer, Found, RecentSession, Unsearched
+from smart_fork.retrieval.answer import Answer, Covered, Found, IndexState, RecentSession, Unsearched
 from smart_fork.retrieval.covered import covered
-from smart_fork.retrieval.elsewhere import AskedElsewhere, merge, notice_of, together
+from smart_fork.retrieval.elsewhere import AskedElsewhere, SaidElsewhere, alone, merge, notice_of, together
 from smart_fork.retrieval.found import Candidates, Query, meanings
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.meaning import Meaning
@@ -72,7 +72,7 @@ def find(request: FindRequest, engine: Engine) -> Answer:
         with telling(engine.progress), opened() as store:
             state = refresh(store, asked, engine)
             if state.problem and not store.counts().sessions:
-                return _not_available(state.problem, "", asked)
+                return _or_theirs(state.problem, "", asked, engine)
             answer = _answer(store, asked, engine, state, meaning)
         if engine.elsewhere is not None and engine.elsewhere.taken_out():
             with opened() as store:  # what was found may have been withdrawn meanwhile
@@ -82,7 +82,7 @@ def find(request: FindRequest, engine: Engine) -> Answer:
         return _engine_not_available(error, asked)
     except IndexUnavailable as error:
         go_on(engine, project)  # what was damaged is rebuilt
-        return _not_available(error.message, error.hint, asked)
+        return _or_theirs(error.message, error.hint, asked, engine)
 
 
 def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, meaning: Meaning) -> Found:
@@ -243,6 +243,39 @@ def _engine_not_available(error: EngineUnavailable, asked: CheckedRequest) -> Un
     log.warning("%s is not available: %s", asked.outside.name, error.message)
     code, next_steps = asked.outside.what_to_do()
     return Unsearched(error=code, message=error.message, next_steps=next_steps, fallback_sessions=_fallback(asked))
+
+
+def _or_theirs(message: str, hint: str, asked: CheckedRequest, engine: Engine) -> Answer:
+    """What is found elsewhere where nothing can be searched here, and why that is; else that alone."""
+    told = engine.elsewhere.answer() if engine.elsewhere is not None else SaidElsewhere()
+    own = _not_available(message, hint, asked)
+    request = asked.request
+    hits = alone(
+        replace(told, hits=tuple(one for one in told.hits if one.agent in asked.agents)), asked.intent, asked.also,
+        limit=asked.limit, min_score=request.min_score, snippets=request.include_snippets is not False,
+    )  # fmt: skip
+    if not hits:
+        return replace(own, team=told.state, team_error=told.error)
+    return Found(
+        query=results.title(asked.intent),
+        also=tuple(map(results.title, asked.also)),
+        agent_type=word_for(asked.agents),
+        collections=tuple(map(collection_of, asked.agents)),
+        project_path=str(resolve(request.project_path or Path.cwd())),
+        notice=notice_of(hits, results.UNTRUSTED),
+        project_notice=project_notice(asked.project),
+        count=len(hits),
+        engine=OWN,
+        search_mode="hybrid",
+        fallback_used=False,
+        index=IndexState(
+            sessions=0, chunks=0, embedded=0, covered=Covered(0.0, 0.0), complete=False,
+            problem=f"{own.message} {own.next_steps[0]}",
+        ),
+        results=hits,
+        fallback_sessions=own.fallback_sessions,
+        team=told.state,
+    )  # fmt: skip
 
 
 def _not_available(message: str, hint: str, asked: CheckedRequest) -> Unsearched:

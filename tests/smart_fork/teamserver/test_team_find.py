@@ -8,15 +8,20 @@ import sys
 
 import pytest
 
+import smart_fork
 from indexer.light import LightEmbedder
+from smart_fork.errors import ForkRefused
 from smart_fork.forking.search_and_fork import find_and_fork
 from smart_fork.retrieval.elsewhere import AskedElsewhere
 from smart_fork.retrieval.meaning import Meaning
 from smart_fork.retrieval.request import FindRequest
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.sharing.passages import hash_of
+from smart_fork.team import away
 from smart_fork.team import find as team_find
 from smart_fork.team.find import TeamSearch
+from smart_fork.team.login import Account, account, remember
+from smart_fork.team.tracking import Tracking, place_of
 from smart_fork.teamserver import question
 from tests.smart_fork.found import a_fork
 from tests.smart_fork.teamserver.shop import INVOICES, UPLOADER, index_all
@@ -159,6 +164,70 @@ def ask(bob, **more):
         return find_and_fork(FindRequest(QUESTION, project_path=str(bob.repository)), engine, **more)
 
 
+@pytest.mark.parametrize("broken", ["switched off", "damaged"])
+def test_where_nothing_can_be_searched_here_what_the_team_shares_answers_alone(shared, bob, monkeypatch, broken):
+    if broken == "switched off":
+        monkeypatch.setenv("SMART_FORK_INDEXING", "false")
+    else:
+        (bob.home / ".smart-fork/index.db").mkdir()
+
+    said = bob.do("find", QUESTION, "--json")
+    shown = bob.do("find", QUESTION).err
+    alone = bob.do("find", QUESTION, "--no-team", "--json")
+
+    assert (0, [shared["session_id"]]) == (said.code, [hit["session_id"] for hit in said.json["results"]])
+    assert (0, 1) == (said.json["index"]["sessions"], said.json["team"]["sessions"])
+    assert said.json["index"]["problem"].startswith(alone.json["message"])
+    assert "Your own sessions were not searched." in shown
+    assert (1, "index_not_available") == (alone.code, alone.json["error"])
+    none = bob.do("find", QUESTION, "--json", "--agent", "codex")
+    assert (3, 1, False) == (none.code, none.json["team"]["sessions"], "results" in none.json)
+
+
+def test_where_nothing_can_be_searched_here_or_there_both_are_said(bob, monkeypatch):
+    bob.world.claude(bob.repository, *INVOICES)
+    monkeypatch.setenv("SMART_FORK_INDEXING", "false")
+    with bob.here():
+        remember(Account("http://127.0.0.1:9", account().user, "sft_" + "x" * 43))  # nobody listens there
+
+    said = bob.do("find", QUESTION, "--json")
+
+    assert (1, "index_not_available", True) == (said.code, said.json["error"], bool(said.json["team_error"]))
+    assert away.AGAIN in bob.do("find", QUESTION).err
+
+
+def test_a_script_finds_reads_and_forks_what_the_team_shares(shared, bob, forks, team):
+    with bob.here():
+        best = smart_fork.find(QUESTION)[0]
+        own = smart_fork.find(QUESTION, team=False)
+        told = smart_fork.read(best.session_id)
+        rest = smart_fork.read(best.session_id, at=1)
+        smart_fork.preview(best.session_id, "go on")
+        assert {} == Tracking(place_of(directory=bob.repository)).read().aliases, "to look leaves nothing"
+        worker = smart_fork.fork(best.session_id, "go on")
+
+        copy = smart_fork.read(forks[-1])
+    assert (shared["session_id"], team.people["alice"].name) == (best.session_id, best.origin.owner)
+    assert not [hit for hit in own if hit.origin]
+    assert ([*UPLOADER], "team", UPLOADER[1]) == (
+        [one.text for one in told.messages],
+        told.resolved,
+        rest.messages[0].text,
+    )
+    assert worker.started.resume_session_id == forks[-1] != shared["session_id"]
+    assert ([*UPLOADER], "session") == ([one.text for one in copy.messages], copy.resolved)
+
+
+def test_of_what_a_script_forks_in_vain_nothing_is_left(shared, bob, monkeypatch):
+    def fork(*_, **__):
+        raise ForkRefused("No room.")
+
+    monkeypatch.setattr("smart_fork.forking.launch.fork_session", fork)
+    with bob.here(), pytest.raises(ForkRefused):
+        smart_fork.fork(shared["session_id"], "go on")
+    assert {} == bob.tracking()["aliases"]
+
+
 def test_a_fork_of_a_teammates_session_is_one_of_a_copy_here(shared, bob, forks):
     answer = ask(bob, fork_index=0)
 
@@ -184,8 +253,6 @@ def test_a_dry_run_tells_of_a_teammates_session_and_leaves_nothing(shared, bob):
 
 
 def test_what_was_written_for_a_start_that_fails_is_gone_again(shared, bob, monkeypatch):
-    from smart_fork.errors import ForkRefused
-
     def fork(*_, **__):
         raise ForkRefused("No room.")
 
