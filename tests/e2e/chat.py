@@ -1,13 +1,17 @@
-"""Chat completions, which Qwen Code speaks: its messages as those of the messages API, and answers as its events."""
+"""Chat completions, which Qwen Code and Copilot CLI speak: its messages as those of the messages API, and answers as its events."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 Json = dict[str, Any]
 PATH = "/chat/completions"
+#: What Copilot CLI says before each prompt, and how it calls the tools of our server, which others call as the second.
+_MOMENT = re.compile(r"\A<current_datetime>[^<]*</current_datetime>\n\n")
+_DASHED, _USUAL = "smart-fork-", "mcp__smart-fork__"
 
 
 def items(body: Json) -> list[Json]:
@@ -30,18 +34,20 @@ def items(body: Json) -> list[Json]:
 
 def tools(body: Json) -> list[str]:
     """The names of the tools that are offered."""
-    return [tool["function"]["name"] for tool in body.get("tools") or []]
+    return [_usual(tool["function"]["name"]) for tool in body.get("tools") or []]
 
 
 def events(blocks: Iterable[Json], body: Json, number: int) -> Iterator[Json]:
     """One answer, as what a stream brings. Each block is a text, or a call with its input."""
     say: Json = {"role": "assistant", "content": ""}
     calls: list[Json] = []
+    offered = [tool["function"]["name"] for tool in body.get("tools") or []]
     for block in blocks:
         if block["type"] == "text":
             say["content"] += block["text"]
         else:
-            function = {"name": block["name"], "arguments": json.dumps(block["input"])}
+            name = block["name"] if block["name"] in offered else block["name"].replace(_USUAL, _DASHED)
+            function = {"name": name, "arguments": json.dumps(block["input"])}
             calls.append({"index": len(calls), "id": block["id"], "type": "function", "function": function})
     if calls:
         say["tool_calls"] = calls
@@ -67,8 +73,10 @@ def whole(answer: Iterable[Json]) -> Json:
 def _text(message: Json) -> list[Json]:
     content = message.get("content")
     if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    return [{"type": "text", "text": part["text"]} for part in content or [] if part.get("type") == "text"]
+        return [{"type": "text", "text": _MOMENT.sub("", content)}] if content else []
+    return [
+        {"type": "text", "text": _MOMENT.sub("", part["text"])} for part in content or [] if part.get("type") == "text"
+    ]
 
 
 def _call(call: Json) -> Json:
@@ -76,6 +84,10 @@ def _call(call: Json) -> Json:
     return {
         "type": "tool_use",
         "id": call["id"],
-        "name": function["name"],
+        "name": _usual(function["name"]),
         "input": json.loads(function["arguments"] or "{}"),
     }
+
+
+def _usual(name: str) -> str:
+    return f"{_USUAL}{name.removeprefix(_DASHED)}" if name.startswith(_DASHED) else name

@@ -13,7 +13,18 @@ import pytest
 from tests.e2e.agents import Machine, machine_in
 from tests.e2e.logs import Log
 from tests.e2e.model_server import Protocol
-from tests.e2e.programs import CLAUDE_AND_CODEX, GEMINI, OPENCODE, QMD, QWEN, Bundle, Unavailable, cache_folder, install
+from tests.e2e.programs import (
+    CLAUDE_AND_CODEX,
+    COPILOT,
+    GEMINI,
+    OPENCODE,
+    QMD,
+    QWEN,
+    Bundle,
+    Unavailable,
+    cache_folder,
+    install,
+)
 from tests.e2e.scenario import EXCHANGES
 from tests.e2e.situation import situation
 from tests.living import arguments
@@ -66,6 +77,7 @@ BUNDLES = {
     "qwen_program": QWEN,
     "opencode_program": OPENCODE,
     "gemini_program": GEMINI,
+    "copilot_program": COPILOT,
     "qmd_program": QMD,
 }
 
@@ -105,6 +117,12 @@ def opencode_program() -> Path:
 def gemini_program() -> Path:
     """The folder of ``gemini``."""
     return folder_of(GEMINI)
+
+
+@pytest.fixture(scope="session")
+def copilot_program() -> Path:
+    """The folder of ``copilot``."""
+    return folder_of(COPILOT)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,7 @@
-"""The real Claude Code, Codex, Qwen Code, OpenCode, Gemini CLI and qmd, of the versions that are tested: brought from npm once, and kept in a cache."""
+"""The real Claude Code, Codex, Qwen Code, OpenCode, Gemini CLI, Copilot CLI and qmd, of the versions that are tested.
+
+They are brought from npm once, and kept in a cache.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ NODE_VERSION = "24.21.0"
 QWEN_VERSION = "0.24.4"
 OPENCODE_VERSION = "1.18.33"
 GEMINI_VERSION = "0.61.0"
+COPILOT_VERSION = "1.0.102"
 #: How long npm may take for several hundred megabytes. No test's time runs meanwhile.
 INSTALL_SECONDS = 900
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -135,6 +139,7 @@ def _qmd(folder: Path) -> dict[str, Path]:
 _SYSTEM = f"{platform.system().lower()}-{_machine()}"
 _NODE = f"node-{_SYSTEM}"
 _OPENCODE = f"opencode-{_SYSTEM}"
+_COPILOT = f"@github/copilot-{_SYSTEM}"
 
 CLAUDE_AND_CODEX = Bundle(
     f"claude-{CLAUDE_VERSION}-codex-{CODEX_VERSION}",
@@ -161,6 +166,13 @@ GEMINI = Bundle(
     (f"@google/gemini-cli@{GEMINI_VERSION}",),
     lambda folder: {"gemini": folder / "node_modules" / ".bin" / "gemini"},
     ("--omit=optional",),
+)
+#: The program of this platform alone: the package of its own name only starts it.
+COPILOT = Bundle(
+    f"copilot-{COPILOT_VERSION}",
+    (f"{_COPILOT}@{COPILOT_VERSION}",),
+    lambda folder: {"copilot": folder / "node_modules" / _COPILOT / "copilot"},
+    ("--no-save",),
 )
 #: Its models are left out, and what loads them: they are several gigabytes.
 QMD = Bundle(

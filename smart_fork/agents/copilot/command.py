@@ -5,8 +5,8 @@ Seen with 1.0.102:
 * the id of a new session can be chosen; there is no option to fork one. So what is forked is a copy of ours, which has
   a folder of its own that says where it works;
 * ``--resume=ID`` finds a session from everywhere, and goes on in the session's own directory;
-* a prompt is taken behind ``=``, whatever it begins with; on its screen one that begins with ``/``, ``!``, ``?`` or
-  ``#`` is a command of its own;
+* a prompt is taken behind ``=``, whatever it begins with; one that begins with ``/`` is a command of its own, also
+  without a terminal, and on its screen one with ``!``, ``?`` or ``#`` as well;
 * without a terminal it does not ask: what is not allowed is denied.
 """
 
@@ -48,8 +48,7 @@ class CopilotStarter(Starter):
 
 def _asked(request: ForkRequest) -> tuple[str, ...]:
     prompt = request.prompt or ""
+    said = f"{_ORDINARY * prompt.lstrip().startswith(_COMMANDS)}{prompt}"
     if request.headless:
-        return ("--output-format", "json", f"--prompt={prompt}")
-    if not prompt:
-        return ()
-    return (f"--interactive={_ORDINARY * prompt.lstrip().startswith(_COMMANDS)}{prompt}",)
+        return ("--output-format", "json", f"--prompt={said}")
+    return (f"--interactive={said}",) if prompt else ()

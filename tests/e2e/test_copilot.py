@@ -1,0 +1,101 @@
+"""The real Copilot CLI: what its model is sent of sessions that are gone on with and forked, and who it is that calls."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in
+from tests.e2e.logs import Json
+from tests.e2e.model_server import Call, Message, Request, Say
+from tests.e2e.programs import CHECKOUT, cache_folder
+from tests.e2e.scenario import BEGINNING, CONVERSATION, EXCHANGES, MORE, PROMPT, settled, unlike_any_other
+from tests.e2e.terminals import wait_until
+
+pytestmark = pytest.mark.e2e
+PERSONS = "77777777-7777-4777-8777-777777777777"
+CALLER = "88888888-8888-4888-8888-888888888888"
+
+
+@pytest.fixture(scope="module")
+def copilot(copilot_program: Path, machines: list[Machine]) -> Iterator[Machine]:
+    """A machine with Copilot CLI alone, which has our MCP server."""
+    with machine_in(cache_folder(), copilot_program) as machine:
+        machines.append(machine)
+        machine.env |= {"COPILOT_PROVIDER_BASE_URL": f"{machine.model.url}/v1", "COPILOT_PROVIDER_API_KEY": "loopback"}
+        machine.env |= {"COPILOT_MODEL": "mock", "COPILOT_OFFLINE": "true"}
+        machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
+        ours = {"type": "local", "tools": ["*"], "command": SMART_FORK[0], "args": [*SMART_FORK[1:], "mcp"]}
+        folder = machine.home / ".copilot"
+        folder.mkdir()
+        (folder / "mcp-config.json").write_text(json.dumps({"mcpServers": {SERVER: ours}}))
+        for prompt, answer in EXCHANGES:
+            machine.model.when(lambda text, wanted=prompt: text == wanted, answer)
+        yield machine
+        machine.close_terminals()
+
+
+def asked(machine: Machine, prompt: str, *options: str) -> None:
+    """Ask as a script does."""
+    machine.run(machine.programs / "copilot", *options, f"--prompt={prompt}")
+
+
+def ours(machine: Machine, *words: str) -> Json:
+    told: Json = json.loads(machine.smart_fork(words[0], "--json", *words[1:]).stdout)
+    return settled(machine, told)
+
+
+def shown(machine: Machine, session: str) -> list[Message]:
+    messages = json.loads(machine.smart_fork("show", session, "--json").stdout)["messages"]
+    return [Message(one["role"], one["text"]) for one in messages]
+
+
+def heard(machine: Machine, prompt: str) -> Request:
+    return machine.model.wait_for(lambda request: request.last_prompt == prompt)
+
+
+def an_agent_that_asks_is_known_and_not_found(copilot: Machine) -> None:
+    question, done = unlike_any_other(f"{PROMPT}. Who knows that?"), unlike_any_other("That one.")
+    copilot.model.when(question, Call(SERVER, "smart_fork", {"intent": PROMPT, "auto_fork": False}, Say(done)))
+
+    asked(copilot, question, "--allow-all-tools", f"--session-id={CALLER}")
+
+    request = copilot.model.wait_for(lambda request: request.last_prompt == question and bool(request.our_results))
+    (result,) = request.our_results
+    assert PERSONS in result.text
+    assert CALLER not in result.text
+
+
+def test_a_session_is_found_gone_on_with_and_forked_at_a_message_into_a_worktree(copilot: Machine):
+    asked(copilot, PROMPT, f"--session-id={PERSONS}")
+    log = copilot.home / f".copilot/session-state/{PERSONS}/events.jsonl"
+    found = json.loads(copilot.smart_fork("find", PROMPT, "--agent", "copilot", "--json").stdout)
+    assert found["results"][0]["session_id"] == PERSONS
+
+    os.utime(log, (0, log.stat().st_mtime - 60))  # who has just written to it may still be there
+    resumed = ours(copilot, "resume", PERSONS, "--in", "process", "--", MORE)
+
+    assert heard(copilot, MORE).said == [*BEGINNING, Message("user", MORE)]
+    wait_until(lambda: log.read_text().count("session.shutdown") == 2, "the end of what goes on")
+    assert (resumed["session_id"], shown(copilot, PERSONS)) == (PERSONS, CONVERSATION)
+    whole = log.read_text()
+    other = unlike_any_other("Do it for the downloader")
+    fork = ours(copilot, "fork", PERSONS, "--at", "1", "--worktree-name", "elsewhere", "--in", "process", "--", other)
+    assert heard(copilot, other).said == [*BEGINNING, Message("user", other)]
+    assert fork["warnings"] == []
+
+    an_agent_that_asks_is_known_and_not_found(copilot)
+
+    (told,) = [
+        one
+        for one in copilot.home.glob(".copilot/session-state/*/workspace.yaml")
+        if fork["new_session_id"] in one.read_text()
+    ]
+    assert f"cwd: {copilot.project}/.worktrees/elsewhere\n" in told.read_text()
+    listed = json.loads(copilot.smart_fork("list", "--agent", "copilot", "--json").stdout)["sessions"]
+    assert {one["session_id"] for one in listed} == {PERSONS, CALLER, fork["new_session_id"]}
+    assert log.read_text() == whole
