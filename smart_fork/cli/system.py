@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from smart_fork.cli.output import print_json, say
 from smart_fork.cli.progress import progress_bar, working
 from smart_fork.cli.search import JsonOption
+
+if TYPE_CHECKING:
+    from smart_fork.doctor import Check
 
 
 def mcp(
@@ -36,10 +40,16 @@ def doctor(
     """Check every part by using it, and say the next step for each failure."""
     from smart_fork.cli.doctor import print_checks
     from smart_fork.doctor import Checked, healthy, run_checks, run_each
+    from smart_fork.retrieval.elsewhere import is_known
     from smart_fork.setup import drift
 
+    more: dict[str, Callable[[], Iterator[Check]]] = {"set-up": drift.checks}
+    if is_known():
+        from smart_fork.team import failed_jobs
+
+        more["team"] = failed_jobs.checks
     with working("checking each part", quiet=as_json):
-        checks = run_checks() + run_each({"set-up": drift.checks})
+        checks = run_checks() + run_each(more)
     if deep:
         from smart_fork.examination import examine
 

@@ -127,18 +127,22 @@ def diff(
 @app.command("status")
 def status(server: ServerOption = None, project: KeyOption = None, as_json: JsonOption = False) -> None:
     """Each alias of this project: what is not pushed, what is not here, and what was taken back."""
+    from smart_fork.team.failed_jobs import NEXT, failed_jobs, in_words
     from smart_fork.team.project import opened
     from smart_fork.team.status import status as states
 
     with opened(server, project) as where:
-        found = states(where)
+        found, failed = states(where), failed_jobs(where.client)
         if as_json:
-            print_json({"server": where.server, "project": where.key, "aliases": json_of(found)})
+            told = {} if failed is None else {"failed_jobs": json_of(failed)}
+            print_json({"server": where.server, "project": where.key, "aliases": json_of(found)} | told)
             return
     for one in found:
         numbers = [f"{one.ahead} ahead" if one.ahead else "", f"{one.behind} behind" if one.behind else ""]
         said = ", ".join(filter(None, (_STATES.get(one.state, one.state.replace("_", " ")), *numbers)))
         out.print(plain(f"{'*' if one.current else ' '} {one.alias}", "bold") + plain(f"  {said}  {one.title}"))
+    if failed:
+        say(f"{in_words(failed)} {NEXT}")
     if not found:
         say("Nothing is tracked here: `smart-fork team push`, `pull`, `branch` or `fork` begins it.")
 

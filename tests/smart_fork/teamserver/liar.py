@@ -110,7 +110,7 @@ def _mapped(change: Callable[[str, Any], Any]) -> Callable[[Answer], Answer]:
 
 
 def _texts(name: str, value: Any) -> Any:
-    if name == "tags":
+    if name == "tags" and isinstance(value, list):
         return ["a" + STEERS]
     return f"{value}{STEERS}" if name in _TEXTS and isinstance(value, str) else value
 

@@ -6,8 +6,9 @@ import pytest
 
 from smart_fork.errors import NotAuthenticated, NotFound, Usage, WrongVerb
 from smart_fork.sharing.wire import Administer
+from smart_fork.team import away, failed_jobs
 from smart_fork.team.client import Client
-from smart_fork.team.login import Account
+from smart_fork.team.login import Account, account, remember
 from smart_fork.teamserver import jobs
 from smart_fork.teamserver.admin import do
 from smart_fork.teamserver.cluster import JOBS
@@ -136,3 +137,33 @@ def test_the_command_asks_with_the_token_of_this_machine(team, alice):
     assert (team.key, "writer") == (invited["project"], invited["project_role"])
     assert isinstance(alice.team("jobs")["jobs"], list)
     assert "tried again" in alice.do("team", "jobs", "--retry").out
+
+
+def test_an_admin_is_told_of_failed_jobs_by_status_and_doctor_and_nobody_else_is(team, alice, bob):
+    session, command = new_id(), "smart-fork team jobs --retry"
+    with team.pool.asked_by() as db:
+        jobs.put(db, f"test_{team.mark}", team.project("alice").id, session)
+    given_up = "UPDATE jobs SET run_after = 'infinity', attempts = 8, error = 'OSError' WHERE session_id = %s"
+    team.owned.execute(given_up, (session,))
+    team.owned.execute("UPDATE users SET role = 'admin' WHERE id = %s", (team.people["alice"].id,))
+    team.owned.execute("UPDATE tokens SET scope = 'admin' WHERE user_id = %s", (team.people["alice"].id,))
+    try:
+        seen = alice.team("status")["failed_jobs"]
+        status, not_seen = alice.do("team", "status").err, bob.do("team", "status")
+        with alice.here():
+            (check,) = failed_jobs.checks()
+        with bob.here():
+            (good,) = failed_jobs.checks()
+        doctor = alice.do("doctor").out
+    finally:
+        team.owned.execute("DELETE FROM jobs WHERE session_id = %s", (session,))
+    (one,) = [one for one in seen if one["session_id"] == session]
+    assert (team.key, 8, "OSError") == (one["project"], one["attempts"], one["error"])
+    assert (True, False, 0) == (command in status, "given up" in not_seen.out + not_seen.err, not_seen.code)
+    assert (False, True, True) == (check.ok, command in check.next_step, command in doctor)
+    assert (True, "") == (good.ok, good.next_step)
+    assert "failed_jobs" not in bob.team("status")
+    with alice.here():
+        remember(Account("http://127.0.0.1:9", account().user, "sft_" + "x" * 43))  # nobody listens there
+        (silent,) = failed_jobs.checks()
+    assert (False, True, away.SILENT) == (silent.ok, silent.optional, silent.detail)

@@ -1,0 +1,71 @@
+"""What a server was to do in the background and has given up, as it tells those who may see it: admins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import TypeAdapter, ValidationError
+
+from indexer.values import Value, value
+from smart_fork.doctor import Check
+from smart_fork.errors import NotFound, Usage, WrongVerb
+from smart_fork.sharing.wire import Administer
+from smart_fork.team import away, login
+from smart_fork.team.client import Client
+
+#: What to do about them.
+NEXT = "smart-fork team jobs says why, smart-fork team jobs --retry lets them be tried again."
+
+
+@value
+class FailedJob(Value):
+    """Work that waits for somebody who has read its error."""
+
+    kind: str
+    project: str | None
+    session_id: str | None
+    attempts: int
+    error: str
+
+
+_JOBS = TypeAdapter(tuple[FailedJob, ...])
+
+
+def failed_jobs(client: Client) -> tuple[FailedJob, ...] | None:
+    """Those of a server; `None` where they are not told to whoever asks.
+
+    Raises:
+        SmartForkError: it does not answer, or not as one does.
+    """
+    try:
+        told = client.administer(Administer(verb="jobs"))
+    except (WrongVerb, NotFound, Usage):
+        return None
+    try:
+        return _JOBS.validate_python(told.get("jobs"))
+    except ValidationError:
+        return None
+
+
+def checks() -> Iterator[Check]:
+    """For ``doctor``: whether the server that one is logged in to answers, and what it has given up. None without one.
+
+    Raises:
+        SmartForkError: it is not known who one is there.
+    """
+    if not login.is_known():
+        return
+    account = login.account()
+    found: list[tuple[FailedJob, ...] | None] = []
+    if not away.within(account, lambda client: found.append(failed_jobs(client)), "ask what has failed"):
+        step = "Is it running, and is the address right? What is here is found and forked without it."
+        yield Check("team", ok=False, detail=away.SILENT, next_step=step, optional=True)
+    elif not found[0]:
+        yield Check("team", ok=True, detail=account.origin, optional=True)
+    else:
+        yield Check("team", ok=False, detail=in_words(found[0]), next_step=NEXT, optional=True)
+
+
+def in_words(failed: tuple[FailedJob, ...]) -> str:
+    """How many there are, in a sentence."""
+    return f"The server has given up {len(failed)} job{'s' if len(failed) > 1 else ''}."
