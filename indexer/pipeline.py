@@ -76,7 +76,8 @@ def read_logs(
                 store.save(Reading(file, versions.VERSION, _NOTHING, skipped="could not be indexed"), None)
             done += 1
     forget_shown()
-    make_room(store)
+    if done:
+        make_room(store)
     if progress and files:
         progress("reading", done, len(files))
     report.seconds["reading"] = report.seconds.get("reading", 0.0) + time.perf_counter() - started
