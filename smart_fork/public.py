@@ -273,16 +273,32 @@ def _spending(
     return Spending(Wanted(amount(budget), frozenset(keep), frozenset(drop)), intent, also, Engine(_embedder()))
 
 
-def branch(session_id: str, *, at: int | None = None, title: str | None = None, cwd: str | None = None) -> Branched:
+def branch(
+    session_id: str,
+    *,
+    at: int | None = None,
+    title: str | None = None,
+    cwd: str | None = None,
+    budget: int | str | None = None,
+    intent: str | None = None,
+    also: Sequence[str] = (),
+    keep: Sequence[int] = (),
+    drop: Sequence[int] = (),
+) -> Branched:
     """Copy a session under a title of its own, up to message number `at` where given; nothing runs.
+
+    Within a `budget` it has what answers the `intent` alone, as `fork` says it.
 
     Raises:
         SmartForkError: nothing was made.
     """
     from smart_fork.families.branch import branch as copy
 
+    if budget is None and (intent or also or keep or drop):
+        raise Usage("intent, also, keep and drop are only for a budget", "Give a budget as well, such as 30000.")
+    spending = None if budget is None else _spending(budget, intent or "", also, keep, drop)
     with _here([session_id], cwd) as (here,):
-        return copy(here, at=at, title=title, cwd=cwd)
+        return copy(here, at=at, title=title, cwd=cwd, budget=spending)
 
 
 def cut(

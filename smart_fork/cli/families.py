@@ -11,7 +11,7 @@ import typer
 
 from smart_fork.agents.options import Options
 from smart_fork.caller import caller_session
-from smart_fork.cli.fork import message_number
+from smart_fork.cli.fork import message_number, spending_on, wanted_budget
 from smart_fork.cli.options import PlaceChoice
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.progress import progress_bar, starting
@@ -54,6 +54,11 @@ def branch(  # noqa: PLR0917 - typer's way
         Path | None, typer.Option("--project", "-p", help="Refuse a session that is not this directory's project's.")
     ] = None,
     as_json: JsonOption = False,
+    budget: Annotated[
+        str | None, typer.Option("--budget", help="Copy only what answers the --intent, in so many tokens: 30k.")
+    ] = None,
+    keep: Annotated[str | None, typer.Option("--keep", help="Exchanges to keep within a --budget: 3,5-7.")] = None,
+    drop: Annotated[str | None, typer.Option("--drop", help="Exchanges to leave out of a --budget.")] = None,
 ) -> None:
     """Copy a session under a title of its own, to go on with later; the original stays untouched."""
     from smart_fork.families.branch import branch as branch_session
@@ -61,12 +66,13 @@ def branch(  # noqa: PLR0917 - typer's way
 
     if not start and (prompt or place):
         raise Usage("A prompt and --in are only for --start", "Give --start to resume the branch immediately.")
-    if (at == MATCH) != (intent is not None):
+    wanted = wanted_budget(budget, keep, drop)
+    if (intent is None) if at == MATCH else (intent is not None and wanted is None):
         raise Usage("--at match and --intent belong together", 'Say what to look for: --at match --intent "…"')
     if also and intent is None:
         raise Usage("--also goes with --intent", "It says the intent in other words.")
     if without is not None:
-        if start or title or at or project:
+        if start or title or at or project or wanted:
             raise Usage("--excise goes with --cwd alone", "`smart-fork resume` starts what it writes.")
         from smart_fork.cli.excise import branch_without
 
@@ -76,8 +82,9 @@ def branch(  # noqa: PLR0917 - typer's way
     with (
         on_this_machine([session], directory=cwd or project) as (meant,),
         starting(where, quiet=as_json or not start),
+        spending_on(wanted, prompt if intent is None else intent, also or (), quiet=as_json) as spent,
     ):
-        through = _answering(meant, intent, also or (), as_json=as_json) if intent is not None else None
+        through = _answering(meant, intent or "", also or (), as_json=as_json) if at == MATCH else None
         branched = branch_session(
             meant,
             at=number,
@@ -87,6 +94,7 @@ def branch(  # noqa: PLR0917 - typer's way
             cwd=str(cwd) if cwd else None,
             start=Options(prompt=prompt, place=where) if start else None,
             caller_session_id=caller_session(os.environ),
+            budget=spent,
         )
     if as_json:
         print_json(branched.as_json())
@@ -106,6 +114,10 @@ def _answering(session: str, intent: str, also: Sequence[str], *, as_json: bool)
 def _print_branch(branched: Branched, *, named: bool) -> None:
     for warning in branched.warnings:
         say(f"note: {warning}")
+    if branched.selection is not None:
+        from smart_fork.cli.forked import print_selection
+
+        print_selection(branched.selection, in_full=False)
     if named:
         out.print(plain(f'Branched conversation "{branched.title}".'))
     else:

@@ -118,7 +118,7 @@ def fork(  # noqa: PLR0917 - typer's way
         "caller_session_id": caller_session(os.environ),
     }
     how |= {"as_agent": as_agent} if as_agent else {}
-    wanted = _wanted(budget, keep, drop)
+    wanted = wanted_budget(budget, keep, drop)
     said = list(words or ())
     ids, prompt = _ids_and_prompt(said, protected=ctx.meta[_PROTECTED]) if top is None else ([], _prompt_alone(said))
     if merge:
@@ -138,7 +138,12 @@ def fork(  # noqa: PLR0917 - typer's way
     _fork_one(ids[0], replace(options, prompt=prompt), at, intent, also or (), wanted, how, as_json=as_json)
 
 
-def _wanted(budget: str | None, keep: str | None, drop: str | None) -> Wanted | None:
+def wanted_budget(budget: str | None, keep: str | None, drop: str | None) -> Wanted | None:
+    """The budget that was given, if any, and the exchanges that are to be kept or dropped.
+
+    Raises:
+        Usage: it is none, or exchanges are named without one.
+    """
     if budget is keep is drop is None:  # most forks, which start sooner without what a budget needs
         return None
     from smart_fork.budget.within import wanted_of
@@ -162,7 +167,9 @@ def _fork_merged(  # noqa: PLR0917 - what the command was given
 
     with ExitStack() as stack:
         meant = [stack.enter_context(_on_this_machine(one, dry_run=how["dry_run"])) for one in ids]
-        spending = stack.enter_context(_spending(wanted, options, intent, also, quiet=as_json))
+        spending = stack.enter_context(
+            spending_on(wanted, options.prompt if intent is None else intent, also, quiet=as_json)
+        )
         if spending is None:
             raise TypeError("A budget was given")
         forked = fork_merged([one.session_id for one in meant], options, spending, **how)
@@ -184,7 +191,7 @@ def _fork_one(  # noqa: PLR0917 - what the command was given
     number = message_number(at) if at != "match" else None
     with (
         _on_this_machine(session, dry_run=how["dry_run"]) as resolved,
-        _spending(wanted, options, intent, also, quiet=as_json) as spending,
+        spending_on(wanted, options.prompt if intent is None else intent, also, quiet=as_json) as spending,
     ):
         session = resolved.session_id
         how |= {"budget": spending} if spending else {}
@@ -203,8 +210,8 @@ def _fork_one(  # noqa: PLR0917 - what the command was given
 
 
 @contextmanager
-def _spending(
-    wanted: Wanted | None, options: Options, intent: str | None, also: Sequence[str], *, quiet: bool
+def spending_on(
+    wanted: Wanted | None, asked: str | None, also: Sequence[str], *, quiet: bool
 ) -> Iterator[Spending | None]:
     """The budget, and what it is to be spent on."""
     if wanted is None:
@@ -214,7 +221,6 @@ def _spending(
     from smart_fork.retrieval.background import engine
 
     with progress_bar(quiet=quiet) as progress:
-        asked = options.prompt if intent is None else intent
         yield Spending(wanted, asked or "", tuple(also), engine(progress))
 
 

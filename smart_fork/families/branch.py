@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
@@ -39,6 +40,11 @@ from smart_fork.retrieval.results import title as shown_title
 from smart_fork.snippets import quoted
 from smart_fork.whereabouts import belongs
 
+if TYPE_CHECKING:
+    from smart_fork.agents.excerpt import Excerpt
+    from smart_fork.budget.selection import Selected
+    from smart_fork.forking.spending import Spending
+
 #: How long a caller's own session is waited for that is not there yet.
 WRITTEN_SECONDS, LOOK_SECONDS = 3.0, 0.2
 
@@ -55,6 +61,7 @@ def branch(
     caller_session_id: str | None = None,
     now: float | None = None,
     clock: Clock | None = None,
+    budget: Spending | None = None,
 ) -> Branched:
     """Copy a session, up to the end of what message number `at` is part of, or up to its last finished turn.
 
@@ -62,7 +69,7 @@ def branch(
 
     `cwd` is where the copy is to work (the session's own directory by default); a session that does not belong to
     `project` is refused where one is given. With `start` the copy is resumed immediately, as that says; its name is
-    its title.
+    its title. Within a `budget` the copy has what answers alone.
 
     The caller's own session is waited for where it is so new that its agent has not written it down yet.
 
@@ -78,10 +85,15 @@ def branch(
             f"Source session does not belong to current project: {session.session_id}", f"It worked in {session.cwd}."
         )
     end, warnings = _end(session, at, through, moment, caller_session_id)
+    within = _within(session, end, budget) if budget is not None else None
+    excerpt = within.excerpt if within is not None else None
     with new_title(session.title, target, moment, name=title) as final:
-        written = _write(session, end, target, title=final, now=moment)
+        written = _write(session, end, target, title=final, now=moment, excerpt=excerpt)
     warnings += written.warnings
     report = _report(session, written, end=end, title=final, target=target, warnings=warnings)
+    if within is not None:
+        told = within.selection
+        report = replace(report, warnings=(*told.notes, *report.warnings), selection=told)
     if not start:
         return report
     return replace(report, started=_start(session, written, target, replace(start, name=final), caller_session_id))
@@ -132,7 +144,16 @@ def new_title(parent_title: str, target: Path, moment: float, *, name: str | Non
         raise SmartForkError(f"Failed to branch conversation: {error}", hint) from error
 
 
-def _write(session: Session, end: int, target: Path, *, title: str, now: float) -> Branch:
+def _within(session: Session, end: int, budget: Spending) -> Selected:
+    """What of a session up to turn `end` is kept, as a fork keeps it."""
+    from smart_fork.forking.spending import chosen
+
+    return chosen(session, end, budget)
+
+
+def _write(
+    session: Session, end: int, target: Path, *, title: str, now: float, excerpt: Excerpt | None = None
+) -> Branch:
     return write_copy(
         READERS[session.agent],
         session,
@@ -141,6 +162,7 @@ def _write(session: Session, end: int, target: Path, *, title: str, now: float) 
         target_cwd=target,
         now=datetime.fromtimestamp(now),  # noqa: DTZ006 - Codex names its files by local time
         title=title,
+        excerpt=excerpt,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from indexer.masking import Masked
 from indexer.transcripts.model import AgentName
 from indexer.values import Value, rare, record, value
+from smart_fork.budget.selection import Selection
 from smart_fork.forking.started import Forked
 
 #: Of a session of a family, the keys that come first on the command line.
@@ -39,6 +40,7 @@ class Branched(Value):
     warnings: tuple[str, ...]
     resume_command: str
     resume_original: str
+    selection: Selection | None = rare()
     started: Forked | None = rare()
 
 

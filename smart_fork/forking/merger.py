@@ -9,7 +9,6 @@ from pathlib import Path
 
 from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
-from smart_fork.advice import advice
 from smart_fork.agents.excerpt import Excerpt
 from smart_fork.agents.facets import teller_of
 from smart_fork.agents.options import Options
@@ -104,11 +103,6 @@ def _check(read: Sequence[Session], agent: AgentName) -> None:
 
 def _selected(read: Sequence[Session], spending: Spending) -> list[Selected]:
     """What is kept of each; the smallest first, so that what it leaves is the others'."""
-    if spending.wanted.budget == MATCH and not spending.intent.strip():
-        raise Usage(
-            "A budget of match needs an intent",
-            advice('Say what is to be known: --intent "…", or a prompt.', tool="Say what is to be known: prompt."),
-        )
     found: dict[int, Selected] = {}
     left = spending.wanted.budget
     order = sorted(range(len(read)), key=lambda place: sum(turn.token_est for turn in read[place].turns))

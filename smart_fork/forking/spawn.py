@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
@@ -30,6 +31,9 @@ from smart_fork.places import choose_place
 from smart_fork.processes import Processes
 from smart_fork.registry import Kind
 from smart_fork.snippets import quoted, shown
+
+if TYPE_CHECKING:
+    from smart_fork.retrieval.upkeep import Engine
 
 MAX_WORKERS = 4
 #: How long each is looked at, however long the ones before it took: one that dies immediately is to be noticed.
@@ -57,11 +61,13 @@ def spawn(
     processes: Processes | None = None,
     env: Mapping[str, str] | None = None,
     clock: Clock | None = None,
+    engine: Callable[[], Engine] | None = None,
 ) -> tuple[SpawnedWorker | NotSpawned, ...]:
     """Start 1 to 4 workers, each described by the keys of `KEYS`.
 
     Each has a result of its own, also one that could not be started.
     All together are waited for hardly longer than one fork is.
+    What answers where one is forked within a budget is told by the `engine`, the commands' own by default.
 
     Raises:
         SmartForkError: one of them cannot be had; then none was started.
@@ -76,7 +82,7 @@ def spawn(
         try:
             asked = Asked(said, default_agent or first(), caller_session_id)
             world = world_of(asked.agent, processes, env, time)
-            ready.append((prepare(asked.spec(world), world), world, asked.notes))
+            ready.append((prepare(asked.spec(world, engine), world), world, asked.notes))
         except SmartForkError as error:
             colon = "" if error.message.startswith(_READ_ON) else ":"
             error.preface(f"Worker {index}{colon}")
@@ -148,7 +154,7 @@ class Asked:
         self.agent: AgentName = told or (self.session.agent if self.session else default_agent)
         self.kind = self._kind()
 
-    def spec(self, world: World) -> WorkerSpec:
+    def spec(self, world: World, engine: Callable[[], Engine] | None = None) -> WorkerSpec:
         """What is to be started for it.
 
         Raises:
@@ -175,6 +181,7 @@ class Asked:
             or_without=unsaid,
             caller_session_id=self.caller,
         )
+        spec = self._within(spec, engine)
         spec = told(spec, self.session) if self.session and self.kind == "fork" else spec
         self.notes += notes(spec.handover.handed, spec.agent) if spec.handover else ()
         return spec
@@ -215,6 +222,27 @@ class Asked:
         if point.index != at:
             self.notes.append(point.moved_from(at))
         return point
+
+    def _within(self, spec: WorkerSpec, engine: Callable[[], Engine] | None) -> WorkerSpec:
+        """The same within the budget that was given, if any."""
+        given = [self.said.get(key) for key in ("budget", "keep", "drop")]
+        if all(one is None for one in given):  # nearly every worker, which starts sooner without what a budget needs
+            return spec
+        from smart_fork.budget.within import wanted_of
+        from smart_fork.forking.spending import Spending, within
+
+        wanted = wanted_of(*given)
+        if wanted is None or self.session is None or self.kind != "fork":
+            raise Usage("'budget' needs a session to fork", "Say which: fork_from.")
+        if engine is None:
+            from smart_fork.retrieval.background import engine as of_commands
+
+            engine = partial(of_commands, None)
+        spec, selection = within(spec, self.session, Spending(wanted, self.said.get("prompt") or "", (), engine()))
+        all_of_them = selection.kept + selection.left_out
+        had = f"It has {selection.kept} of {all_of_them} exchanges, about {selection.tokens:,} tokens"
+        self.notes += selection.notes if selection.whole else [*selection.notes, had]
+        return spec
 
     def _check_going_on(self, source: ForkSource, world: World) -> None:
         if source.agent != self.agent:

@@ -35,14 +35,9 @@ def within(spec: WorkerSpec, session: Session, spending: Spending) -> tuple[Work
     """A fork of `session` as it fits into a budget.
 
     Raises:
-        Usage: the budget is `match`, and it is not said what is to be answered; or see `selected`.
+        Usage: see `chosen`.
         ForkRefused: nothing is left out of sessions of that agent, or it has answered nothing.
     """
-    if spending.wanted.budget == MATCH and not spending.intent.strip():
-        raise Usage(
-            "A budget of match needs an intent",
-            advice('Say what is to be known: --intent "…", or a prompt.', tool="Say what is to be known: prompt."),
-        )
     end = spec.point.index if spec.point else last_branch_point(session)
     found = chosen(session, end, spending)
     if found.excerpt is None:
@@ -56,9 +51,14 @@ def chosen(session: Session, end: int, spending: Spending) -> Selected:
     """What of a session up to turn `end` is kept.
 
     Raises:
-        Usage: see `selected`.
+        Usage: the budget is `match`, and it is not said what is to be answered; or see `selected`.
         ForkRefused: nothing is left out of sessions of that agent.
     """
+    if spending.wanted.budget == MATCH and not spending.intent.strip():
+        raise Usage(
+            "A budget of match needs an intent",
+            advice('Say what is to be known: --intent "…", or a prompt.', tool="Say what is to be known: prompt."),
+        )
     intent, engine = spending.intent.strip(), spending.engine
     evidence = exchange_evidence(session, intent, engine, spending.also) if intent and engine else None
     return selected(session, end, spending.wanted, evidence)

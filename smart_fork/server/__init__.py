@@ -23,7 +23,7 @@ from smart_fork.server.abilities import only_what_there_is
 from smart_fork.server.arguments import in_own_words
 from smart_fork.server.calls import strict
 from smart_fork.server.comparison import compare_workers
-from smart_fork.server.families import branch_session, session_lineage
+from smart_fork.server.families import Branching, session_lineage
 from smart_fork.server.prompts import prompts
 from smart_fork.server.search import Searching
 from smart_fork.server.start import Starting
@@ -99,8 +99,8 @@ def create_server(
             strict(searching.list_sessions, "List recent sessions", Recents),
             strict(searching.read_session, "Read a past session", Conversation, Exported),
             strict(searching.index_status, "State of the search index", IndexStatus, NoIndex),
-            strict(Starting().spawn_workers, "Start workers", Spawned, reads=False),
-            strict(branch_session, "Branch a session", Branched, reads=False),
+            strict(Starting(searching.engine).spawn_workers, "Start workers", Spawned, reads=False),
+            strict(Branching(searching.engine).branch_session, "Branch a session", Branched, reads=False),
             strict(session_lineage, "A session's family", Family),
             *workers.tools(),
             strict(compare_workers, "Compare workers", Comparison),

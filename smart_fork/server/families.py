@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from mcp.server.mcpserver import Context
 from pydantic import Field
@@ -13,46 +13,79 @@ from pydantic import Field
 from smart_fork.agents.options import Options
 from smart_fork.families.told import Branched, Family
 from smart_fork.server.calls import caller_of, in_thread, project_for
+from smart_fork.server.progress import Progress, progress_of
+
+if TYPE_CHECKING:
+    from smart_fork.forking.spending import Spending
+    from smart_fork.retrieval.upkeep import Engine
 
 SessionId = Annotated[str, Field(description="The id of a session, or at least 8 characters of it.")]
 
 
-async def branch_session(  # noqa: PLR0917 - the tool's parameters
-    ctx: Context[Any, Any],
-    session_id: SessionId,
-    at: Annotated[
-        int | None,
-        Field(description="Branch at the message of this number, as read_session numbers them. Left out: at the end."),
-    ] = None,
-    title: Annotated[str | None, Field(description="What the branch is called. Left out: like its parent.")] = "",
-    project_path: Annotated[
-        str | None, Field(description="Refuse a session that does not belong to this directory's project.")
-    ] = None,
-    cwd: Annotated[
-        str | None, Field(description="The directory that the branch works in. Left out: the session's own.")
-    ] = None,
-    start: Annotated[bool | None, Field(description="Resume the branch immediately.")] = False,  # noqa: FBT002
-    prompt: Annotated[str | None, Field(description="With start: what it is told to do.")] = "",
-    run_in: Annotated[
-        Literal["tmux", "process", "iterm2"] | None, Field(description="With start: where it runs.")
-    ] = None,
-) -> Branched:
-    """Copy a session, up to a message or its last finished answer, under a title of its own. Nothing runs unless asked.
+class Branching:
+    """The tool that branches; `engine` says what answers within a budget."""
 
-    The copy is a session like any other: it can be resumed, forked and searched; the original stays untouched. A
-    session in which an answer is just being written is refused, unless `at` is an earlier message. Use smart_fork's
-    fork_session_id to have a fork work on something immediately.
-    """
-    caller = await caller_of(ctx)
-    how = {
-        "at": at,
-        "title": title or "",
-        "project": project_for(project_path, caller) if project_path else None,
-        "cwd": project_for(cwd, caller) if cwd else None,
-        "start": Options(prompt=prompt or None, place=run_in) if start is True else None,
-        "caller_session_id": caller.session_id,
-    }
-    return await in_thread(partial(_branched, session_id, how))
+    def __init__(self, engine: Callable[[Progress], Engine]) -> None:
+        self._engine = engine
+
+    async def branch_session(  # noqa: PLR0917 - the tool's parameters
+        self,
+        ctx: Context[Any, Any],
+        session_id: SessionId,
+        at: Annotated[
+            int | None,
+            Field(
+                description="Branch at the message of this number, as read_session numbers them. Left out: at the end."
+            ),
+        ] = None,
+        title: Annotated[str | None, Field(description="What the branch is called. Left out: like its parent.")] = "",
+        project_path: Annotated[
+            str | None, Field(description="Refuse a session that does not belong to this directory's project.")
+        ] = None,
+        cwd: Annotated[
+            str | None, Field(description="The directory that the branch works in. Left out: the session's own.")
+        ] = None,
+        start: Annotated[bool | None, Field(description="Resume the branch immediately.")] = False,  # noqa: FBT002
+        prompt: Annotated[str | None, Field(description="With start: what it is told to do.")] = "",
+        run_in: Annotated[
+            Literal["tmux", "process", "iterm2"] | None, Field(description="With start: where it runs.")
+        ] = None,
+        budget: Annotated[
+            str | None,
+            Field(description="Copy only what answers intent, in '30k' tokens, or 'match': the least."),
+        ] = None,
+        intent: Annotated[str | None, Field(description="With budget: what is to be known. Left out: prompt.")] = "",
+        keep: Annotated[str | None, Field(description="Exchanges to keep within budget: '3,5-7'.")] = None,
+        drop: Annotated[str | None, Field(description="To leave out of it.")] = None,
+    ) -> Branched:
+        """Copy a session, up to a message or its last finished answer, under a title of its own.
+
+        Nothing runs unless asked. The copy is a session like any other: it can be resumed, forked and searched; the
+        original stays untouched. A session in which an answer is just being written is refused, unless `at` is an
+        earlier message. Use smart_fork's fork_session_id to have a fork work on something immediately.
+        """
+        caller = await caller_of(ctx)
+        how = {
+            "at": at,
+            "title": title or "",
+            "project": project_for(project_path, caller) if project_path else None,
+            "cwd": project_for(cwd, caller) if cwd else None,
+            "start": Options(prompt=prompt or None, place=run_in) if start is True else None,
+            "caller_session_id": caller.session_id,
+        }
+        spent = partial(self._spending, budget, keep, drop, (intent or "").strip() or prompt or "", progress_of())
+        return await in_thread(partial(_branched, session_id, how, spent))
+
+    def _spending(
+        self, budget: str | None, keep: str | None, drop: str | None, intent: str, progress: Progress
+    ) -> Spending | None:
+        if budget is keep is drop is None:
+            return None
+        from smart_fork.budget.within import wanted_of
+        from smart_fork.forking.spending import Spending
+
+        wanted = wanted_of(budget, keep, drop)
+        return Spending(wanted, intent, (), self._engine(progress)) if wanted else None
 
 
 async def session_lineage(ctx: Context[Any, Any], session_id: SessionId) -> Family:  # noqa: ARG001 - `strict` asks it
@@ -63,13 +96,13 @@ async def session_lineage(ctx: Context[Any, Any], session_id: SessionId) -> Fami
     return await in_thread(partial(_family, session_id))
 
 
-def _branched(session_id: str, how: Mapping[str, Any]) -> Branched:
+def _branched(session_id: str, how: Mapping[str, Any], spent: Callable[[], Spending | None]) -> Branched:
     from smart_fork.families.branch import branch
     from smart_fork.team.workers import on_this_machine
 
     where = Path(how["cwd"] or how["project"]) if how["cwd"] or how["project"] else None
     with on_this_machine([session_id], directory=where) as (meant,):
-        return branch(meant, **how)
+        return branch(meant, budget=spent(), **how)
 
 
 def _family(session_id: str) -> Family:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from smart_fork.retrieval.model import BackgroundModel
     from smart_fork.retrieval.request import FindRequest
     from smart_fork.retrieval.together import Together
+    from smart_fork.retrieval.upkeep import Engine
     from smart_fork.sessions import Reading
 
 #: How long a call waits for the model to be loaded before it answers by words alone.
@@ -244,6 +245,21 @@ class Searching:
         """Say what the search index holds, how fresh and complete it is, and which logs could not be read."""
         return await in_thread(_status)
 
+    def engine(self, progress: Progress) -> Engine:
+        """What answers, without the team's server."""
+        from smart_fork.retrieval.rerank import configured_reranker
+        from smart_fork.retrieval.upkeep import Engine
+
+        return Engine(
+            self._model(),
+            read_seconds=READ_SECONDS,
+            embed_seconds=EMBED_SECONDS,
+            progress=progress,
+            unfinished=self._index_in_background,
+            rerank=configured_reranker(),
+            together=self._together,
+        )
+
     def _find_and_fork(
         self,
         request: FindRequest,
@@ -253,19 +269,8 @@ class Searching:
         team: bool | None,  # noqa: FBT001
     ) -> Answer:
         from smart_fork.forking.search_and_fork import find_and_fork
-        from smart_fork.retrieval.rerank import configured_reranker
-        from smart_fork.retrieval.upkeep import Engine
 
-        engine = Engine(
-            self._model(),
-            read_seconds=READ_SECONDS,
-            embed_seconds=EMBED_SECONDS,
-            progress=progress,
-            unfinished=self._index_in_background,
-            rerank=configured_reranker(),
-            together=self._together,
-            elsewhere=_team(team),
-        )
+        engine = replace(self.engine(progress), elsewhere=_team(team))
         answer = find_and_fork(request, engine, caller_session_id=caller.session_id, **choice)
         return replace(answer, next=after_search(answer))
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from mcp.server.mcpserver import Context
 from pydantic import WithJsonSchema
@@ -15,7 +16,11 @@ from smart_fork.agents.options import KEYS
 from smart_fork.agents.selection import first, startable
 from smart_fork.forking.started import NotSpawned, Spawned, SpawnedWorker
 from smart_fork.server.calls import caller_of, in_thread, project_for
+from smart_fork.server.progress import Progress, progress_of
 from smart_fork.single_flight import SingleFlight
+
+if TYPE_CHECKING:
+    from smart_fork.retrieval.upkeep import Engine
 
 
 def _worker_schema() -> dict[str, Any]:
@@ -42,7 +47,8 @@ Workers = Annotated[
 class Starting:
     """The tool of this module, and what its calls share: a request that is repeated is answered once."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: Callable[[Progress], Engine]) -> None:
+        self._engine = engine
         self._flights: SingleFlight[Spawned] = SingleFlight()
 
     async def spawn_workers(self, ctx: Context[Any, Any], workers: Workers) -> Spawned:
@@ -57,7 +63,8 @@ class Starting:
         orders = [_in_project(order, caller) for order in workers]
         key = (caller, json.dumps(orders, sort_keys=True, default=str))
         agent = caller.agent or first()
-        work = partial(_spawn, orders, caller_session_id=caller.session_id, default_agent=agent)
+        who = {"caller_session_id": caller.session_id, "default_agent": agent}
+        work = partial(_spawn, orders, **who, engine=partial(self._engine, progress_of()))
         return await in_thread(partial(self._flights.do, key, work, keep=_any_started))
 
 

@@ -90,6 +90,42 @@ def test_exchanges_are_moved_over_only_within_a_budget_and_where_there_are_any(w
     assert {} == scripted.ran()
 
 
+def test_a_branch_within_a_budget_has_what_a_fork_has_and_runs_nothing(world, knows, run, scripted, forked_by_tool):
+    budget = {"budget": "match", "keep": "1", "drop": "4"}
+    planned = exchanges(forked_by_tool(**budget, dry_run=True)["selection"])
+
+    told = answer(world, "branch_session", session_id=knows, intent=RETRY, title="mine", **budget)
+    typed = run("branch", knows, "--intent", RETRY, "--budget", "match", "--keep", "1", "--drop", "4", "--json")
+
+    assert planned == exchanges(told["selection"]) == exchanges(json.loads(typed.out)["selection"])
+    written = world.log_of(told["session_id"]).read_text()
+    assert ("It retries with backoff now" in written, "painted 4" in written) == (True, False)
+    assert "needs an intent" in refusal(world, "branch_session", session_id=knows, budget="match")
+    assert "only within a budget" in refusal(world, "branch_session", session_id=knows, keep="1")
+    assert "--intent" in run("branch", knows, "--intent", RETRY).err
+    assert {} == scripted.ran()
+
+
+def test_a_worker_that_is_forked_within_a_budget_has_what_answers_alone(world, knows, shop, scripted):
+    order = {"project_path": str(shop), "prompt": RETRY, "run_in": "process", "worktree": False, "brief": False}
+    within = order | {"fork_from": knows, "budget": "match", "keep": "1", "drop": "4"}
+
+    (made,) = answer(world, "spawn_workers", workers=[within])["workers"]
+
+    scripted.call(made["worker_id"])
+    written = world.log_of(made["session_id"]).read_text()
+    assert ("It retries with backoff now" in written, "painted 4" in written) == (True, False)
+    assert any(note.startswith("It has ") and "of 6 exchanges" in note for note in made["warnings"])
+    for wrong, why in (
+        (order | {"budget": "match"}, "Worker 0: 'budget' needs a session to fork"),
+        (order | {"fork_from": knows, "drop": "4"}, "only within a budget"),
+        (within | {"prompt": " "}, "needs a"),
+        (within | {"budget": "lots"}, "is no budget"),
+    ):
+        assert why in refusal(world, "spawn_workers", workers=[wrong])
+    assert [made["worker_id"]] == [*scripted.ran()]
+
+
 def test_a_script_looks_first_and_merges(world, knows, shop, scripted, monkeypatch):
     monkeypatch.setattr("indexer.models.configured_embedder", WordsModel)
     public._embedder.cache_clear()
