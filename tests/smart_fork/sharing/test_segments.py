@@ -199,3 +199,22 @@ def test_a_segment_with_the_longest_record_is_taken_and_no_longer_one():
     assert [*nearly, longest] == unpack(one.body, one.place.digest, limits)
     with pytest.raises(TooLarge):
         unpack(one.body, one.place.digest, Limits(record_bytes=1 << 19))
+
+
+def test_the_largest_segment_that_there_can_be_is_taken_and_a_record_of_one_byte_more_is_refused_in_a_sentence():
+    limits = Limits(record_bytes=1 << 16)
+
+    def record(size):
+        half = (size - len(encode({"t": ""}))) // 2
+        odd = "x" * ((size - len(encode({"t": ""}))) % 2)
+        return encode({"t": CHANCE.randbytes(half).hex() + odd}, limits)
+
+    before = [record(1 << 15) for _ in range(7)]
+    before.append(record(SEGMENT_BYTES - 2 - sum(len(one) + 1 for one in before)))
+    [one] = pack([*before, record(limits.record_bytes)], limits=limits)
+
+    assert SEGMENT_BYTES + limits.record_bytes == one.place.raw_bytes <= limits.segment_bytes
+    assert 9 == len(unpack(one.body, one.place.digest, limits))
+    with pytest.raises(TooLarge, match="65537 bytes") as refused:
+        record(limits.record_bytes + 1)
+    assert refused.value.message.endswith(".") or refused.value.hint

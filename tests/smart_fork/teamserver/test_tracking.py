@@ -11,7 +11,7 @@ import pytest
 from smart_fork.errors import SmartForkError, Usage
 from smart_fork.team.ids import last_part
 from smart_fork.team.tracking import Alias, Tracking, place_of
-from tests.smart_fork.teamserver.test_two_people import ANSWER, PROMPT, assert_refused, session_of
+from tests.smart_fork.teamserver.test_two_people import ANSWER, MORE, MORE_ANSWER, PROMPT, assert_refused, session_of
 from tests.smart_fork.world import git
 
 ID = "0197f2c7-1a2b-7000-8000-000000000000"
@@ -148,3 +148,19 @@ def test_what_is_neither_a_directory_nor_a_key_is_said_to_be_neither(tmp_path):
 def test_an_address_means_its_last_part(text):
     """C-024."""
     assert ID == last_part(text)
+
+
+def test_of_two_that_a_session_goes_on_from_the_one_with_more_of_it_is_its_parent(alice):
+    older = session_of(alice, "claude", PROMPT, ANSWER)
+    root = alice.team("push", older, "--yes")
+    with alice.here():
+        fork = alice.world.fork_claude(older, alice.repository, MORE, MORE_ANSWER)
+    nearer = alice.team("push", fork, "--yes")
+    with alice.here():
+        last = alice.world.fork_claude(fork, alice.repository, "and the tests", "They pass.")
+        beside = alice.world.fork_claude(older, alice.repository, "and the changelog", "It is there.")
+
+    made, other = (alice.team("push", one, "--yes") for one in (last, beside))
+
+    assert (nearer["session_id"], root["session_id"]) == (made["parent_id"], nearer["parent_id"])
+    assert (root["session_id"], 2, 2) == (other["parent_id"], other["base_count"], other["pushed_records"])

@@ -142,6 +142,25 @@ def test_what_was_pushed_and_has_changed_here_is_refused(alice):
     assert forced["session_id"] != pushed["session_id"]
 
 
+def test_of_a_tracked_session_that_was_cut_here_the_alias_stays_and_says_so_and_what_is_shared_stays_as_it_was(alice):
+    session = session_of(alice, "claude", PROMPT, ANSWER, MORE, MORE_ANSWER)
+    pushed = alice.team("push", session, "--yes")
+    alice.team("alias", "set", "retry", pushed["session_id"])
+    cut = alice.do("excise", "cut", "2-3", session, "--yes", "--force", "--json")
+    assert 0 == cut.code, cut
+
+    (state,) = {one["state"] for one in alice.team("status")["aliases"]}
+    refused = alice.do("team", "push", "retry", "--yes")
+    there = alice.team("show", "retry")
+    forced = alice.team("push", "retry", "--yes", "--force")
+
+    assert ("changed", 9) == (state, refused.code)
+    assert "What was pushed has changed here since" in refused.err
+    assert [PROMPT, ANSWER, MORE, MORE_ANSWER] == [one["text"] for one in there["messages"]]
+    assert [PROMPT, ANSWER] == [one["text"] for one in alice.team("show", forced["session_id"])["messages"]]
+    assert forced["session_id"] != pushed["session_id"]
+
+
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 def test_a_branch_has_the_first_messages_alone(alice, agent):
     """C-003, C-021, C-022, C-025, C-032, C-051: and going on in it is pushed to it."""
