@@ -35,7 +35,7 @@ def test_what_was_set_up_is_there_and_undone_to_the_byte(setup, settled):
     for way in registrations():
         program, *words = way.argv(way.value(way.path().read_text()))
         assert (["mcp"], True) == (words, Path(program).is_absolute())
-        assert settings.is_installed(way.agent) or not AGENTS[way.agent].has("hooks")
+        assert not AGENTS[way.agent].has("hooks") or settings.is_installed(way.agent)
         assert content() == (way.skills() / "past-sessions/SKILL.md").read_text()
     assert setup("--remove").code == 0
     assert before == everything(settled)
