@@ -96,9 +96,9 @@ def writing(
     """
     agent = wanted.platform or taken.info.agent
     forms_of(agent)  # says what it cannot have
-    new = starter_of(agent).new_id()
+    new, directory = starter_of(agent).new_id(), _directory(project, wanted)
     with unfinished.copy(agent, new, project.place):
-        made = _write(project, taken, wanted, new, others=others, count=count)
+        made = _write(project, taken, wanted, directory, new, others=others, count=count)
         try:
             yield made
         except BaseException:
@@ -106,13 +106,19 @@ def writing(
             raise
 
 
-def _write(
-    project: Project, taken: Download, wanted: TakenAs, new: str, *, others: bool, count: int | None
-) -> Materialised:
+def _directory(project: Project, wanted: TakenAs) -> Path:
+    """Where the session is to work; it and the clone have names that logs and files of ours can say."""
     directory = resolve(wanted.into) if wanted.into else project.place.root
     if not directory.is_dir():
         raise NotFound(f"There is no such directory: {directory}")
+    check_written(project.place.root)
     check_written(directory)
+    return directory
+
+
+def _write(
+    project: Project, taken: Download, wanted: TakenAs, directory: Path, new: str, *, others: bool, count: int | None
+) -> Materialised:
     root = project.place.root if directory.is_relative_to(project.place.root) else directory
     try:
         made = materialise(

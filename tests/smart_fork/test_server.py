@@ -158,7 +158,7 @@ class TestWhatIsOffered:
             for everything in (False, True)
         )
 
-        assert sum(map(len, few)) <= 7_300
+        assert sum(map(len, few)) <= 7_700
         assert sum(map(len, more)) < 18_000
         assert all(len(tool.description) < 2_048 for tool in self.tools(world).values())
 
