@@ -28,7 +28,7 @@ def test_hostile_calls_of_everything_break_tell_open_and_start_nothing(attack, t
 
     assert {} == report["violations"]
     assert report["total"]["calls"] >= 200
-    assert report["total"]["ok"] > 30, "hostile calls that all fail at the door say little"
+    assert report["total"]["ok"] > 20, "hostile calls that all fail at the door say little"
     assert report["total"]["errors"] == 0
     assert len(report["by"]) > 30
     tried = {name for name in report["by"] if name.startswith("! ")}
