@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,6 +99,7 @@ def test_a_session_is_found_gone_on_with_and_forked_and_no_session_is_lost(gemin
     found = json.loads(gemini.smart_fork("find", PROMPT, "--agent", "gemini", "--json").stdout)
     assert found["results"][0]["session_id"] == PERSONS
 
+    os.utime(log, (0, log.stat().st_mtime - 60))  # who has just written to it may still be there
     resumed = ours(gemini, "resume", PERSONS, "--in", "process", "--", MORE)
 
     assert heard(gemini, MORE).said == [*BEGINNING, Message("user", MORE)]
