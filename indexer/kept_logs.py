@@ -22,6 +22,7 @@ import orjson
 
 from indexer.compressed import Compressed, pieces, up_to_date
 from indexer.files import replace_file
+from indexer.locks import held
 from indexer.paths import file_name, private_dir, state_home
 from indexer.shapes import dataclass
 from indexer.switches import is_off, is_on
@@ -187,9 +188,9 @@ def opened(copy: KeptLog) -> Iterator[Path]:
         OSError: the copy cannot be read or is damaged.
     """
     with ExitStack() as stack:
-        with _held(private_dir(_reading()), fcntl.LOCK_SH):
+        with held(private_dir(_reading()), fcntl.LOCK_SH):
             folder = stack.enter_context(tempfile.TemporaryDirectory(dir=_reading()))
-            stack.enter_context(_held(Path(folder), fcntl.LOCK_EX))
+            stack.enter_context(held(Path(folder), fcntl.LOCK_EX))
         path = Path(folder) / PurePosixPath(copy.place).name
         with path.open("xb") as file:
             file.writelines(pieces(copy.folder, copy.log))
@@ -200,25 +201,10 @@ def sweep_reading() -> None:
     """Remove the logs that were opened by processes that were killed: the system has let go of what they held."""
     if not _reading().is_dir():
         return
-    with _held(_reading(), fcntl.LOCK_EX):
+    with held(_reading(), fcntl.LOCK_EX):
         for folder in _reading().iterdir():
-            with suppress(OSError), _held(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            with suppress(OSError), held(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
                 shutil.rmtree(folder)
-
-
-@contextmanager
-def _held(folder: Path, how: int) -> Iterator[None]:
-    """A lock on a folder, until it is left or the process dies.
-
-    Raises:
-        OSError: it cannot be had.
-    """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, how)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def folders() -> list[Path]:

@@ -8,7 +8,6 @@ shared with others who write; who clears up has it alone, so that he finds only 
 from __future__ import annotations
 
 import fcntl
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from pathlib import Path
 import orjson
 
 from indexer.files import replace_file
+from indexer.locks import held
 from indexer.transcripts.model import AgentName
 from smart_fork import foreign_sessions
 from smart_fork.agents import AGENTS, READERS
@@ -26,7 +26,7 @@ from smart_fork.team import login
 from smart_fork.team.pulled import find
 from smart_fork.team.tracking import ProjectFolder, Tracking
 
-_LOCK, _INTENT, _READ = "writing.lock", ".begun", "arrived-"
+_INTENT, _READ = ".begun", "arrived-"
 #: So much of an id stands in the name of what is to become the copy.
 _OF_AN_ID = 20
 
@@ -34,7 +34,7 @@ _OF_AN_ID = 20
 @contextmanager
 def copy(agent: AgentName, session_id: str, place: ProjectFolder) -> Iterator[None]:
     """The time in which a copy of that id is written and tracked; after an error whoever writes it takes it away."""
-    with _shared():
+    with held(_folder(), fcntl.LOCK_SH):
         intent = _folder() / f"{session_id}{_INTENT}"
         replace_file(intent, [orjson.dumps({"agent": agent, "root": str(place.root), "project": place.key})])
         try:
@@ -46,7 +46,7 @@ def copy(agent: AgentName, session_id: str, place: ProjectFolder) -> Iterator[No
 @contextmanager
 def folder() -> Iterator[Path]:
     """A private folder for records that are only read, gone afterwards."""
-    with _shared(), tempfile.TemporaryDirectory(prefix=_READ, dir=login.folder()) as made:
+    with held(_folder(), fcntl.LOCK_SH), tempfile.TemporaryDirectory(prefix=_READ, dir=login.folder()) as made:
         yield Path(made)
 
 
@@ -55,7 +55,7 @@ def clear() -> None:
     intents, read = (sorted(where.glob(what)) for where, what in ((_folder(), f"*{_INTENT}"), (_folder(), f"{_READ}*")))
     if not (intents or read):
         return
-    with suppress(BlockingIOError), _locked(fcntl.LOCK_EX | fcntl.LOCK_NB):
+    with suppress(BlockingIOError), held(_folder(), fcntl.LOCK_EX | fcntl.LOCK_NB):
         for intent in intents:
             _take_away(intent)
         for left in read:
@@ -86,22 +86,6 @@ def _take_away(intent: Path) -> None:
     else:
         foreign_sessions.forget(session_id)
     intent.unlink(missing_ok=True)
-
-
-@contextmanager
-def _shared() -> Iterator[None]:
-    with _locked(fcntl.LOCK_SH):
-        yield
-
-
-@contextmanager
-def _locked(how: int) -> Iterator[None]:
-    file = os.open(_folder() / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(file, how)
-        yield
-    finally:
-        os.close(file)
 
 
 def _folder() -> Path:
