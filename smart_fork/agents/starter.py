@@ -20,6 +20,11 @@ Staging = Literal["nothing", "transcript", "branch", "name"]
 Delivery = Literal["argument", "input", "typed"]
 
 
+def ordinary(prompt: str, commands: tuple[str, ...]) -> str:
+    """A prompt as one that the agent takes for no command of its own, also where it begins like one of `commands`."""
+    return f"Prompt: {prompt}" if prompt.lstrip().startswith(commands) else prompt
+
+
 class CommandLine(NamedTuple):
     """The command of one worker. A prompt that is delivered as an argument is among `argv`.
 

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from smart_fork.agents.starter import CommandLine, Starter
+from smart_fork.agents.starter import CommandLine, Starter, ordinary
 
 if TYPE_CHECKING:
     from smart_fork.agents.fork_request import ForkRequest
 
-#: What makes an ordinary prompt of one that begins like a command.
-_ORDINARY = "Prompt: "
+#: How prompts begin that are commands of its own.
 _COMMANDS = ("/", "!", "?", "#")
 
 
@@ -47,8 +46,7 @@ class CopilotStarter(Starter):
 
 
 def _asked(request: ForkRequest) -> tuple[str, ...]:
-    prompt = request.prompt or ""
-    said = f"{_ORDINARY * prompt.lstrip().startswith(_COMMANDS)}{prompt}"
+    said = ordinary(request.prompt or "", _COMMANDS)
     if request.headless:
         return ("--output-format", "json", f"--prompt={said}")
-    return (f"--interactive={said}",) if prompt else ()
+    return (f"--interactive={said}",) if said else ()

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from smart_fork.agents.starter import CommandLine, Staging, Starter
+from smart_fork.agents.starter import CommandLine, Staging, Starter, ordinary
 
 if TYPE_CHECKING:
     from smart_fork.agents.fork_request import ForkRequest
 
-#: What makes an ordinary prompt of one that begins like a command.
-_ORDINARY = "Prompt: "
+#: How prompts begin that are commands of its own.
+_COMMANDS = ("/", "?")
 _STAGED: dict[str, Staging] = {"fork": "branch", "resume": "name", "new": "nothing"}
 
 
@@ -49,8 +49,7 @@ class GeminiStarter(Starter):
 
 
 def _asked(request: ForkRequest) -> tuple[str, ...]:
-    prompt = request.prompt or ""
-    said = f"{_ORDINARY * prompt.lstrip().startswith(('/', '?'))}{prompt}"
+    said = ordinary(request.prompt or "", _COMMANDS)
     if request.headless:
         return ("--output-format", "json", f"--prompt={said}")
-    return (f"--prompt-interactive={said}",) if prompt else ()
+    return (f"--prompt-interactive={said}",) if said else ()

@@ -12,13 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from smart_fork.agents.starter import CommandLine, Starter
+from smart_fork.agents.starter import CommandLine, Starter, ordinary
 
 if TYPE_CHECKING:
     from smart_fork.agents.fork_request import ForkRequest
-
-#: What makes an ordinary prompt of one that begins like a command.
-_ORDINARY = "Prompt: "
 
 
 class QwenStarter(Starter):
@@ -49,5 +46,4 @@ def _asked(request: ForkRequest) -> tuple[str, ...]:
         return ("--output-format", "json", f"--prompt={request.prompt or ''}")
     if not request.prompt:
         return ()
-    begins_a_command = request.prompt.lstrip().startswith("/")
-    return (f"--prompt-interactive={_ORDINARY * begins_a_command}{request.prompt}",)
+    return (f"--prompt-interactive={ordinary(request.prompt, ('/',))}",)
