@@ -104,7 +104,8 @@ def kept_of(session: Any, evidence: Any, exchanges: Sequence[int], budget: str) 
     from smart_fork.budget.costs import costs
     from smart_fork.budget.needs import Needs
     from smart_fork.budget.units import units
-    from smart_fork.budget.within import Wanted, selected
+    from smart_fork.budget.wanted import Wanted
+    from smart_fork.budget.within import selected
 
     end, counted = len(session.turns) - 1, costs(session)
     found = selected(session, end, Wanted(amount(budget)), evidence)
@@ -158,7 +159,8 @@ def _tried(agent: str, path: Path, chance: random.Random, folder: Path) -> str:
     from smart_fork.agents import READERS
     from smart_fork.agents.copier import NewSession
     from smart_fork.agents.facets import copier, starter_of
-    from smart_fork.budget.within import Wanted, selected
+    from smart_fork.budget.wanted import Wanted
+    from smart_fork.budget.within import selected
     from smart_fork.errors import SmartForkError
     from smart_fork.retrieval.exchanges import ExchangeEvidence
     from smart_fork.retrieval.fork_point import PointParts

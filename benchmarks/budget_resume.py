@@ -32,7 +32,8 @@ from rich.table import Table
 
 from smart_fork.agents import READERS
 from smart_fork.agents.facets import starter_of
-from smart_fork.budget.within import Wanted, selected
+from smart_fork.budget.wanted import Wanted
+from smart_fork.budget.within import selected
 from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import SmartForkError
 from smart_fork.retrieval.exchanges import ExchangeEvidence

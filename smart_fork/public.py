@@ -161,13 +161,10 @@ def fork(
     from smart_fork.agents.options import Options
     from smart_fork.forking.launch import fork_session
 
-    how: dict[str, Any] = {"at": at, "cwd": cwd, "as_agent": as_agent}
-    if budget is not None:
-        how["budget"] = _spending(budget, intent or prompt or "", also, keep, drop)
-    elif intent or also or keep or drop:
-        raise Usage("intent, also, keep and drop are only for a budget", "Give a budget as well, such as 30000.")
+    spending = _within(budget, intent, also, keep, drop, otherwise=prompt or "")
     with _here([session_id], cwd) as (here,):
-        return Worker(fork_session(here, Options(prompt=prompt, **options), **how))
+        asked = Options(prompt=prompt, **options)
+        return Worker(fork_session(here, asked, at=at, cwd=cwd, as_agent=as_agent, budget=spending))
 
 
 def read(
@@ -262,11 +259,28 @@ def merge(
         return Worker(fork_merged(here, Options(prompt=prompt, **options), spending, cwd=cwd, as_agent=as_agent))
 
 
+def _within(
+    budget: int | str | None,
+    intent: str | None,
+    also: Sequence[str],
+    keep: Sequence[int],
+    drop: Sequence[int],
+    *,
+    otherwise: str = "",
+) -> Spending | None:
+    """What may be spent, where a budget was given; without an intent `otherwise` is what it is spent on."""
+    if budget is not None:
+        return _spending(budget, intent or otherwise, also, keep, drop)
+    if intent or also or keep or drop:
+        raise Usage("intent, also, keep and drop are only for a budget", "Give a budget as well, such as 30000.")
+    return None
+
+
 def _spending(
     budget: int | str, intent: str, also: Sequence[str], keep: Sequence[int], drop: Sequence[int]
 ) -> Spending:
     from smart_fork.budget.amount import amount
-    from smart_fork.budget.within import Wanted
+    from smart_fork.budget.wanted import Wanted
     from smart_fork.forking.spending import Spending
     from smart_fork.retrieval.upkeep import Engine
 
@@ -294,9 +308,7 @@ def branch(
     """
     from smart_fork.families.branch import branch as copy
 
-    if budget is None and (intent or also or keep or drop):
-        raise Usage("intent, also, keep and drop are only for a budget", "Give a budget as well, such as 30000.")
-    spending = None if budget is None else _spending(budget, intent or "", also, keep, drop)
+    spending = _within(budget, intent, also, keep, drop)
     with _here([session_id], cwd) as (here,):
         return copy(here, at=at, title=title, cwd=cwd, budget=spending)
 

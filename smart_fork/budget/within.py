@@ -3,49 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from indexer.transcripts.model import Session
 from smart_fork.advice import advice
 from smart_fork.agents.excerpt import Excerpt
-from smart_fork.budget.amount import MATCH, Amount, amount
+from smart_fork.budget.amount import MATCH
 from smart_fork.budget.choice import Choice, Chooser, Gains
 from smart_fork.budget.costs import costs
 from smart_fork.budget.left_out import title
 from smart_fork.budget.selection import Kept, Selected, SelectedExchange, Selection
 from smart_fork.budget.units import Unit, units
+from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.retrieval.exchanges import ExchangeEvidence
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A budget, and the numbers of exchanges that are to be kept or dropped, whatever they take."""
-
-    budget: Amount
-    keep: frozenset[int] = frozenset()
-    drop: frozenset[int] = frozenset()
-
-    def changed(self) -> bool:
-        """Whether a person has moved exchanges over."""
-        return bool(self.keep or self.drop)
-
-
-def wanted_of(budget: object, keep: str | None = None, drop: str | None = None) -> Wanted | None:
-    """The budget that was given, if any, and the exchanges that are to be kept or dropped, such as ``3,5-7``.
-
-    Raises:
-        Usage: it is none, or exchanges are named without one.
-    """
-    if budget is None:
-        if keep is not None or drop is not None:
-            raise Usage(
-                "Exchanges are kept and dropped only within a budget",
-                advice("Give a number of tokens as well: --budget 30k.", tool="Give a budget as well: '30k'."),
-            )
-        return None
-    return Wanted(amount(budget), numbers(keep), numbers(drop))
 
 
 def selected(session: Session, end: int, wanted: Wanted, evidence: ExchangeEvidence | None) -> Selected:
@@ -104,27 +75,6 @@ def gains_of(evidence: ExchangeEvidence | None) -> Gains:
     words = max(part.words for part in evidence.parts.values()) or 1.0
     gains = {number: part.nearest / nearest + part.words / words for number, part in evidence.parts.items()}
     return Gains(gains, evidence.point)
-
-
-def numbers(given: str | None) -> frozenset[int]:
-    """The exchanges that are meant by ``3,5-7``.
-
-    Raises:
-        Usage: it is nothing like that.
-    """
-    found: set[int] = set()
-    for piece in (given or "").split(","):
-        low, dash, high = (side.strip() for side in piece.partition("-"))
-        if not low and not dash:
-            continue
-        sides = (low, high if dash else low)
-        if not all(side.isascii() and side.isdigit() and len(side) <= 6 for side in sides):
-            raise Usage("Exchanges are named by their numbers, such as 3,5-7", "--dry-run shows them.")
-        first, last = sorted(map(int, sides))
-        if last - first > 100_000:
-            raise Usage("Exchanges are named by their numbers, such as 3,5-7", "--dry-run shows them.")
-        found.update(range(first, last + 1))
-    return frozenset(found)
 
 
 def _check(parts: Sequence[Unit], wanted: Wanted) -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from smart_fork.agents.options import Options
+from smart_fork.budget.wanted import wanted_of
 from smart_fork.caller import caller_session
-from smart_fork.cli.fork import message_number, spending_on, wanted_budget
+from smart_fork.cli.fork import message_number, spending_on
 from smart_fork.cli.options import PlaceChoice
 from smart_fork.cli.output import out, plain, print_json, say
 from smart_fork.cli.progress import progress_bar, starting
@@ -66,7 +67,7 @@ def branch(  # noqa: PLR0917 - typer's way
 
     if not start and (prompt or place):
         raise Usage("A prompt and --in are only for --start", "Give --start to resume the branch immediately.")
-    wanted = wanted_budget(budget, keep, drop)
+    wanted = wanted_of(budget, keep, drop)
     if (intent is None) if at == MATCH else (intent is not None and wanted is None):
         raise Usage("--at match and --intent belong together", 'Say what to look for: --at match --intent "…"')
     if also and intent is None:

@@ -14,6 +14,7 @@ from typer.core import TyperCommand
 
 from smart_fork.agents.options import Options
 from smart_fork.agents.references import Resolved, here
+from smart_fork.budget.wanted import Wanted, wanted_of
 from smart_fork.caller import caller_session
 from smart_fork.cli.agents import HandedOption
 from smart_fork.cli.forked import print_forked
@@ -26,7 +27,6 @@ from smart_fork.team.login import is_known as knows_a_team
 from smart_fork.team.workers import is_shared, on_this_machine
 
 if TYPE_CHECKING:
-    from smart_fork.budget.within import Wanted
     from smart_fork.forking.spending import Spending
     from smart_fork.forking.started import Forked
 
@@ -118,7 +118,7 @@ def fork(  # noqa: PLR0917 - typer's way
         "caller_session_id": caller_session(os.environ),
     }
     how |= {"as_agent": as_agent} if as_agent else {}
-    wanted = wanted_budget(budget, keep, drop)
+    wanted = wanted_of(budget, keep, drop)
     said = list(words or ())
     ids, prompt = _ids_and_prompt(said, protected=ctx.meta[_PROTECTED]) if top is None else ([], _prompt_alone(said))
     if merge:
@@ -136,19 +136,6 @@ def fork(  # noqa: PLR0917 - typer's way
             fork_several(asked, options, how, as_json=as_json)
         return
     _fork_one(ids[0], replace(options, prompt=prompt), at, intent, also or (), wanted, how, as_json=as_json)
-
-
-def wanted_budget(budget: str | None, keep: str | None, drop: str | None) -> Wanted | None:
-    """The budget that was given, if any, and the exchanges that are to be kept or dropped.
-
-    Raises:
-        Usage: it is none, or exchanges are named without one.
-    """
-    if budget is keep is drop is None:  # most forks, which start sooner without what a budget needs
-        return None
-    from smart_fork.budget.within import wanted_of
-
-    return wanted_of(budget, keep, drop)
 
 
 def _check_merge(wanted: Wanted | None, at: str | None, top: int | None) -> Wanted:
@@ -232,7 +219,6 @@ def _preview(options: Options, intent: str | None, also: Sequence[str]) -> Spend
     if not (asked or "").strip() or not index_db().exists():
         return None
     from smart_fork.budget.amount import MATCH
-    from smart_fork.budget.within import Wanted
     from smart_fork.forking.spending import Spending
     from smart_fork.retrieval.background import engine
 

@@ -228,7 +228,7 @@ class Asked:
         given = [self.said.get(key) for key in ("budget", "keep", "drop")]
         if all(one is None for one in given):  # nearly every worker, which starts sooner without what a budget needs
             return spec
-        from smart_fork.budget.within import wanted_of
+        from smart_fork.budget.wanted import wanted_of
         from smart_fork.forking.spending import Spending, within
 
         wanted = wanted_of(*given)

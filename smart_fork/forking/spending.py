@@ -10,7 +10,8 @@ from indexer.transcripts.model import Session
 from smart_fork.advice import advice
 from smart_fork.budget.amount import MATCH
 from smart_fork.budget.selection import Selected, Selection
-from smart_fork.budget.within import Wanted, selected
+from smart_fork.budget.wanted import Wanted
+from smart_fork.budget.within import selected
 from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.errors import Usage
 from smart_fork.forking.spec import WorkerSpec

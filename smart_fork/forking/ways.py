@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from indexer.transcripts.model import Session
+from smart_fork.budget.amount import MATCH
+from smart_fork.budget.wanted import Wanted
 from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.errors import SmartForkError
 from smart_fork.forking.price import loaded_within, price_of
@@ -14,7 +16,6 @@ from smart_fork.forking.started import Way
 from smart_fork.retrieval.cache import age_of
 
 if TYPE_CHECKING:
-    from smart_fork.budget.within import Wanted
     from smart_fork.forking.spending import Spending
     from smart_fork.retrieval.exchanges import ExchangeEvidence
 
@@ -65,8 +66,7 @@ def _ago(seconds: int) -> str:
 
 def _within(session: Session, at: Point | None, wanted: Wanted, evidence: ExchangeEvidence) -> Iterator[Way]:
     """What was asked for, and the least beside a usual one."""
-    from smart_fork.budget.amount import MATCH
-    from smart_fork.budget.within import Wanted, selected
+    from smart_fork.budget.within import selected
 
     end = at.index if at is not None else last_branch_point(session)
     for budget in (MATCH, USUAL if wanted.budget == MATCH else wanted.budget):

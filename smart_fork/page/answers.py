@@ -303,7 +303,7 @@ def _fork(form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: boo
     if not budget and not dry_run:
         return fork_session(session, options, at=number(at))
     from smart_fork.budget.amount import MATCH, amount
-    from smart_fork.budget.within import Wanted
+    from smart_fork.budget.wanted import Wanted
     from smart_fork.forking.spending import Spending
 
     if not budget:

@@ -81,7 +81,7 @@ class Branching:
     ) -> Spending | None:
         if budget is keep is drop is None:
             return None
-        from smart_fork.budget.within import wanted_of
+        from smart_fork.budget.wanted import wanted_of
         from smart_fork.forking.spending import Spending
 
         wanted = wanted_of(budget, keep, drop)

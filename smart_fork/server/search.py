@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from indexer.embedder import Embedder
     from indexer.project import Project
     from smart_fork.agents.options import Options
-    from smart_fork.budget.within import Wanted
+    from smart_fork.budget.wanted import Wanted
     from smart_fork.caller import Caller
     from smart_fork.retrieval.elsewhere import Elsewhere
     from smart_fork.retrieval.model import BackgroundModel
@@ -334,7 +334,7 @@ def _options(
 def _wanted(budget: str | None, keep: str | None, drop: str | None) -> Wanted | None:
     if budget is keep is drop is None:
         return None
-    from smart_fork.budget.within import wanted_of
+    from smart_fork.budget.wanted import wanted_of
 
     return wanted_of(budget, keep, drop)
 

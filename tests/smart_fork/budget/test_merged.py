@@ -10,7 +10,7 @@ import pytest
 from smart_fork.agents import READERS
 from smart_fork.agents.claude.storage import folder_of
 from smart_fork.agents.options import Options
-from smart_fork.budget.within import Wanted
+from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import Usage
 from smart_fork.excise.closure import dangling, unanswered
 from smart_fork.excise.loader import load_with_tool

@@ -18,7 +18,8 @@ from smart_fork.agents.excerpt import shortened
 from smart_fork.agents.facets import copier
 from smart_fork.agents.options import Options
 from smart_fork.budget.amount import MATCH, amount
-from smart_fork.budget.within import Wanted, numbers, selected
+from smart_fork.budget.wanted import Wanted, numbers
+from smart_fork.budget.within import selected
 from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import ForkRefused, Usage
 from smart_fork.excise.closure import dangling, unanswered

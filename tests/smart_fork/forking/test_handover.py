@@ -11,7 +11,7 @@ import pytest
 from smart_fork import foreign_sessions, handovers, sessions
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.options import Options
-from smart_fork.budget.within import Wanted
+from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import ForkRefused, NotFound, ProgramFailed, ProgramMissing, SmartForkError
 from smart_fork.forking.handover import handover
 from smart_fork.forking.launch import fork, fork_session

@@ -10,7 +10,7 @@ import pytest
 
 from indexer.transcripts.model import Session, Turn
 from smart_fork.budget.selection import Selection
-from smart_fork.budget.within import Wanted
+from smart_fork.budget.wanted import Wanted
 from smart_fork.cli.forked import price_in_words, ways_in_words
 from smart_fork.copies.session_copy import Point
 from smart_fork.forking.price import loaded_within, price_of

@@ -14,7 +14,7 @@ import pytest
 
 from smart_fork.agents.options import Options
 from smart_fork.budget.amount import MATCH
-from smart_fork.budget.within import Wanted
+from smart_fork.budget.wanted import Wanted
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.spending import Spending
 from smart_fork.page.forms import PageForms
