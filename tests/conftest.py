@@ -131,6 +131,15 @@ def _no_ones_log_level() -> Iterator[None]:
         logger.handlers = handlers
 
 
+@pytest.fixture(autouse=True)
+def _no_ones_console() -> Iterator[None]:
+    """A console keeps for good what it took for a terminal, and would colour what later tests read."""
+    yield
+    if output := sys.modules.get("smart_fork.cli.output"):
+        for stream in (output.out, output.err):
+            vars(stream).pop("console", None)
+
+
 @pytest.fixture
 def interruptible() -> Iterator[None]:
     """Programs of this test end with Ctrl-C, also where the suite runs in the background, which the shell keeps from it."""

@@ -22,11 +22,8 @@ def narrow(run, monkeypatch):
     def command(*words: str) -> list[str]:
         monkeypatch.setenv("FORCE_COLOR", "1")
         monkeypatch.setenv("COLUMNS", "80")
-        out.__dict__.pop("console", None)
-        try:
-            return ESCAPES.sub("", run(*words).out).splitlines()
-        finally:
-            out.__dict__.pop("console", None)
+        vars(out).pop("console", None)
+        return ESCAPES.sub("", run(*words).out).splitlines()
 
     return command
 
