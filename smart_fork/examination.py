@@ -16,7 +16,7 @@ from indexer.embedder import Embedder
 from indexer.forgotten import forgotten
 from indexer.markdown import export_names, export_path, is_export
 from indexer.model_notice import telling
-from indexer.paths import index_db, state_home
+from indexer.paths import index_db
 from indexer.pipeline import document_of
 from indexer.shapes import dataclass
 from indexer.store import groups, soundness
@@ -27,6 +27,7 @@ from indexer.transcripts.base import LogFile
 from indexer.versions import VERSION
 from smart_fork.agents import READERS
 from smart_fork.doctor import Check, run_each
+from smart_fork.registry_file import registry_file
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import unavailable
 from smart_fork.retrieval.query import words_of
@@ -261,7 +262,7 @@ def _part(name: str, faults: Iterator[str], well: str) -> Iterator[Check]:
 
 
 def _workers() -> Iterator[Check]:
-    path = state_home() / "workers.db"
+    path = registry_file()
     if not path.exists():
         return
     step = f"Stop what runs, and move {path} away: workers that run are found again, what is known of others is lost."

@@ -12,6 +12,7 @@ from indexer.values import Value, rare, record, value
 from smart_fork.agents import READERS
 from smart_fork.errors import IndexUnavailable, RegistryUnavailable
 from smart_fork.hooks import switch
+from smart_fork.registry_file import has_registry
 from smart_fork.retrieval.answer import Covered
 from smart_fork.retrieval.status import index_status
 from smart_fork.service.client import Service, ServiceGoneError, find_service
@@ -147,7 +148,7 @@ def _memory(pid: int) -> int | None:
 
 
 def _workers() -> tuple[WorkerOverview, ...]:
-    if not (state_home() / "workers.db").exists():
+    if not has_registry():
         return ()
     shown = [one.name for one in fields(WorkerOverview)]
     return tuple(WorkerOverview(*(getattr(one, name) for name in shown)) for one in list_workers(None) if one.worker_id)

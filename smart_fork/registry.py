@@ -13,13 +13,13 @@ import apsw
 import orjson
 
 from indexer.masking import mask
-from indexer.paths import state_home
 from indexer.shapes import dataclass
 from indexer.store.erasure import compact
 from indexer.transcripts.model import AgentName
 from smart_fork import permission
 from smart_fork.advice import advice
 from smart_fork.errors import NotFound, Usage
+from smart_fork.registry_file import registry_file
 from smart_fork.registry_schema import Writing, opened, unusable
 from smart_fork.snippets import quoted
 
@@ -103,7 +103,7 @@ class Registry:
         Raises:
             RegistryUnavailable: it is damaged, or the disk or another process refuses; raised also when it is left.
         """
-        self.path = path or state_home() / "workers.db"
+        self.path = path or registry_file()
         self._db = opened(self.path, patience)
 
     def __enter__(self) -> Self:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from indexer import kept_logs
 from indexer.markdown import export_path, parse_front_matter
 from indexer.masking import Masked, beginning, mask
-from indexer.paths import index_db, state_home
+from indexer.paths import index_db
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session, Turn
 from smart_fork import permission
@@ -20,6 +20,7 @@ from smart_fork.agents.references import names_worker
 from smart_fork.conversation import Conversation, Exported, Message
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.registry import Registry
+from smart_fork.registry_file import has_registry
 from smart_fork.snippets import printable, quoted
 from smart_fork.whereabouts import permits, placed_here
 
@@ -279,7 +280,7 @@ def message(number: int, turn: Turn, characters: int | None) -> Message:
 
 
 def _session_of_worker(reference: str) -> str | None:
-    if not names_worker(reference) or not (state_home() / "workers.db").exists():
+    if not names_worker(reference) or not has_registry():
         return None
     with Registry() as registry:
         try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from indexer.paths import state_home
 from indexer.transcripts.base import AgentAdapter
 from smart_fork.registry import Registry
+from smart_fork.registry_file import has_registry
 
 
 def logs_of(reader: AgentAdapter, session_id: str) -> list[Path]:
@@ -40,7 +40,7 @@ def changed_at(reader: AgentAdapter, path: Path) -> float:
 
 def staged_paths(session_id: str) -> Collection[str]:
     """The copies of a session that were made for forks."""
-    if not (state_home() / "workers.db").exists():
+    if not has_registry():
         return ()
     with Registry() as registry:
         return {copy.path for copy in registry.staged_copies(session_id)}

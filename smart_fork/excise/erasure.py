@@ -39,6 +39,7 @@ from smart_fork.excise.soundness import cut_words
 from smart_fork.excise.traces import agent_of, own_words, related, said_by, searched, words_in
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry, WorkerRecord
+from smart_fork.registry_file import has_registry
 
 log = logging.getLogger(__name__)
 
@@ -150,7 +151,7 @@ def _remove_older_indexes() -> None:
 
 def forget_workers(session_id: str) -> bool:
     """Of workers whose session that is, keep that there were such workers and nothing that they were told or said."""
-    if not _has_register():
+    if not has_registry():
         return True
     with Registry() as registry:
         own = registry.of_session(session_id)
@@ -177,7 +178,7 @@ def _text(copy: kept_logs.KeptLog, part: Compressed) -> str:
 
 def _take_back(session_ids: Collection[str], wanted: frozenset[str]) -> list[WorkerRecord]:
     """Take the words out of the register; the workers that are none of these sessions'."""
-    if not _has_register():
+    if not has_registry():
         return []
     with Registry() as registry:
         workers = registry.workers()
@@ -193,7 +194,7 @@ def _take_back(session_ids: Collection[str], wanted: frozenset[str]) -> list[Wor
 
 
 def _erase_register() -> bool:
-    if not _has_register():
+    if not has_registry():
         return True
     with Registry() as registry:
         return registry.erase()
@@ -227,10 +228,6 @@ def _remove_output(worker: WorkerRecord) -> None:
         path.unlink(missing_ok=True)
     if worker.log_path and is_within(resolve(Path(worker.log_path)), resolve(state_home())):
         Path(worker.log_path).unlink(missing_ok=True)
-
-
-def _has_register() -> bool:
-    return (state_home() / "workers.db").is_file()
 
 
 def _owed() -> Path:

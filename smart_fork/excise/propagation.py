@@ -13,7 +13,7 @@ from indexer.changes import Report
 from indexer.embedder import ModelUnavailableError
 from indexer.lost_logs import erase_owed
 from indexer.markdown import export_path
-from indexer.paths import index_db, state_home
+from indexer.paths import index_db
 from indexer.pipeline import embed_waiting, read_logs
 from indexer.project import Project, project_of
 from indexer.store.base import Document, Reading, SessionRow, Words
@@ -35,6 +35,7 @@ from smart_fork.cuts.model import UNKNOWN, Tool, Transcript
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.registry import Registry
+from smart_fork.registry_file import has_registry
 from smart_fork.retrieval.index_access import opened
 from smart_fork.whereabouts import permits
 
@@ -50,7 +51,7 @@ def copies(session: Transcript) -> list[Path]:
         return []
     agent = session.tool
     found = logs_of(READERS[agent], session.session_id)
-    if (state_home() / "workers.db").exists():
+    if has_registry():
         with Registry() as registry:
             found += [Path(copy.path) for copy in registry.staged_copies(session.session_id)]
             ids = {one.session_id for one in registry.workers() if one.source_session_id == session.session_id}

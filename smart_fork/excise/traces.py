@@ -24,6 +24,7 @@ from indexer.store.soundness import read_only
 from indexer.transcripts.model import AgentName
 from smart_fork.agents import READERS
 from smart_fork.registry import Registry, WorkerRecord
+from smart_fork.registry_file import has_registry, registry_file
 
 #: Shorter words are in anything that is packed, by chance.
 _WORD = re.compile(r"[^\W_]{5,64}")
@@ -173,7 +174,7 @@ class _Search:
 
     def _said_by_others(self) -> str:
         """All that the register says, but what the workers of these sessions were told."""
-        texts = _schema(state_home() / "workers.db")
+        texts = _schema(registry_file())
         for worker in self._workers:
             if not related(worker, self.session_ids):
                 texts.append(said_by(worker))
@@ -182,7 +183,7 @@ class _Search:
 
 
 def _workers() -> list[WorkerRecord]:
-    if not (state_home() / "workers.db").is_file():
+    if not has_registry():
         return []
     with Registry() as registry:
         return registry.workers()

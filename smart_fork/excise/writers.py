@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from indexer.paths import state_home
 from smart_fork.agents.facets import find_cutter
 from smart_fork.cuts.cutter import Cutter
 from smart_fork.cuts.model import Transcript
@@ -20,6 +19,7 @@ from smart_fork.errors import ForkRefused
 from smart_fork.places.liveness import lives
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry
+from smart_fork.registry_file import has_registry
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def writer_of(session: Transcript) -> str:
 
 
 def _worker(session: Transcript) -> str:
-    if not (state_home() / "workers.db").exists():
+    if not has_registry():
         return ""
     with Registry() as registry:
         for worker in registry.workers(states=("starting", "running")):

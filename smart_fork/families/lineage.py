@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from indexer.masking import shorten
-from indexer.paths import index_db, state_home
+from indexer.paths import index_db
 from indexer.project import project_of
 from indexer.shapes import dataclass
 from indexer.store.base import SeenFile, SessionRow
@@ -29,6 +29,7 @@ from smart_fork.families.tree import parents
 from smart_fork.places.liveness import note_ends
 from smart_fork.processes import SystemProcesses
 from smart_fork.registry import Registry, WorkerRecord
+from smart_fork.registry_file import has_registry
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.results import UNTRUSTED
 from smart_fork.retrieval.results import title as shown_title
@@ -114,7 +115,7 @@ def _index(stack: ExitStack) -> SqliteStore | None:
 
 def _workers() -> list[WorkerRecord]:
     """All as they are now, newest first."""
-    if not (state_home() / "workers.db").exists():
+    if not has_registry():
         return []
     with Registry() as registry:
         note_ends(registry, SystemProcesses(), os.environ, time.time())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from indexer.paths import state_home
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
 from smart_fork.advice import advice
@@ -17,6 +16,7 @@ from smart_fork.forking.occupation import looks_occupied, parents_in, process_in
 from smart_fork.forking.world import World, world_of
 from smart_fork.places.liveness import lives, process_start
 from smart_fork.registry import OVER, Registry, WorkerRecord
+from smart_fork.registry_file import has_registry
 
 #: An unfinished answer to which nothing was added for so long has been given up, or waits for a person.
 QUIET_SECONDS = 60.0
@@ -96,7 +96,7 @@ def _started(pid: int | None) -> str:
 
 def _workers_of(session: Session) -> Sequence[WorkerRecord]:
     """Those that have it now, ended ones too: one that wrote last makes a log look as if somebody were there."""
-    if not (state_home() / "workers.db").exists():
+    if not has_registry():
         return ()
     with Registry() as registry:
         return [worker for worker in registry.workers() if worker.session_id == session.session_id]

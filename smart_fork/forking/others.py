@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from indexer.paths import state_home
 from indexer.transcripts.model import Session
 from smart_fork import foreign_sessions, sessions
 from smart_fork.errors import NotFound, Usage
 from smart_fork.registry import ASKED, Registry, WorkerRecord
+from smart_fork.registry_file import has_registry
 
 #: So many sessions above one are looked at; records that name each other in a circle end there as well.
 _DEPTH = 100
@@ -38,7 +38,7 @@ def _read(session_id: str) -> Session | None:
 
 
 def _worker(session_id: str) -> WorkerRecord | None:
-    if not (state_home() / "workers.db").exists():
+    if not has_registry():
         return None
     with Registry() as registry:
         return registry.of_session(session_id)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from indexer.paths import state_home
 from indexer.project import project_of, resolve
 from indexer.transcripts.model import AgentName
 from smart_fork import sessions
@@ -19,6 +18,7 @@ from smart_fork.forking.start import directory
 from smart_fork.forking.world import World, world_of
 from smart_fork.places.liveness import lives
 from smart_fork.registry import Registry, WorkerRecord
+from smart_fork.registry_file import has_registry
 from smart_fork.retrieval.recent import recent_sessions
 
 #: Sessions of the project among which the directory's newest is looked for.
@@ -110,7 +110,7 @@ def check_free(source: ForkSource, *, force: bool = False, world: World | None =
 
 def _running_worker(reference: str, world: World | None) -> WorkerRecord | None:
     """The living worker that is meant; its session need not be known yet."""
-    if not (state_home() / "workers.db").exists():
+    if not has_registry():
         return None
     try:
         with Registry() as registry:

@@ -6,11 +6,11 @@ import json
 import os
 from typing import Any
 
-from indexer.paths import state_home
 from smart_fork.agents import AGENTS
 from smart_fork.hooks.ancestry import ancestors
 from smart_fork.hooks.receive import receive
 from smart_fork.registry import Registry
+from smart_fork.registry_file import registry_file
 
 
 def hear(agent: str, body: bytes, patience: int) -> None:
@@ -20,7 +20,7 @@ def hear(agent: str, body: bytes, patience: int) -> None:
         Exception: of many kinds; nobody is there to tell.
     """
     event: Any = json.loads(body)
-    database = state_home() / "workers.db"
+    database = registry_file()
     if AGENTS[agent].hooks is None or not isinstance(event, dict) or not database.is_file():
         return
     with Registry(database, patience=patience) as registry:

@@ -12,7 +12,7 @@ import apsw
 from indexer.damage import kept
 from indexer.embedder import DEFAULT_MODEL, Embedder, ModelUnavailableError
 from indexer.model_notice import telling
-from indexer.paths import index_db, state_home
+from indexer.paths import index_db
 from indexer.project import resolve
 from indexer.store.base import SessionRow, Store
 from smart_fork.advice import advice
@@ -23,6 +23,7 @@ from smart_fork.engines.base import EngineUnavailable, collection_of
 from smart_fork.engines.configured import OWN, configured_engine
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.registry import Registry
+from smart_fork.registry_file import has_registry
 from smart_fork.retrieval import results
 from smart_fork.retrieval.answer import Answer, Covered, Found, IndexState, RecentSession, Unsearched
 from smart_fork.retrieval.covered import covered
@@ -217,7 +218,7 @@ def _caller(store: Store, session_id: str | None) -> tuple[SessionRow | None, fr
 
 
 def _workers_of(session_id: str) -> list[str]:
-    if not (state_home() / "workers.db").exists():
+    if not has_registry():
         return []
     try:
         with Registry() as registry:

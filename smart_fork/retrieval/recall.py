@@ -7,7 +7,6 @@ from typing import Any
 
 from indexer.embedder import Embedder
 from indexer.masking import Masked, mask, shorten
-from indexer.paths import state_home
 from indexer.shapes import dataclass
 from indexer.store.base import SessionRow
 from indexer.transcripts.boilerplate import RECALL_TAG, strip_boilerplate
@@ -17,6 +16,7 @@ from smart_fork.agents.births import worker_of
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.registration import NAME
 from smart_fork.registry import Registry
+from smart_fork.registry_file import has_registry
 from smart_fork.retrieval.found import Candidate, Query
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.obstacles import Forkable, obstacles
@@ -115,7 +115,7 @@ def _can_be_forked(row: SessionRow) -> bool:
 
 
 def _is_a_workers(first: FirstPrompt) -> bool:
-    if not (state_home() / "workers.db").is_file():
+    if not has_registry():
         return False
     with Registry() as registry:
         return worker_of(registry, first.agent, first.session_id, first.prompt) is not None

@@ -11,11 +11,11 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import Tool
 
-from indexer.paths import state_home
 from smart_fork.agents.selection import readable, titles
 from smart_fork.conversation import Conversation, Exported
 from smart_fork.families.told import Branched, Family
 from smart_fork.forking.started import Spawned
+from smart_fork.registry_file import has_registry
 from smart_fork.release import own_version
 from smart_fork.retrieval.answer import Found, IndexStatus, NoIndex, Recents, Unsearched
 from smart_fork.server import excise, workers
@@ -126,7 +126,7 @@ def run_stdio(embedder: Embedder | None = None, *, everything: bool = False) -> 
 
 
 def _recover() -> None:
-    if not (state_home() / "workers.db").is_file():  # nothing is imported for nothing while the first call is awaited
+    if not has_registry():  # nothing is imported for nothing while the first call is awaited
         return
     from smart_fork.workers.recovery import recover
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from indexer.paths import state_home
 from indexer.store import glimpse
+from smart_fork.registry_file import registry_file
 
 
 class KnownWorker(NamedTuple):
@@ -28,14 +28,14 @@ def running() -> list[KnownWorker]:
         "SELECT id, name, status, coalesce(session_id, ''), source_session_id, coalesce(caller_session_id, ''), cwd,"
         " pid FROM workers WHERE state IN ('starting', 'running') ORDER BY started_at DESC"
     )
-    found = [KnownWorker(*row) for row in glimpse.rows(state_home() / "workers.db", query, ())]
+    found = [KnownWorker(*row) for row in glimpse.rows(registry_file(), query, ())]
     return [one for one in found if one.pid is None or _lives(one.pid)]
 
 
 def source_of(session_id: str) -> str:
     """The session that a worker's session is a fork of, whether that worker still runs or not; empty for any other."""
     query = "SELECT source_session_id FROM workers WHERE session_id = ? AND kind IN ('fork', 'branch')"
-    found = glimpse.rows(state_home() / "workers.db", query, (session_id,))
+    found = glimpse.rows(registry_file(), query, (session_id,))
     return str(found[0][0]) if found else ""
 
 

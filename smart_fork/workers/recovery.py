@@ -15,7 +15,6 @@ from contextlib import suppress
 import apsw
 import psutil
 
-from indexer.paths import state_home
 from indexer.shapes import dataclass
 from smart_fork.agents.births import find_sessions
 from smart_fork.agents.plan import WORKER_ID
@@ -24,6 +23,7 @@ from smart_fork.places.liveness import note_ends
 from smart_fork.places.tmux import Panes
 from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.registry import Registry, WorkerRecord
+from smart_fork.registry_file import has_registry
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def reconcile(
 
 def recover() -> None:
     """Reconcile the registry, if there is one, with this machine: what each server does first, once."""
-    if not (state_home() / "workers.db").is_file():
+    if not has_registry():
         return
     try:
         with Registry() as registry:
