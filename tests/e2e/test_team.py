@@ -161,27 +161,30 @@ def test_what_one_pushes_the_other_finds_forks_and_goes_on_with(people, owner, a
     assert {pushed["session_id"]: 0, back["session_id"]: 1} == seen
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
-def test_a_fork_of_which_something_was_withdrawn_is_gone_on_with(people, agent: Protocol):
-    """The model gets what is left, and nothing of what went."""
+@pytest.mark.parametrize(("agent", "other"), [("claude", "codex"), ("codex", "claude")])
+def test_forks_of_which_something_was_withdrawn_are_gone_on_with(people, agent: Protocol, other: Protocol):
+    """The model gets what is left, and nothing of what went: in the agent whose session it was, and in another one."""
     alice, bob = people
     slip, slip_answer = unlike_any_other("Our customer is Acme"), unlike_any_other("I shall remember")
     kept, kept_answer = unlike_any_other("And where are the docs?"), unlike_any_other("They are in docs")
     hers = alice.ask(agent, slip, slip_answer)
     alice.ask(agent, kept, kept_answer, hers.session_id)
     pushed = alice.team("push", hers.session_id, "--public", "--yes")
+    (crossed,) = map(Path, bob.team("fork", pushed["session_id"], "--platform", other)["files"])
     (log,) = map(Path, bob.team("fork", pushed["session_id"])["files"])
     assert slip in log.read_text()
+    assert slip in crossed.read_text()
 
     alice.team("excise", "cut", "1-2", pushed["session_id"], "--yes")
-    assert [str(log)] == bob.team("sync")["changed"]
-    assert not any(text in log.read_text() for text in (slip, slip_answer))
-    more = unlike_any_other("What else?")
-    bob.ask(agent, more, unlike_any_other("Nothing else"), Log(log).session_id)
+    assert {str(log), str(crossed)} == set(bob.team("sync")["changed"])
+    for changed, goes_on in ((crossed, other), (log, agent)):
+        assert not any(text in changed.read_text() for text in (slip, slip_answer))
+        more = unlike_any_other("What else?")
+        bob.ask(goes_on, more, unlike_any_other("Nothing else"), Log(changed).session_id)
 
-    request = bob.sent(more)
-    assert [Message("user", kept), Message("assistant", kept_answer), Message("user", more)] == request.said
-    assert not any(text in json.dumps(request.body) for text in (slip, slip_answer))
+        request = bob.sent(more)
+        assert [Message("user", kept), Message("assistant", kept_answer), Message("user", more)] == request.said
+        assert not any(text in json.dumps(request.body) for text in (slip, slip_answer))
     assert 0 < bob.team("push", "--yes")["pushed_records"]
 
 
