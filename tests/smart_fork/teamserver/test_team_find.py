@@ -218,6 +218,24 @@ def test_a_script_finds_reads_and_forks_what_the_team_shares(shared, bob, forks,
     assert ([*UPLOADER], "session") == ([one.text for one in copy.messages], copy.resolved)
 
 
+def test_a_script_merges_what_the_team_shares_with_a_session_of_ones_own(shared, bob, monkeypatch):
+    own = bob.world.claude(bob.repository, "retry the downloader with backoff", "It is done twice.")
+    specs = []
+
+    def fork(spec, **_):
+        specs.append(spec)
+        return a_fork(session_id=spec.source.session_id)
+
+    monkeypatch.setattr("smart_fork.forking.merger.fork", fork)
+    with bob.here():
+        merged = smart_fork.merge([shared["session_id"], own], "go on", budget=5_000).started.merged
+        (copy,) = Tracking(place_of(directory=bob.repository)).read().aliases.values()
+
+    assert shared["session_id"] == copy.parent_id
+    assert [True] == [spec.source.session_id in copy.files[0] for spec in specs]
+    assert [own] == [one.session_id for one in merged]
+
+
 def test_of_what_a_script_forks_in_vain_nothing_is_left(shared, bob, monkeypatch):
     def fork(*_, **__):
         raise ForkRefused("No room.")
