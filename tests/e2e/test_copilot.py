@@ -21,13 +21,18 @@ PERSONS = "77777777-7777-4777-8777-777777777777"
 CALLER = "88888888-8888-4888-8888-888888888888"
 
 
+def variables(url: str) -> dict[str, str]:
+    """Where its model is."""
+    provider = {"COPILOT_PROVIDER_BASE_URL": f"{url}/v1", "COPILOT_PROVIDER_API_KEY": "loopback"}
+    return {**provider, "COPILOT_MODEL": "mock", "COPILOT_OFFLINE": "true"}
+
+
 @pytest.fixture(scope="module")
 def copilot(copilot_program: Path, machines: list[Machine]) -> Iterator[Machine]:
     """A machine with Copilot CLI alone, which has our MCP server."""
     with machine_in(cache_folder(), copilot_program) as machine:
         machines.append(machine)
-        machine.env |= {"COPILOT_PROVIDER_BASE_URL": f"{machine.model.url}/v1", "COPILOT_PROVIDER_API_KEY": "loopback"}
-        machine.env |= {"COPILOT_MODEL": "mock", "COPILOT_OFFLINE": "true"}
+        machine.env |= variables(machine.model.url)
         machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
         ours = {"type": "local", "tools": ["*"], "command": SMART_FORK[0], "args": [*SMART_FORK[1:], "mcp"]}
         folder = machine.home / ".copilot"

@@ -27,12 +27,17 @@ PERSONS = "77777777-7777-4777-8777-777777777777"
 CALLER = "88888888-8888-4888-8888-888888888888"
 
 
+def variables(url: str) -> dict[str, str]:
+    """Where its model is."""
+    return {"GEMINI_API_KEY": "loopback", "GOOGLE_GEMINI_BASE_URL": url}
+
+
 @pytest.fixture(scope="module")
 def gemini(gemini_program: Path, machines: list[Machine]) -> Iterator[Machine]:
     """A machine with Gemini CLI alone, which has our MCP server and our hooks."""
     with machine_in(cache_folder(), gemini_program) as machine:
         machines.append(machine)
-        machine.env |= {"GEMINI_API_KEY": "loopback", "GOOGLE_GEMINI_BASE_URL": machine.model.url}
+        machine.env |= variables(machine.model.url)
         machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
         ours = {"command": SMART_FORK[0], "args": [*SMART_FORK[1:], "mcp"]}
         folder = machine.home / ".gemini"

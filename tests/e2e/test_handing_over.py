@@ -15,10 +15,10 @@ import pytest
 from smart_fork import sessions
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.copier import NewSession
-from smart_fork.agents.facets import copier, title_of
+from smart_fork.agents.facets import copier, home_variables, title_of
 from smart_fork.families.lineage import lineage
 from smart_fork.forking.handover import handover
-from tests.e2e import test_opencode, test_qwen
+from tests.e2e import test_copilot, test_gemini, test_opencode, test_qwen
 from tests.e2e.agents import Machine, machine_in
 from tests.e2e.model_server import Message
 from tests.e2e.programs import CHECKOUT, cache_folder
@@ -29,29 +29,43 @@ from tests.smart_fork.agents.opencode import database
 pytestmark = pytest.mark.e2e
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 #: A session that the real program wrote, of each agent.
-SOURCES = {"claude": "claude/person.jsonl", "codex": "codex/person.jsonl", "qwen": "qwen/tools.jsonl", "opencode": ""}
-TOLD = [agent.name for agent in AGENTS if agent.is_told() and agent.name in SOURCES]
-#: Each of them once from and once to another one: a start takes seconds. `SMART_FORK_DRILLS=all` takes all pairs.
-ROUND = list(zip(TOLD, [*TOLD[1:], TOLD[0]], strict=True))
-PAIRS = list(permutations(TOLD, 2)) if os.environ.get("SMART_FORK_DRILLS") == "all" else ROUND
+SOURCES = {
+    "claude": "claude/person.jsonl", "codex": "codex/person.jsonl", "qwen": "qwen/tools.jsonl", "opencode": "",
+    "gemini": "gemini/tools.jsonl", "copilot": "copilot/tools.jsonl",
+}  # fmt: skip
+TOLD = [agent.name for agent in AGENTS if agent.is_told()]
+#: A start takes seconds: each of those that are told in their own way. `SMART_FORK_DRILLS=all` takes all pairs.
+SOME = [("gemini", "qwen"), ("copilot", "opencode"), ("codex", "gemini"), ("claude", "copilot")]
+PAIRS = list(permutations(TOLD, 2)) if os.environ.get("SMART_FORK_DRILLS") == "all" else SOME
 
 
 @pytest.fixture(scope="module")
-def machine(programs: Path, qwen_program: Path, opencode_program: Path, machines: list[Machine]) -> Iterator[Machine]:
+def machine(  # noqa: PLR0917 - fixtures
+    programs: Path,
+    qwen_program: Path,
+    opencode_program: Path,
+    gemini_program: Path,
+    copilot_program: Path,
+    machines: list[Machine],
+) -> Iterator[Machine]:
     """A machine with all of them."""
     with machine_in(cache_folder(), programs) as machine:
         machines.append(machine)
         url = machine.model.url
-        machine.env["PATH"] = os.pathsep.join(map(str, (programs, qwen_program, opencode_program, machine.env["PATH"])))
+        others = (qwen_program, opencode_program, gemini_program, copilot_program)
+        machine.env["PATH"] = os.pathsep.join(map(str, (programs, *others, machine.env["PATH"])))
+        machine.env |= test_gemini.variables(url) | test_copilot.variables(url)
         machine.env |= {"OPENAI_API_KEY": "loopback", "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_MODEL": "mock"}
         machine.env |= {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
         machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
         for place, settings in (
             (".qwen/settings.json", test_qwen.SETTINGS),
             (".config/opencode/opencode.json", test_opencode.settings(url)),
+            (".gemini/settings.json", test_gemini.SETTINGS),
+            (".gemini/trustedFolders.json", {str(machine.home): "TRUST_FOLDER"}),
         ):
             file = machine.home / place
-            file.parent.mkdir(parents=True)
+            file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(settings))
         yield machine
 
@@ -60,7 +74,7 @@ def machine(programs: Path, qwen_program: Path, opencode_program: Path, machines
 def here(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """We read what the machine's agents have written."""
     monkeypatch.setenv("HOME", str(machine.home))
-    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "QWEN_HOME", "XDG_DATA_HOME", "SMART_FORK_HOME"):
+    for name in (*home_variables(), "SMART_FORK_HOME"):
         monkeypatch.delenv(name, raising=False)
     return machine
 
@@ -76,11 +90,13 @@ def written(machine: Machine, agent: str, monkeypatch: pytest.MonkeyPatch) -> tu
     source = FIXTURES / SOURCES[agent]
     session = READERS[agent].read(source).session
     assert session is not None
-    identity = json.loads(source.read_text().splitlines()[0])
-    session_id = session.session_id if agent == "codex" else str(identity["sessionId"])
+    first = json.loads(source.read_text().splitlines()[0])
+    session_id = str({**first, **first.get("data", {})}.get("sessionId") or session.session_id)
     target = copier(agent).place(source, NewSession(session_id, machine.project, _moment(session)))
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(source, target)
+    if agent == "gemini":
+        (target.parents[1] / ".project_root").write_text(str(machine.project))
     return session_id, {}
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.copilot.presence import CopilotPresence
     from smart_fork.agents.copilot.registration import CopilotRegistration
     from smart_fork.agents.copilot.screen import CopilotScreen
+    from smart_fork.agents.copilot.teller import CopilotTeller
     from smart_fork.agents.storage import Storage
     from smart_fork.agents.tail import Tail
 
@@ -81,6 +82,13 @@ class Copilot(Agent):
         from smart_fork.agents.copilot.copy import CopilotCopier
 
         return CopilotCopier()
+
+    @cached_property
+    def teller(self) -> CopilotTeller:
+        """See `Agent.teller`."""
+        from smart_fork.agents.copilot.teller import CopilotTeller
+
+        return CopilotTeller()
 
     @cached_property
     def login(self) -> CopilotLogin:

@@ -153,4 +153,4 @@ def test_its_state_is_what_its_last_events_say(home):
 
 
 def test_what_it_cannot_do_is_refused_in_words():
-    assert [AGENTS["copilot"].has(one) for one in ("cutter", "forms", "teller", "hooks")] == [False] * 4
+    assert [AGENTS["copilot"].has(one) for one in ("cutter", "forms", "hooks")] == [False] * 3
