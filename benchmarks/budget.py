@@ -1,6 +1,6 @@
 """What a fork within a budget keeps of a session, and what it takes: by labels made by reading, and at random.
 
-    python benchmarks/budget.py CORPUS LABELS [--home DIR] [--budget 30k] [--random N] [--seed N] [--json FILE]
+    python benchmarks/budget.py CORPUS [LABELS] [--home DIR] [--budget 30k] [--random N] [--seed N] [--json FILE]
 
 CORPUS and ``--home`` as for ``retrieval.py``. LABELS is a file with one JSON object a line:
 
@@ -12,7 +12,8 @@ of these sessions all of them are kept: at all (what was asked and answered), wi
 with every call and its result (long ones shortened), and in full; in how many they could not be in full, since they
 alone take more than the budget; and the share of the session's tokens; all by its length.
 
-With ``--random N`` so many budgets are tried on sessions of the corpus with evidence by chance: what is written is read
+With ``--random N``, which needs no labels and no index, so many budgets are tried on sessions of the corpus with
+evidence by chance: what is written is read
 by its agent's reader, calls and results, links and texts are looked at, and its tokens are counted.
 """
 
@@ -62,18 +63,19 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path)
-    parser.add_argument("labels", type=Path)
+    parser.add_argument("labels", type=Path, nargs="?")
     parser.add_argument("--home", type=Path, help="keep the index here (SMART_FORK_HOME)")
     parser.add_argument("--budget", default="30k")
     parser.add_argument("--random", type=int, default=0, help="how many budgets to try at random")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     arguments = parser.parse_args()
-    labels = labels_of(arguments.labels)
+    told: dict[str, list[Kept]] = {}
     with home_of(arguments.corpus, arguments.home) as laid_out:
-        queries = {query["id"]: query["query"] for query in opened(laid_out).queries}
-        budgets = (arguments.budget, "match")
-        told = {budget: list(kept(labels, queries, budget)) for budget in budgets}
+        if arguments.labels:
+            labels = labels_of(arguments.labels)
+            queries = {query["id"]: query["query"] for query in opened(laid_out).queries}
+            told = {budget: list(kept(labels, queries, budget)) for budget in (arguments.budget, "match")}
         tried = Counter(outcomes(arguments.random, arguments.seed)) if arguments.random else Counter[str]()
     figures = {budget: table(rows) for budget, rows in told.items()} | {"random": dict(tried)}
     show(figures)

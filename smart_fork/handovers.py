@@ -1,11 +1,12 @@
-"""Which sessions of this machine began from another agent's: ``<home>/handovers/<session id>``.
+"""Which sessions of this machine are of another agent's, or of several: ``<home>/handovers/<session id>``.
 
-Logs of one agent do not name those of another, and the register of workers may be lost: so each has a note of its own.
+Logs of one agent do not name those of another, nor all of which they are, and the register of workers may be lost: so
+each has a note of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -18,35 +19,48 @@ from indexer.transcripts.model import AgentName
 _BYTES = 1 << 14
 
 
-class _Written(BaseModel):
-    """A note as it is in its file."""
+class _Source(BaseModel):
+    """A session that another one has something of."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
-    agent: str
     source_agent: str
     source_session_id: str
+
+
+class _Written(_Source):
+    """A note as it is in its file."""
+
+    agent: str
     through: str = ""
+    others: list[_Source] = []
 
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """A session of `agent`, from which other one it began, and up to which of that one's messages."""
+    """A session of `agent`, of which other one it is, and up to which of that one's messages.
+
+    `merged` says that it began from another one, and what it has of this one follows; `copied` that it has records of
+    it, where other agents are told.
+    """
 
     session_id: str
     agent: AgentName
     source_agent: AgentName
     source_session_id: str
     through: str = ""
+    merged: bool = False
+    copied: bool = False
 
 
-def remember(one: HandedOver) -> None:
-    """Keep from where a session is."""
+def remember(one: HandedOver, others: Iterable[tuple[AgentName, str]] = ()) -> None:
+    """Keep from where a session is: from that one, and what follows from the `others`, each with its agent."""
     said = _Written(
         agent=one.agent,
         source_agent=one.source_agent,
         source_session_id=one.source_session_id,
         through=one.through,
+        others=[_Source(source_agent=agent, source_session_id=session_id) for agent, session_id in others],
     )
     folder = private_dir(state_home() / "handovers")
     replace_file(folder / one.session_id, [said.model_dump_json().encode()])
@@ -58,7 +72,7 @@ def forget(session_id: str) -> None:
 
 
 def all_known() -> Iterator[HandedOver]:
-    """All of them; what is no note is passed over."""
+    """All of them, of each session that of which it began first; what is no note is passed over."""
     folder = state_home() / "handovers"
     for file in sorted(folder.iterdir()) if folder.is_dir() else ():
         try:
@@ -66,11 +80,17 @@ def all_known() -> Iterator[HandedOver]:
                 said = _Written.model_validate_json(stream.read(_BYTES))
         except (OSError, ValidationError):
             continue
-        yield HandedOver(file.name, **said.model_dump())
+        as_it_is = said.agent == said.source_agent
+        yield HandedOver(
+            file.name, said.agent, said.source_agent, said.source_session_id, said.through, copied=as_it_is
+        )
+        for one in said.others:
+            copied = as_it_is and one.source_agent == said.agent
+            yield HandedOver(file.name, said.agent, one.source_agent, one.source_session_id, merged=True, copied=copied)
 
 
 def told_of(session_id: str) -> list[HandedOver]:
-    """The sessions that were told of this one, and those that were told of these."""
+    """The sessions that have something of this one, and those that have something of these."""
     known = list(all_known())
     found: list[HandedOver] = []
     reached, waiting = {session_id}, [session_id]
@@ -81,3 +101,12 @@ def told_of(session_id: str) -> list[HandedOver]:
         reached |= {one.session_id for one in new}
         waiting += [one.session_id for one in new]
     return found
+
+
+def merged_of(agent: AgentName, session_id: str) -> list[HandedOver]:
+    """The sessions that have records of this one of the same agent's, and began from another."""
+    return [
+        one
+        for one in all_known()
+        if one.merged and one.copied and (one.agent, one.source_session_id) == (agent, session_id)
+    ]

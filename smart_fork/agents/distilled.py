@@ -10,6 +10,8 @@ from indexer.transcripts.boilerplate import LEFT_OUT_TAG
 from smart_fork.agents.copier import Copy, Entry, Record
 from smart_fork.agents.excerpt import Excerpt, LiveRecord
 
+_BEGINS = f"<{LEFT_OUT_TAG}>\n"
+
 
 class Distilled(Copy):
     """The lines of a copy that leaves something out; an agent says how its records become those of the copy."""
@@ -100,4 +102,13 @@ class Merged(Copy):
 
 def aside(text: str) -> str:
     """A text of ours in the place of something that a person has said: readers do not take it for that."""
-    return f"<{LEFT_OUT_TAG}>\n{text}\n</{LEFT_OUT_TAG}>"
+    return f"{_BEGINS}{text}\n</{LEFT_OUT_TAG}>"
+
+
+def is_aside(record: Record) -> bool:
+    """Whether a record has such a text: it is nobody's copy, and as old as what stands beside it."""
+    message = record.get("message")
+    said = (message.get("content") or message.get("parts")) if isinstance(message, dict) else None
+    if isinstance(said, list):
+        said = said[0].get("text") if said and isinstance(said[0], dict) else None
+    return isinstance(said, str) and said.startswith(_BEGINS)

@@ -16,6 +16,7 @@ from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.state import utc
 from indexer.transcripts.tree import parent_of
 from smart_fork.agents.ancestry import Copied, Heads, Kin, connected
+from smart_fork.agents.distilled import is_aside
 
 #: The first message of a log is among so many records.
 _HEAD_RECORDS = 500
@@ -138,7 +139,7 @@ class _Messages:
         identity = record.get("uuid")
         if not isinstance(identity, str) or not identity or record.get("isSidechain") is True:
             return None
-        if record.get("type") not in self._said:
+        if record.get("type") not in self._said or is_aside(record):
             self._chain.link(identity, parent_of(record))
             return None
         message = self._copied.setdefault(identity, _copied(identity, record.get("forkedFrom")))

@@ -191,6 +191,8 @@ def _label(one: Relative, *, marked: bool, whose: str = "") -> Text:
     lines = [", ".join(facts)]
     if at := one.left_parent_at:
         lines.append(f'left its parent after message {at.message}: "{_cut(at.text, room)}"')
+    if one.merged_from:
+        lines.append(f"merged with what {', '.join(map(short, one.merged_from))} knew")
     if running := one.running:
         lines.append(f"{running.status}: worker {running.worker_id}  {_one_line(running.attach)}")
     return head + plain("".join(f"\n{line}" for line in lines), "dim")

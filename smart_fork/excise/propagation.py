@@ -34,6 +34,7 @@ from smart_fork.cuts.lines import first_record
 from smart_fork.cuts.model import UNKNOWN, Tool, Transcript
 from smart_fork.errors import IndexUnavailable, SmartForkError
 from smart_fork.excise.loader import load_with_tool
+from smart_fork.handovers import merged_of
 from smart_fork.registry import Registry
 from smart_fork.registry_file import has_registry
 from smart_fork.retrieval.index_access import opened
@@ -51,11 +52,13 @@ def copies(session: Transcript) -> list[Path]:
         return []
     agent = session.tool
     found = logs_of(READERS[agent], session.session_id)
+    ids = {one.session_id for one in merged_of(agent, session.session_id)}
     if has_registry():
         with Registry() as registry:
             found += [Path(copy.path) for copy in registry.staged_copies(session.session_id)]
-            ids = {one.session_id for one in registry.workers() if one.source_session_id == session.session_id}
-        found += [path for one in ids if one for path in READERS[agent].locate(one)]
+            made = [one.session_id for one in registry.workers() if one.source_session_id == session.session_id]
+            ids.update(filter(None, made))
+    found += [path for one in ids for path in READERS[agent].locate(one)]
     found += [path for path in _branches(session) if path not in found]
     own = session.source_path.resolve()
     others = dict.fromkeys(path for path in found if path.is_file() and path.resolve() != own)

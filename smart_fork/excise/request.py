@@ -138,7 +138,11 @@ def remains(planned: Plan) -> list[str]:
     compacted = [turn.id for turn in after if turn.meta.get("compacts") and turn.id not in planned.gone]
     found += [f"turn {one}, a summary of what was before it" for one in compacted]
     told = handovers.told_of(session.session_id)
-    found += [f"session {one.session_id} of {title_of(one.agent)}, which was told of this one" for one in told]
+    found += [
+        f"session {one.session_id} of {title_of(one.agent)}, which was told of this one"
+        for one in told
+        if not one.copied  # else it is followed
+    ]
     if permission.limited():
         found.append("copies in projects that this client may not ask about, if there are any")
     return found

@@ -25,24 +25,32 @@ _SAID = re.compile(
 class Crossings:
     """Whose fork sessions are, as far as logs of their own do not tell it, and whose agent's they are.
 
-    `through` is the last message that one which was handed over was told of.
+    `through` is the last message that one which was handed over was told of. Of what is merged `others` has the parents
+    that come behind the first.
     """
 
     forks: dict[str, str] = field(default_factory=dict)
     agents: dict[str, AgentName] = field(default_factory=dict)
     through: dict[str, str] = field(default_factory=dict)
+    others: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def agent_of(self, session_id: str, otherwise: AgentName) -> AgentName:
         """Whose session that is."""
         return self.agents.get(session_id, otherwise)
 
     def neighbours(self, known: Mapping[str, AgentName]) -> list[tuple[AgentName, str]]:
-        """The sessions of other agents that those which are `known` were forked from, or forked as."""
-        pairs = [pair for fork, parent in self.forks.items() for pair in ((fork, parent), (parent, fork))]
+        """The sessions of other agents that those which are `known` were forked from, or forked as.
+
+        And those of any agent that they are merged from, or are merged in.
+        """
+        merged = [(fork, parent) for fork, parents in self.others.items() for parent in parents]
+        ties = [(pair, False) for pair in self.forks.items()] + [(pair, True) for pair in merged]
         found = dict.fromkeys(
             (self.agents[other], other)
-            for one, other in pairs
-            if one in known and other not in known and self.agents.get(other, known[one]) != known[one]
+            for pair, is_merged in ties
+            for one, other in (pair, pair[::-1])
+            if one in known and other not in known and other in self.agents
+            if is_merged or self.agents[other] != known[one]
         )
         return list(found)
 
@@ -58,6 +66,10 @@ def crossings(asked: Session, workers: Sequence[WorkerRecord]) -> Crossings:
     for noted in handovers.all_known():
         if noted.agent in AGENTS and noted.source_agent in AGENTS:
             found.agents.update({noted.session_id: noted.agent, noted.source_session_id: noted.source_agent})
+            if noted.merged:
+                known = found.others.get(noted.session_id, ())
+                found.others[noted.session_id] = (*known, noted.source_session_id)
+                continue
             found.forks[noted.session_id] = noted.source_session_id
             found.through[noted.session_id] = noted.through
     if asked.session_id not in found.forks and (said := _said_in(asked)):

@@ -12,8 +12,8 @@ from smart_fork.forking.started import Forked
 
 #: Of a session of a family, the keys that come first on the command line.
 _FIRST = (
-    "depth", "session_id", "agent_type", "parent", "left_parent_at", "log_gone", "title", "started", "last_activity",
-    "begun",
+    "depth", "session_id", "agent_type", "parent", "merged_from", "left_parent_at", "log_gone", "title", "started",
+    "last_activity", "begun",
 )  # fmt: skip
 
 
@@ -67,12 +67,16 @@ class Running(Value):
 
 @record
 class Relative(Value):
-    """One session of a family. `depth` is 0 for the first of all."""
+    """One session of a family. `depth` is 0 for the first of all.
+
+    It is a fork of `parent`, and has something of those in `merged_from` behind that.
+    """
 
     session_id: str
     agent_type: AgentName
     depth: int
     parent: str | None
+    merged_from: tuple[str, ...] = rare(())
     left_parent_at: LeftAt | None
     log_gone: bool
     title: str
@@ -92,7 +96,7 @@ class Relative(Value):
     def as_json(self) -> dict[str, Any]:
         """JSON values, as the command line has always ordered them; over MCP they come as the fields do."""
         told = super().as_json()
-        return {key: told.pop(key) for key in _FIRST} | told
+        return {key: told.pop(key) for key in _FIRST if key in told} | told
 
 
 @record

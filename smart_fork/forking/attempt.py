@@ -106,10 +106,8 @@ class Attempt:
 
     def _told(self, plan: ForkPlan, new_session_id: str, spec: WorkerSpec, handover: Handover) -> list[str]:
         """Another agent's session as one of its own; where it is from is kept beside it."""
-        from smart_fork import handovers
         from smart_fork.agents.forms import HomePlace
         from smart_fork.copies.told import as_session
-        from smart_fork.handovers import HandedOver
 
         handed, place = handover.handed, HomePlace(str(plan.cwd), str(Path.home()))
         with as_session(plan.agent, handover.said, place, source_id=handed.session_id) as session:
@@ -125,15 +123,25 @@ class Attempt:
                 machine=Machine(self.world.processes, self.world.env),
             )
         self.otherwise(written.undo)
-        through = spec.point.message_id if spec.point else ""
-        handovers.remember(HandedOver(new_session_id, plan.agent, handed.from_agent, handed.session_id, through))
-        self.otherwise(lambda: handovers.forget(new_session_id))
+        self._note(new_session_id, spec)
         source = spec.source.session if spec.source else None
         if is_others(handed.session_id, source):
             said = [turn.id for turn in session.turns if not turn.id.isdigit()]  # a number is any session's
             foreign_sessions.remember(new_session_id, said)
             self.otherwise(lambda: foreign_sessions.forget(new_session_id))
         return list(written.warnings)
+
+    def _note(self, new_session_id: str, spec: WorkerSpec) -> None:
+        """Keep from where a session is that has what is told of another agent's, or is of several."""
+        if spec.source is None:
+            return
+        from smart_fork import handovers
+
+        source, through = spec.source, spec.point.message_id if spec.point else ""
+        others = [(part.session.agent, part.session.session_id) for part in spec.others]
+        one = handovers.HandedOver(new_session_id, spec.agent, source.agent, source.session_id, through)
+        handovers.remember(one, others)
+        self.otherwise(lambda: handovers.forget(new_session_id))
 
     def _name(self, plan: ForkPlan, log: Path | None) -> None:
         """Its agent deletes the log otherwise. It is never undone: an agent that began at all may delete it later."""
@@ -157,6 +165,8 @@ class Attempt:
             machine=Machine(self.world.processes, self.world.env),
         )
         self.otherwise(written.undo)
+        if spec.others:
+            self._note(new_session_id, spec)
         note = (
             f"Forked after {written.at}, where the agent had finished what {plan.at} is part of"
             if plan.at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from smart_fork.errors import ForkRefused, IndexUnavailable, NotFound, SmartFork
 from smart_fork.forking.floor import FLOOR, fitting, none_can_be_forked
 from smart_fork.forking.match import MATCH, message_for
 from smart_fork.forking.spending import Spending
+from smart_fork.forking.started import Forked
 from smart_fork.forking.which import Ask, Later, about_as_likely
 from smart_fork.retrieval.all_agents import find_in_all
 from smart_fork.retrieval.answer import Answer, Found, Hit
@@ -47,13 +48,15 @@ def find_and_fork(
     ask: Ask | None = None,
     or_all: bool = False,
     budget: Wanted | None = None,
+    merge: Sequence[str] = (),
     as_agent: AgentName | None = None,
     dry_run: bool = False,
 ) -> Answer:
     """`find`, and the fork that was asked for as ``forked_session``; with `at` ``"match"`` where its passage ends.
 
-    Within a `budget` the fork has what answers the request alone. With `as_agent` it is a session of that agent. A
-    `dry_run` starts nothing: it says what the fork would be, and what each way to fork the session loads.
+    Within a `budget` the fork has what answers the request alone, with `merge` also what does in those sessions. With
+    `as_agent` it is a session of that agent. A `dry_run` starts nothing: it says what the fork would be, and what each
+    way to fork the session loads.
 
     With `auto_fork` alone the best result is forked if it fits: it scores the request's `min_score`, else `FLOOR`;
     where several fit about as well, the one that is chosen by whom `ask` asks. A fork that fails leaves the results in
@@ -66,15 +69,7 @@ def find_and_fork(
         Later: `ask` has raised it.
     """
     check(request)
-    if fork_index is not None and fork_index < 0:
-        raise Usage(f"fork_index must be non-negative, not {fork_index}", "It counts from 0 into results.")
-    if isinstance(at, str) and at != MATCH:
-        raise Usage(
-            f"at must be a number or 'match', not {shown(at)}",
-            "It is the number of a message, as match.turn_index says it.",
-        )
-    if isinstance(at, int) and at < 0:
-        raise Usage(f"at must be non-negative, not {at}", "It is the number of a message, as match.turn_index says it.")
+    _check(fork_index, at, budget, merge)
     if as_agent is not None:
         named(as_agent)
     options = options or Options()
@@ -87,8 +82,6 @@ def find_and_fork(
     if not fork_session_id and (not isinstance(answer, Found) or not (auto_fork or fork_index is not None)):
         return answer
     try:
-        from smart_fork.forking.launch import fork_session
-
         told = engine.progress or (lambda *_: None)
         if unchosen:
             fork_session_id = _meant(_own(answer, engine), request.min_score, ask, told)
@@ -96,22 +89,22 @@ def find_and_fork(
         results = answer.results if isinstance(answer, Found) else ()
         index, session_id = _chosen(results, fork_index, fork_session_id)
         hit = None if index is None else results[index]
-        with _here(session_id, request, engine, keep=not dry_run) as here:
-            local_id = here.session_id
-            how: dict[str, Any] = {"at": at} if at != MATCH else {"through": _through(hit, local_id, request, engine)}
-            if budget is not None:
-                how["budget"] = Spending(budget, request.intent, request.also or (), engine)
+        with ExitStack() as stack:
+            named_ids = (session_id, *merge)
+            taken = [stack.enter_context(_here(one, request, engine, keep=not dry_run)) for one in named_ids]
+            here = taken[0]
+            how: dict[str, Any] = {
+                "cwd": request.project_path,  # it works in the project that was asked about
+                "caller_session_id": caller_session_id,
+            }
             how |= {"as_agent": as_agent} if as_agent else {}
-            if dry_run:
-                how |= {"dry_run": True, "preview": Spending(Wanted(LEAST), request.intent, request.also or (), engine)}
+            how |= {"dry_run": True} if dry_run else {}
+            if not merge:
+                how |= {"through": _through(hit, here.session_id, request, engine)} if at == MATCH else {"at": at}
+            asked = replace(options, prompt=options.prompt or request.intent)
+            spent = Spending(budget or Wanted(LEAST), request.intent, request.also or (), engine)
             told("starting the fork", 0, 1)
-            forked = fork_session(
-                local_id,
-                replace(options, prompt=options.prompt or request.intent),
-                **how,
-                cwd=request.project_path,  # it works in the project that was asked about
-                caller_session_id=caller_session_id,
-            )
+            forked = _forked([one.session_id for one in taken], asked, spent, how, within=budget is not None)
     except Later:
         raise
     except SmartForkError as error:
@@ -127,6 +120,38 @@ def find_and_fork(
         )
     answer = replace(answer, resolved=here.by)
     return replace(answer, forked_session=replace(forked, chosen={"forked_index": index}).as_json())
+
+
+def _check(fork_index: int | None, at: int | str | None, budget: Wanted | None, merge: Sequence[str]) -> None:
+    """Refuse what cannot be forked so, before anything is read."""
+    if fork_index is not None and fork_index < 0:
+        raise Usage(f"fork_index must be non-negative, not {fork_index}", "It counts from 0 into results.")
+    if isinstance(at, str) and at != MATCH:
+        raise Usage(
+            f"at must be a number or 'match', not {shown(at)}",
+            "It is the number of a message, as match.turn_index says it.",
+        )
+    if isinstance(at, int) and at < 0:
+        raise Usage(f"at must be non-negative, not {at}", "It is the number of a message, as match.turn_index says it.")
+    if merge and (budget is None or at is not None):
+        raise Usage("merge needs a budget and goes without at", "Say how much all of them may take: budget '40k'.")
+
+
+def _forked(
+    session_ids: Sequence[str], options: Options, spent: Spending, how: dict[str, Any], *, within: bool
+) -> Forked:
+    """The fork of a session, `within` a budget where one was given, or of several in one."""
+    if len(session_ids) > 1:
+        from smart_fork.forking.merger import fork_merged
+
+        return fork_merged(session_ids, options, spent, **how)
+    from smart_fork.forking.launch import fork_session
+
+    if within:
+        how |= {"budget": spent}
+    elif "dry_run" in how:
+        how |= {"preview": spent}
+    return fork_session(session_ids[0], options, **how)
 
 
 def _own(answer: Answer, engine: Engine) -> Answer:

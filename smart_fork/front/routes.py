@@ -26,7 +26,20 @@ FINDING = frozenset(
         "explain",
         "team",
     }
-    | {"prompt", "run_in", "at", "worktree", "with_changes", "budget", "keep", "drop", "brief", "as_agent", "dry_run"}
+    | {
+        "prompt",
+        "run_in",
+        "at",
+        "worktree",
+        "with_changes",
+        "budget",
+        "keep",
+        "drop",
+        "brief",
+        "as_agent",
+        "dry_run",
+        "merge",
+    }
 )
 #: What asks for a fork, unless it is said to be nothing.
 FORKING = frozenset({"auto_fork", "fork_index", "fork_session_id"})

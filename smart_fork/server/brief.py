@@ -30,8 +30,9 @@ def brief(answer: Mapping[str, Any], *, places: bool) -> dict[str, Any]:
     kept = {key: value for key, value in answer.items() if places or key not in _LEFT_OUT}
     if "index" in answer:
         kept["index"] = _only(answer["index"], (*_INDEX, *(() if answer["index"]["complete"] else ("unread_logs",))))
-    if "selection" in kept.get("forked_session", {}):
-        kept["forked_session"] = answer["forked_session"] | {"selection": _selected(answer["forked_session"])}
+    if "selection" in (forked := kept.get("forked_session", {})):
+        others = {"merged": [_selected(one) for one in forked["merged"]]} if "merged" in forked else {}
+        kept["forked_session"] = forked | {"selection": _selected(forked["selection"]), **others}
     if "results" in answer:
         kept["results"] = [_result(hit, answer, places=places) for hit in answer["results"]]
         _cut(kept)
@@ -62,11 +63,9 @@ def _result(hit: Mapping[str, Any], answer: Mapping[str, Any], *, places: bool) 
     return kept
 
 
-def _selected(forked: Mapping[str, Any]) -> dict[str, Any]:
-    """What a fork within a budget has: of its exchanges those that are kept."""
-    told = dict(forked["selection"])
-    told["exchanges"] = [one for one in told["exchanges"] if one["kept"] != "nothing"]
-    return told
+def _selected(selection: Mapping[str, Any]) -> dict[str, Any]:
+    """What a fork within a budget has of a session: of its exchanges those that are kept."""
+    return {**selection, "exchanges": [one for one in selection["exchanges"] if one["kept"] != "nothing"]}
 
 
 def _cut(answer: dict[str, Any]) -> None:

@@ -47,7 +47,7 @@ READ_CHARACTERS, MAX_RECENT, MAX_BROKEN = 24_000, 100, 10
 
 #: Whose sessions are searched first where nobody says, and the caller is none of the agents.
 _FIRST = first()
-Intent = Annotated[str, Field(description="What is to be done next, in the user's words.")]
+Intent = Annotated[str, Field(description="What is to be done, in the user's words.")]
 Also = Annotated[
     list[str] | None,
     WithJsonSchema(
@@ -77,7 +77,7 @@ Limit = Annotated[int | None, Field(description="At most 50.")]
 ProjectPath = Annotated[str | None, Field(description="Another project's directory.")]
 Collection = Annotated[str | None, Field(description=f"Such as '{collection_of(first())}'.")]
 IncludeSnippets = Annotated[bool | None, Field(description="Quote what matched.")]
-Explain = Annotated[bool | None, Field(description="Explain the scores.")]
+Explain = Annotated[bool | None, Field(description="Explain scores.")]
 Team = Annotated[bool | None, Field(description="Also the team's; null: if logged in.")]
 TeamAsThere = Annotated[bool | None, Field(description=AS_THERE)]
 
@@ -100,15 +100,14 @@ class Searching:
         limit: Limit = 5,
         project_path: ProjectPath = None,
         collection: Collection = None,
-        min_score: Annotated[float | None, Field(description="Leave out lower scores, 0 to 1.")] = None,
+        min_score: Annotated[float | None, Field(description="The least score, 0 to 1.")] = None,
         include_snippets: IncludeSnippets = True,  # noqa: FBT002
         explain: Explain = False,  # noqa: FBT002
         team: Team = None,
     ) -> Any:
         """Find past sessions of this repository that already know how to do something; it only reads.
 
-        The answer is smart_fork's. Always give `also`, four further phrasings, unasked: past sessions say the same in
-        other words.
+        The answer is smart_fork's. Always give `also`, four further phrasings, unasked: past sessions use other words.
         """
         caller = await caller_of(ctx)
         request = _request(
@@ -132,18 +131,18 @@ class Searching:
         include_snippets: IncludeSnippets = True,  # noqa: FBT002
         auto_fork: Annotated[  # noqa: FBT002
             bool | None,
-            Field(description="Fork the best result, if it scores min_score (0.3)."),
+            Field(description="Fork the best, if it scores min_score (0.3)."),
         ] = False,
         fork_index: Annotated[int | None, Field(description="Fork this result, from 0.")] = None,
         fork_session_id: Annotated[str | None, Field(description="Fork this session.")] = None,
-        prompt: Annotated[str | None, Field(description="What the fork is to do. Left out: the intent.")] = "",
+        prompt: Annotated[str | None, Field(description="What the fork is to do; else the intent.")] = "",
         run_in: Annotated[
             Literal["tmux", "process", "iterm2"] | None,
             Field(description="A window, or no terminal (process)."),
         ] = None,
         at: Annotated[
             int | Literal["match"] | None,
-            Field(description="Fork at this message, not at the end: its number, or 'match': where the answer ends."),
+            Field(description="Fork at this message's number, or 'match': where the answer ends."),
         ] = None,
         budget: Annotated[
             str | None,
@@ -153,13 +152,19 @@ class Searching:
             str | None,
             Field(description="Exchanges to keep within it: '3,5-7'."),
         ] = None,
-        drop: Annotated[str | None, Field(description="To leave out of it.")] = None,
+        drop: Annotated[str | None, Field(description="To leave out.")] = None,
+        merge: Annotated[
+            list[str] | None,
+            WithJsonSchema(
+                {"type": "array", "items": {"type": "string"}, "description": "Also what answers in these sessions."}
+            ),
+        ] = None,
         worktree: Annotated[
             str | bool | None,
             Field(description="In a new git worktree: true, or its name."),
         ] = None,
         with_changes: Annotated[  # noqa: FBT002
-            bool | None, Field(description="Likewise, with the uncommitted changes.")
+            bool | None, Field(description="With the uncommitted changes.")
         ] = False,
         explain: Explain = False,  # noqa: FBT002
         also: AlsoAsThere = None,
@@ -167,7 +172,7 @@ class Searching:
         brief: Annotated[  # noqa: FBT002
             bool | None, Field(description="Note what changed since.")
         ] = True,
-        as_agent: Annotated[str | None, Field(description="Fork it as a session of this agent.")] = None,
+        as_agent: Annotated[str | None, Field(description="Fork it as this agent's session.")] = None,
         dry_run: Annotated[  # noqa: FBT002
             bool | None, Field(description="Start nothing: what each way to fork loads.")
         ] = False,
@@ -175,7 +180,7 @@ class Searching:
         """Find the past session of this repository that already knows how to do something; optionally run a fork of it.
 
         Call it before work that resembles something done before. Always give `also`, four further phrasings, unasked.
-        A score is the chance that this session is the one that is meant: where all are low, nothing fits. A result says
+        A score is the chance that a session is the one that is meant: if all are low, nothing fits. A result says
         what matched, what became of the work (outcome), how many of its files changed since (drift) and what a fork
         loads: token_estimate, with at='match' match.token_estimate. With auto_fork, fork_index or fork_session_id a new
         agent starts that knows all that session knew and works on `prompt`; the original stays untouched. Do what
@@ -192,6 +197,7 @@ class Searching:
             "options": _options(prompt, run_in, worktree, with_changes, brief),
             "at": at,
             "budget": await in_thread(partial(_wanted, budget, keep, drop)),
+            "merge": tuple(merge or ()),
             "as_agent": as_agent,
             "dry_run": dry_run is True,
             "ask": asking(ctx),
@@ -210,7 +216,7 @@ class Searching:
         limit: Annotated[int | None, Field(description="At most 100.")] = 20,
         project_path: ProjectPath = None,
         include_automated: Annotated[  # noqa: FBT002
-            bool | None, Field(description="Also those that no person started.")
+            bool | None, Field(description="Also those no person began.")
         ] = False,
         team: Annotated[bool | None, Field(description="Also the team's.")] = None,
     ) -> Recents:
@@ -227,7 +233,7 @@ class Searching:
         session_id: Annotated[str, Field(description="Its id, or 8 characters.")],
         at: Annotated[
             int | None,
-            Field(description="Begin at this message: match.turn_index, next_at."),
+            Field(description="Begin here: match.turn_index, next_at."),
         ] = None,
         context: Annotated[int | None, Field(description="So many messages earlier.")] = 0,
     ) -> Conversation | Exported:

@@ -79,6 +79,28 @@ def test_what_the_tool_forks_has_the_exchanges_that_its_dry_run_has_said(forked_
     assert "ways" not in made
 
 
+def test_the_tool_merges_what_answers_in_several_within_one_budget(forked_by_tool, world, shop, knows, scripted):
+    other = world.claude(shop, "how is the upload tested?", "With a server that breaks off.")
+    both = {"merge": [other], "budget": "40k"}
+
+    planned = forked_by_tool(**both, dry_run=True)
+    assert {} == scripted.ran()
+    made = forked_by_tool(**both)
+
+    scripted.call(made["worker_id"])
+    written = world.log_of(made["new_session_id"]).read_text()
+    assert all(words in written for words in ("With a server that breaks off.", "It retries with backoff now"))
+    for told in (planned, made):
+        assert (knows, [other]) == (told["selection"]["session_id"], [one["session_id"] for one in told["merged"]])
+    family = answer(world, "session_lineage", session_id=made["new_session_id"])["sessions"]
+    assert {made["new_session_id"]: [other]} == {
+        one["session_id"]: one["merged_from"] for one in family if "merged_from" in one
+    }
+    for wrong in ({"merge": [other]}, both | {"at": 2}, both | {"at": "match"}):
+        asked = {"intent": RETRY, "fork_session_id": knows, "project_path": str(shop)}
+        assert "merge needs a budget" in refusal(world, **asked, **wrong)
+
+
 def test_exchanges_are_moved_over_only_within_a_budget_and_where_there_are_any(world, knows, shop, scripted):
     def refused(**more: str) -> str:
         return refusal(world, intent=RETRY, fork_session_id=knows, project_path=str(shop), **more)

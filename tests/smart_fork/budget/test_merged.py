@@ -12,9 +12,11 @@ from smart_fork.agents.claude.storage import folder_of
 from smart_fork.agents.options import Options
 from smart_fork.budget.wanted import Wanted
 from smart_fork.errors import Usage
+from smart_fork.excise import Request, cut
 from smart_fork.excise.closure import dangling, unanswered
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.soundness import broken_links
+from smart_fork.families.lineage import lineage
 from smart_fork.forking.merger import fork_merged
 from smart_fork.forking.spending import Spending
 from tests.smart_fork.budget.test_within import claude_records, codex_log, prompts_of
@@ -27,7 +29,7 @@ def claude_log(repo: Path, session_id: str, *, prefix: str) -> Path:
     """The long session under another id, with records of its own names."""
     records = claude_records(repo)
     for record in records:
-        record["sessionId"] = session_id
+        record |= {"sessionId": session_id, "timestamp": "2025-06-01T00:00:00.000Z"}
         for name in ("uuid", "parentUuid"):
             record[name] = record[name] and prefix + record[name]
         for block in record["message"]["content"] if isinstance(record["message"]["content"], list) else ():
@@ -75,6 +77,38 @@ def test_two_sessions_become_one_that_says_from_where_each_part_is(agents, merge
     )
     assert begin < then
     assert (SESSION, [OTHER]) == (forked.selection.session_id, [one.session_id for one in forked.merged])
+
+    new = forked.new_session_id
+    for asked in (SESSION, OTHER, new):
+        family = {one.session_id: (one.agent_type, one.parent, one.merged_from) for one in lineage(asked).sessions}
+        assert {
+            SESSION: (agents[0], None, ()), OTHER: (agents[1], None, ()), new: (agents[0], SESSION, (OTHER,))
+        } == family  # fmt: skip
+    begun = {one.session_id: one.begun for one in lineage(new).sessions}
+    assert max(begun, key=lambda one: begun[one]) == new  # when it was made, not when what it has was said
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_what_is_cut_from_any_of_them_is_cut_from_what_they_were_merged_into(agent, merge, home, repo):
+    claude_log(repo, SESSION, prefix="aa")
+    if agent == "claude":
+        claude_log(repo, OTHER, prefix="bb")
+    else:
+        write_log(
+            codex_path(home, OTHER),
+            [{**codex_log(repo)[0], "payload": {"id": OTHER, "cwd": str(repo)}}, *codex_log(repo)[1:]],
+        )
+    forked, path = merge(SESSION, OTHER)
+    turns = load_with_tool(agent, READERS[agent].locate(OTHER)[0]).turns
+    said = next(turn.id for turn in reversed(turns) if turn.prompt)
+
+    done = cut(Request(OTHER, ids=(said,), force=True))
+
+    left = READERS["claude"].read(path).session
+    if agent == "claude":
+        assert [1, 2] == [prompts_of(left).count(asked) for asked in ("say goodbye", "build a shop")]
+    else:  # it is told there, in other records
+        assert any(forked.new_session_id in one for one in done["remains"])
 
 
 def test_what_both_have_from_the_same_beginning_is_there_once(merge, repo):
