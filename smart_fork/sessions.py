@@ -74,8 +74,8 @@ def locate(reference: str) -> Located:
     return found[0]
 
 
-def read(located: Located) -> Session:
-    """The session from its log.
+def read(located: Located, *, keep_raw: bool = False) -> Session:
+    """The session from its log; with `keep_raw` its turns have their records.
 
     Raises:
         NotFound: the log is gone, cannot be read, or holds no conversation.
@@ -93,7 +93,7 @@ def read(located: Located) -> Session:
     problem = ""
     for path in (located.path, *others):  # an empty or odd copy elsewhere must not hide the real one
         try:
-            result = reader.read(path)
+            result = reader.read(path, keep_raw=keep_raw)
         except OSError as error:
             problem = problem or f"The log of {located.session_id} cannot be read: {error}"
             continue
@@ -103,18 +103,18 @@ def read(located: Located) -> Session:
     raise NotFound(problem)
 
 
-def look_into(located: Located) -> Session:
-    """The session to be read by somebody: from its log, or from the copy that was kept of it.
+def look_into(located: Located, *, keep_raw: bool = False) -> Session:
+    """The session to be read by somebody: from its log, or from the copy that was kept of it; see `read`.
 
     Raises:
         NotFound: both are gone, cannot be read, or hold no conversation.
     """
     copy = kept_logs.find(located.agent, located.session_id) if located.path is None else None
     if copy is None:
-        return read(located)
+        return read(located, keep_raw=keep_raw)
     try:
         with kept_logs.opened(copy) as path:
-            result = READERS[located.agent].read(path)
+            result = READERS[located.agent].read(path, keep_raw=keep_raw)
     except OSError as error:
         hint = f"Its export may be left: {export_path(located.agent, located.session_id)}"
         raise NotFound(f"The kept copy of {located.session_id} cannot be read: {error}", hint) from error

@@ -135,7 +135,7 @@ def succeeded(output: str, *, said: bool | None = None, not_run: tuple[str, ...]
 
     `not_run` is how the agent begins the answer of a call that was not carried out.
     """
-    status, _ = _split(output)
+    status, _ = status_and_body(output)
     if status is not None:
         return None if status in _NOT_FOUND else status == 0
     if output.startswith((*not_run, _IN_BACKGROUND)):
@@ -151,7 +151,7 @@ def still_running(output: str) -> str:
 
 def failure_of(output: str) -> Masked:
     """The note on what Codex gave back from a call, where that says that the call failed; else empty."""
-    status, _ = _split(output)
+    status, _ = status_and_body(output)
     if status is None:
         return error_note(output) if output.startswith(_REFUSED) else NOTHING
     return error_note(output) if status != 0 else NOTHING
@@ -159,7 +159,7 @@ def failure_of(output: str) -> Masked:
 
 def error_note(output: str) -> Masked:
     """Exit status and first line of what went wrong, for a failed call."""
-    status, body = _split(output)
+    status, body = status_and_body(output)
     lines = (_ERROR_TAG.sub("", found[0]).strip() for found in islice(_LINE.finditer(body), _MOST_LINES))
     said = next((line for line in lines if line and not _is_header(line)), "")
     if status is None:
@@ -167,7 +167,7 @@ def error_note(output: str) -> Masked:
     return _line(f"exit {status}: {said}" if said else f"exit {status}", NOTE_CHARACTERS)
 
 
-def _split(output: str) -> tuple[int | None, str]:
+def status_and_body(output: str) -> tuple[int | None, str]:
     """The exit status in the header of an output, and what stands below; a status further down is somebody else's."""
     header, marker, body = output[:_HEADER_CHARACTERS].partition("\nOutput:")
     if marker and (found := _STATUS.findall(header)):  # the last one: the command stands above it

@@ -151,7 +151,7 @@ class Session:
         starts = [i for i, turn in enumerate(self.turns) if turn.prompt]
         if self.turns and (not starts or starts[0] != 0):
             starts.insert(0, 0)
-        ends = [*starts[1:], len(self.turns)]
+        ends = [*starts[1:], len(self.turns)] if starts else []
         return tuple(
             Exchange(index, start, self.turns[start:end])
             for index, (start, end) in enumerate(zip(starts, ends, strict=True))

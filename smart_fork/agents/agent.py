@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.starter import Starter
     from smart_fork.agents.storage import Storage
     from smart_fork.agents.tail import Tail
+    from smart_fork.agents.work import Work
     from smart_fork.cuts.cutter import Cutter
 
 
@@ -140,6 +141,11 @@ class Agent:
     @cached_property
     def forms(self) -> Forms | None:
         """How its records are shared between machines."""
+        return None
+
+    @cached_property
+    def work(self) -> Work | None:
+        """What its calls were given and gave back."""
         return None
 
     @classmethod

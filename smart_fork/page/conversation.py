@@ -1,146 +1,207 @@
-"""A session as pages to read: what was said, what the agent did meanwhile, and where a fork may leave."""
+"""A session to read: its exchanges with what was said and done in them, an outline, and where a fork may leave."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 
 from indexer.masking import shorten
 from indexer.shapes import dataclass
-from indexer.transcripts.model import Session, Turn
+from indexer.transcripts.model import Exchange, Session
 from smart_fork import sessions
+from smart_fork.agents.work import Work
 from smart_fork.errors import NotFound
-from smart_fork.page.blocks import Block, blocks
-from smart_fork.page.phrases import inside
+from smart_fork.families.told import Relative
+from smart_fork.page.steps import PageStep, Steps
 from smart_fork.retrieval.results import title
+from smart_fork.snippets import matched_words
 
-#: A page has so much text and so many messages, unless one message alone is longer.
-PAGE_CHARACTERS, PAGE_MESSAGES = 40_000, 50
-#: How much of a question names the place where a fork may leave.
-PLACE_CHARACTERS = 60
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """One thing that the agent did. `note` says what went wrong."""
-
-    number: int
-    text: str
-    note: str
+#: A page has so many exchanges, and so much text, unless one exchange alone is longer; of a message so much is shown.
+PAGE_EXCHANGES, PAGE_CHARACTERS, MESSAGE_CHARACTERS = 400, 3_000_000, 40_000
+#: How much of a question names its exchange.
+QUESTION_CHARACTERS = 120
 
 
 @dataclass(frozen=True, slots=True)
 class ShownMessage:
-    """One message, and the actions behind it. `asked`: it, or one of these, is what a link led to."""
+    """One message, and the steps behind it. `asked`: it, or one of these, is what a link led to."""
 
     number: int
     role: str
     timestamp: str
-    blocks: list[Block]
-    actions: list[Action]
+    text: str
+    steps: tuple[PageStep, ...]
     asked: bool
-    fork: bool
 
     @property
     def failures(self) -> int:
-        """How many of the actions failed."""
-        return sum(bool(action.note) for action in self.actions)
+        """How many of the steps failed."""
+        return sum(step.failed for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)
-class LeavingPlace:
-    """Where a fork may leave: after message `number`, which answered `question`; it loads `tokens`."""
+class OutlineEntry:
+    """An exchange in a line. `here` is whether this page has it, `point` the message that a fork leaves after."""
 
+    place: int
     number: int
     question: str
     tokens: int
+    edits: int = 0
+    failed: int = 0
+    matches: bool = False
+    asked: bool = False
+    here: bool = True
+    point: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownExchange:
+    """What was asked once, and all that was said and done until the next question."""
+
+    entry: OutlineEntry
+    messages: tuple[ShownMessage, ...]
+
+
+class ShownExchanges:
+    """Those of a page. Each is made when it is its turn to be shown."""
+
+    def __init__(self, reading: _Reading, entries: Sequence[OutlineEntry]) -> None:
+        self._reading, self._entries = reading, entries
+
+    def __iter__(self) -> Iterator[ShownExchange]:
+        for entry in self._entries:
+            yield ShownExchange(entry, tuple(self._reading.messages(entry.place - 1)))
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationPage:
     """One page of a conversation. `page` counts from 1; `previous` and `next_at` are messages of other pages."""
 
-    messages: list[ShownMessage]
-    places: list[LeavingPlace]
+    exchanges: ShownExchanges
+    outline: tuple[OutlineEntry, ...]
     page: int
     pages: int
     count: int
     previous: int | None
     next_at: int | None
 
+    @property
+    def matching(self) -> tuple[OutlineEntry, ...]:
+        """The exchanges in which the words of the question stand."""
+        return tuple(entry for entry in self.outline if entry.matches)
 
-def reading(session: Session, at: int | None = None) -> ConversationPage:
-    """The page that has message or action number `at`; without it, the first.
+
+def reading(
+    session: Session, at: int | None = None, *, words: Sequence[str] = (), work: Work | None = None, whole: bool = False
+) -> ConversationPage:
+    """The page that has message or step number `at`; without it, the first; or the `whole` conversation.
 
     Raises:
         NotFound: the conversation has no such number.
     """
-    said = list(session.messages)
-    numbers = [number for number, _ in said]
     if at is not None and not 0 <= at < len(session.turns):
-        last = numbers[-1] if numbers else 0
+        last = next((number for number, _ in reversed(session.messages)), 0)
         raise NotFound(f"No message {at} in {session.session_id}", f"The last one is {last}.")
-    starts = _starts(said)
-    page = max(0, bisect_right(starts, bisect_right(numbers, at) - 1) - 1) if at is not None else 0
-    first, end = starts[page], (*starts[1:], len(said))[page]
-    points = set(session.branch_points())
-    shown = list(_messages(session, said, range(first, end), at, points))
+    told = _Reading(session, at, words, work)
+    starts = [0] if whole else _starts(told.exchanges)
+    asked = bisect_right([one.start for one in told.exchanges], at) - 1 if at is not None else 0
+    page = max(0, bisect_right(starts, asked) - 1)
+    first, end = starts[page], (*starts[1:], len(told.exchanges))[page]
+    entries = [told.entry(place, here=first <= place < end) for place in range(len(told.exchanges))]
     return ConversationPage(
-        shown,
-        _places(session, numbers[first:end], points),
+        ShownExchanges(told, entries[first:end]),
+        tuple(entries),
         page + 1,
         len(starts),
-        len(said),
-        numbers[starts[page - 1]] if page else None,
-        numbers[end] if end < len(numbers) else None,
+        len(session.messages),
+        entries[starts[page - 1]].number if page else None,
+        entries[end].number if end < len(entries) else None,
     )
 
 
-def _starts(said: Sequence[tuple[int, Turn]]) -> list[int]:
-    """With which messages pages begin; there is one page at least."""
-    starts, used, count = [0], 0, 0
-    for position, (_, turn) in enumerate(said):
-        size = min(len(turn.text), PAGE_CHARACTERS)
-        if count and (used + size > PAGE_CHARACTERS or count == PAGE_MESSAGES):
-            starts.append(position)
-            used = count = 0
-        used, count = used + size, count + 1
+def _starts(exchanges: Sequence[Exchange]) -> list[int]:
+    """With which exchanges pages begin; there is one page at least."""
+    starts, used = [0], 0
+    for place, exchange in enumerate(exchanges):
+        size = sum(min(len(turn.text), MESSAGE_CHARACTERS) for turn in exchange.turns)
+        if place - starts[-1] == PAGE_EXCHANGES or (used and used + size > PAGE_CHARACTERS):
+            starts.append(place)
+            used = 0
+        used += size
     return starts
 
 
-def _messages(
-    session: Session, said: Sequence[tuple[int, Turn]], chosen: range, at: int | None, points: set[int]
-) -> Iterator[ShownMessage]:
-    notes = {result.tool_use_id: result.note for turn in session.turns for result in turn.tool_results if result.note}
-    for position in chosen:
-        number, turn = said[position]
-        behind = range(
-            number if position else 0, said[position + 1][0] if position + 1 < len(said) else len(session.turns)
+class _Reading:
+    """A session that is read: `at` is where a link led to, `words` are those of a question."""
+
+    def __init__(self, session: Session, at: int | None, words: Sequence[str], work: Work | None) -> None:
+        self._session, self._at, self._words = session, at, tuple(words)
+        self.exchanges = session.exchanges()
+        self._steps, self._points, self._loads = Steps(session, work), session.branch_points(), session.loads()
+        self._failed = {
+            one.tool_use_id for turn in session.turns for one in turn.tool_results if one.is_error or one.note
+        }
+
+    def entry(self, place: int, *, here: bool) -> OutlineEntry:
+        """An exchange in the outline."""
+        exchange = self.exchanges[place]
+        start, end = exchange.start, exchange.start + len(exchange.turns)
+        calls = [call for turn in exchange.turns for call in turn.tool_calls if not call.ours]
+        spoken = [number for number, turn in enumerate(exchange.turns, start) if turn.text and turn.role != "system"]
+        last = bisect_left(self._points, end) - 1
+        point = self._points[last] if last >= 0 and self._points[last] >= start else None
+        question = next((turn.text for turn in exchange.turns if turn.prompt), "")
+        return OutlineEntry(
+            place=place + 1,
+            number=spoken[0] if spoken else start,
+            question=shorten(title(question), QUESTION_CHARACTERS),
+            tokens=self._loads[end - 1 if point is None else point],
+            edits=sum(bool(call.edits) for call in calls),
+            failed=sum(call.id in self._failed for call in calls),
+            matches=self._matches(exchange),
+            asked=self._at is not None and start <= self._at < end,
+            here=here,
+            point=point,
         )
-        one = sessions.message(number, turn, PAGE_CHARACTERS)
-        yield ShownMessage(
-            number,
-            one.role,
-            one.timestamp,
-            blocks(one.text),
-            [action for index in behind for action in _actions(session, index, notes)],
-            at is not None and at in behind,
-            number in points,
-        )
+
+    def messages(self, place: int) -> Iterator[ShownMessage]:
+        """What was said in an exchange, each message with what was done until the next."""
+        exchange = self.exchanges[place]
+        end = exchange.start + len(exchange.turns)
+        begins = [n for n, turn in enumerate(exchange.turns, exchange.start) if turn.text and turn.role in _SPEAK]
+        if not begins or begins[0] != exchange.start:
+            begins.insert(0, exchange.start)
+        for number, until in zip(begins, (*begins[1:], end), strict=True):
+            turn = self._session.turns[number]
+            one = sessions.message(number, turn, MESSAGE_CHARACTERS)
+            steps = tuple(step for behind in range(number, until) for step in self._steps.of(behind))
+            text = one.text if turn.role in _SPEAK else ""
+            if text or steps:
+                asked = self._at is not None and number <= self._at < until
+                yield ShownMessage(
+                    number, "user" if turn.role == "user" else "assistant", one.timestamp, text, steps, asked
+                )
+
+    def _matches(self, exchange: Exchange) -> bool:
+        """Whether at least half of the words stand in an exchange."""
+        if not self._words:
+            return False
+        said = "\n".join(turn.text for turn in exchange.turns if turn.role in _SPEAK)
+        return 2 * len(matched_words(said, self._words)) >= len(self._words)
 
 
-def _actions(session: Session, index: int, notes: Mapping[str, str]) -> Iterator[Action]:
-    for call in session.turns[index].tool_calls:
-        if call.action:
-            yield Action(index, title(inside(call.action, session.cwd)), title(notes.get(call.id, "")))
+_SPEAK = ("user", "assistant")
 
 
-def _places(session: Session, numbers: Sequence[int], points: set[int]) -> list[LeavingPlace]:
-    prompts = [(i, turn.text) for i, turn in enumerate(session.turns) if turn.prompt]
-    found, loads = [], session.loads()
-    for number in numbers:
-        question = bisect_right(prompts, number, key=lambda prompt: prompt[0]) - 1
-        if number in points and question >= 0:
-            asked = shorten(title(prompts[question][1]), PLACE_CHARACTERS)
-            found.append(LeavingPlace(number, asked, loads[number]))
+def leaving(page: ConversationPage, forks: Iterable[tuple[int, Relative]]) -> dict[int, list[Relative]]:
+    """Forks with the messages after which they left, by the numbers of the exchanges in which these stand."""
+    numbers = [entry.number for entry in page.outline]
+    found: dict[int, list[Relative]] = {}
+    for message, fork in forks:
+        if (place := bisect_right(numbers, message) - 1) >= 0:
+            found.setdefault(numbers[place], []).append(fork)
     return found

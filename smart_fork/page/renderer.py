@@ -12,7 +12,7 @@ from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.selection import readable, titles
 from smart_fork.errors import SmartForkError
-from smart_fork.page import blocks, phrases
+from smart_fork.page import phrases, prose
 from smart_fork.retrieval.results import became_of, inferred, passage_place, title
 from smart_fork.snippets import printable
 
@@ -91,14 +91,16 @@ _environment.filters |= {
     "homely": phrases.homely,
     "inferred": inferred,
     "inside": phrases.inside,
-    "marked": blocks.marked,
+    "code": prose.code,
+    "marked": prose.marked,
+    "prose": prose.prose,
     "passage_place": passage_place,
     "percent": phrases.percent,
     "place": phrases.place,
     "printable": printable,
-    "runs": blocks.runs,
     "safe_title": title,
     "tokens": phrases.tokens,
+    "tokens_about": phrases.tokens_about,
 }
 # All of them now: an upgrade puts others in their place while this program still runs.
 for _name in _environment.list_templates():

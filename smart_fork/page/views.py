@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
 #: Addresses that need no token: where a browser sends its code, and what the page looks like.
 WAY_IN = "/open"
-PUBLIC = ("/static/page.css", "/static/page.js")
-_TYPES = {"page.css": "text/css", "page.js": "text/javascript"}
+_TYPES = {
+    "page.css": "text/css", "page.js": "text/javascript", "session.css": "text/css", "session.js": "text/javascript",
+}  # fmt: skip
+PUBLIC = tuple(f"/static/{name}" for name in _TYPES)
 
 #: What a form that was sent has done.
 Done = Forked | RolledBack

@@ -110,6 +110,25 @@ def enter(page: Page, url: str, way_in: str) -> None:
     page.wait_for_url(f"{url}/")
 
 
+@contextmanager
+def window(one: Browser, **how: Any) -> Iterator[Any]:
+    """One with cookies and settings of its own."""
+    context = one.new_context(**how)
+    yield context
+    context.close()
+
+
+def visited(page: Page) -> list[str]:
+    """The addresses that the browser would lead back to."""
+    session = page.context.new_cdp_session(page)
+    return [entry["url"] for entry in session.send("Page.getNavigationHistory")["entries"]]
+
+
+def focused(page: Page) -> str:
+    """What has the focus: its id, else what stands in it."""
+    return str(page.evaluate("document.activeElement.id || document.activeElement.textContent.trim()"))
+
+
 def violations(page: Page) -> list[str]:
     """What axe-core finds wrong with a page."""
     page.evaluate(_axe())

@@ -63,7 +63,7 @@ class ClaudeTree(Tree):
         if kind == "attachment" and isinstance(record.get("attachment"), dict):
             attachment = record["attachment"]
             if attachment.get("type") == "queued_command" and not _is_of_a_machine(attachment):  # typed meanwhile
-                text = strip_boilerplate(_text(attachment.get("prompt")))
+                text = strip_boilerplate(text_of(attachment.get("prompt")))
                 return self.make(record, identity, line, "user", text, prompt=bool(text))
         if kind == "system" and record.get("subtype") == "compact_boundary":
             self.facts["compactions"] = self.facts.get("compactions", 0) + 1
@@ -73,9 +73,9 @@ class ClaudeTree(Tree):
         content = message.get("content")
         results = self._results(content)
         if record.get("isMeta") is True or record.get("isCompactSummary") is True or _is_of_a_machine(record):
-            left = estimate_tokens(_text(content)) if record.get("isCompactSummary") is True else 0
+            left = estimate_tokens(text_of(content)) if record.get("isCompactSummary") is True else 0
             return self.make(record, identity, line, "system", "", results=results, loaded=left)
-        said = _text(content)
+        said = text_of(content)
         if said.startswith(INTERRUPTED):
             self.facts["interrupted"] = identity
         text = strip_boilerplate(said)
@@ -92,12 +92,12 @@ class ClaudeTree(Tree):
             for block in (content if isinstance(content, list) else ())
             if isinstance(block, dict) and block.get("type") == "tool_use"
         )
-        text = "" if message.get("model") == "<synthetic>" else strip_recall(_text(content))
+        text = "" if message.get("model") == "<synthetic>" else strip_recall(text_of(content))
         return text, calls
 
     def _results(self, content: object) -> tuple[ToolResult, ...]:
         return tuple(
-            self.result(block.get("tool_use_id"), _text(block.get("content")), failed=block.get("is_error") is True)
+            self.result(block.get("tool_use_id"), text_of(block.get("content")), failed=block.get("is_error") is True)
             for block in (content if isinstance(content, list) else ())
             if isinstance(block, dict) and block.get("type") == "tool_result"
         )
@@ -192,7 +192,8 @@ def loaded_after(message: Record) -> int:
     return sum(map(count, map(usage.get, _USAGE)))
 
 
-def _text(content: object) -> str:
+def text_of(content: object) -> str:
+    """What the content of a message, or of a result, says."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):

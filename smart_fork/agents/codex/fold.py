@@ -49,6 +49,9 @@ _OLD_CWD = re.compile(
 )
 #: How the answer of a call begins that was not carried out.
 _NOT_RUN = ("failed in sandbox", "exec_command failed for", "exec command rejected")
+#: The kinds of items that are calls of tools, and what came back from them.
+CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
+OUTPUTS = ("function_call_output", "custom_tool_call_output", "tool_search_output")
 #: A fork of an old version carries its parent's header second.
 _HEADER_LINES = 2
 
@@ -223,8 +226,8 @@ class _Fold:
         call_id = intern(str(item.get("call_id") or item.get("id") or ""))
         if kind == "message":
             self._message(item, identity, moment, raw)
-        elif kind in ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call"):
-            name, arguments = intern(str(item.get("name") or kind)), _arguments(item)
+        elif kind in CALLS:
+            name, arguments = intern(str(item.get("name") or kind)), arguments_of(item)
             if "cwd" not in self.facts:
                 self.directories.note(name, arguments)
             namespace = str(item.get("namespace") or "")
@@ -238,10 +241,10 @@ class _Fold:
                 self._begin(call_id, name, arguments)
             call = ToolCall(call_id, name, action, ours, edited_by(name, arguments), read_by(name, arguments))
             self._add(identity, "assistant", moment, raw, calls=(call,))
-        elif kind in ("function_call_output", "custom_tool_call_output", "tool_search_output"):
+        elif kind in OUTPUTS:
             note, proof = NOTHING, Proof.NOTHING
             if call_id not in self.ours:
-                text = unwrapped(_text(item.get("output")))
+                text = unwrapped(text_of(item.get("output")))
                 self.symbols.add(text)
                 note = failure_of(text)
                 proof = self._end(call_id, text)
@@ -261,7 +264,7 @@ class _Fold:
         return self.deeds.end(call_id, output)
 
     def _message(self, item: dict[str, Any], identity: str, moment: str, raw: bytes) -> None:
-        text = _text(item.get("content"))
+        text = text_of(item.get("content"))
         role = item.get("role")
         if role == "user" and _typed(item):
             said, text = text, strip_boilerplate(text)
@@ -389,7 +392,7 @@ def _ordinal(line: Line) -> int:
     return ordinal if type(ordinal) is int else line.number
 
 
-def _arguments(item: dict[str, Any]) -> dict[str, Any] | str:
+def arguments_of(item: dict[str, Any]) -> dict[str, Any] | str:
     """What a tool was given: JSON, mostly as a text in the text; or a patch or script."""
     given = item.get("arguments", item.get("input", item.get("action")))
     if isinstance(given, str) and given.startswith("{"):
@@ -404,7 +407,8 @@ def _action(name: str, arguments: dict[str, Any] | str) -> Masked:
     return describe(name, arguments) if isinstance(arguments, dict) else describe_raw(name, arguments)
 
 
-def _text(content: object) -> str:
+def text_of(content: object) -> str:
+    """What the content of an item says."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.copilot.registration import CopilotRegistration
     from smart_fork.agents.copilot.screen import CopilotScreen
     from smart_fork.agents.copilot.teller import CopilotTeller
+    from smart_fork.agents.copilot.work import CopilotWork
     from smart_fork.agents.storage import Storage
     from smart_fork.agents.tail import Tail
 
@@ -117,3 +118,10 @@ class Copilot(Agent):
         from smart_fork.agents.copilot.presence import CopilotPresence
 
         return CopilotPresence(("copilot",))
+
+    @cached_property
+    def work(self) -> CopilotWork:
+        """See `Agent.work`."""
+        from smart_fork.agents.copilot.work import CopilotWork
+
+        return CopilotWork()

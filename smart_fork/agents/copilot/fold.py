@@ -22,7 +22,7 @@ from smart_fork.agents import READERS
 from smart_fork.agents.copilot.home import WORKSPACE
 
 #: What its tools are called where calls are described.
-_TOOLS = {
+TOOLS = {
     "bash": "Bash",
     "view": "Read",
     "edit": "Edit",
@@ -108,7 +108,7 @@ class CopilotTree(Tree):
     def _calls(self, data: Mapping[str, Any]) -> Iterator[ToolCall]:
         for request in requests_in(data):
             name = str(request.get("name") or "")
-            yield self.call(request.get("toolCallId"), name, request.get("arguments"), known_as=_TOOLS.get(name, ""))
+            yield self.call(request.get("toolCallId"), name, request.get("arguments"), known_as=TOOLS.get(name, ""))
 
     def title(self, turns: tuple[Turn, ...]) -> Masked:
         """See `Tree.title`."""

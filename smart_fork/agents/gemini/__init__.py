@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.gemini.screen import GeminiScreen
     from smart_fork.agents.gemini.storage import GeminiStorage
     from smart_fork.agents.gemini.teller import GeminiTeller
+    from smart_fork.agents.gemini.work import GeminiWork
     from smart_fork.agents.tail import Tail
 
 
@@ -141,3 +142,10 @@ class Gemini(Agent):
         from smart_fork.agents.gemini.caller import GeminiCalls
 
         return GeminiCalls()
+
+    @cached_property
+    def work(self) -> GeminiWork:
+        """See `Agent.work`."""
+        from smart_fork.agents.gemini.work import GeminiWork
+
+        return GeminiWork()

@@ -56,7 +56,7 @@ from smart_fork.agents.gemini.records import (
 )
 
 #: What its tools are called where calls are described.
-_TOOLS = {
+TOOLS = {
     "run_shell_command": "Bash", "replace": "Edit", "write_file": "Write", "read_file": "Read", "glob": "Glob",
     "grep_search": "Grep", "search_file_content": "Grep", "write_todos": "TodoWrite", "save_memory": "TodoWrite",
 }  # fmt: skip
@@ -231,7 +231,7 @@ class _Fold:
         return tuple(calls), tuple(results)
 
     def _call(self, identity: str, made: MadeCall) -> ToolCall:
-        name = _TOOLS.get(made.name, made.name)
+        name = TOOLS.get(made.name, made.name)
         given = made.given if isinstance(made.given, dict) else {}
         action = describe(name, given)
         ours = is_ours(made.name) or runs_ours(given)

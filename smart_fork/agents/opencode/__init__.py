@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.opencode.screen import OpenCodeScreen
     from smart_fork.agents.opencode.storage import OpenCodeStorage
     from smart_fork.agents.opencode.teller import OpenCodeTeller
+    from smart_fork.agents.opencode.work import OpenCodeWork
     from smart_fork.agents.presence import Presence
     from smart_fork.agents.tail import Tail
 
@@ -139,3 +140,10 @@ class OpenCode(Agent):
         from smart_fork.agents.opencode.registration import OpenCodeRegistration
 
         return OpenCodeRegistration()
+
+    @cached_property
+    def work(self) -> OpenCodeWork:
+        """See `Agent.work`."""
+        from smart_fork.agents.opencode.work import OpenCodeWork
+
+        return OpenCodeWork()

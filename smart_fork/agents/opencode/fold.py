@@ -41,7 +41,7 @@ MAX_FILE_BYTES = 1 << 30
 #: So many messages are looked at for a list.
 _GLANCE_MESSAGES = 20
 #: Its tools, and how other agents call theirs that do the same.
-_TOOLS = {
+TOOLS = {
     "bash": "Bash", "edit": "Edit", "glob": "Glob", "grep": "Grep", "multiedit": "MultiEdit", "read": "Read",
     "todoread": "TodoWrite", "todowrite": "TodoWrite", "write": "Write",
 }  # fmt: skip
@@ -248,7 +248,7 @@ class _Fold:
         return tuple(calls), tuple(results)
 
     def _call(self, identity: str, tool: str, given: Json) -> ToolCall:
-        name = _TOOLS.get(tool, tool)
+        name = TOOLS.get(tool, tool)
         action = describe(name, given)
         ours = is_ours(name) or runs_ours(given) or READERS.opens_a_session(action)
         if action and not ours:
@@ -258,17 +258,22 @@ class _Fold:
         return ToolCall(identity, intern(name), action, ours, edited_by(name, given), read_by(name, given))
 
     def _result(self, call: ToolCall, state: Json) -> ToolResult:
-        output = _str(state.get("output") if state.get("status") == "completed" else state.get("error"))
-        status = _dict(state.get("metadata")).get("exit")
-        if type(status) is int:
-            output = f"Exit code: {status}\n{output}"
-        failed = state.get("status") == "error" or (type(status) is int and status != 0)
+        output, failed = output_of(state)
         note, proof = NOTHING, Proof.NOTHING
         if not call.ours:
             self._symbols.add(output)
             note = error_note(output) if failed else NOTHING
             proof = self._deeds.end(call.id, output, said=not failed)
         return ToolResult(call.id, failed, note, proof)
+
+
+def output_of(state: Json) -> tuple[str, bool]:
+    """What came back from a call, with a shell's exit status first, and whether the call failed."""
+    output = _str(state.get("output") if state.get("status") == "completed" else state.get("error"))
+    status = _dict(state.get("metadata")).get("exit")
+    if type(status) is int:
+        output = f"Exit code: {status}\n{output}"
+    return output, state.get("status") == "error" or (type(status) is int and status != 0)
 
 
 def root_of(messages: Sequence[tuple[Json, list[Json]]]) -> str:

@@ -20,7 +20,7 @@ from smart_fork.agents import READERS
 from smart_fork.agents.qwen.slugs import slug
 
 #: What its tools are called where calls are described.
-_TOOLS = {
+TOOLS = {
     "edit": "Edit",
     "write_file": "Write",
     "notebook_edit": "NotebookEdit",
@@ -100,7 +100,7 @@ class QwenTree(Tree):
         for part in parts:
             if isinstance(call := part.get("functionCall"), dict):
                 name = str(call.get("name") or "")
-                yield self.call(call.get("id"), name, call.get("args"), known_as=_TOOLS.get(name, ""))
+                yield self.call(call.get("id"), name, call.get("args"), known_as=TOOLS.get(name, ""))
 
     def _results(self, parts: Iterable[Record]) -> Iterator[ToolResult]:
         for part in parts:

@@ -13,37 +13,13 @@ from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
 from smart_fork.errors import NotFound, Usage
 from smart_fork.page import conversation, renderer
 from smart_fork.page.answers import AddressedSession
-from smart_fork.page.blocks import Block, blocks, marked, runs
-from smart_fork.page.conversation import reading
+from smart_fork.page.conversation import leaving, reading
 from smart_fork.page.forms import MAX_KEPT, PageForms
 from smart_fork.page.phrases import ago, chance, clock, day, exact, homely, inside, percent, place, session_link, tokens
 from smart_fork.page.timeline import timeline
 from tests.smart_fork.relatives import a_relative
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
-
-
-def test_prose_and_code_are_told_apart():
-    assert [Block("Look:"), Block("a\n\n  b", True, "py"), Block("Done.")] == blocks(
-        "Look:\n```py\na\n\n  b\n```\nDone."
-    )
-    assert [Block("never closed\n~~~", True)] == blocks("```\nnever closed\n~~~")
-    assert [Block("```\ninner", True)] == blocks("````\n```\ninner\n````")
-    assert [] == blocks("\n\n")
-
-
-def test_nothing_is_lost_where_stretches_are_shown_in_their_own_way():
-    text = "Use `a < b` and **this**, not ** that ** or `"
-
-    assert [("a < b", "code"), ("this", "strong")] == [
-        (run.text, run.kind) for run in runs(text) if run.kind != "plain"
-    ]
-    assert text == "".join(
-        {"code": f"`{run.text}`", "strong": f"**{run.text}**"}.get(run.kind, run.text) for run in runs(text)
-    )
-    hits = list(marked("Retry retries <b>the</b> retry_policy", ["retry", "the"]))
-    assert "Retry retries <b>the</b> retry_policy" == "".join(run.text for run in hits)
-    assert ["Retry", "the", "retry_policy"] == [run.text for run in hits if run.kind == "mark"]
 
 
 def test_a_page_is_of_the_version_that_runs_whatever_is_installed_meanwhile(monkeypatch):
@@ -176,8 +152,8 @@ def turn(number: int, role: str, text: str = "", **more: object) -> Turn:
 
 
 def test_a_page_of_a_conversation_is_the_one_that_has_what_is_asked_for(monkeypatch):
-    monkeypatch.setattr(conversation, "PAGE_MESSAGES", 2)
-    call = ToolCall("c", "Edit", "edit /srv/shop/a.py")
+    monkeypatch.setattr(conversation, "PAGE_EXCHANGES", 1)
+    call = ToolCall("c", "Edit", "edit /srv/shop/a.py", edits=("/srv/shop/a.py",))
     written = session(
         turn(0, "user", "first"),
         turn(1, "assistant", "I look"),
@@ -189,16 +165,27 @@ def test_a_page_of_a_conversation_is_the_one_that_has_what_is_asked_for(monkeypa
     )
 
     first, deep, last = reading(written), reading(written, 2), reading(written, 6)
+    whole = reading(written, whole=True, words=("too", "second", "nowhere", "never"))
+    shown = [next(iter(page.exchanges)).messages for page in (first, deep, last)]
 
-    assert ([0, 1], [4, 5], [6]) == tuple(
-        [one.number for one in page.messages] for page in (first, reading(written, 4), last)
-    )
-    assert (1, 3, 5, None, 4) == (first.page, first.pages, first.count, first.previous, first.next_at)
-    assert (4, None) == (last.previous, last.next_at)
-    assert [False, True] == [one.asked for one in deep.messages]
-    assert [("edit a.py", "exit 1", 2)] == [(one.text, one.note, one.number) for one in deep.messages[1].actions]
-    assert [(6, "second")] == [(one.number, one.question) for one in last.places]
-    assert [written.loads()[6]] == [one.tokens for one in last.places]
-    assert ([], 1) == (reading(session()).messages, reading(session()).pages)
+    assert ([0, 1, 4], [0, 1, 4], [5, 6]) == tuple([one.number for one in messages] for messages in shown)
+    assert [[False] * 3, [False, True, False], [False, True]] == [[one.asked for one in page] for page in shown]
+    assert (1, 2, 5, None, 5) == (first.page, first.pages, first.count, first.previous, first.next_at)
+    assert (0, None) == (last.previous, last.next_at)
+    (step,) = shown[1][1].steps
+    assert ("edit", "a.py", "exit 1", 2, True) == (step.kind, step.line, step.note, step.number, step.failed)
+    assert [("first", 1, 1, 4, True), ("second", 0, 0, 6, False)] == [
+        (one.question, one.edits, one.failed, one.point, one.here) for one in first.outline
+    ]
+    assert [written.loads()[4], written.loads()[6]] == [one.tokens for one in whole.outline]
+    assert ([5], 2, 1) == ([one.number for one in whole.matching], len(whole.exchanges), whole.pages)
+    assert (0, 1) == (len(reading(session()).exchanges), reading(session()).pages)
     with pytest.raises(NotFound):
         reading(written, 7)
+
+
+def test_forks_stand_where_they_left():
+    written = session(*(turn(i, role, "x") for i, role in enumerate(("user", "assistant") * 3)))
+    fork, other, early = (a_relative(name) for name in "abc")
+
+    assert {2: [fork, other], 0: [early]} == leaving(reading(written), [(3, fork), (2, other), (1, early)])

@@ -1,0 +1,115 @@
+// A session: keys lead through exchanges and matches, the outline says where one is, "Fork here" fills the form.
+// Without this all of it is links and forms.
+"use strict";
+
+const conversation = document.getElementById("conversation");
+const exchanges = [...document.querySelectorAll(".exchange")];
+const entries = [...document.querySelectorAll(".outline .entry")];
+const entryOf = new Map(exchanges.map((one) => {
+  const place = one.querySelector("h2 .place").textContent;
+  return [one, entries.find((entry) => entry.querySelector(".place").textContent === place)];
+}));
+
+// Which exchange is being read: the last one whose heading is above the middle of what is seen.
+let current = exchanges.find((one) => one.querySelector(".message.asked")) ?? exchanges[0];
+
+function mark(exchange) {
+  if (!exchange || exchange === current && exchange.classList.contains("current")) return;
+  current?.classList.remove("current");
+  entryOf.get(current)?.removeAttribute("aria-current");
+  current = exchange;
+  current.classList.add("current");
+  const entry = entryOf.get(current);
+  entry?.setAttribute("aria-current", "true");
+  entry?.scrollIntoView({ block: "nearest" });
+}
+
+const seen = new IntersectionObserver((changes) => {
+  const inSight = changes.filter((one) => one.isIntersecting).map((one) => one.target);
+  if (inSight.length) mark(inSight.at(-1));
+}, { rootMargin: "-30% 0px -65% 0px" });
+for (const one of exchanges) seen.observe(one);
+
+function lead(exchange) {
+  if (!exchange) return;
+  const message = exchange.querySelector(".message") ?? exchange;
+  exchange.scrollIntoView({ block: "start" });
+  message.focus({ preventScroll: true });
+  mark(exchange);
+}
+
+function step(by) {
+  lead(exchanges[Math.min(Math.max(exchanges.indexOf(current) + by, 0), exchanges.length - 1)]);
+}
+
+// Matches: those of this page are gone to, those of other pages are links.
+const bar = document.querySelector(".match-bar");
+const numbers = (bar?.dataset.matches ?? "").split(" ").filter(Boolean);
+const matching = numbers.map((number) => document.getElementById(`message-${number}`)?.closest(".exchange"));
+
+function match(by) {
+  if (!matching.some(Boolean)) return;
+  const here = exchanges.indexOf(current);
+  const places = matching.map((one) => exchanges.indexOf(one));
+  let next = by > 0 ? places.findIndex((place) => place > here) : places.findLastIndex((place) => place >= 0 && place < here);
+  if (next < 0) next = by > 0 ? places.findIndex((place) => place >= 0) : places.findLastIndex((place) => place >= 0);
+  lead(matching[next]);
+  const said = `${next + 1} of ${numbers.length}`;
+  bar.querySelector("[data-at]").textContent = said;
+  document.getElementById("said").textContent = `Match ${said}`;
+}
+
+bar?.addEventListener("click", (event) => {
+  const link = event.target.closest("[data-step]");
+  if (!link || !matching.some(Boolean)) return;
+  event.preventDefault();
+  match(Number(link.dataset.step));
+});
+
+// The filter: what is typed leaves the lines of the outline that have it; sent, it is searched in what was said.
+const filter = document.getElementById("within");
+filter?.addEventListener("input", () => {
+  const wanted = filter.value.trim().toLowerCase();
+  for (const entry of entries) entry.hidden = !entry.textContent.toLowerCase().includes(wanted);
+});
+
+// "Fork here" fills the form that is on the page already.
+const at = document.getElementById("at");
+const prompt = document.getElementById("prompt");
+
+function fork(number) {
+  if (![...at.options].some((option) => option.value === number)) return false;
+  at.value = number;
+  at.closest("details").open = true;
+  location.hash = "prompt"; // where the card is a sheet, this opens it
+  prompt.focus();
+  return true;
+}
+
+conversation?.addEventListener("click", (event) => {
+  const link = event.target.closest("[data-fork]");
+  if (link && !event.ctrlKey && !event.metaKey && fork(link.dataset.fork)) event.preventDefault();
+});
+
+const KEYS = {
+  "[": () => step(-1),
+  "]": () => step(1),
+  n: () => match(1),
+  N: () => match(-1),
+  f: () => fork(current?.querySelector("[data-fork]")?.dataset.fork ?? ""),
+  o: () => { location.hash = "outline"; (entryOf.get(current) ?? entries[0])?.focus(); },
+  e: () => {
+    const steps = [...(current?.querySelectorAll("details") ?? [])];
+    const open = steps.some((one) => !one.open);
+    for (const one of steps) one.open = open;
+  },
+};
+
+addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  if (event.target.matches("input, textarea, select")) return;
+  const does = Object.hasOwn(KEYS, event.key) ? KEYS[event.key] : null;
+  if (!does) return;
+  event.preventDefault();
+  does();
+});

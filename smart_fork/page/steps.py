@@ -1,0 +1,197 @@
+"""What an agent did, step by step, as a person reads it: a line each, an edit as what it has changed. Pure.
+
+What is said here is masked. Whose records they are is known to `Work` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+import orjson
+
+from indexer.masking import beginning, mask
+from indexer.shapes import dataclass
+from indexer.transcripts.actions import status_and_body
+from indexer.transcripts.commands import command_of
+from indexer.transcripts.model import Session, ToolCall
+from smart_fork.agents.work import GivenBack, UsedTool, Work
+from smart_fork.page.diffs import FileDiff, diffs_of
+from smart_fork.page.phrases import inside
+from smart_fork.snippets import printable
+
+StepKind = Literal["read", "run", "edit", "search", "plan", "question", "agent", "other"]
+#: Of what a command printed, its last lines; they are looked for in so many characters at its end, and are so long.
+LAST_LINES, _END_CHARACTERS, _COLUMNS = 3, 8_000, 240
+#: More is not shown of a command, and not more parts of a plan, a question or its answer.
+_COMMAND_CHARACTERS, _MOST_PARTS, _ANSWER_CHARACTERS = 4_000, 50, 2_000
+#: By the words that lines of actions begin with.
+_KINDS: Mapping[str, StepKind] = {"read": "read", "run": "run", "edit": "edit", "search": "search"}
+#: What the words of a part are called.
+_WORDS = ("content", "step", "question", "text")
+_IN_PARTS, _ANSWERED = ("plan", "question"), ("question", "agent")
+_AGENTS = ("Task", "Agent", "task", "agent", "spawn_agent")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPart:
+    """A part of a plan with how far it is, or one of the answers to choose from."""
+
+    text: str
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageStep:
+    """One thing that the agent did, in turn `number`.
+
+    `line` says it in a line, `whole` is a command of several. `note` is what went wrong, `last` what a command printed
+    last or what was answered, `diffs` what an edit has changed, `parts` those of a plan or a question.
+    """
+
+    number: int
+    kind: StepKind
+    line: str
+    whole: str = ""
+    failed: bool = False
+    note: str = ""
+    status: int | None = None
+    last: tuple[str, ...] = ()
+    diffs: tuple[FileDiff, ...] = ()
+    parts: tuple[PlanPart, ...] = ()
+
+    @property
+    def added(self) -> int:
+        """How many lines an edit has added."""
+        return sum(diff.added for diff in self.diffs)
+
+    @property
+    def removed(self) -> int:
+        """How many lines an edit has removed."""
+        return sum(diff.removed for diff in self.diffs)
+
+
+class Steps:
+    """The steps of a session whose turns have their records. Each is made where it is asked for."""
+
+    def __init__(self, session: Session, work: Work | None) -> None:
+        self._session, self._work = session, work
+        self._results = {one.tool_use_id: one for turn in session.turns for one in turn.tool_results}
+        self._answered = {one.tool_use_id: i for i, turn in enumerate(session.turns) for one in turn.tool_results}
+
+    def of(self, number: int) -> Iterator[PageStep]:
+        """The steps of turn `number`."""
+        turn = self._session.turns[number]
+        used = self._used(turn.raw) if turn.tool_calls else {}
+        for call in turn.tool_calls:
+            if not call.ours and (step := self._step(number, call, used.get(call.id))):
+                yield step
+
+    def _step(self, number: int, call: ToolCall, told: UsedTool | None) -> PageStep | None:
+        cwd, result, back = self._session.cwd, self._results.get(call.id), self._back(call.id)
+        given: Mapping[str, Any] | str = told.given if told else {}
+        kind = _kind(call, given)
+        parts = () if isinstance(given, str) or kind not in _IN_PARTS else tuple(_parts(given))
+        line = str(call.action) or (kind if parts else "")
+        if not line:
+            return None
+        failed = result is not None and (result.is_error or bool(result.note))
+        note = str(result.note) if result else ""
+        status, body = status_and_body(back.output) if back else (None, "")
+        diffs = diffs_of(given, back.patch if back else "") if kind == "edit" else ()
+        return PageStep(
+            number=number,
+            kind=kind,
+            line=_shown(line.removeprefix(f"{kind} "), cwd),
+            whole=_command(given) if kind == "run" else "",
+            failed=failed,
+            note=_shown(note, cwd) or ("failed" if failed else ""),
+            status=status,
+            last=_answer(body) if kind in _ANSWERED else _last(body) if kind == "run" or failed else (),
+            diffs=tuple(replace(diff, path=inside(diff.path, cwd)) for diff in diffs),
+            parts=parts,
+        )
+
+    def _used(self, raw: bytes) -> dict[str, UsedTool]:
+        record = _record(raw)
+        return {one.id: one for one in self._work.used(record)} if self._work and record else {}
+
+    def _back(self, call: str) -> GivenBack | None:
+        """What came back from a call, as the record says it in which its result stands."""
+        place = self._answered.get(call)
+        record = _record(self._session.turns[place].raw) if place is not None and self._work else None
+        if record is None or self._work is None:
+            return None
+        return next((one for one in self._work.gave(record) if one.id == call), None)
+
+
+def _record(raw: bytes) -> dict[str, Any] | None:
+    try:
+        record = orjson.loads(raw) if raw else None
+    except orjson.JSONDecodeError:
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _kind(call: ToolCall, given: Mapping[str, Any] | str) -> StepKind:
+    if not isinstance(given, str):
+        if isinstance(given.get("questions"), list):
+            return "question"
+        if isinstance(given.get("todos"), list) or isinstance(given.get("plan"), list):
+            return "plan"
+    if call.edits:
+        return "edit"
+    if call.name in _AGENTS:
+        return "agent"
+    return _KINDS.get(call.action.partition(" ")[0], "other")
+
+
+def _parts(given: Mapping[str, Any]) -> Iterator[PlanPart]:
+    for name in ("todos", "plan", "questions"):
+        listed = given.get(name)
+        for one in listed[:_MOST_PARTS] if isinstance(listed, list) else ():
+            if not isinstance(one, Mapping):
+                continue
+            said = next(
+                (one[key] for key in ("content", "step", "question", "text") if isinstance(one.get(key), str)), ""
+            )
+            yield PlanPart(_said(said), _said(str(one.get("status") or "")).replace("_", " "))
+            options = one.get("options")
+            for option in options[:_MOST_PARTS] if isinstance(options, list) else ():
+                label = option.get("label") if isinstance(option, Mapping) else option
+                if isinstance(label, str):
+                    yield PlanPart(_said(label), "to choose")
+
+
+def _command(given: Mapping[str, Any] | str) -> str:
+    """A command of several lines, or one that a line does not hold."""
+    line = given if isinstance(given, str) else command_of(given)
+    whole = printable(beginning(mask(line), _COMMAND_CHARACTERS)).strip()
+    return whole if "\n" in whole or len(whole) > _COLUMNS else ""
+
+
+def _last(body: str) -> tuple[str, ...]:
+    """The last lines of an output. What is cut off before them is no part of a line of theirs."""
+    end = body.rstrip()
+    if len(end) > _END_CHARACTERS:
+        end = end[-_END_CHARACTERS:].partition("\n")[2]
+    lines = [line for line in printable(mask(end)).splitlines() if line.strip()]
+    return tuple(_short(line) for line in lines[-LAST_LINES:])
+
+
+def _answer(body: str) -> tuple[str, ...]:
+    text = printable(beginning(mask(body), _ANSWER_CHARACTERS)).strip()
+    return (text,) if text else ()
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= _COLUMNS else f"{line[:_COLUMNS]}…"
+
+
+def _said(text: str) -> str:
+    return _short(" ".join(printable(mask(text)).split()))
+
+
+def _shown(line: str, cwd: str) -> str:
+    return printable(mask(inside(line, cwd)))
