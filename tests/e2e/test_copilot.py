@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from smart_fork.registry import Registry
 from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in
 from tests.e2e.logs import Json
 from tests.e2e.model_server import Call, Message, Request, Say
@@ -29,7 +30,7 @@ def variables(url: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def copilot(copilot_program: Path, machines: list[Machine]) -> Iterator[Machine]:
-    """A machine with Copilot CLI alone, which has our MCP server."""
+    """A machine with Copilot CLI alone, which has our MCP server and our hooks."""
     with machine_in(cache_folder(), copilot_program) as machine:
         machines.append(machine)
         machine.env |= variables(machine.model.url)
@@ -38,6 +39,8 @@ def copilot(copilot_program: Path, machines: list[Machine]) -> Iterator[Machine]
         folder = machine.home / ".copilot"
         folder.mkdir()
         (folder / "mcp-config.json").write_text(json.dumps({"mcpServers": {SERVER: ours}}))
+        (folder / "config.json").write_text(json.dumps({"trustedFolders": [str(machine.home)]}))
+        machine.smart_fork("setup", "hooks", "--agent", "copilot")
         for prompt, answer in EXCHANGES:
             machine.model.when(lambda text, wanted=prompt: text == wanted, answer)
         yield machine
@@ -75,6 +78,38 @@ def an_agent_that_asks_is_known_and_not_found(copilot: Machine) -> None:
     assert CALLER not in result.text
 
 
+def a_worker_that_tells_what_it_does(copilot: Machine, prompt: str) -> Json:
+    """A fork at a message in a worktree, in a window: its hooks say that it waits for an answer, and has done all."""
+    answer = Call("", "bash", {"command": "touch made", "description": "x"}, Say("Made."))
+    copilot.model.when(prompt, answer)
+
+    fork = ours(copilot, "fork", PERSONS, "--at", "1", "--worktree-name", "elsewhere", "--in", "tmux", "--", prompt)
+
+    assert heard(copilot, prompt).said == [*BEGINNING, Message("user", prompt)]
+    assert fork["warnings"] == []
+    with Registry(copilot.home / ".smart-fork" / "workers.db") as registry:
+        wait_until(lambda: registry.get(fork["worker_id"]).status == "waiting", "the hook to tell that it asks")
+        assert registry.get(fork["worker_id"]).status_note == "Run command: touch made"
+        wait_until(lambda: "1. Yes" in copilot.tmux("capture-pane", "-p", "-t", fork["terminal_id"]), "the question")
+        copilot.tmux("send-keys", "-t", fork["terminal_id"], "1")
+        wait_until(lambda: registry.get(fork["worker_id"]).status == "idle", "the hook to tell of the answer")
+    assert (copilot.project / ".worktrees/elsewhere/made").exists()
+    return fork
+
+
+def a_fork_within_a_budget(copilot: Machine) -> Json:
+    """Its model is sent what is kept, and a line for the rest."""
+    prompt = unlike_any_other("And for the mailer")
+
+    fork = ours(copilot, "fork", PERSONS, "--budget", "match", "--drop", "0", "--in", "process", "--", prompt)
+
+    line, *own = heard(copilot, prompt).said
+    assert own == [*CONVERSATION[len(BEGINNING) :], Message("user", prompt)]
+    assert "1 exchange left out" in line.text
+    assert ["nothing", "whole"] == [one["kept"] for one in fork["selection"]["exchanges"]]
+    return fork
+
+
 def test_a_session_is_found_gone_on_with_and_forked_at_a_message_into_a_worktree(copilot: Machine):
     asked(copilot, PROMPT, f"--session-id={PERSONS}")
     log = copilot.home / f".copilot/session-state/{PERSONS}/events.jsonl"
@@ -89,9 +124,8 @@ def test_a_session_is_found_gone_on_with_and_forked_at_a_message_into_a_worktree
     assert (resumed["session_id"], shown(copilot, PERSONS)) == (PERSONS, CONVERSATION)
     whole = log.read_text()
     other = unlike_any_other("Do it for the downloader")
-    fork = ours(copilot, "fork", PERSONS, "--at", "1", "--worktree-name", "elsewhere", "--in", "process", "--", other)
-    assert heard(copilot, other).said == [*BEGINNING, Message("user", other)]
-    assert fork["warnings"] == []
+    fork = a_worker_that_tells_what_it_does(copilot, other)
+    least = a_fork_within_a_budget(copilot)
 
     an_agent_that_asks_is_known_and_not_found(copilot)
 
@@ -102,5 +136,5 @@ def test_a_session_is_found_gone_on_with_and_forked_at_a_message_into_a_worktree
     ]
     assert f"cwd: {copilot.project}/.worktrees/elsewhere\n" in told.read_text()
     listed = json.loads(copilot.smart_fork("list", "--agent", "copilot", "--json").stdout)["sessions"]
-    assert {one["session_id"] for one in listed} == {PERSONS, CALLER, fork["new_session_id"]}
+    assert {one["session_id"] for one in listed} == {PERSONS, CALLER, fork["new_session_id"], least["new_session_id"]}
     assert log.read_text() == whole

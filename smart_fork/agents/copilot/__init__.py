@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from smart_fork.agents.copilot.command import CopilotStarter
     from smart_fork.agents.copilot.copy import CopilotCopier
     from smart_fork.agents.copilot.head import CopilotHeads
+    from smart_fork.agents.copilot.hooks import CopilotHooks
     from smart_fork.agents.copilot.log import CopilotAdapter
     from smart_fork.agents.copilot.login import CopilotLogin
     from smart_fork.agents.copilot.presence import CopilotPresence
@@ -97,6 +98,13 @@ class Copilot(Agent):
         from smart_fork.agents.copilot.login import CopilotLogin
 
         return CopilotLogin()
+
+    @cached_property
+    def hooks(self) -> CopilotHooks:
+        """See `Agent.hooks`."""
+        from smart_fork.agents.copilot.hooks import CopilotHooks
+
+        return CopilotHooks()
 
     @cached_property
     def registration(self) -> CopilotRegistration:

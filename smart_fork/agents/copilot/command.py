@@ -7,7 +7,8 @@ Seen with 1.0.102:
 * ``--resume=ID`` finds a session from everywhere, and goes on in the session's own directory;
 * a prompt is taken behind ``=``, whatever it begins with; one that begins with ``/`` is a command of its own, also
   without a terminal, and on its screen one with ``!``, ``?`` or ``#`` as well;
-* without a terminal it does not ask: what is not allowed is denied.
+* without a terminal it does not ask: what is not allowed is denied. What was allowed in a session, and that it worked
+  by itself, stands in its log and counts for nothing when it is gone on with.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class CopilotStarter(Starter):
     """The command lines of Copilot CLI."""
 
     name = "copilot"
+    asking = ("--mode=interactive",)
 
     def line(self, request: ForkRequest) -> CommandLine:
         """See `Starter.line`."""
@@ -34,8 +36,9 @@ class CopilotStarter(Starter):
         option = "--session-id" if request.form == "new" else "--resume"
         session = (f"{option}={session_id}",) if session_id else ()
         unasked = ("--allow-all",) if request.skip_permissions else ()
+        asking = self.asking if request.of_others else ()
         return CommandLine(
-            (request.program, *session, *unasked, *_asked(request)),
+            (request.program, *session, *unasked, *asking, *_asked(request)),
             session_id,
             "branch" if request.form == "fork" else "nothing",
         )

@@ -1,7 +1,8 @@
 """What of a Copilot CLI session goes into a copy of it: its events up to the end of an exchange, as they are.
 
 They keep their ids, as in the forks that it makes itself, and last one names the session that they are of. What a
-compaction left is among them: Copilot CLI makes of them itself what its model is sent.
+compaction left is among them: Copilot CLI makes of them itself what its model is sent. Where something is left out, of
+what is kept what was said, called and answered is there.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -20,11 +22,20 @@ from indexer.transcripts.lines import LineReader
 from indexer.transcripts.model import Session
 from indexer.transcripts.state import utc
 from smart_fork.agents.copier import Copier, Copy, Entry, NewSession, Record, Written
-from smart_fork.agents.copilot.fold import data_of, is_of_an_agent, is_typed
+from smart_fork.agents.copilot.fold import data_of, is_of_an_agent, is_typed, requests_in
 from smart_fork.agents.copilot.home import EVENTS, WORKSPACE, sessions
+from smart_fork.agents.distilled import Distilled, aside
+from smart_fork.agents.excerpt import Excerpt, LiveRecord, characters, newest_summary, shortened
+from smart_fork.agents.files import copy_tree
 from smart_fork.errors import ForkRefused, NotFound
 from smart_fork.json_edits import respelled
 from smart_fork.processes import Machine
+
+#: The folders beside a log with what its model was told that it may read again: files, and summaries of compactions.
+_BESIDE = ("files", "checkpoints")
+_BEGUN, _ANSWERED, _COMPACTED = "tool.execution_start", "tool.execution_complete", "session.compaction_complete"
+#: The events that a model is sent something of.
+_SAID = frozenset({"user.message", "assistant.message", _ANSWERED, _COMPACTED})
 
 
 class CopilotCopier(Copier):
@@ -50,6 +61,22 @@ class CopilotCopier(Copier):
         del session, records, new
         raise ForkRefused("Nothing is left out of a session of Copilot CLI", "Fork it at a message instead.")
 
+    def live(self, session: Session) -> Iterator[LiveRecord]:
+        """See `Copier.live`. That a call has begun goes with the answer that makes it."""
+        places = {turn.id: number for number, turn in enumerate(session.turns)}
+        calls: dict[str, int] = {}
+        for spelled, record in _events(session.source_path):
+            kind, data = record.get("type"), data_of(record)
+            number = calls.get(str(data.get("toolCallId"))) if kind == _BEGUN else places.get(str(record.get("id")))
+            if number is None or is_of_an_agent(record) or kind not in (*_SAID, _BEGUN):
+                continue
+            calls |= {str(one.get("toolCallId")): number for one in requests_in(data)}
+            yield LiveRecord(number, (spelled, record), _size(record), kind == _COMPACTED, _size(_short(record)))
+
+    def distilled(self, session: Session, excerpt: Excerpt, new: NewSession) -> Copy:
+        """See `Copier.distilled`."""
+        return CopilotDistilled(session, excerpt, new, newest_summary(self.live(session), excerpt.end))
+
     def write(self, copy: Copy, target: Path, new: NewSession, machine: Machine, last: Callable[[], object]) -> Written:
         """See `Copier.write`: the session gets a folder of its own, with what says where it works.
 
@@ -68,14 +95,62 @@ class CopilotCopier(Copier):
         return replace(written, created=(folder, *written.created))
 
 
-class CopilotCopy(Copy):
+class _CopilotCopy(Copy):
+    """What all copies have in common."""
+
+    def __init__(self, source: Session, new: NewSession) -> None:
+        self._source, self._new = source, new
+        self.copied = 0
+
+    def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
+        """See `Copy.copy_beside`: where it works, its name, and what it has written for itself.
+
+        Without the first it would work where it is started.
+        """
+        moment = self._moment()
+        cwd = str(self._new.cwd) if self._new.cwd else self._source.cwd
+        told: Record = {"id": self._new.id, "cwd": cwd, "created_at": moment, "updated_at": moment}
+        if self._new.title:
+            told |= {"name": self._new.title, "user_named": True}
+        workspace = target.with_name(WORKSPACE)
+        write_new(workspace, (b"%b: %b\n" % (name.encode(), orjson.dumps(value)) for name, value in told.items()))
+        created.append(workspace)
+        for name in _BESIDE:
+            beside = self._source.source_path.with_name(name)
+            if beside.is_dir() and not beside.is_symlink() and copy_tree(beside, target.with_name(name)):
+                created.append(target.with_name(name))
+        return []
+
+    def _moment(self) -> str:
+        return utc(self._new.now.astimezone().isoformat())
+
+    def _own(self, record: Record) -> Record:
+        """An event as the copy's own."""
+        if record.get("type") == "session.start":
+            context = data_of(record).get("context")
+            place = context if isinstance(context, dict) else {}
+            if self._new.cwd:
+                place = {"cwd": str(self._new.cwd)}
+            record["data"] = data_of(record) | {"sessionId": self._new.id, "context": place}
+        return record
+
+    def _from(self, parent: Any) -> bytes:
+        """The event that says whose the others are, behind the `parent`."""
+        title = self._new.title or str(self._source.title)
+        message = f'Forked from "{self._source.title}" ({self._source.session_id}) as "{title}" ({self._new.id}).'
+        return orjson.dumps({
+            "type": "session.info", "data": {"infoType": "fork", "message": message}, "id": str(uuid.uuid4()),
+            "timestamp": self._moment(), "parentId": parent,
+        })  # fmt: skip
+
+
+class CopilotCopy(_CopilotCopy):
     """Turns 0 to `end` of a session for a new one, as lines. Only one event at a time is in memory."""
 
     def __init__(self, session: Session, end: int, new: NewSession) -> None:
-        self._source, self._new = session, new
+        super().__init__(session, new)
         self._end = session.turns[end].id
         self._wanted = {turn.id for turn in session.turns[: end + 1]}
-        self.copied = 0
 
     def __iter__(self) -> Iterator[bytes]:
         """The events, and last the one that says whose they are.
@@ -85,56 +160,117 @@ class CopilotCopy(Copy):
             ForkRefused: it has changed meanwhile.
         """
         parent = None
-        try:
-            for spelled, record in self._kept():
-                self.copied += 1
-                parent = record.get("id") or parent
-                yield respelled(spelled, self._own(record))
-        except OSError as error:
-            raise NotFound(f"The session's log is gone: {self._source.source_path}") from error
+        for spelled, record in self._kept():
+            self.copied += 1
+            parent = record.get("id") or parent
+            yield respelled(spelled, self._own(record))
         if self._wanted:
             raise ForkRefused(f"The log has changed while it was read: {self._source.source_path}", "Try again.")
-        title = self._new.title or str(self._source.title)
-        message = f'Forked from "{self._source.title}" ({self._source.session_id}) as "{title}" ({self._new.id}).'
-        yield orjson.dumps({
-            "type": "session.info", "data": {"infoType": "fork", "message": message}, "id": str(uuid.uuid4()),
-            "timestamp": self._moment(), "parentId": parent,
-        })  # fmt: skip
-
-    def copy_beside(self, target: Path, created: list[Path]) -> list[str]:
-        """See `Copy.copy_beside`: where it works, and its name. Without that it would work where it is started."""
-        moment = self._moment()
-        cwd = str(self._new.cwd) if self._new.cwd else self._source.cwd
-        told: Record = {"id": self._new.id, "cwd": cwd, "created_at": moment, "updated_at": moment}
-        if self._new.title:
-            told |= {"name": self._new.title, "user_named": True}
-        workspace = target.with_name(WORKSPACE)
-        write_new(workspace, (b"%b: %b\n" % (name.encode(), orjson.dumps(value)) for name, value in told.items()))
-        created.append(workspace)
-        return []
-
-    def _moment(self) -> str:
-        return utc(self._new.now.astimezone().isoformat())
+        yield self._from(parent)
 
     def _kept(self) -> Iterator[Entry]:
         """The events up to the last turn that is wanted, and those after it until somebody asks again."""
         past = False
-        for line in LineReader(self._source.source_path):
-            record = line.record
+        for spelled, record in _events(self._source.source_path):
             identity = record.get("id")
             asks = record.get("type") == "user.message" and not is_of_an_agent(record) and is_typed(data_of(record))
             if past and asks:
                 return
             self._wanted.discard(identity if isinstance(identity, str) else "")
             past = past or identity == self._end
-            yield line.source, record
+            yield spelled, record
 
-    def _own(self, record: Record) -> Record:
-        """An event as the copy's own."""
-        if record.get("type") == "session.start":
-            context = record["data"].get("context") if isinstance(record.get("data"), dict) else None
-            place = context if isinstance(context, dict) else {}
-            if self._new.cwd:
-                place = {"cwd": str(self._new.cwd)}
-            record["data"] = data_of(record) | {"sessionId": self._new.id, "context": place}
+
+class CopilotDistilled(_CopilotCopy, Distilled):
+    """Those turns of a session that an excerpt keeps, as one line of parents."""
+
+    def __init__(self, source: Session, excerpt: Excerpt, new: NewSession, newest: int | None) -> None:
+        _CopilotCopy.__init__(self, source, new)
+        Distilled.__init__(self, CopilotCopier().live(source), excerpt, newest)
+        self.parent: Any = None
+
+    def after(self, other: Distilled) -> None:
+        """See `Distilled.after`."""
+        if isinstance(other, CopilotDistilled):
+            self.parent = other.parent
+
+    def header(self) -> Iterator[bytes]:
+        """See `Distilled.header`."""
+        for spelled, record in _events(self._source.source_path):
+            if record.get("type") == "session.start":
+                yield respelled(spelled, self._chained(self._own(record)))
+                return
+
+    def short(self, record: Record) -> Record:
+        """See `Distilled.short`."""
+        return _short(record)
+
+    def record(self, number: int, entry: Entry) -> Iterator[bytes]:
+        """See `Distilled.record`."""
+        del number
+        yield respelled(entry[0], self._chained(entry[1]))
+
+    def summary(self, entry: Entry) -> Iterator[bytes]:
+        """See `Distilled.summary`."""
+        yield from self.line(_left(entry[1]), entry)
+
+    def line(self, text: str, before: Entry) -> Iterator[bytes]:
+        """See `Distilled.line`."""
+        moment = before[1].get("timestamp")
+        said = {"type": "user.message", "data": {"content": aside(text)}, "id": str(uuid.uuid4()), "timestamp": moment}
+        yield orjson.dumps(self._chained(said))
+
+    def last(self) -> Iterator[bytes]:
+        """See `Distilled.last`."""
+        yield self._from(self.parent)
+
+    def _chained(self, record: Record) -> Record:
+        record["parentId"], self.parent = self.parent, record.get("id")
         return record
+
+
+def _events(log: Path) -> Iterator[Entry]:
+    """The events of a log.
+
+    Raises:
+        NotFound: it is gone.
+    """
+    try:
+        for line in LineReader(log):
+            yield line.source, line.record
+    except OSError as error:
+        raise NotFound(f"The session's log is gone: {log}") from error
+
+
+def _left(record: Record) -> str:
+    """What a compaction has left."""
+    said = data_of(record).get("summaryContent")
+    return said if isinstance(said, str) else ""
+
+
+def _size(record: Record) -> int:
+    """How many characters of an event a model is sent."""
+    data = data_of(record)
+    if record.get("type") == _BEGUN:
+        return 0
+    if record.get("type") == _COMPACTED:
+        return len(_left(record))
+    if record.get("type") == _ANSWERED:
+        return characters(_content(data)) + characters(data.get("error"))
+    called = [{"name": one.get("name"), "arguments": one.get("arguments")} for one in requests_in(data)]
+    return characters(data.get("transformedContent") or data.get("content")) + characters(called)
+
+
+def _content(data: Record) -> Any:
+    """What a model is sent of what came back; beside it stands what its screen shows."""
+    result = data.get("result")
+    return result.get("content") if isinstance(result, dict) else result
+
+
+def _short(record: Record) -> Record:
+    """An event with the result in it shortened."""
+    data = data_of(record)
+    if record.get("type") != _ANSWERED or "result" not in data:
+        return record
+    content = shortened(_content(data))
+    return record | {"data": data | {"result": {"content": content} if isinstance(data["result"], dict) else content}}

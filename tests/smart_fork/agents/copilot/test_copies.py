@@ -12,6 +12,7 @@ import yaml
 from indexer.transcripts.model import Session
 from smart_fork.agents.copier import NewSession
 from smart_fork.agents.copilot.copy import CopilotCopier
+from smart_fork.agents.excerpt import Excerpt
 from smart_fork.agents.facets import heads_of
 from smart_fork.errors import ForkRefused
 from smart_fork.families.tree import parents
@@ -22,11 +23,13 @@ from tests.smart_fork.agents.copilot.test_log import ADA, fixture
 NEW = id_of(9)
 
 
-def copied(session: Session, end: int, cwd: Path | None = None, title: str = "") -> Path:
+def copied(
+    session: Session, end: int, cwd: Path | None = None, title: str = "", excerpt: Excerpt | None = None
+) -> Path:
     becomes = NewSession(NEW, cwd, datetime(2026, 7, 2, 10, tzinfo=UTC), title)
     copier = CopilotCopier()
     target = copier.place(session.source_path, becomes)
-    copy = copier.up_to(session, end, becomes)
+    copy = copier.distilled(session, excerpt, becomes) if excerpt else copier.up_to(session, end, becomes)
     return copier.write(copy, target, becomes, Machine(SystemProcesses(), {}), lambda: None).path
 
 
@@ -40,8 +43,12 @@ def test_a_copy_reads_back_as_what_was_copied(home, name):
     assert (copy.session_id, copy.parent_id, copy.copied) == (NEW, session.session_id, False)
 
 
-def test_a_copy_ends_with_the_exchange_and_works_where_it_is_told(home, tmp_path):
+def test_a_copy_ends_with_the_exchange_and_works_where_it_is_told_with_its_files(home, tmp_path):
     session = read_copilot(fixture(home, "tools"))
+    for name, text in (("files/plan.md", "one"), ("checkpoints/index.md", "two"), ("research/x", "three")):
+        beside = session.source_path.parent / name
+        beside.parent.mkdir()
+        beside.write_text(text)
 
     log = copied(session, 3, tmp_path, 'Uploader: "two"')
 
@@ -51,6 +58,64 @@ def test_a_copy_ends_with_the_exchange_and_works_where_it_is_told(home, tmp_path
     beside = yaml.safe_load(log.with_name("workspace.yaml").read_text())
     assert (beside["id"], beside["cwd"], beside["name"]) == (NEW, str(tmp_path), 'Uploader: "two"')
     assert read_copilot(log).title == 'Uploader: "two"'
+    assert [one.read_text() for one in (log.with_name("files") / "plan.md", log.with_name("checkpoints") / "index.md")] == [
+        "one", "two",
+    ]  # fmt: skip
+
+
+def of_kinds(log: Path) -> list[dict]:
+    """Its events in one line of parents."""
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [None, *(one["id"] for one in records[:-1])] == [one["parentId"] for one in records]
+    return records
+
+
+def test_of_what_is_left_out_a_line_is_told_and_calls_stay_with_their_results(home, tmp_path):
+    session = read_copilot(fixture(home, "tools"))
+    last = len(session.turns) - 1
+    kept = frozenset(range(4, last + 1))
+
+    log = copied(session, last, tmp_path, excerpt=Excerpt(kept, last, {4: "left: one"}))
+
+    assert [one["type"] for one in of_kinds(log)] == [
+        "session.start", "user.message", "user.message", "assistant.message", "tool.execution_start",
+        "tool.execution_complete", "assistant.message", "session.info",
+    ]  # fmt: skip
+    assert "left: one" in of_kinds(log)[1]["data"]["content"]
+    back = read_copilot(log)
+    assert (texts(back), back.cwd, back.parent_id) == (texts(session)[2:], str(tmp_path), session.session_id)
+    assert "cat retry.py" not in "".join(str(one["data"]) for one in of_kinds(log)[:-1])
+    (call,) = [call for turn in back.turns for call in turn.tool_calls]
+    assert {call.id} == {result.tool_use_id for turn in back.turns for result in turn.tool_results}
+
+
+def test_what_a_compaction_has_left_is_told_before_what_is_kept(home):
+    session = read_copilot(fixture(home, "compacted"))
+    last = len(session.turns) - 1
+
+    log = copied(session, last, excerpt=Excerpt(frozenset({last - 1, last}), last))
+
+    _, left, *_ = of_kinds(log)
+    assert "PONG 3: ing: respond only with the summary text." in left["data"]["content"]
+    assert texts(read_copilot(log))[0] == "second step"
+    assert read_copilot(log).compactions == 0
+
+
+def test_a_long_result_is_shortened_with_what_its_screen_shows(home):
+    session = read_copilot(fixture(home, "tools"))
+    log = session.source_path
+    log.write_text(log.read_text().replace("retry = 1\\n<shellId", "retry = 1\\n" * 200 + "<shellId"))
+    session = read_copilot(log)
+    last = len(session.turns) - 1
+
+    copy = copied(session, last, excerpt=Excerpt(frozenset(range(last + 1)), last, {}, (), frozenset({2, 6})))
+
+    short, view = (one["data"]["result"] for one in of_kinds(copy) if one["type"] == "tool.execution_complete")
+    assert "characters left out of this copy" in short["content"]
+    assert {"content": "retry = 1\n"} == view
+    sizes = [(one.characters, one.short) for one in CopilotCopier().live(session) if one.number == 2]
+    assert all(size > 1000 > short for size, short in sizes)
+    assert sizes
 
 
 def test_a_session_that_is_there_stays_as_it_is(home):

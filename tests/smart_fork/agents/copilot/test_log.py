@@ -10,8 +10,12 @@ import pytest
 
 from indexer.transcripts.model import Proof, Session
 from smart_fork.agents import AGENTS
+from smart_fork.agents.copilot.hooks import CopilotHooks
 from smart_fork.agents.copilot.log import CopilotAdapter
 from smart_fork.agents.copilot.tail import COPILOT
+from smart_fork.agents.fork_request import ForkRequest
+from smart_fork.agents.plan import plan_fork
+from smart_fork.hooks.event import HookEvent
 from tests.indexer.transcripts.records import (
     FIXTURES,
     SESSION,
@@ -152,5 +156,27 @@ def test_its_state_is_what_its_last_events_say(home):
     assert COPILOT.written(COPILOT.records(fixture(home, "tools"))) == 28
 
 
+def test_its_events_are_those_of_claude_code():
+    hooks = CopilotHooks()
+    asks = {"sessionId": SESSION, "message": "Run command: touch made", "title": "Permission needed"}
+
+    told = HookEvent.of(
+        hooks.event({**asks, "hook_event_name": "Notification", "notification_type": "permission_prompt"})
+    )
+
+    assert (told.session_id, told.notification_type) == (SESSION, "permission_prompt")
+    assert HookEvent.of(hooks.event({"hook_event_name": "Stop", "session_id": SESSION})).session_id == SESSION
+    assert list(hooks.notes(json.dumps({"disableAllHooks": True})))
+    assert not list(hooks.notes("{}"))
+
+
+def test_a_fork_of_others_sessions_asks_before_it_acts():
+    of_others = ForkRequest(
+        "copilot", SESSION, None, "/srv/shop", Path("/srv/shop"), "/bin/copilot", id_of(9), of_others=True
+    )
+
+    assert plan_fork(of_others).argv[1:] == (f"--resume={id_of(9)}", "--mode=interactive")
+
+
 def test_what_it_cannot_do_is_refused_in_words():
-    assert [AGENTS["copilot"].has(one) for one in ("cutter", "forms", "hooks")] == [False] * 3
+    assert [AGENTS["copilot"].has(one) for one in ("cutter", "forms")] == [False] * 2

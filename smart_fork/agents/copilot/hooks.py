@@ -1,0 +1,37 @@
+"""Copilot CLI's hooks, in its ``settings.json``: Claude Code's, in its form.
+
+Seen with 1.0.102: events with Claude Code's names are said as Claude Code says them, but for a notification, which
+names its session as Copilot CLI's own events do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from indexer.transcripts.model import AgentName
+from smart_fork.agents.copilot.home import copilot_home
+from smart_fork.agents.hooks import Hooks
+
+
+class CopilotHooks(Hooks):
+    """See `Hooks`."""
+
+    agent: AgentName = "copilot"
+    recalls = False
+    events = ("SessionStart", "UserPromptSubmit", "Stop", "Notification", "SessionEnd")
+
+    def path(self) -> Path:
+        """See `Hooks.path`."""
+        return copilot_home() / "settings.json"
+
+    def notes(self, text: str) -> Iterator[str]:
+        """See `Hooks.notes`."""
+        if json.loads(text).get("disableAllHooks") is True:
+            yield "Copilot CLI runs no hooks at all: its settings say disableAllHooks"
+
+    def event(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
+        """See `Hooks.event`."""
+        return {"session_id": said.get("sessionId"), **said}
