@@ -78,7 +78,7 @@ def open_page(
     print_only: Annotated[bool, typer.Option("--print", help="Print the address, open nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Open the service's page in the browser: a private file lets it in, once, within a minute."""
+    """Open the service's page in the browser, about the current project: a private file lets it in, once."""
     import webbrowser
     from pathlib import Path
 
@@ -89,7 +89,7 @@ def open_page(
     if service is None:
         raise NotFound("The service does not run", "Start it: smart-fork serve")
     try:
-        way_in = service.way_in()
+        way_in = service.way_in(_current_project())
     except ServiceGoneError as error:
         raise ProgramFailed(f"The service does not answer: {error}", "`smart-fork logs` says more.") from error
     # The code itself would be in the browser's command line, where every user of this machine can read it.
@@ -99,3 +99,16 @@ def open_page(
     elif print_only or not webbrowser.open(address):
         out.print(plain(address))
         say(f"It works once, within a minute. A browser that cannot read the file takes a code: {way_in.page}open")
+
+
+def _current_project() -> str:
+    """The main directory of the repository that this was run in; empty outside git."""
+    from pathlib import Path
+
+    from indexer.project import project_of
+
+    try:
+        project = project_of(Path.cwd())
+    except OSError:  # the directory is gone
+        return ""
+    return project.root if project.git else ""

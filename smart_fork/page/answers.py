@@ -19,7 +19,6 @@ from smart_fork.retrieval.upkeep import Engine
 ASKED = ("session", "prompt", "at", "worktree", "place", "budget", "brief", "form")
 
 if TYPE_CHECKING:
-    from indexer.last_run import LastRun
     from indexer.transcripts.model import Session
     from smart_fork.budget.selection import Selection
     from smart_fork.cuts.answer import RolledBack
@@ -54,19 +53,10 @@ class SearchPage(PageValues):
 
 
 @dataclass(frozen=True, slots=True)
-class LastIndexed:
-    """What became of the last run of the indexer, and when the next is."""
-
-    last: LastRun | None
-    next: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class AroundSearch(PageValues):
-    """What stands around results: the projects to choose from, and how fresh the index is."""
+    """What stands around results: the projects to choose from."""
 
     projects: Sequence[str]
-    indexing: LastIndexed | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,20 +187,6 @@ def projects() -> list[str]:
             return store.projects()
     except IndexUnavailable:
         return []
-
-
-def indexing() -> LastIndexed | None:
-    """What became of the last run of the indexer and when the next is; `None` where the index cannot be used."""
-    from datetime import UTC, datetime
-
-    from indexer.runs import last_run, next_run
-    from smart_fork.retrieval.index_access import opened
-
-    try:
-        with opened() as store:
-            return LastIndexed(last_run(store), next_run(store, datetime.now(UTC)))
-    except IndexUnavailable:
-        return None
 
 
 def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionPage:

@@ -25,11 +25,12 @@ MAX_CODES = 16
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`file` is opened in a browser, and sends the `code`; `until` then."""
+    """`file` is opened in a browser, and sends the `code`; `until` then. `project` is the one it was opened from."""
 
     code: str
     file: Path
     until: float
+    project: str = ""
 
 
 class Entries:
@@ -41,8 +42,8 @@ class Entries:
         self._open: dict[str, Entry] = {}
         self._lock = threading.Lock()
 
-    def new(self, address: str) -> Entry:
-        """One more way to the page at `address`.
+    def new(self, address: str, project: str = "") -> Entry:
+        """One more way to the page at `address`, which is then asked about that project.
 
         Raises:
             OSError: the file cannot be written, or could be read by others.
@@ -50,7 +51,7 @@ class Entries:
         self.sweep()
         _own(self._folder)
         code = secrets.token_urlsafe(24)
-        entry = Entry(code, self._folder / f"open-{secrets.token_hex(8)}.html", self._now() + CODE_SECONDS)
+        entry = Entry(code, self._folder / f"open-{secrets.token_hex(8)}.html", self._now() + CODE_SECONDS, project)
         with self._lock:
             self._open[code] = entry
             first = next(iter(self._open)) if len(self._open) > MAX_CODES else ""
@@ -58,14 +59,14 @@ class Entries:
         replace_file(entry.file, [way_in(address, code)], durable=False)
         return entry
 
-    def use(self, code: str) -> bool:
-        """Whether `code` opens now; it never does again."""
+    def use(self, code: str) -> Entry | None:
+        """The entry that `code` opens now; it never opens anything again."""
         with self._lock:
             entry = self._open.pop(code, None)
         if entry is None:
-            return False
+            return None
         entry.file.unlink(missing_ok=True)
-        return self._now() < entry.until
+        return entry if self._now() < entry.until else None
 
     def sweep(self) -> None:
         """Take away those whose time is over."""

@@ -37,6 +37,22 @@ def ago(moment: str | None, now: datetime | None = None) -> str:
     return "just now"
 
 
+def soon(moment: str | None, now: datetime | None = None) -> str:
+    """How long `moment` is past, in seconds where it is less than a minute: "12 s ago"."""
+    then = time_of(moment)
+    seconds = ((now or datetime.now(UTC)) - then).total_seconds() if then else _MINUTE
+    return f"{max(0, int(seconds))} s ago" if seconds < _MINUTE else ago(moment, now)
+
+
+def weekday(moment: str | None, now: datetime | None = None) -> str:
+    """The day of `moment` as people call it: "Today", "Yesterday", "Thu 3 Dec 2026"."""
+    then = time_of(moment)
+    if then is None:
+        return "At an unknown time"
+    days = ((now or datetime.now(UTC)).astimezone().date() - then.date()).days
+    return {0: "Today", 1: "Yesterday"}.get(days) or f"{then:%a} {day(moment)}"
+
+
 def exact(moment: str | None) -> str:
     """`moment` to the minute, in this machine's time: "Thu 3 Dec 2026, 14:05"."""
     then = time_of(moment)

@@ -12,9 +12,10 @@ from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.selection import readable, titles
 from smart_fork.errors import SmartForkError
-from smart_fork.page import phrases, prose
-from smart_fork.retrieval.results import became_of, inferred, passage_place, title
+from smart_fork.page import patch, phrases, prose
+from smart_fork.retrieval.results import became_of, inferred, outcome_in_words, passage_place, title
 from smart_fork.snippets import printable
+from smart_fork.workers.comparison import counted, facts
 
 #: Nothing from elsewhere, and no script or style that stands in the text of a page.
 POLICY = (
@@ -86,19 +87,24 @@ _environment.filters |= {
     "ago": phrases.ago,
     "chance": phrases.chance,
     "clock": phrases.clock,
+    "counted": counted,
     "day": phrases.day,
     "exact": phrases.exact,
     "homely": phrases.homely,
     "inferred": inferred,
+    "known_facts": facts,
     "inside": phrases.inside,
     "code": prose.code,
     "marked": prose.marked,
     "prose": prose.prose,
+    "outcome_word": outcome_in_words,
+    "patch_lines": patch.patch_lines,
     "passage_place": passage_place,
     "percent": phrases.percent,
     "place": phrases.place,
     "printable": printable,
     "safe_title": title,
+    "soon": phrases.soon,
     "tokens": phrases.tokens,
     "tokens_about": phrases.tokens_about,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from indexer.embedder import Embedder, ModelUnavailableError
 from indexer.model_notice import loading
@@ -46,6 +46,13 @@ class BackgroundModel:
         """As `Embedder.dimensions`."""
         self._wait()
         return self._embedder.dimensions
+
+    @property
+    def state(self) -> Literal["ready", "loading", "absent"]:
+        """Whether it is loaded by now, or cannot be."""
+        if not self._ready.is_set():
+            return "loading"
+        return "ready" if self._error is None else "absent"
 
     def start(self) -> None:
         """Begin to load, once; anew where that has failed a while ago."""

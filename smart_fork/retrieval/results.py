@@ -149,6 +149,11 @@ def became_of(result: Hit) -> list[str]:
     return said
 
 
+def outcome_in_words(outcome: str) -> str:
+    """What became of a session's work."""
+    return _OUTCOMES[Outcome(outcome)]
+
+
 def worth_in_words(result: Hit) -> list[str]:
     """How good a result is to fork: what became of it, how much has changed since, what a fork loads."""
     cache = " (its model may still have them in its cache)" if result.price.cached else ""

@@ -25,6 +25,7 @@ from smart_fork.errors import SmartForkError
 from smart_fork.handshake import proof, same
 from smart_fork.hooks.receive import receive
 from smart_fork.page import views
+from smart_fork.page.worker_views import LIVE
 from smart_fork.registry import Registry
 from smart_fork.release import own_version
 from smart_fork.retrieval.recall import FirstPrompt, recalled
@@ -167,7 +168,8 @@ def application(
         *page.for_programs(),
     ]
     always = (*PUBLIC, views.WAY_IN)
-    doors = Doors(always, views.PUBLIC, programs=tuple(inner.router.routes), way_in=views.WAY_IN, stream="/mcp")
+    programs, streams = tuple(inner.router.routes), ("/mcp", LIVE)
+    doors = Doors(always, views.PUBLIC, programs=programs, way_in=views.WAY_IN, streams=streams)
     inner.router.routes += page.routes()
     return inner, doors
 

@@ -115,13 +115,13 @@ class Service:
         indexing = IndexingStatus(answer.get("indexing") or {})
         return ServiceStatus(answer.get("version") or "", indexing, answer.get("restart"))
 
-    def way_in(self) -> WayIn:
-        """What lets a browser in, once.
+    def way_in(self, project: str = "") -> WayIn:
+        """What lets a browser in, once; where a `project` is named, it is asked about that one.
 
         Raises:
             ServiceGoneError: it does not answer.
         """
-        answer = orjson.loads(self._ask("POST", "/code", {}))
+        answer = orjson.loads(self._ask("POST", "/code", {"project": project} if project else {}))
         return WayIn(answer["file"], answer["page"], answer["code"], answer["seconds"])
 
     def health(self) -> bool:

@@ -62,14 +62,14 @@ class Doors:
 
     `always` are the paths that anybody is answered at, however often: to refuse would be no less work. `public` need
     nothing either. `programs` are the routes that no cookie opens. To `way_in` a file of ours sends a form. Who asks
-    for `stream` listens for what comes, as long as it may be.
+    for one of the `streams` listens for what comes, as long as it may be.
     """
 
     always: Collection[str] = ()
     public: Collection[str] = ()
     programs: Sequence[BaseRoute] = ()
     way_in: str = ""
-    stream: str = ""
+    streams: Collection[str] = ()
 
     def are_open(self, path: str) -> bool:
         """Whether nothing is needed for `path`."""
@@ -146,7 +146,7 @@ class Guard:
 
     @contextmanager
     def _listens(self, peer: Peer, scope: Scope, key: Key) -> Iterator[None]:
-        if key is not Key.TOKEN or (scope["method"], scope["path"]) != ("GET", self._doors.stream):
+        if key is Key.NONE or scope["method"] != "GET" or scope["path"] not in self._doors.streams:
             yield
             return
         self._listening.add(peer.close)

@@ -101,6 +101,7 @@ def allow_files() -> None:
 
 def _serve(listening: Listening, told: Told | None) -> int | None:
     """Serve until the end; where it is to be restarted, the port."""
+    from smart_fork.page.worker_views import LIVE
     from smart_fork.service.app import PUBLIC
     from smart_fork.service.entrance import Entrance
     from smart_fork.service.parts import ServiceParts
@@ -115,7 +116,7 @@ def _serve(listening: Listening, told: Told | None) -> int | None:
     parts = ServiceParts(lambda: upgrade.pending)
     entrance = Entrance(state_home() / "page", listening.port)
     application, doors = parts.application(entrance)
-    traffic = Traffic(application, PUBLIC)
+    traffic = Traffic(application, (*PUBLIC, LIVE))  # a browser that listens connects again by itself
     upgrade = Upgrade(lambda waited: parts.idle(waited) and traffic.close(waited), end)
     server = _Server(_config(entrance.guard(traffic, listening.names, doors)))
     started = datetime.now(UTC).isoformat(timespec="seconds")

@@ -22,6 +22,7 @@ from smart_fork.excise import erasure
 from smart_fork.hooks import switch
 from smart_fork.page import views
 from smart_fork.page.forms import PageForms
+from smart_fork.page.frame import ServiceState
 from smart_fork.retrieval.answer import Unsearched
 from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.index_access import opened
@@ -61,7 +62,7 @@ class ServiceParts:
 
     def application(self, entrance: Entrance) -> tuple[Starlette, Doors]:
         """What answers, and which of its addresses are for whom."""
-        page = views.Page(self._engine, PageForms(entrance.token), entrance.entries, entrance.visits)
+        page = views.Page(self._engine, PageForms(entrance.token), entrance.entries, entrance.visits, self._state)
         work = app.Work(self.model, self._question, self._status, self._restart)
         return app.application(
             create_server(self.model, self._together, everything=wants_everything(os.environ)),
@@ -119,6 +120,9 @@ class ServiceParts:
         answer = find(QUESTION, self._engine())
         if isinstance(answer, Unsearched):
             raise RuntimeError(answer.message)  # noqa: TRY004 - no wrong type, but no index
+
+    def _state(self) -> ServiceState:
+        return ServiceState(self.model.state, self._freshener.status() if self._freshener is not None else None)
 
     def _status(self) -> dict[str, object]:
         return self._freshener.status().as_json() if self._freshener is not None else {"state": "off"}

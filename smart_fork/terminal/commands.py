@@ -90,7 +90,7 @@ COMMANDS = {
     ),
     "open": CommandEntry(
         "serve.open_page",
-        "Open the service's page in the browser: a private file lets it in, once, within a minute.",
+        "Open the service's page in the browser, about the current project: a private file lets it in, once.",
     ),
     "logs": CommandEntry("serve.logs", "What the service has logged."),
     "agents": CommandEntry(

@@ -125,7 +125,7 @@ def _with_words(one: Compared, worker: WorkerRecord) -> Compared:
     return replace(
         one,
         last_activity=max(times, default=None),
-        seconds=max(0.0, _moment(max(times)) - _moment(worker.started_at)) if times else None,
+        seconds=max(0.0, moment(max(times)) - moment(worker.started_at)) if times else None,
         context_tokens=session.token_estimate if own else None,
         output_tokens=spent,
         answer=printable(mask(answer)),
@@ -165,10 +165,11 @@ def _session(worker: WorkerRecord) -> tuple[Session, Path]:
 
 
 def _seconds(older: WorkerRecord, newer: WorkerRecord) -> float:
-    return _moment(newer.started_at) - _moment(older.started_at)
+    return moment(newer.started_at) - moment(older.started_at)
 
 
-def _moment(timestamp: str) -> float:
+def moment(timestamp: str) -> float:
+    """A time of the register in seconds."""
     return datetime.fromisoformat(timestamp).timestamp()
 
 

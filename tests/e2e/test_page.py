@@ -100,7 +100,7 @@ def test_a_file_lets_a_browser_in_once_and_leaves_nothing_in_its_history(served,
         page.click("button")
     page.wait_for_url(f"{served.url}/")
 
-    assert "Recent sessions" in page.inner_text("main")
+    assert "Continue" in page.inner_text("main")
     assert [way_in] == [one.removeprefix("request to ") for one in page.watch.seen]
     page.watch.seen.clear()
     assert not [one for one in visited(page) if "code" in one]
@@ -171,7 +171,7 @@ def test_results_follow_the_typing_and_the_address_keeps_the_question(opened):
     assert ANSWER in opened(page.url.removeprefix(page.watch.url)).inner_text(".hit")
 
     page.go_back()
-    page.wait_for_selector("text=Recent sessions")
+    page.wait_for_selector("text=Continue")
     assert "" == page.input_value("#q")
     page.go_forward()
     page.wait_for_selector(".hit")

@@ -1,11 +1,13 @@
-// The results follow the typing, keys lead through them, commands can be copied, a fork is started once.
+// The results follow the typing, keys lead through the views, commands can be copied, what is sent is sent once, and
+// what the workers do is shown as they do it.
 // Without this the page works by its forms and links.
 "use strict";
 
 const form = document.querySelector("form.search");
 const field = document.getElementById("q");
 const results = document.getElementById("results");
-const TYPING_MS = 250, COPIED_MS = 2000;
+const TYPING_MS = 250, COPIED_MS = 2000, CHORD_MS = 1200;
+const EVERYWHERE = "*";
 
 function say(text) {
   document.getElementById("said").textContent = text;
@@ -19,8 +21,13 @@ let pushes = true; // whether the next question is a new step of the history, or
 function question() {
   const given = [...new FormData(form)]
     .flatMap(([name, value]) => name === "also" ? value.split("\n").map((line) => [name, line.trim()]) : [[name, value]])
-    .filter(([, value]) => value !== "");
+    .filter(([name, value]) => value !== "" && !(name === "project" && value === EVERYWHERE && !remembers()));
   return new URLSearchParams(given).toString();
+}
+
+// All projects is what an address means that names none, unless the browser remembers one.
+function remembers() {
+  return document.getElementById("project")?.dataset.remembered || new URLSearchParams(location.search).has("project");
 }
 
 function keepInHistory(query) {
@@ -64,7 +71,8 @@ function search() {
 
 function fill(query) {
   for (const input of form.elements) {
-    if (input.name) input.value = query.getAll(input.name).join("\n");
+    if (input.id === "project" && !query.has("project")) input.value = input.dataset.remembered || EVERYWHERE;
+    else if (input.name) input.value = query.getAll(input.name).join("\n");
   }
 }
 
@@ -88,9 +96,9 @@ if (form) {
   });
 }
 
-// Keys: / to the search, arrows through what can be opened, Escape back.
+// Keys: each is written in the list that ? opens, and none is the only way.
 function rows() {
-  return [...document.querySelectorAll("[data-arrows] a.row, .more a.row")];
+  return [...document.querySelectorAll("[data-arrows] a.row, .more a.row")].filter((row) => row.checkVisibility());
 }
 
 function move(event, step) {
@@ -102,21 +110,51 @@ function move(event, step) {
   else all[Math.min(at + step, all.length - 1)].focus();
 }
 
+function toTheQuestion() {
+  if (field) field.select();
+  else document.getElementById("back")?.click();
+}
+
+// Fork here: opens the form of the result that has the focus, else of the first.
+function forkHere() {
+  const hit = document.activeElement?.closest(".hit") ?? document.querySelector(".hit");
+  const details = hit?.querySelector("details.fork-here");
+  if (!details) return false;
+  details.open = true;
+  details.querySelector("textarea")?.focus();
+  return true;
+}
+
+const help = document.getElementById("help");
+document.getElementById("help-open")?.addEventListener("click", () => help.showModal());
+let chord = 0;
+
 addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || event.defaultPrevented) return;
   const writing = event.target.matches("input, textarea, select");
-  if (event.key === "/" && !writing) {
-    event.preventDefault();
-    if (field) field.select();
-    else document.getElementById("back")?.click();
+  if (help?.open) return;
+  if (event.key === "Escape" && field && event.target !== field) {
+    field.focus();
   } else if (event.key === "ArrowDown" && (!writing || event.target === field)) {
     move(event, 1);
   } else if (event.key === "ArrowUp" && !writing) {
     move(event, -1);
-  } else if (event.key === "Escape" && field && event.target !== field) {
-    field.focus();
+  } else if (!writing) {
+    letter(event);
   }
 });
+
+function letter(event) {
+  const home = event.key === "h" && event.timeStamp - chord < CHORD_MS;
+  chord = event.key === "g" ? event.timeStamp : -CHORD_MS;
+  if (home) location.assign("/");
+  else if (event.key === "j") move(event, 1);
+  else if (event.key === "k") move(event, -1);
+  else if (event.key === "w" && document.body.dataset.live) location.assign("/workers");
+  else if (event.key === "/") { event.preventDefault(); toTheQuestion(); }
+  else if (event.key === "?" && help) { event.preventDefault(); help.showModal(); }
+  else if (event.key === "f" && forkHere()) event.preventDefault();
+}
 
 // From a session or a family, "Search" leads back to the search that led there, as it was.
 const back = document.getElementById("back");
@@ -141,18 +179,109 @@ document.addEventListener("click", async (event) => {
   setTimeout(() => { button.textContent = "Copy"; }, COPIED_MS);
 });
 
-// A form that starts something is sent once. The service would start nothing twice either.
-const forking = document.querySelector("form.fork");
-const starts = forking?.querySelector("button");
-const label = starts?.textContent;
-forking?.addEventListener("submit", (event) => {
-  if (starts.disabled) event.preventDefault();
-  starts.disabled = true;
-  starts.textContent = starts.dataset.busy;
-  say(starts.dataset.busy);
+// What is sent is sent once. The service would do nothing twice either.
+document.addEventListener("submit", (event) => {
+  const sent = event.target;
+  if (sent.method !== "post") return;
+  if (sent.dataset.sent) {
+    event.preventDefault();
+    return;
+  }
+  sent.dataset.sent = "yes";
+  const busy = event.submitter?.dataset.busy;
+  if (busy) say(busy);
+  setTimeout(() => { // a button that cannot be pressed any more would not be sent with the rest
+    for (const button of sent.querySelectorAll("button")) button.disabled = true;
+    if (busy) {
+      event.submitter.dataset.label = event.submitter.innerHTML;
+      event.submitter.textContent = busy;
+    }
+  });
 });
 addEventListener("pageshow", () => {
-  if (!starts) return;
-  starts.disabled = false;
-  starts.textContent = label;
+  for (const sent of document.querySelectorAll("form[data-sent]")) {
+    delete sent.dataset.sent;
+    for (const button of sent.querySelectorAll("button")) {
+      button.disabled = false;
+      if (button.dataset.label) button.innerHTML = button.dataset.label; // as it was rendered and escaped by the service
+    }
+  }
 });
+
+// What the workers do: the service tells that something is new, and what is new is fetched. One window listens as long
+// as it is seen: a browser has few connections to one place.
+const live = document.body.dataset.live;
+const badge = document.getElementById("asking");
+let listening = null;
+let version = null;
+let fetching = null;
+
+function listen() {
+  if (!live || document.visibilityState !== "visible" || listening) return;
+  listening = new EventSource(live);
+  listening.onopen = () => showLive("Live: it follows what they do.");
+  listening.onerror = () => showLive("The service does not answer; it is asked again.");
+  listening.onmessage = (event) => follow(JSON.parse(event.data));
+}
+
+function hang() {
+  listening?.close();
+  listening = null;
+}
+
+function showLive(text) {
+  const shown = document.getElementById("live");
+  if (shown) shown.textContent = text;
+}
+
+function follow(told) {
+  const before = Number(document.body.dataset.workers);
+  document.body.dataset.workers = told.asks;
+  badge.hidden = !told.asks;
+  badge.firstElementChild.textContent = told.asks;
+  if (told.asks > before) say(told.asks === 1 ? "A worker asks something" : `${told.asks} workers ask something`);
+  if (version !== null && version !== told.version) refresh();
+  version = told.version;
+}
+
+async function refresh() {
+  const part = document.querySelector("[data-fragment]");
+  if (!part) return;
+  fetching?.abort();
+  fetching = new AbortController();
+  try {
+    const answer = await fetch(part.dataset.fragment, { signal: fetching.signal });
+    if (answer.ok) merge(part, await answer.text());
+  } catch {
+    version = ""; // the next event asks again
+  }
+}
+
+// Cards that are as they were stay, and so does a form in which somebody writes, wherever its card goes.
+function merge(part, text) {
+  const next = document.createElement("template");
+  next.innerHTML = text; // rendered and escaped by the service
+  const active = document.activeElement;
+  const known = new Map([...part.querySelectorAll(".worker")].map((card) => [card.id, card]));
+  for (const card of next.content.querySelectorAll(".worker")) {
+    const old = known.get(card.id);
+    if (!old) continue;
+    const written = [...old.querySelectorAll("textarea")].some((area) => area.value !== area.defaultValue);
+    if (old.dataset.version === card.dataset.version) {
+      card.replaceWith(old);
+    } else if (written || old.querySelector(".say").contains(active)) {
+      old.querySelector(".seen").replaceWith(card.querySelector(".seen"));
+      old.className = card.className;
+      old.dataset.version = card.dataset.version;
+      card.replaceWith(old);
+    }
+  }
+  const from = active && part.contains(active) ? active.id || active.closest("[id]")?.id : "";
+  part.replaceChildren(next.content);
+  if (active && document.contains(active)) active.focus({ preventScroll: true });
+  else if (from) document.getElementById(from)?.focus({ preventScroll: true });
+}
+
+document.addEventListener("visibilitychange", () => document.visibilityState === "visible" ? listen() : hang());
+addEventListener("pagehide", hang);
+addEventListener("pageshow", listen);

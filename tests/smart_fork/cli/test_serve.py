@@ -42,7 +42,7 @@ def test_a_service_that_is_gone_before_it_has_let_the_browser_in_is_said(run, mo
     class Gone:
         address = Address("127.0.0.1", 1, 1, "1", "")
 
-        def way_in(self):
+        def way_in(self, _project):
             raise ServiceGoneError("connection refused")
 
     monkeypatch.setattr("smart_fork.service.lifetime.running", Gone)

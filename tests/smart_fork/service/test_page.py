@@ -149,9 +149,11 @@ def test_without_a_question_it_shows_the_latest_sessions_and_the_projects(served
 
     text = served.get("/")[1]
 
-    assert "Recent sessions" in text
+    assert "Continue" in text
+    assert 1 == text.count('class="day"')
     assert RETRY in text
     assert f'<option value="{shop}">' in text
+    assert "2 sessions" in text.partition("<footer")[2]
 
 
 def test_a_session_can_be_read_and_forked_from_its_page(served, world, shop):

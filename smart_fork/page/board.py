@@ -1,0 +1,255 @@
+"""The workers as a board shows them: who asks, who works, who rests, who has ended."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from itertools import takewhile
+from pathlib import Path
+
+from indexer.masking import NOTHING, Masked, beginning
+from indexer.shapes import dataclass
+from smart_fork import permission
+from smart_fork.errors import RegistryUnavailable, SmartForkError
+from smart_fork.page.renderer import PageValues
+from smart_fork.places import place_of
+from smart_fork.registry import OVER, Registry, WorkerRecord
+from smart_fork.registry_file import has_registry
+from smart_fork.repository.changes import difference
+from smart_fork.workers.comparison import TOGETHER_SECONDS, moment
+from smart_fork.workers.observation import Instruments, Seen, WorkerWatch
+from smart_fork.workers.roster import described, last_words
+from smart_fork.workers.state import WorkerState
+
+#: The columns of the board in their order, and what each is called.
+COLUMNS = {"asks": "Needs you", "working": "Working", "idle": "Idle", "ended": "Ended"}
+#: Of those that have ended so many of the latest are shown.
+MOST_ENDED = 12
+#: How much of a worker's last words a card has.
+SAID_CHARACTERS = 400
+#: What was seen so many seconds ago is what is seen now: several windows ask for the same.
+FRESH_SECONDS = 1.0
+_OPTION = re.compile(r"^\W*(\d)[.)]\s+(\S.*?)\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class BoardOption:
+    """One of the answers that a worker offers, by the number that chooses it."""
+
+    number: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeCount:
+    """How much a worker has changed in its worktree."""
+
+    files: int
+    added: int
+    removed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardCard:
+    """One worker. `hears` is how it can be told something: `message`, `queue`, `resume`, or not at all.
+
+    `question` is what it asks, without the `options` that stand below it.
+    `together` are the workers that were given the same prompt at the same time, itself among them.
+    """
+
+    worker: WorkerState
+    column: str
+    hears: str
+    question: str
+    options: tuple[BoardOption, ...]
+    said: Masked
+    changes: ChangeCount | None
+    together: tuple[str, ...]
+
+    @property
+    def version(self) -> str:
+        """Another one as soon as anything else is shown."""
+        shown = (
+            *self.worker.as_json().items(),
+            self.column,
+            self.question,
+            self.options,
+            self.said,
+            self.changes,
+            self.together,
+        )
+        return blake2b(repr(shown).encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class BoardColumn:
+    """The workers of one column."""
+
+    key: str
+    title: str
+    cards: tuple[BoardCard, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BoardView:
+    """All workers that are shown; or why they cannot be, in `trouble`."""
+
+    cards: tuple[BoardCard, ...] = ()
+    trouble: SmartForkError | None = None
+
+    @property
+    def columns(self) -> tuple[BoardColumn, ...]:
+        """The columns in their order, empty ones too."""
+        return tuple(
+            BoardColumn(key, title, tuple(card for card in self.cards if card.column == key))
+            for key, title in COLUMNS.items()
+        )
+
+    @property
+    def asks(self) -> int:
+        """How many ask something."""
+        return sum(card.column == "asks" for card in self.cards)
+
+    @property
+    def running(self) -> int:
+        """How many have not ended."""
+        return sum(card.column != "ended" for card in self.cards)
+
+    @property
+    def version(self) -> str:
+        """Another one as soon as anything else is shown."""
+        return blake2b("".join(card.version for card in self.cards).encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class BoardPage(PageValues):
+    """The board, as templates find it."""
+
+    board: BoardView
+
+
+class WorkerBoard:
+    """Looks at the workers for all who ask, one look at a time; what has not changed is not read again."""
+
+    def __init__(self, around: Instruments | None = None) -> None:
+        self._watch = WorkerWatch(around)
+        self._looking = threading.Lock()
+        self._seen: BoardView | None = None
+        self._seen_at = 0.0
+        self._told: dict[str, tuple[object, Masked, ChangeCount | None]] = {}
+
+    def view(self, *, fresh: bool = False) -> BoardView:
+        """The board as it is now, or was a moment ago; `fresh` after something was done to a worker."""
+        seen = self._seen
+        if not self._looking.acquire(blocking=fresh or seen is None):
+            return seen or BoardView()  # somebody else is looking: nobody waits for a terminal that does not answer
+        try:
+            if fresh or self._seen is None or time.monotonic() - self._seen_at >= FRESH_SECONDS:
+                self._seen = self._look()
+                self._seen_at = time.monotonic()
+            return self._seen
+        finally:
+            self._looking.release()
+
+    def _look(self) -> BoardView:
+        if not has_registry():
+            return BoardView()
+        try:
+            with Registry() as registry:
+                return BoardView(tuple(self._cards(registry)))
+        except RegistryUnavailable as error:
+            return BoardView(trouble=error)
+
+    def _cards(self, registry: Registry) -> Iterator[BoardCard]:
+        known = [worker for worker in registry.workers() if permission.permits(worker.cwd)]
+        groups, ended, shown = _together(known), 0, set()
+        for worker in known:
+            if worker.state in OVER and ended >= MOST_ENDED:
+                continue
+            seen = self._watch.look(worker, registry)
+            ended += seen.state in OVER
+            shown.add(worker.id)
+            yield self._card(registry.get(worker.id), seen, groups.get(worker.id, ()))
+        self._told = {name: told for name, told in self._told.items() if name in shown}
+
+    def _card(self, worker: WorkerRecord, seen: Seen, together: tuple[str, ...]) -> BoardCard:
+        said, changes = self._tell(worker, seen)
+        return BoardCard(
+            worker=described(worker, seen),
+            column=_column(seen),
+            hears=_hears(worker, seen),
+            question=_question(seen),
+            options=_options(seen),
+            said=said,
+            changes=changes,
+            together=together,
+        )
+
+    def _tell(self, worker: WorkerRecord, seen: Seen) -> tuple[Masked, ChangeCount | None]:
+        """Its last words and its changes, found out again when it has done something since."""
+        stamp = (seen.state, seen.status, seen.last_activity, seen.tokens)
+        known = self._told.get(worker.id)
+        if known is None or known[0] != stamp:
+            said = beginning(last_words(worker, seen, self._watch) or NOTHING, SAID_CHARACTERS)
+            known = self._told[worker.id] = (stamp, said, self._changes(worker))
+        return known[1], known[2]
+
+    def _changes(self, worker: WorkerRecord) -> ChangeCount | None:
+        if not (worker.worktree and worker.base_commit and Path(worker.worktree).is_dir()):
+            return None
+        try:
+            files, _ = difference(Path(worker.worktree), worker.base_commit, self._watch.around.processes, patch=False)
+        except (SmartForkError, OSError):
+            return None
+        return ChangeCount(len(files), sum(one.added or 0 for one in files), sum(one.removed or 0 for one in files))
+
+
+def _column(seen: Seen) -> str:
+    if seen.state in OVER:
+        return "ended"
+    return {"waiting": "asks", "idle": "idle"}.get(seen.status, "working")
+
+
+def _hears(worker: WorkerRecord, seen: Seen) -> str:
+    """How it can be told something now, as `message_worker` does it."""
+    try:
+        headless = place_of(worker).headless
+    except SmartForkError:
+        return ""
+    if seen.state in OVER:
+        return "resume" if headless and worker.session_id else ""
+    if headless or seen.state == "starting" or seen.status == "waiting":
+        return ""
+    return "queue" if seen.status == "working" else "message"
+
+
+def _options(seen: Seen) -> tuple[BoardOption, ...]:
+    if seen.question is None:
+        return ()
+    lines = (_OPTION.match(line) for line in (seen.waiting_for or "").splitlines())
+    texts = {found[1]: found[2] for found in lines if found}
+    return tuple(BoardOption(number, texts.get(number, "")) for number in seen.question.options)
+
+
+def _question(seen: Seen) -> str:
+    """What stands above the options; all of it where they are not to be told from it."""
+    lines = (seen.waiting_for or "").splitlines()
+    options = _options(seen)
+    above = list(takewhile(lambda line: not _OPTION.match(line), lines))
+    return "\n".join(above).strip() if options and all(one.text for one in options) and above else "\n".join(lines)
+
+
+def _together(workers: Sequence[WorkerRecord]) -> dict[str, tuple[str, ...]]:
+    """By worker those that were given the same prompt together with it, where there are any."""
+    by_prompt: dict[str, list[list[WorkerRecord]]] = {}
+    for worker in workers:  # newest first
+        groups = by_prompt.setdefault(worker.prompt, [])
+        if groups and moment(groups[-1][-1].started_at) - moment(worker.started_at) <= TOGETHER_SECONDS:
+            groups[-1].append(worker)
+        else:
+            groups.append([worker])
+    same = (group for prompt, groups in by_prompt.items() if prompt for group in groups if len(group) > 1)
+    return {worker.id: tuple(one.id for one in reversed(group)) for group in same for worker in group}

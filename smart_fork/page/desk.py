@@ -1,0 +1,90 @@
+"""What all addresses of the page are answered with: work in a thread, a frame around it, forms that are sent once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from indexer.shapes import dataclass
+from smart_fork.errors import NotFound, SmartForkError
+from smart_fork.page.board import WorkerBoard
+from smart_fork.page.forms import PageForms
+from smart_fork.page.frame import ServiceState, framed
+from smart_fork.page.renderer import HEADERS, PageValues, ProblemPage, rendered
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class NewForms(PageValues):
+    """Gives each form of a page a name."""
+
+    new_form: Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What pages are made with: the `forms` that were sent, the `board` of workers, the `state` of the service."""
+
+    forms: PageForms[Any]
+    board: WorkerBoard
+    state: Callable[[], ServiceState]
+
+    async def shown(
+        self,
+        template: str,
+        work: Callable[[], PageValues],
+        *more: PageValues,
+        status: Callable[[Any], int] = lambda _: 200,
+    ) -> Response:
+        """The page of what `work` gives, with the frame around it; or of what is wrong."""
+        try:
+            values, frame = await in_thread(lambda: (work(), self._frame()))
+        except SmartForkError as error:
+            return await self.problem(error)
+        return rendered(template, values, frame, *more, status=status(values))
+
+    async def problem(self, error: SmartForkError) -> Response:
+        """A page that says what is wrong, and what to do."""
+        frame = await in_thread(self._frame)
+        return rendered("problem.html", ProblemPage(error), frame, status=error.http_status)
+
+    async def sent(self, request: Request, work: Callable[[Mapping[str, str]], object], shown: str) -> Response:
+        """Do what a form asks, once; then lead to where that is `shown`, with ``{form}`` in it."""
+        fields = await given(request)
+        form = fields.get("form", "")
+        try:
+            await in_thread(partial(self.forms.send, form, partial(work, fields)))
+        except SmartForkError as error:
+            return await self.problem(error)
+        return RedirectResponse(shown.replace("{form}", form), 303, HEADERS)  # reloading what comes does nothing again
+
+    def answer(self, form: str, kind: type[T]) -> T:
+        """What was done for a form that was sent.
+
+        Raises:
+            NotFound: it was not sent, too long ago, or asked for something else.
+        """
+        answer = self.forms.answer(form)
+        if not isinstance(answer, kind):
+            raise NotFound("That form asked for something else")
+        return answer
+
+    def _frame(self) -> PageValues:
+        return framed(self.board, self.state)
+
+
+async def given(request: Request) -> dict[str, str]:
+    """What a form says."""
+    return dict(parse_qsl((await request.body()).decode("utf-8", "replace")))
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """What `work` gives, which waits for disks and programs."""
+    return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)

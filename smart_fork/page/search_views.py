@@ -1,0 +1,96 @@
+"""The addresses of the search: the first screen, and what a question finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from indexer.shapes import dataclass
+from smart_fork.page import answers
+from smart_fork.page.board import BoardPage, BoardView
+from smart_fork.page.desk import Desk, NewForms, in_thread
+from smart_fork.page.home import HomePage, home
+from smart_fork.page.renderer import HEADERS, PageValues, rendered
+from smart_fork.page.scope import Scope, Scopes
+from smart_fork.retrieval.phrasings import MOST
+
+if TYPE_CHECKING:
+    from smart_fork.retrieval.upkeep import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class AskedScope(PageValues):
+    """Which project is asked about."""
+
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a question has found, or where there is none, what the first screen shows."""
+
+    search: answers.SearchPage
+    home: HomePage
+    board: BoardPage
+
+    @property
+    def status(self) -> int:
+        return 200 if self.search.problem is None else 400
+
+
+@dataclass(frozen=True, slots=True)
+class SearchViews:
+    """The routes of the search; `engine` answers, `scopes` knows which project each browser asks about."""
+
+    desk: Desk
+    engine: Callable[[], Engine]
+    scopes: Scopes
+
+    def routes(self) -> list[Route]:
+        """All addresses."""
+        return [Route("/", self._search), Route("/results", self._results)]
+
+    async def _search(self, request: Request) -> Response:
+        lines = request.query_params.getlist("also")
+        also = answers.lines(lines)
+        if lines != also and len(also) <= MOST:  # from the form: what is kept has a phrasing in each `also`
+            query = [(name, value) for name, value in request.query_params.multi_items() if name != "also"]
+            return RedirectResponse(f"/?{urlencode([*query, *(('also', line) for line in also)])}", 303, HEADERS)
+        scope = self.scopes.of(request)
+        found = await in_thread(partial(self._found, request, scope))
+        answer = await self.desk.shown(
+            "search.html",
+            lambda: answers.AroundSearch(answers.projects()),
+            found.search,
+            found.home,
+            found.board,
+            *self._more(scope),
+            status=lambda _: found.status,
+        )
+        self.scopes.remember(answer, request, scope)
+        return answer
+
+    async def _results(self, request: Request) -> Response:
+        scope = self.scopes.of(request)
+        found = await in_thread(partial(self._found, request, scope))
+        answer = rendered(
+            "results.html", found.search, found.home, found.board, *self._more(scope), status=found.status
+        )
+        self.scopes.remember(answer, request, scope)
+        return answer
+
+    def _more(self, scope: Scope) -> tuple[PageValues, ...]:
+        return AskedScope(scope), NewForms(self.desk.forms.new)
+
+    def _found(self, request: Request, scope: Scope) -> _Found:
+        also = answers.lines(request.query_params.getlist("also"))
+        found = answers.found({**request.query_params, "project": scope.project}, also, self.engine())
+        if found.q or found.problem:
+            return _Found(found, HomePage(), BoardPage(BoardView()))
+        return _Found(found, home(found.recent), BoardPage(self.desk.board.view()))

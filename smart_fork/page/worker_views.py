@@ -1,0 +1,132 @@
+"""The addresses of the workers: their board, what is told to them, what they have made of the same prompt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Final
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from indexer.shapes import dataclass
+from smart_fork.errors import NotFound
+from smart_fork.page.board import BoardPage, BoardView
+from smart_fork.page.deeds import ToldWorker, told
+from smart_fork.page.desk import Desk, NewForms, in_thread
+from smart_fork.page.renderer import HEADERS, PageValues, rendered
+from smart_fork.processes import SystemProcesses
+from smart_fork.workers.compared import Compared
+
+#: Where browsers listen for what the workers do.
+LIVE = "/workers/live"
+#: So many windows listen at a time, and each so long: a browser connects again by itself.
+MOST_LISTENERS, LISTEN_SECONDS = 12, 600.0
+#: How often is looked at the workers while anybody listens, and how soon who was one too many asks again.
+LOOK_SECONDS, AGAIN_MILLISECONDS = 2.0, 5000
+#: Workers that are compared at once.
+MOST_COMPARED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class DoneView(PageValues):
+    """What was done by the form that led here; `None` where none did."""
+
+    done: ToldWorker | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedView(PageValues):
+    """Workers side by side, and the prompts that they were given."""
+
+    compared: tuple[Compared, ...]
+    prompts: tuple[str, ...]
+
+
+class WorkerViews:
+    """The routes about workers, and who listens for them."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk: Final = desk
+        self._listeners = 0
+
+    def routes(self) -> list[Route]:
+        """All addresses."""
+        return [
+            Route("/workers", self._workers),
+            Route("/board", partial(self._fragment, "board.html")),
+            Route("/now", partial(self._fragment, "now.html")),
+            Route("/worker", self._tell, methods=["POST"]),
+            Route("/compare", self._compare),
+            Route(LIVE, self._live),
+        ]
+
+    async def _workers(self, request: Request) -> Response:
+        form = request.query_params.get("told")
+        return await self._desk.shown(
+            "workers.html",
+            lambda: BoardPage(self._desk.board.view(fresh=form is not None)),
+            self._forms,
+            self._done(form),
+        )
+
+    def _done(self, form: str | None) -> DoneView:
+        try:
+            return DoneView(self._desk.answer(form, ToldWorker) if form else None)
+        except NotFound:
+            return DoneView(None)
+
+    async def _fragment(self, template: str, _: Request) -> Response:
+        return rendered(template, BoardPage(await in_thread(self._desk.board.view)), self._forms)
+
+    @property
+    def _forms(self) -> NewForms:
+        return NewForms(self._desk.forms.new)
+
+    async def _tell(self, request: Request) -> Response:
+        return await self._desk.sent(request, told, "/workers?told={form}")
+
+    async def _compare(self, request: Request) -> Response:
+        wanted = request.query_params.getlist("worker")
+        return await self._desk.shown("compare.html", lambda: compared(wanted))
+
+    async def _live(self, _: Request) -> Response:
+        headers = {**HEADERS, "X-Accel-Buffering": "no"}
+        return StreamingResponse(self._events(), media_type="text/event-stream", headers=headers)
+
+    async def _events(self) -> AsyncIterator[bytes]:
+        """What changes; who is one too many is told once, and asks again later."""
+        if self._listeners >= MOST_LISTENERS:
+            yield b"retry: %d\n" % AGAIN_MILLISECONDS + _event(await in_thread(self._desk.board.view))
+            return
+        self._listeners += 1
+        try:
+            loop = asyncio.get_running_loop()
+            until, known = loop.time() + LISTEN_SECONDS, b""
+            while loop.time() < until:
+                event = _event(await in_thread(self._desk.board.view))
+                yield event if event != known else b": still here\n\n"  # which finds out who is gone
+                known = event
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            self._listeners -= 1
+
+
+def _event(view: BoardView) -> bytes:
+    told = {"asks": view.asks, "running": view.running, "version": view.version}
+    return b"data: " + orjson.dumps(told) + b"\n\n"
+
+
+def compared(wanted: list[str]) -> ComparedView:
+    """These workers side by side, as ``compare`` has them; without any, those of the last fan-out.
+
+    Raises:
+        SmartForkError: there is no such worker.
+    """
+    from smart_fork.workers.comparison import compare
+
+    found = compare(list(dict.fromkeys(wanted))[:MOST_COMPARED], SystemProcesses(), patch=True)
+    return ComparedView(tuple(found), tuple(dict.fromkeys(one.prompt for one in found if one.prompt)))

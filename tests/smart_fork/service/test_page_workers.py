@@ -1,0 +1,131 @@
+"""The workers on the page: the board, what is told to them, and who listens for them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+from contextlib import closing
+from urllib.parse import urlencode
+
+import pytest
+
+from smart_fork.page import worker_views
+from smart_fork.page.board import WorkerBoard, _together
+from smart_fork.page.forms import PageForms
+from smart_fork.page.patch import patch_lines
+from smart_fork.page.worker_views import LIVE, MOST_LISTENERS
+from smart_fork.registry import Registry
+from tests.smart_fork import screens
+from tests.smart_fork.scripted import AGENT
+from tests.smart_fork.service.test_page import DONE, HOSTILE, RETRY, Tags
+from tests.smart_fork.terminals import Stage
+
+
+def the_card(stage: Stage):
+    (card,) = WorkerBoard(stage.around).view().cards
+    return card
+
+
+def test_a_worker_stands_in_the_column_of_what_it_does_and_can_be_told_what_it_hears(world, shop):
+    stage = Stage(world, shop)
+    stage.asked("go")
+    works = the_card(stage)
+    stage.terminal.screen = screens.CLAUDE_PERMISSION
+    asks = the_card(stage)
+    stage.terminal.screen = screens.CLAUDE_IDLE
+    stage.said("All is done")
+    idle = the_card(stage)
+
+    assert [("working", "queue"), ("idle", "message"), ("asks", "")] == [
+        (one.column, one.hears) for one in (works, idle, asks)
+    ]
+    assert "All is done" == idle.said
+    assert asks.options
+    assert [one.number for one in asks.options] == ["1", "2", "3"][: len(asks.options)]
+    assert all(one.text and one.text not in asks.question for one in asks.options)
+    assert 3 == len({one.version for one in (works, idle, asks)})
+
+
+def test_those_of_one_prompt_that_began_together_are_compared(world, shop):
+    with Registry() as registry:
+        for prompt, now in (("same", 100.0), ("same", 130.0), ("same", 500.0), ("other", 131.0), ("", 1.0), ("", 2.0)):
+            registry.add("claude", source_session_id="x", place="process", cwd=shop, prompt=prompt, now=now)
+        workers = registry.workers()
+
+    assert {workers[-1].id: (workers[-1].id, workers[-2].id), workers[-2].id: (workers[-1].id, workers[-2].id)} == (
+        _together(workers)
+    )
+
+
+def send(served, **fields: str) -> tuple[int, str]:
+    answer = served.answer("POST", "/worker", urlencode(fields).encode(), Origin=f"http://127.0.0.1:{served.port}")
+    return answer.status, answer.headers.get("Location") or answer.read().decode()
+
+
+@pytest.fixture
+def worker(served, world, shop) -> str:
+    """A worker that runs as a process and says nothing, started from the page; ended with the test."""
+    (world.home / "bin/claude").write_text(AGENT)
+    knows = world.claude(shop, RETRY, DONE)
+    form = PageForms(lambda: served.secret).new()
+    asked = {"form": form, "session": knows, "prompt": HOSTILE, "place": "process"}
+    assert 303 == served.answer("POST", "/fork", urlencode(asked).encode()).status
+    with Registry() as registry:
+        (one,) = registry.workers()
+    yield one.id
+    send(served, form=PageForms(lambda: served.secret).new(), worker=one.id, do="close")
+
+
+def test_a_worker_is_closed_once_by_a_form_of_the_page_alone(served, worker):
+    text = served.get("/workers")[1]
+    form = re.search(rf'value="{worker}">\s*<input type="hidden" name="form" value="([^"]+)"', text)
+    assert form
+    assert ["/static/page.js"] == [attrs.get("src") for tag, attrs in Tags(text).found if tag == "script"]
+    assert not [name for _, attrs in Tags(text).found for name in attrs if name.startswith("on") or name == "style"]
+    assert "Running" in served.get("/")[1]
+    wrong = {"worker": worker, "do": "close", "form": "made.up"}
+    foreign = served.answer("POST", "/worker", urlencode(wrong).encode(), Origin="http://evil.example")
+    assert (400, 403) == (send(served, **wrong)[0], foreign.status)
+    assert (400, 404) == (
+        send(served, **wrong | {"form": form[1], "do": "praise"})[0],
+        send(served, **wrong | {"form": form[1], "worker": "nobody-there"})[0],
+    )
+
+    first, again = (send(served, worker=worker, do="close", form=form[1]) for _ in range(2))
+
+    assert first == again == (303, f"/workers?told={form[1]}")
+    assert "is ended" in re.sub(r"\s+", " ", served.get(first[1])[1])
+    assert 'class="worker ended"' in served.get("/board")[1]
+    later = send(served, worker=worker, do="close", form=PageForms(lambda: served.secret).new())
+    assert "It had ended already" in served.get(later[1])[1]
+
+
+def test_what_a_worker_does_is_told_to_a_bounded_number_of_windows(served, world, monkeypatch):
+    monkeypatch.setattr(worker_views, "MOST_LISTENERS", 1)
+    assert MOST_LISTENERS > 1
+
+    def listens() -> http.client.HTTPConnection:
+        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)
+        connection.request("GET", LIVE, headers={"Cookie": served.cookie()})
+        return connection
+
+    with closing(listens()) as one, closing(listens()) as other:
+        first = one.getresponse()
+        assert {"asks": 0, "running": 0} == {
+            key: told for key, told in json.loads(first.readline().removeprefix(b"data: ")).items() if key != "version"
+        }
+        late = other.getresponse().read()
+        assert late.startswith(b"retry: ")
+        assert b"data: " in late
+        assert "text/event-stream" in first.headers["Content-Type"]
+
+
+def test_lines_of_a_patch_are_told_apart():
+    patch = (
+        "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n--- no heading\n+<b>\n same\ndiff --git a/y b/y\n+++ b/y"
+    )
+
+    assert [
+        "heading", "heading", "heading", "at", "removed", "added", "", "heading", "heading",
+    ] == [line.kind for line in patch_lines(patch)]  # fmt: skip
