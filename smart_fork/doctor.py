@@ -34,8 +34,9 @@ from smart_fork.processes import Processes, SystemProcesses
 from smart_fork.release import installed
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened, unavailable
+from smart_fork.retrieval.meaning import embedded
 from smart_fork.retrieval.rerank import configured_reranker
-from smart_fork.retrieval.search import embedded, search
+from smart_fork.retrieval.search import search
 from smart_fork.snippets import printable
 
 _RUN_INDEX = "Run `smart-fork index run`."

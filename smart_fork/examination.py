@@ -30,8 +30,9 @@ from smart_fork.doctor import Check, run_each
 from smart_fork.registry_file import registry_file
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import unavailable
+from smart_fork.retrieval.meaning import embedded
 from smart_fork.retrieval.query import words_of
-from smart_fork.retrieval.search import embedded, search
+from smart_fork.retrieval.search import search
 from smart_fork.service.address import announced
 from smart_fork.service.client import ServiceGoneError, find_service
 from smart_fork.service.status import IndexingStatus, ServiceStatus

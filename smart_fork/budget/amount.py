@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
+from indexer.patterns import late
 from smart_fork.errors import Usage
 from smart_fork.snippets import shown
 
 #: In the place of a number: what answers, with what that needs, and nothing else.
 MATCH: Literal["match"] = "match"
 Amount = int | Literal["match"]
-_NUMBER = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,3}))?([kKmM]?)")
+_NUMBER = late(r"([0-9]{1,9})(?:\.([0-9]{1,3}))?([kKmM]?)")
 _TIMES = {"": 1, "k": 1_000, "m": 1_000_000}
 #: No model takes more.
 MOST = 100_000_000

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from indexer.shapes import dataclass
 from indexer.transcripts.model import Session
 from smart_fork.budget.costs import Costs
-from smart_fork.budget.left_out import line
+from smart_fork.budget.left_out import Lines
 from smart_fork.budget.needs import Needs
 from smart_fork.budget.units import Step, Unit
 
@@ -60,7 +61,8 @@ class Chooser:
     """Chooses among the exchanges of one session."""
 
     def __init__(self, units: Sequence[Unit], costs: Costs, end: int, session: Session, gains: Gains) -> None:
-        self.units, self.costs, self.end, self.session = units, costs, end, session
+        self.units, self.costs, self.end = units, costs, end
+        self.lines = Lines(session.session_id, session.cwd)
         self.needs = Needs(units)
         self._gain = [_gain(gains, unit.number, _next(units, place)) for place, unit in enumerate(units)]
         self._point = _place_of(units, gains.point)
@@ -113,7 +115,7 @@ class Chooser:
                         steps.append(step)
                     continue
                 if exchanges or steps:
-                    found[step.turns[0]] = line(exchanges, steps, self.session.session_id, self.session.cwd)
+                    found[step.turns[0]] = self.lines.line(exchanges, steps)
                 exchanges, steps = [], []
         return found
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from indexer.masking import Masked, mask, shorten
+from indexer.patterns import late
 from smart_fork.budget.units import Step, Unit
 from smart_fork.snippets import printable
 
@@ -13,39 +13,58 @@ from smart_fork.snippets import printable
 TITLE_CHARACTERS, MOST_TITLES, MOST_ACTIONS = 70, 12, 6
 #: What could end the element that the line stands in, or pass for something else in it.
 _MARKS = str.maketrans({"<": "\u2039", ">": "\u203a", ";": ",", "`": "'", "\\": "/"})
-_SPACES = re.compile(r"\s+")
-_LEADING = re.compile(r"^[\W_]+")
+_SPACES = late(r"\s+")
+_LEADING = late(r"^[\W_]+")
 
 
-def title(unit: Unit) -> Masked:
-    """What an exchange was about, from what was asked; where that says little, from what was answered as well."""
+class Lines:
+    """The lines on what is left out of one session, which worked in `directory`.
+
+    What is said of an exchange or of a step is made once, for choosing asks for it again and again.
+    """
+
+    def __init__(self, session_id: str, directory: str = "") -> None:
+        self._session = _plain(session_id)
+        self._below = f"{directory.rstrip('/')}/" if directory.strip("/") else "\0"
+        self._titles: dict[int, Masked] = {}
+        self._actions: dict[tuple[int, ...], Masked] = {}
+
+    def title(self, unit: Unit) -> Masked:
+        """What an exchange was about, from what was asked; where that says little, from what was answered as well."""
+        if unit.start not in self._titles:
+            self._titles[unit.start] = _title(unit)
+        return self._titles[unit.start]
+
+    def line(self, exchanges: Sequence[Unit], steps: Sequence[Step] = ()) -> str:
+        """What stands in the place of exchanges, and of steps of those that are kept; of files below the directory."""
+        parts = []
+        if steps:
+            count, actions = len(steps), _listed(map(self._action, steps), MOST_ACTIONS)
+            parts.append(f"… {count} {'step' if count == 1 else 'steps'} left out here{actions}")
+        if exchanges:
+            count, titles = len(exchanges), _listed(map(self.title, exchanges), MOST_TITLES)
+            first = min(unit.start for unit in exchanges)
+            parts.append(f"… {count} {'exchange' if count == 1 else 'exchanges'} left out here{titles}")
+            parts.append(f"They are in session {self._session} from message {first} on.")
+        return "\n".join(parts)
+
+    def _action(self, step: Step) -> Masked:
+        if step.turns not in self._actions:
+            said = step.actions[0].replace(self._below, "") if step.actions else ""
+            self._actions[step.turns] = shorten(_plain(said), TITLE_CHARACTERS)
+        return self._actions[step.turns]
+
+
+def _title(unit: Unit) -> Masked:
     asked = _plain(unit.prompt)
     if unit.is_short and (answer := _plain(unit.answer)):
         return shorten(mask(f"{asked or '(nothing asked)'}: {answer}"), TITLE_CHARACTERS)
     return shorten(asked or mask("(nothing asked)"), TITLE_CHARACTERS)
 
 
-def line(exchanges: Sequence[Unit], steps: Sequence[Step], session_id: str, directory: str = "") -> str:
-    """What stands in the place of exchanges, and of steps of those that are kept, in files below that `directory`."""
-    below = f"{directory.rstrip('/')}/" if directory.strip("/") else "\0"
-    parts = []
-    if steps:
-        count, actions = (
-            len(steps),
-            _listed((_plain(step.actions[0].replace(below, "")) for step in steps if step.actions), MOST_ACTIONS),
-        )
-        parts.append(f"… {count} {'step' if count == 1 else 'steps'} left out here{actions}")
-    if exchanges:
-        count, titles = len(exchanges), _listed(map(title, exchanges), MOST_TITLES)
-        first = min(unit.start for unit in exchanges)
-        parts.append(f"… {count} {'exchange' if count == 1 else 'exchanges'} left out here{titles}")
-        parts.append(f"They are in session {_plain(session_id)} from message {first} on.")
-    return "\n".join(parts)
-
-
-def _listed(texts: Iterable[str], most: int) -> str:
+def _listed(texts: Iterable[Masked], most: int) -> str:
     named = list(dict.fromkeys(text for text in texts if text))
-    shown, more = [shorten(mask(text), TITLE_CHARACTERS) for text in named[:most]], len(named) - most
+    shown, more = named[:most], len(named) - most
     if not shown:
         return "."
     return f": {'; '.join(shown)}{f'; and {more} more' if more > 0 else ''}."

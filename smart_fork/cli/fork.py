@@ -204,11 +204,15 @@ def spending_on(
     if wanted is None:
         yield None
         return
-    from smart_fork.forking.spending import Spending
     from smart_fork.retrieval.background import engine
+    from smart_fork.retrieval.meaning import meaning_of
 
     with progress_bar(quiet=quiet) as progress:
-        yield Spending(wanted, asked or "", tuple(also), engine(progress))
+        own = engine(progress)
+        with meaning_of(asked or "", also, own.embedder) as meaning:  # while the session is read
+            from smart_fork.forking.spending import Spending
+
+            yield Spending(wanted, asked or "", tuple(also), own, meaning)
 
 
 def _preview(options: Options, intent: str | None, also: Sequence[str]) -> Spending | None:

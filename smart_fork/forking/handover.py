@@ -22,7 +22,7 @@ from smart_fork.agents.excerpt import Excerpt
 from smart_fork.agents.facets import teller_of, title_of
 from smart_fork.agents.forms import Utterance
 from smart_fork.budget.costs import Costs
-from smart_fork.budget.left_out import line
+from smart_fork.budget.left_out import Lines
 from smart_fork.budget.units import units
 from smart_fork.copies.told import lost_of, plainly, utterances, whence
 from smart_fork.foreign_sessions import is_taken
@@ -198,7 +198,7 @@ def _shortened(message: Message, room: int) -> Message:
 def _titles(session: Session, begun: int) -> str:
     """What stands for the exchanges before turn `begun`."""
     nothing = Costs((0,) * len(session.turns), (0,) * len(session.turns), (), 1.0)
-    return line(units(session, nothing, begun - 1), (), session.session_id)
+    return Lines(session.session_id).line(units(session, nothing, begun - 1))
 
 
 def _stood(session: Session, end: int) -> str:

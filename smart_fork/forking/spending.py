@@ -16,6 +16,7 @@ from smart_fork.copies.session_copy import Point, last_branch_point
 from smart_fork.errors import Usage
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.retrieval.exchanges import exchange_evidence
+from smart_fork.retrieval.meaning import Meaning
 from smart_fork.retrieval.upkeep import Engine
 
 
@@ -23,13 +24,14 @@ from smart_fork.retrieval.upkeep import Engine
 class Spending:
     """A budget, what is to be known for it (`also` in other words), and what answers that.
 
-    Without an intent or an engine what was said last is worth most.
+    Without an intent or an engine what was said last is worth most. `meaning` makes the vectors, where that has begun.
     """
 
     wanted: Wanted
     intent: str = ""
     also: Sequence[str] = ()
     engine: Engine | None = field(default=None, compare=False)
+    meaning: Meaning | None = field(default=None, compare=False)
 
 
 def within(spec: WorkerSpec, session: Session, spending: Spending) -> tuple[WorkerSpec, Selection]:
@@ -61,5 +63,7 @@ def chosen(session: Session, end: int, spending: Spending) -> Selected:
             advice('Say what is to be known: --intent "…", or a prompt.', tool="Say what is to be known: prompt."),
         )
     intent, engine = spending.intent.strip(), spending.engine
-    evidence = exchange_evidence(session, intent, engine, spending.also) if intent and engine else None
+    evidence = None
+    if intent and engine:
+        evidence = exchange_evidence(session, intent, engine, spending.also, spending.meaning)
     return selected(session, end, spending.wanted, evidence)

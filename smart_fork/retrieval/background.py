@@ -21,7 +21,6 @@ from smart_fork.errors import SmartForkError
 from smart_fork.processes import SystemProcesses
 from smart_fork.retrieval.answer import Answer
 from smart_fork.retrieval.elsewhere import Elsewhere
-from smart_fork.retrieval.finder import find
 from smart_fork.retrieval.index_access import opened
 from smart_fork.retrieval.renewal import renew_quietly
 from smart_fork.retrieval.request import FindRequest
@@ -53,6 +52,8 @@ def ask(
     Raises:
         Usage: something in the request is not acceptable.
     """
+    from smart_fork.retrieval.finder import find  # a fork asks for an engine alone
+
     request = FindRequest(
         intent,
         agent_type=agent,

@@ -13,15 +13,13 @@ from indexer.shapes import dataclass
 from indexer.transcripts.model import Session
 from smart_fork.errors import IndexUnavailable
 from smart_fork.retrieval.evidence import gather
-from smart_fork.retrieval.finder import meanings_of
 from smart_fork.retrieval.fork_point import PointParts
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened
-from smart_fork.retrieval.meaning import Meaning
+from smart_fork.retrieval.meaning import Meaning, meanings_of, once
 from smart_fork.retrieval.phrasings import further
 from smart_fork.retrieval.query import plain
 from smart_fork.retrieval.request import FindRequest, check
-from smart_fork.retrieval.search import once
 from smart_fork.retrieval.upkeep import CheckedRequest, Engine, refresh, scope_of
 
 
@@ -37,8 +35,12 @@ class ExchangeEvidence:
     why_not: str = ""
 
 
-def exchange_evidence(session: Session, intent: str, engine: Engine, also: Sequence[str] = ()) -> ExchangeEvidence:
+def exchange_evidence(
+    session: Session, intent: str, engine: Engine, also: Sequence[str] = (), meaning: Meaning | None = None
+) -> ExchangeEvidence:
     """What speaks for each exchange of `session` as an answer to `intent`, which `also` says in other words.
+
+    `meaning` is what makes their vectors, where that has begun.
 
     Raises:
         Usage: the intent is blank, or `also` is not what it may be.
@@ -57,8 +59,8 @@ def exchange_evidence(session: Session, intent: str, engine: Engine, also: Seque
             if not scope.parts:
                 return ExchangeEvidence(why_not=state.problem or "the session is not in the index")
             query = Query(asked.intent, scope, 1, everywhere=not there, also=asked.also)
-            meaning = Meaning(engine.embedder, query.meanings)
-            embed = once(lambda texts: meanings_of(store, meaning, state.absent, texts))
+            made = meaning or Meaning(engine.embedder, query.meanings)
+            embed = once(lambda texts: meanings_of(store, made, state.absent, texts))
             why = ""
             for vectors in (True, False):
                 try:

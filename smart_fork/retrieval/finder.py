@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 
 from indexer.damage import kept
-from indexer.embedder import DEFAULT_MODEL, Embedder, ModelUnavailableError
+from indexer.embedder import DEFAULT_MODEL, Embedder
 from indexer.model_notice import telling
 from indexer.paths import index_db
 from indexer.project import resolve
@@ -30,14 +30,14 @@ from smart_fork.retrieval.covered import covered
 from smart_fork.retrieval.elsewhere import AskedElsewhere, SaidElsewhere, alone, merge, notice_of, together
 from smart_fork.retrieval.found import Candidates, Query, meanings
 from smart_fork.retrieval.index_access import opened
-from smart_fork.retrieval.meaning import Meaning
+from smart_fork.retrieval.meaning import Embed, Meaning, meanings_of, once
 from smart_fork.retrieval.phrasings import further
 from smart_fork.retrieval.query import is_mostly_not_latin, plain
 from smart_fork.retrieval.quotation import Nearness
 from smart_fork.retrieval.ranking import RIVALS
 from smart_fork.retrieval.recent import recent_sessions
 from smart_fork.retrieval.request import DEFAULT_LIMIT, MAX_LIMIT, FindRequest, check, current_project, project_notice
-from smart_fork.retrieval.search import Embed, once, search
+from smart_fork.retrieval.search import search
 from smart_fork.retrieval.upkeep import CheckedRequest, Engine, Upkeep, go_on, refresh, scope_of
 from smart_fork.retrieval.worth import BETTER_FIRST, COMPARED, Worth, better_first, close, worth_of
 
@@ -178,18 +178,6 @@ def _is_foreign(asked: CheckedRequest, embedder: Embedder) -> bool:
     """Whether the model is the default one, and every phrasing in a script that it was not made for."""
     of_default = embedder.model.partition("@")[0] == DEFAULT_MODEL
     return of_default and all(map(is_mostly_not_latin, (asked.intent, *asked.also)))
-
-
-def meanings_of(store: Store, meaning: Meaning, absent: str, texts: Sequence[str]) -> list[bytes]:
-    """The vectors of texts, comparable with those of the index; an exception says why there are none."""
-    why = f": {absent}" if absent else ""
-    if not store.meta("model"):
-        raise LookupError(f"no session has been embedded yet{why}")
-    if store.meta("model") != meaning.model:
-        raise LookupError(f"the index is embedded with {store.meta('model')}, not with {meaning.model}{why}")
-    if absent:
-        raise ModelUnavailableError(absent)
-    return meaning.of(texts)
 
 
 def _nearness(embedder: Embedder, asked: Callable[[], Sequence[bytes]]) -> Nearness:

@@ -3,12 +3,42 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as NotYet
+from contextlib import contextmanager
 
-from indexer.embedder import Embedder
-from smart_fork.retrieval.search import embedded
+from indexer.embedder import Embedder, ModelUnavailableError
+from indexer.paths import index_db
+from indexer.store.base import Store
+from smart_fork.retrieval.found import meanings
+from smart_fork.retrieval.phrasings import further
+from smart_fork.retrieval.query import plain
+
+#: Texts as float32 vectors, or an exception that says why not.
+Embed = Callable[[Sequence[str]], Sequence[bytes]]
+
+
+def embedded(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
+    """The vectors of texts, all of them from one batch."""
+    return [bytes(vector.tobytes()) for vector in embedder.embed(texts)]
+
+
+def once(embed: Embed) -> Embed:
+    """`embed` called once a question, also where it fails: nobody waits for a slow model twice."""
+    kept: list[Sequence[bytes] | Exception] = []
+
+    def embed_once(texts: Sequence[str]) -> Sequence[bytes]:
+        if not kept:
+            try:
+                kept.append(embed(texts))
+            except Exception as error:  # noqa: BLE001 - raised again below, each time
+                kept.append(error)
+        if isinstance(kept[0], Exception):
+            raise kept[0]
+        return kept[0]
+
+    return embed_once
 
 
 class Meaning:
@@ -31,6 +61,10 @@ class Meaning:
             ModelUnavailableError: the model cannot be loaded.
         """
         return self._begun().result() if tuple(texts) == self._texts else embedded(self._embedder, texts)
+
+    def begin(self) -> None:
+        """Have them made while other work goes on."""
+        self._begun()
 
     def within(self, seconds: float) -> list[bytes] | None:
         """The vectors, if they are there in time."""
@@ -58,3 +92,29 @@ class Meaning:
             made.set_result(embedded(self._embedder, self._texts))
         except BaseException as error:  # noqa: BLE001 - raised again where it is asked for
             made.set_exception(error)
+
+
+def meanings_of(store: Store, meaning: Meaning, absent: str, texts: Sequence[str]) -> list[bytes]:
+    """The vectors of texts, comparable with those of the index; an exception says why there are none."""
+    why = f": {absent}" if absent else ""
+    if not store.meta("model"):
+        raise LookupError(f"no session has been embedded yet{why}")
+    if store.meta("model") != meaning.model:
+        raise LookupError(f"the index is embedded with {store.meta('model')}, not with {meaning.model}{why}")
+    if absent:
+        raise ModelUnavailableError(absent)
+    return meaning.of(texts)
+
+
+@contextmanager
+def meaning_of(intent: str, also: Sequence[str], embedder: Embedder) -> Iterator[Meaning | None]:
+    """The vectors of an intent and its other words, which are made while other work goes on; none without an index."""
+    if not (intent.strip() and index_db().exists()):
+        yield None
+        return
+    meaning = Meaning(embedder, meanings(plain(intent), further(plain(intent), also)))
+    meaning.begin()
+    try:
+        yield meaning
+    finally:
+        meaning.settle()

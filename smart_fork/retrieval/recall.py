@@ -19,10 +19,11 @@ from smart_fork.registry import Registry
 from smart_fork.registry_file import has_registry
 from smart_fork.retrieval.found import Candidate, Query
 from smart_fork.retrieval.index_access import opened
+from smart_fork.retrieval.meaning import embedded
 from smart_fork.retrieval.obstacles import Forkable, obstacles
 from smart_fork.retrieval.query import plain
 from smart_fork.retrieval.request import current_project
-from smart_fork.retrieval.search import embedded, search
+from smart_fork.retrieval.search import search
 from smart_fork.snippets import printable
 
 #: The least chance with which anything is said.

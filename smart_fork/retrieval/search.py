@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from indexer.embedder import Embedder
 from indexer.failures import is_damage
 from indexer.store.base import SessionRow, Store
 from smart_fork.retrieval.answer import Mode
 from smart_fork.retrieval.evidence import Gathered, gather
 from smart_fork.retrieval.found import Candidate, Candidates, Query
 from smart_fork.retrieval.lines import lines_of
+from smart_fork.retrieval.meaning import Embed, once
 from smart_fork.retrieval.query import words_of
 from smart_fork.retrieval.ranking import Score, rivals, share, weigh
 from smart_fork.retrieval.rerank import RERANKED, Rerank, SecondLook
 from smart_fork.snippets import matched_words
-
-#: Texts as float32 vectors, or an exception that says why not.
-Embed = Callable[[Sequence[str]], Sequence[bytes]]
-
-
-def embedded(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
-    """The vectors of texts, all of them from one batch."""
-    return [bytes(vector.tobytes()) for vector in embedder.embed(texts)]
 
 
 def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = None) -> Candidates:
@@ -47,23 +39,6 @@ def search(store: Store, query: Query, embed: Embed, rerank: Rerank | None = Non
         else:
             return Candidates(hits, mode, error, dropped, look.error, rivals=among)
     return Candidates((), "recent", error)
-
-
-def once(embed: Embed) -> Embed:
-    """`embed` called once a question, also where it fails: nobody waits for a slow model twice."""
-    kept: list[Sequence[bytes] | Exception] = []
-
-    def embed_once(texts: Sequence[str]) -> Sequence[bytes]:
-        if not kept:
-            try:
-                kept.append(embed(texts))
-            except Exception as error:  # noqa: BLE001 - raised again below, each time
-                kept.append(error)
-        if isinstance(kept[0], Exception):
-            raise kept[0]
-        return kept[0]
-
-    return embed_once
 
 
 def _search(

@@ -378,3 +378,14 @@ def test_an_agent_whose_sessions_are_one_file_is_refused(long_session, monkeypat
 
     with pytest.raises(ForkRefused, match="forked whole"):
         distil(long_session, Wanted(5_000))
+
+
+def test_however_often_a_choice_is_weighed_each_exchange_gets_its_title_once(long_session, monkeypatch):
+    from smart_fork.budget import left_out
+
+    told, plainly = [], left_out._plain
+    monkeypatch.setattr(left_out, "_plain", lambda text: told.append(text) or plainly(text))
+
+    distil(long_session, Wanted(900), speaking(1))
+
+    assert [1] * len(PROMPTS) == [told.count(prompt) for prompt in PROMPTS]

@@ -11,8 +11,9 @@ from smart_fork.retrieval.elsewhere import Distant, TheirPassage, alone, merge, 
 from smart_fork.retrieval.elsewhere import SaidElsewhere as Told
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened
+from smart_fork.retrieval.meaning import embedded
 from smart_fork.retrieval.ranking import Parts, shares_of_phrasings, weigh_one
-from smart_fork.retrieval.search import embedded, search
+from smart_fork.retrieval.search import search
 from tests.smart_fork.world import WordsModel
 
 RETRY, DONE = "add retry with backoff to the uploader", "It retries five times."

@@ -9,7 +9,8 @@ import pytest
 
 from smart_fork.retrieval.found import Query
 from smart_fork.retrieval.index_access import opened
-from smart_fork.retrieval.search import embedded, search
+from smart_fork.retrieval.meaning import embedded
+from smart_fork.retrieval.search import search
 from tests.smart_fork.world import WordsModel
 
 RETRY = "add retry with backoff to the uploader"
