@@ -17,6 +17,7 @@ from indexer.values import RARE, SPREAD, Value
 from smart_fork import agent_roster, conversation, doctor, overview, session_removal
 from smart_fork.families import told
 from smart_fork.forking import started
+from smart_fork.page import export
 from smart_fork.retrieval import answer
 from smart_fork.service.token_change import Rotated
 from smart_fork.service.units.installation import ServiceState
@@ -66,6 +67,7 @@ TABLES: Mapping[str, Table] = {
     "sessions": _of(answer.RecentSession),
     "show and read_session": _of(conversation.Conversation, conversation.Exported),
     "messages": _of(conversation.Message),
+    "export": _of(export.SessionFile),
     "active and list_workers": _of(state.Workers, rare="notice"),
     "workers": _of(state.WorkerState),
     "read and read_worker": _of(state.WorkerRead, but=state.WorkerState),

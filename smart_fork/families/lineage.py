@@ -59,7 +59,20 @@ def lineage(reference: str) -> Family:
     Raises:
         Usage, NotFound: see `sessions.locate` and `sessions.read`.
     """
-    asked = sessions.read(sessions.locate(reference))
+    return _lineage(sessions.read(sessions.locate(reference)))
+
+
+def forks_of(session: Session) -> tuple[Relative, ...]:
+    """The forks of a session that is being read, in the order in which they were made."""
+    workers = _workers()
+    found = crossings(session, workers)
+    family = relatives(session, project_of(session.cwd or session.source_path.parent).root, found)
+    if {kin.session_id for kin in family} <= {session.session_id} and session.session_id not in found.forks.values():
+        return ()
+    return tuple(one for one in _lineage(session).sessions if one.parent == session.session_id)
+
+
+def _lineage(asked: Session) -> Family:
     workers = _workers()
     found = crossings(asked, workers)
     project = project_of(asked.cwd or asked.source_path.parent)

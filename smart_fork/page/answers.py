@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from smart_fork.excise.last_cut import Cut
     from smart_fork.families.told import Relative
     from smart_fork.forking.started import Forked
-    from smart_fork.page.conversation import ConversationPage
+    from smart_fork.page.conversation import ConversationPage, LeftForks
     from smart_fork.page.timeline import Timeline
 
 #: Results at first, and where more are asked for; and how many of the latest sessions.
@@ -78,7 +78,7 @@ class SessionPage(PageValues):
     export: str = ""
     q: str = ""
     words: Sequence[str] = ()
-    left: Mapping[int, Sequence[Relative]]
+    left: LeftForks | None = None
     at: int | None = None
     fork: int | None = None
     tokens: int = 0
@@ -198,7 +198,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
     from smart_fork import sessions
     from smart_fork.excise.last_cut import last_cut
     from smart_fork.forking.others import is_others
-    from smart_fork.page.conversation import reading
+    from smart_fork.page.conversation import LeftForks, reading
     from smart_fork.retrieval.query import plain, words_of
     from smart_fork.retrieval.results import fork_command, title
 
@@ -207,7 +207,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
         raise NotFound(f"No such session of {place['agent']}")
     one = AddressedSession(located.agent, located.session_id)
     if not located.readable:
-        return SessionPage(one=one, title=located.session_id, export=sessions.exported(located), left={})
+        return SessionPage(one=one, title=located.session_id, export=sessions.exported(located))
     session = sessions.look_into(located, keep_raw=True)
     asks = plain(asked.get("q", ""))
     words = words_of(asks) if asks else ()
@@ -219,7 +219,7 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
         reading=read,
         q=asks,
         words=words,
-        left=_left(session, read),
+        left=LeftForks(session, read),
         at=number(asked.get("at")),
         fork=number(asked.get("fork")),
         tokens=session.token_estimate,
@@ -230,19 +230,6 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
             session.agent, session.session_id, session.cwd, of_others=is_others(session.session_id, session)
         ),
     )
-
-
-def _left(session: Session, read: ConversationPage) -> Mapping[int, Sequence[Relative]]:
-    """The forks of a session, by the numbers of the exchanges that they left in."""
-    from smart_fork.families.lineage import lineage
-    from smart_fork.page.conversation import leaving
-
-    try:
-        family = lineage(session.session_id)
-    except SmartForkError:  # its log is gone, or another's cannot be read: it is read without them
-        return {}
-    forks = [one for one in family.sessions if one.parent == session.session_id]
-    return leaving(read, [(one.left_parent_at.message, one) for one in forks if one.left_parent_at])
 
 
 def related(session_id: str) -> FamilyPage:

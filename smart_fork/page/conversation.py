@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 
 from indexer.masking import shorten
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Exchange, Session
 from smart_fork import sessions
 from smart_fork.agents.work import Work
-from smart_fork.errors import NotFound
+from smart_fork.errors import NotFound, SmartForkError
 from smart_fork.families.told import Relative
 from smart_fork.page.steps import PageStep, Steps
 from smart_fork.retrieval.results import title
@@ -20,6 +22,8 @@ from smart_fork.snippets import matched_words
 PAGE_EXCHANGES, PAGE_CHARACTERS, MESSAGE_CHARACTERS = 400, 3_000_000, 40_000
 #: How much of a question names its exchange.
 QUESTION_CHARACTERS = 120
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,3 +209,25 @@ def leaving(page: ConversationPage, forks: Iterable[tuple[int, Relative]]) -> di
         if (place := bisect_right(numbers, message) - 1) >= 0:
             found.setdefault(numbers[place], []).append(fork)
     return found
+
+
+class LeftForks:
+    """The forks of a session, looked for when it is first asked for them: it is read before they are known."""
+
+    def __init__(self, session: Session, page: ConversationPage) -> None:
+        self._session, self._page = session, page
+
+    def at(self, number: int) -> Sequence[Relative]:
+        """Those that left in the exchange that begins with this number."""
+        return self._known.get(number, ())
+
+    @cached_property
+    def _known(self) -> dict[int, list[Relative]]:
+        from smart_fork.families.lineage import forks_of
+
+        try:
+            forks = forks_of(self._session)
+        except (SmartForkError, OSError) as error:  # another's log cannot be read: this one can
+            log.warning("the forks of %s are not known: %s", self._session.session_id, error)
+            return {}
+        return leaving(self._page, [(one.left_parent_at.message, one) for one in forks if one.left_parent_at])

@@ -42,13 +42,14 @@ class Desk:
         work: Callable[[], PageValues],
         *more: PageValues,
         status: Callable[[Any], int] = lambda _: 200,
+        by: Callable[..., Response] = rendered,
     ) -> Response:
-        """The page of what `work` gives, with the frame around it; or of what is wrong."""
+        """The page of what `work` gives, with the frame around it, answered `by`; or of what is wrong."""
         try:
             values, frame = await in_thread(lambda: (work(), self._frame()))
         except SmartForkError as error:
             return await self.problem(error)
-        return rendered(template, values, frame, *more, status=status(values))
+        return by(template, values, frame, *more, status=status(values))
 
     async def problem(self, error: SmartForkError) -> Response:
         """A page that says what is wrong, and what to do."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from starlette.responses import HTMLResponse, Response
+from markupsafe import Markup
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS, READERS
@@ -29,6 +32,8 @@ HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
+#: So much is sent at once of a page that is sent while it is made.
+PIECE_CHARACTERS = 16_384
 
 
 class PageValues:
@@ -46,9 +51,34 @@ class ProblemPage(PageValues):
 
 def rendered(template: str, *shown: PageValues, status: int = 200) -> Response:
     """A page that has the fields of what is shown."""
+    return HTMLResponse(written(template, *shown), status, HEADERS)
+
+
+def written(template: str, *shown: PageValues) -> str:
+    """The text of a template that has the fields of what is shown."""
+    return _environment.get_template(template).render(_known(shown))
+
+
+def streamed(template: str, *shown: PageValues, status: int = 200) -> Response:
+    """The same, sent while it is made: what stands first is seen first."""
+    return StreamingResponse(_pieces(template, _known(shown)), status, HEADERS, "text/html")
+
+
+def _pieces(template: str, known: dict[str, Any]) -> Iterator[str]:
+    """The text of a template, in pieces that are worth sending."""
+    pieces, size = list[str](), 0
+    for piece in _environment.get_template(template).generate(known):
+        pieces.append(piece)
+        size += len(piece)
+        if size >= PIECE_CHARACTERS:
+            yield "".join(pieces)
+            pieces, size = [], 0
+    yield "".join(pieces)
+
+
+def _known(shown: Iterable[PageValues]) -> dict[str, Any]:
     time.tzset()  # the computer may be in another time zone by now
-    known = {one.name: getattr(values, one.name) for values in shown for one in fields(values)}  # type: ignore[arg-type]
-    return HTMLResponse(_environment.get_template(template).render(known), status, HEADERS)
+    return {one.name: getattr(values, one.name) for values in shown for one in fields(values)}  # type: ignore[arg-type]
 
 
 def problem(error: SmartForkError, status: int | None = None) -> Response:
@@ -96,6 +126,7 @@ _environment.filters |= {
     "inside": phrases.inside,
     "code": prose.code,
     "marked": prose.marked,
+    "own_style": Markup,  # the style sheets that stand beside this
     "prose": prose.prose,
     "outcome_word": outcome_in_words,
     "patch_lines": patch.patch_lines,

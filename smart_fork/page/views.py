@@ -25,7 +25,7 @@ from smart_fork.page.desk import Desk, given
 from smart_fork.page.entry import CODE_SECONDS, Entries
 from smart_fork.page.forms import PageForms
 from smart_fork.page.frame import ServiceState
-from smart_fork.page.renderer import problem, rendered, stranger
+from smart_fork.page.renderer import problem, rendered, stranger, streamed
 from smart_fork.page.scope import Scopes, project_in
 from smart_fork.page.search_views import SearchViews
 from smart_fork.page.visits import Visits
@@ -88,7 +88,8 @@ class Page:
 
     async def _session(self, request: Request) -> Response:
         work = partial(answers.conversation, request.path_params, request.query_params)
-        return await self.desk.shown("session.html", work, answers.SessionForms(self.forms.new(), self.forms.new()))
+        forms = answers.SessionForms(self.forms.new(), self.forms.new())
+        return await self.desk.shown("session.html", work, forms, by=streamed)
 
     async def _family(self, request: Request) -> Response:
         return await self.desk.shown("family.html", partial(answers.related, request.path_params["session_id"]))

@@ -27,6 +27,10 @@ COMMANDS = {
     "show": CommandEntry(
         "search.show", "The conversation as Markdown, its messages numbered as `fork --at` takes them."
     ),
+    "export": CommandEntry(
+        "export.export",
+        "A session as one file to read or send: what was said, what was run, and edits as diffs; secrets are masked.",
+    ),
     "fork": CommandEntry(
         "fork.fork",
         "Run a fork of a session; the original stays untouched. Of several sessions, each in its own git worktree.",

@@ -20,11 +20,13 @@ from smart_fork.terminal.words import harmless, is_id, short
 
 #: What the shell scripts of `--install-completion` set; nobody else does.
 VARIABLE = "_SMART_FORK_COMPLETE"
-_OF_SESSIONS = ("show", "fork", "branch", "lineage", "forget", "resume")
+_OF_SESSIONS = ("show", "export", "fork", "branch", "lineage", "forget", "resume")
 _OF_WORKERS = ("read", "message", "wait", "close", "compare")
 #: Options whose value is a session, and options that have none.
 _SESSION_OPTIONS = ("--fork-from", "--resume")
-_FLAGS = ("--json", "--worktree", "-w", "--dry-run", "--yes", "-y", "--any", "--start")
+_FLAGS = (
+    "--json", "--html", "--markdown", "--force", "--worktree", "-w", "--dry-run", "--yes", "-y", "--any", "--start",
+)  # fmt: skip
 _OFFERED, _TITLE = 40, 60
 
 
@@ -72,6 +74,8 @@ def _kind(words: list[str], beginning: str) -> str | None:
     if words[0] == "spawn":
         return "session" if words[-1] in _SESSION_OPTIONS else None
     if (words[-1].startswith("-") and words[-1] not in _FLAGS) or "--" in words:
+        return None
+    if words[0] == "export" and any(not word.startswith("-") for word in words[1:]):  # a file comes second
         return None
     return "session" if words[0] in _OF_SESSIONS else "worker" if words[0] in _OF_WORKERS else None
 

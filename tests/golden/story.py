@@ -40,6 +40,8 @@ def told(scene: Scene) -> Iterator[tuple[str, Any]]:
     yield "show", run("show", claude)
     yield "show-at", run("show", codex, "--at", "2", "--context", "1")
     yield "show-unknown", run("show", NOBODYS)
+    yield "export", run("export", claude, "--markdown")
+    yield "export-unsaid", run("export", claude)
     yield "usage", run("find")
     yield "lineage", run("lineage", codex)
 

@@ -1,0 +1,148 @@
+"""How soon a long session is seen on the page, in a real Chromium, and how large the page is.
+
+    python benchmarks/page.py [--exchanges 300 1500] [--rounds 5] [--json FILE]
+
+It writes sessions of so many exchanges (an answer in Markdown with code, three steps with an edit each), starts the
+service, and opens them. First paint is the browser's own, from the request on; the longest task is what a person feels
+as a freeze while the page loads and is gone through to its end. Beside it, in the same rounds, the first paint of a
+session of one exchange: the ratio tells more than the time where the machine does other things as well. The size is
+that of the page as gzip packs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from _served import Served
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from smart_fork.demo import write_demo_home
+from smart_fork.demo.clock import random_id
+from smart_fork.demo.script import CommandRun, FileEdit, Read, Say, Scripted, asked
+from tests.e2e.browsing import browser, chromium, enter
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+#: What is aimed at: of 300 exchanges, in milliseconds and bytes.
+PAINT_MS, PACKED_BYTES = 300, 400_000
+ANSWER = """## Part {number}
+
+The uploader retries *five* times now, with `backoff({number})` between the attempts:
+
+1. a status of **503** or 429 is worth another attempt,
+2. everything else is raised as `UploadFailed`.
+
+| status | attempts |
+|-------:|----------|
+| 503 | {number} |
+
+```python
+def backoff(attempt: int, base: float = 0.5) -> float:
+    '''Seconds to wait before attempt number {number}.'''
+    return min(30.0, base * 2 ** attempt)
+```
+"""
+WATCH = """() => {
+  window.longest = 0;
+  const longest = (list) => Math.max(window.longest, ...list.getEntries().map((one) => one.duration));
+  new PerformanceObserver((list) => { window.longest = longest(list); })
+    .observe({ type: 'longtask', buffered: true });
+}"""
+PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
+
+
+def scripted(exchanges: int) -> Scripted:
+    """A session of so many exchanges."""
+    return Scripted(
+        f"long-{exchanges}", "claude", "parcel", f"{exchanges} exchanges", 20.0,
+        asked=tuple(
+            asked(
+                f"Go on with part {number} of the uploader: what happens when the server answers 503 again?",
+                Read(f"parcel/part_{number}.py", "x = 1\n"),
+                FileEdit(f"parcel/part_{number}.py", f"a\nn = {number}\nc\n", f"a\nn = 1\nlimit = {number}\nc\n"),
+                CommandRun(f"pytest -q tests/test_part_{number}.py", f"{number} passed in 0.19s"),
+                Say(ANSWER.format(number=number)),
+            )
+            for number in range(exchanges)
+        ),
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--exchanges", type=int, nargs="+", default=[300, 1500])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    program = chromium()
+    if program is None:
+        sys.exit("No Chromium is installed")
+    sizes = [1, *given.exchanges]
+    with tempfile.TemporaryDirectory() as place:
+        demo = write_demo_home(Path(place) / "you", more=[scripted(size) for size in sizes])
+        with Served(demo.home, indexing=False) as service, browser(program) as one:
+            page = one.new_page(viewport={"width": 1280, "height": 900})
+            page.add_init_script(f"({WATCH})()")
+            url = f"http://127.0.0.1:{service.port}"
+            enter(page, url, _way_in(service))
+            measured = [_measured(page, url, size, given.rounds) for size in sizes]
+    _print(measured)
+    if given.json:
+        given.json.write_text(json.dumps(measured, indent=1))
+
+
+def _way_in(service: Served) -> str:
+    command = [sys.executable, "-m", "smart_fork", "open", "--print"]
+    asked = subprocess.run(
+        command, env=service.environment, cwd=service.home, capture_output=True, text=True, check=True
+    )
+    return asked.stdout.strip()
+
+
+def _measured(page: Page, url: str, exchanges: int, rounds: int) -> dict[str, Any]:
+    paints, longest, packed, whole = [], [], 0, 0
+    for _ in range(rounds):
+        answer = page.goto(f"{url}/session/claude/{random_id('demo', f'long-{exchanges}')}")
+        assert answer is not None
+        text = answer.body()
+        page.wait_for_function(f"() => {PAINT} !== null")
+        paints.append(page.evaluate(PAINT))
+        for _ in range(10):
+            page.mouse.wheel(0, 20_000)
+        page.keyboard.press("End")
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        longest.append(page.evaluate("window.longest"))
+        packed, whole = len(gzip.compress(text)), len(text)
+    return {
+        "exchanges": exchanges, "first_paint_ms": statistics.median(paints),
+        "longest_task_ms": statistics.median(longest), "bytes": whole, "packed_bytes": packed,
+    }  # fmt: skip
+
+
+def _print(measured: list[dict[str, Any]]) -> None:
+    table = Table("exchanges", "first paint", "beside one exchange", "longest task", "page", "packed")
+    base = measured[0]["first_paint_ms"]
+    for one in measured:
+        table.add_row(
+            str(one["exchanges"]), f"{one['first_paint_ms']:.0f} ms", f"{one['first_paint_ms'] / base:.2f}",
+            f"{one['longest_task_ms']:.0f} ms", f"{one['bytes'] / 1000:.0f} kB", f"{one['packed_bytes'] / 1000:.0f} kB",
+        )  # fmt: skip
+    Console().print(table)
+    Console().print(f"Aimed at for 300: {PAINT_MS} ms, {PACKED_BYTES / 1000:.0f} kB packed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""``export``: a session as a file to read or send."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from smart_fork.cli.families import SessionArgument
+from smart_fork.cli.output import print_json, say
+from smart_fork.cli.search import JsonOption
+from smart_fork.errors import Usage
+
+
+def export(  # noqa: PLR0917 - typer's way
+    session: SessionArgument,
+    file: Annotated[Path | None, typer.Argument(help="Where it is written; without it, it is printed.")] = None,
+    as_html: Annotated[bool, typer.Option("--html", help="As one page that loads nothing and runs nothing.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="As Markdown.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file that is there.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """A session as one file to read or send: what was said, what was run, and edits as diffs; secrets are masked."""
+    from smart_fork.page.export import exported
+
+    if as_html == as_markdown:
+        raise Usage("Say which of the two it is to be: --html or --markdown")
+    made = exported(session, "html" if as_html else "markdown", file, force=force)
+    if as_json:
+        print_json(made.as_json())
+    elif made.file is not None:
+        say(f"{made.title}: {made.characters:,} characters in {made.file}. Read it before you send it to anybody.")
+    else:
+        typer.echo(made.text, nl=False)

@@ -1,0 +1,174 @@
+"""A session as one file to read or send, without the service: HTML that loads nothing and runs nothing, or Markdown.
+
+It is made of what the page shows, by the same templates, and masked as that is.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal
+
+from indexer.files import replace_file, write_new
+from indexer.masking import Masked
+from indexer.shapes import dataclass
+from indexer.transcripts.model import AgentName, Session
+from indexer.values import Value, rare, record
+from smart_fork import sessions
+from smart_fork.agents import AGENTS
+from smart_fork.agents.facets import title_of
+from smart_fork.errors import Usage
+from smart_fork.page.conversation import ConversationPage, ShownMessage, reading
+from smart_fork.page.diffs import FileDiff
+from smart_fork.page.renderer import PageValues, written
+from smart_fork.page.steps import PageStep
+from smart_fork.retrieval.results import title
+
+FileFormat = Literal["html", "markdown"]
+_SIGNS = {"added": "+", "removed": "-", "same": " ", "gap": "@"}
+
+
+@record
+class SessionFile(Value):
+    """The answer of ``export``: a session as a file; its `text` where no file was named."""
+
+    session_id: str
+    agent_type: AgentName
+    title: str
+    format: str
+    file: str | None
+    characters: int
+    text: str = rare("")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePage(PageValues):
+    """What the file shows; where its log and copies are gone, its `export` alone."""
+
+    title: str
+    agent_type: AgentName
+    session_id: str
+    session: Session | None = None
+    reading: ConversationPage | None = None
+    export: str = ""
+    style: str
+    style_digest: str
+
+
+def exported(reference: str, form: FileFormat, file: Path | None = None, *, force: bool = False) -> SessionFile:
+    """Write a session into `file`; without one, its text is in the answer.
+
+    Raises:
+        Usage: the reference means no one session, or the file cannot be written, or is there already.
+        NotFound: there is no such session.
+    """
+    located = sessions.locate(reference)
+    if not located.readable:
+        session, name, markdown = None, located.session_id, sessions.exported(located)
+    else:
+        session = sessions.look_into(located, keep_raw=True)
+        name, markdown = title(session.title) or located.session_id, Masked("")
+    read = reading(session, work=AGENTS[located.agent].work, whole=True) if session else None
+    if form == "html":
+        style = _style()
+        digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+        text = written(
+            "export.html",
+            FilePage(
+                title=name, agent_type=located.agent, session_id=located.session_id, session=session, reading=read,
+                export=markdown, style=style, style_digest=digest,
+            ),
+        )  # fmt: skip
+    else:
+        text = "\n".join(_markdown(name, session, read)) + "\n" if session and read else markdown
+    if file is not None:
+        _write(file, text, force=force)
+    return SessionFile(
+        session_id=located.session_id,
+        agent_type=located.agent,
+        title=name,
+        format=form,
+        file=None if file is None else str(file),
+        characters=len(text),
+        text=text if file is None else "",
+    )
+
+
+def _style() -> str:
+    """The style sheets of the page, as they stand in the file."""
+    folder = files(__package__).joinpath("static")
+    return "\n" + "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "session.css"))
+
+
+def _write(file: Path, text: str, *, force: bool) -> None:
+    """Write it for its owner alone; what is there already only when that is said."""
+    write = replace_file if force else write_new
+    try:
+        write(file.absolute(), [text.encode("utf-8", "replace")])
+    except FileExistsError as error:
+        raise Usage(f"There is a file already: {file}", "Name another one, or replace it: --force.") from error
+    except OSError as error:
+        raise Usage(f"{file} cannot be written: {error.strerror or error}", "Name another file.") from error
+
+
+def _markdown(name: str, session: Session, read: ConversationPage) -> Iterator[str]:
+    yield f"# {' '.join(name.split())}"
+    yield ""
+    yield f"{title_of(session.agent)} · {session.session_id} · {session.last_activity}"
+    for exchange in read.exchanges:
+        entry = exchange.entry
+        yield ""
+        yield f"## {entry.place}. {' '.join(entry.question.split()) or 'Before the first question'}"
+        for message in exchange.messages:
+            yield from _message(message, "You" if message.role == "user" else title_of(session.agent))
+
+
+def _message(message: ShownMessage, who: str) -> Iterator[str]:
+    yield ""
+    yield f"**{who}** (message {message.number})"
+    if message.text:
+        yield ""
+        yield message.text
+    if message.steps:
+        yield ""
+    for step in message.steps:
+        yield from _step(step)
+
+
+def _step(step: PageStep) -> Iterator[str]:
+    how = f", failed: {step.note}" if step.failed else f", exit {step.status}" if step.status is not None else ""
+    line = " ".join(step.line.split())
+    yield f"- {step.kind} {_quoted(line)}{how}"
+    for part in step.parts:
+        yield f"  - {part.text}{f' ({part.state})' if part.state else ''}"
+    if step.last:
+        yield from _fenced("", step.last)
+    for diff in step.diffs:
+        yield from _diff(diff)
+
+
+def _diff(diff: FileDiff) -> Iterator[str]:
+    lines = [f"{_SIGNS[line.kind]}{line.text}" for line in diff.lines]
+    more = [diff.note] if diff.note else [f"and {diff.hidden} more lines"] if diff.hidden else []
+    yield f"  {' '.join(diff.path.split())}: {diff.how}, {diff.added} added, {diff.removed} removed" + "".join(
+        f", {one}" for one in more
+    )
+    if lines:
+        yield from _fenced("diff", lines)
+
+
+def _fenced(language: str, lines: Sequence[str]) -> Iterator[str]:
+    """Code that nothing in it ends."""
+    longest = max((len(run) for line in lines for run in line.split() if set(run) == {"`"}), default=0)
+    fence = "`" * max(3, longest + 1)
+    yield f"  {fence}{language}"
+    yield from (f"  {line}" for text in lines for line in text.splitlines() or [""])
+    yield f"  {fence}"
+
+
+def _quoted(text: str) -> str:
+    """A line as code, whatever marks are in it."""
+    return f"`` {text} ``" if "`" in text else f"`{text}`"

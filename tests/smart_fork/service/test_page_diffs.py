@@ -1,0 +1,119 @@
+"""What an edit has changed, as the page shows it, in whatever form an agent has written it down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from smart_fork.agents import AGENTS, READERS
+from smart_fork.page.conversation import reading
+from smart_fork.page.diffs import MOST_CHARACTERS, MOST_LINES, compared, diffs_of
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+
+SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+def told(given, patch=""):
+    """For each file its name, how it was changed, how much, and its lines with signs."""
+    signs = {"same": " ", "added": "+", "removed": "-", "gap": "@"}
+    return [
+        (one.path, one.how, one.added, one.removed, [signs[line.kind] + line.text for line in one.lines])
+        for one in diffs_of(given, patch)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "patch", "expected"),
+    [
+        (
+            {"file_path": "/a.py", "old_string": "a\nb\nc", "new_string": "a\nB\nc"}, "",
+            [("/a.py", "edited", 1, 1, [" a", "-b", "+B", " c"])],
+        ),
+        (
+            {"file_path": "/a.py", "old_string": "b", "new_string": "B"}, "@@ -7 +7 @@\n a\n-b\n+B\n\\ No newline at end",
+            [("/a.py", "edited", 1, 1, ["@line 7", " a", "-b", "+B"])],
+        ),
+        (
+            {"filePath": "a", "oldString": "x", "newString": ""}, "Index: a\n===\n--- a\n+++ a\n@@ -1,1 +0,0 @@\n-x\n",
+            [("a", "edited", 0, 1, ["@line 0", "-x"])],
+        ),
+        (
+            {"path": "a", "edits": [{"old_str": "1", "new_str": "2"}, {"old_str": "3", "new_str": "4"}]}, "",
+            [("a", "edited", 2, 2, ["-1", "+2", "@", "-3", "+4"])],
+        ),
+        ({"file_path": "a", "content": "x\ny\n"}, "", [("a", "written", 2, 0, ["+x", "+y"])]),
+        (
+            "*** Begin Patch\n*** Add File: a\n+x\n*** Update File: b\n*** Move to: c\n@@ def f\n-y\n+z\n*** Delete File: d\n*** End Patch\n",
+            "",
+            [
+                ("a", "added", 1, 0, ["+x"]),
+                ("b", "moved to c, and edited", 1, 1, ["@def f", "-y", "+z"]),
+                ("d", "deleted", 0, 0, []),
+            ],
+        ),
+        ({"command": ["apply_patch", "*** Begin Patch\n*** Add File: a\n+x\n*** End Patch"]}, "", [("a", "added", 1, 0, ["+x"])]),
+        ({"file_path": "a", "old_string": 1, "edits": [None, {}], "content": None}, "", []),
+        ("rm -rf /", "", []),
+    ],
+)  # fmt: skip
+def test_edits_of_every_form_are_lines_that_were_added_and_removed(given, patch, expected):
+    assert expected == told(given, patch)
+
+
+def test_of_binary_and_huge_edits_the_lines_are_counted_and_a_long_one_is_cut():
+    binary = diffs_of({"path": "a", "content": "GIF\0\n\0"})[0]
+    huge = diffs_of({"path": "a", "old_string": "x\n" * MOST_CHARACTERS, "new_string": "y\n"})[0]
+    many = compared("a", "", "line\n" * (MOST_LINES + 7))
+    wide = compared("a", "", "w" * 5_000)
+
+    assert ("a binary file", ()) == (binary.note, binary.lines)
+    assert ("too large to be shown", 1, MOST_CHARACTERS, ()) == (huge.note, huge.added, huge.removed, huge.lines)
+    assert (MOST_LINES, 7, MOST_LINES + 7) == (len(many.lines), many.hidden, many.added)
+    assert len(wide.lines[0].text) < 500
+
+
+@pytest.mark.parametrize(
+    ("given", "patch"),
+    [
+        ({"path": "a", "content": f"token = {SECRET}\n"}, ""),
+        ({"path": f"{SECRET}/a", "old_string": SECRET, "new_string": "x"}, ""),
+        ({"path": "a", "old_string": "x", "new_string": "y"}, f"@@ -1 +1 @@\n-x\n+{SECRET}"),
+        (f"*** Begin Patch\n*** Update File: a\n*** Move to: {SECRET}\n-token = {SECRET}\n*** End Patch", ""),
+        ({"path": "a", "old_string": "x", "new_string": "y"}, "@@ -1 +1 @@\n+-----BEGIN RSA PRIVATE KEY-----\n-x\n+" + "MIIEpAIBAAKCAQEA7" * 4 + "\n+-----END RSA PRIVATE KEY-----"),
+    ],
+)  # fmt: skip
+def test_no_secret_is_in_a_diff(given, patch):
+    shown = str(told(given, patch))
+
+    assert SECRET not in shown
+    assert "MIIEpAIBAAKCAQEA7" not in shown
+    assert "[REDACTED:" in shown
+
+
+def test_marks_of_a_conflict_and_signs_for_a_terminal_are_text():
+    (diff,) = diffs_of({"path": "a", "content": "<<<<<<< ours\n\x1b[31mred\u202e\n=======\n>>>>>>> theirs"})
+
+    assert ["<<<<<<< ours", "[31mred", "=======", ">>>>>>> theirs"] == [line.text for line in diff.lines]
+
+
+@pytest.mark.parametrize(
+    ("agent", "fixture", "steps"),
+    [
+        ("qwen", "tools", {("edit", "uploader.py", 1), ("run", "git add . && git commit -m Retry", 0)}),
+        ("gemini", "tools", {("run", "echo zebra; exit 3", 0)}),
+        ("copilot", "tools", {("run", "cat retry.py; exit 3", 0), ("read", "retry.py", 0)}),
+    ],
+)  # fmt: skip
+def test_steps_are_told_of_every_agent(agent, fixture, steps):
+    session = READERS[agent].read(FIXTURES / agent / f"{fixture}.jsonl", keep_raw=True).session
+    page = reading(session, work=AGENTS[agent].work, whole=True)
+    shown = {
+        (step.kind, step.line, step.added)
+        for one in page.exchanges
+        for message in one.messages
+        for step in message.steps
+    }
+
+    assert steps <= shown

@@ -1,0 +1,66 @@
+"""A session as one file: what the page shows, without the page."""
+
+from __future__ import annotations
+
+import json
+import stat
+
+from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
+from tests.smart_fork.service.test_page import HOSTILE, Tags
+from tests.smart_fork.world import Did
+
+SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+def a_session(world, shop) -> str:
+    edit = Did("Edit", {"file_path": f"{shop}/a.py", "old_string": "x = 1", "new_string": f"x = 2  # {HOSTILE}"})
+    tests = Did("Bash", {"command": f"TOKEN={SECRET} pytest -q"}, f"one\ntwo\nthree\n4 passed {HOSTILE}")
+    return world.worked("claude", shop, f"> Make it **two** {HOSTILE} {SECRET}", edit, tests, f"# Done\n\n{HOSTILE}")
+
+
+def test_a_file_loads_nothing_runs_nothing_and_has_all_that_was_done(run, world, shop, tmp_path):  # noqa: F811
+    session, file = a_session(world, shop), tmp_path / "out.html"
+
+    made = run("export", session, "--html", str(file))
+    again, text = run("export", session, "--html", str(file), "--json"), file.read_text()
+
+    tags = Tags(text).found
+    assert (0, 2, True) == (made.code, again.code, "There is a file already" in again.out), made.err
+    assert text == file.read_text()
+    assert 0 == run("export", session, "--html", str(file), "--force").code
+    assert 0o600 == stat.S_IMODE(file.stat().st_mode)
+    assert not {"script", "link", "img", "iframe", "form", "button", "input"} & {tag for tag, _ in tags}
+    assert not [name for _, attrs in tags for name in attrs if name.startswith("on") or name in ("src", "style")]
+    assert [] == [attrs["href"] for tag, attrs in tags if tag == "a" and not attrs["href"].startswith("#")]
+    assert all(
+        words in text
+        for words in (
+            "x = 2",
+            "4 passed",
+            "pytest -q",
+            "Done",
+            "default-src 'none'",
+        )
+    )
+    assert "one\ntwo" not in text
+    assert SECRET not in text
+    assert "[REDACTED:" in text
+
+
+def test_a_session_is_printed_as_markdown_and_as_json(run, world, shop):  # noqa: F811
+    session = a_session(world, shop)
+
+    text = run("export", session, "--markdown").out
+    told = json.loads(run("export", session[:12], "--markdown", "--json").out)
+
+    assert told["text"] == text
+    assert (session, "claude", "markdown", None, len(text)) == tuple(
+        told[key] for key in ("session_id", "agent_type", "format", "file", "characters")
+    )
+    assert "```diff\n  -x = 1\n  +x = 2" in text
+    assert "## 1. Make it **two**" in text
+    assert SECRET not in text
+    assert 2 == run("export", session).code == run("export", session, "--html", "--markdown").code
+    assert 3 == run("export", "0000-nobody-has-0000", "--html").code
+    world.log_of(session).unlink()
+    assert 3 == run("export", session, "--markdown").code
