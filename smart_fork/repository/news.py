@@ -377,9 +377,14 @@ def _is_file(path: Path) -> bool:
 
 
 def _steady(history: Sequence[tuple[str, int]], moment: float) -> int | None:
-    """The place of the newest commit made by then, where none of those before it was made later."""
+    """The place of the newest commit made by then, where none of those before it was made later.
+
+    None either where one of those after it is not yet to be: nobody knows when that was made.
+    """
     place = next((place for place, one in enumerate(history) if one[1] <= moment), None)
     if place is None or any(made > moment for _, made in history[place : place + _LOOKED_BACK]):
+        return None
+    if any(made > time.time() + _SKEW for _, made in history[:place]):
         return None
     return place
 

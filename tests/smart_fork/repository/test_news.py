@@ -400,3 +400,93 @@ def test_nothing_that_a_repository_names_is_run_and_its_names_mean_nothing_to_gi
     assert rows(shop, one) == {"a.py": "changed +1 -0 uncommitted"}
     assert not (shop.parent / "sprung").exists()
     assert sorted(shop.rglob("*")) == before
+
+
+#: What a name may be made of: git quotes it, or it looks like an option or a pattern.
+HOSTILE = (
+    'quo"te.py', "it's.py", "-rf", "--output=x", ":(top)", ":!a.py", "*", "back\\slash", "sp ace", " ", "é.py", "a -> b", "{a => b}.py",
+)  # fmt: skip
+
+
+#: Nothing is said of these.
+UNSEEN = ("a\nb.py", "tab\t.py", "\x1b[31mred.py", "\u202eyp.txt")
+
+
+def test_names_of_any_kind_are_told_as_they_are_or_not_at_all(shop):
+    for name in (*HOSTILE, *UNSEEN):
+        (shop / name).write_text(TEN)
+    sh(shop, "git add .; git commit -qm Names", at=START + 10)
+    known = then(shop, *HOSTILE, *UNSEEN, "a.py")
+    assert rows(shop, known) == {}
+    for name in (*HOSTILE, *UNSEEN):
+        (shop / name).write_text(f"{TEN}more\n")
+    assert rows(shop, known) == dict.fromkeys(HOSTILE, "changed +1 -0 uncommitted")
+    sh(shop, "git mv a.py -- '-x\n\t:(top)'; git add .; git commit -qm More")
+
+    told_of = rows(shop, known)
+
+    assert told_of == dict.fromkeys(HOSTILE, "changed +1 -0") | {"a.py": "renamed -x\n\t:(top) +0 -0"}
+
+
+def test_where_in_it_a_session_worked_does_not_matter_and_what_lies_outside_is_not_its(home, shop):
+    outside = home / "notes.py"
+    outside.write_text(TEN)
+    sh(shop, "git init -q sub/inner; echo x > sub/inner/i.py")
+    sh(shop, f"echo more >> a.py; echo more >> {outside}; echo more >> sub/inner/i.py; git commit -qam Two")
+    names = ("a.py", "sub/c.py", "../notes.py", str(outside), "sub/inner/i.py", "/etc/hostname", "../shop-not/a.py")
+
+    for cwd in (shop, shop / "sub", home):
+        assert rows(shop / "sub", then(shop, *names, cwd=str(cwd))) == {"a.py": "changed +1 -0"}
+
+
+def test_what_was_collected_and_forgotten_is_not_made_up(shop):
+    """After ``git gc`` the history of the branch tells, and what was amended since is told nowhere."""
+    commit = sh(shop, "git rev-parse HEAD").strip()
+    forget = "git reflog expire --expire=now --all; git gc -q --prune=now"
+    sh(shop, f"echo more >> a.py; {COMMIT}; {forget}")
+    assert rows(shop) == {"a.py": "changed +1 -0"}
+    assert rows(shop, then(shop, branch=None)) == {}
+    assert rows(shop, then(shop, branch=None, commit=commit)) == {"a.py": "changed +1 -0"}
+    sh(shop, f"git reset -q --soft HEAD~; git commit -q --amend -m Both; {forget}")
+
+    for more in ({}, {"commit": commit}, {"branch": None}):
+        assert rows(shop, then(shop, **more)) == {}
+
+
+def test_a_repository_that_was_moved_tells_nothing_of_where_it_was(home, shop):
+    sh(shop, f"echo more >> a.py; {COMMIT}")
+    shop.rename(home / "store")
+    known = then(shop)
+    assert rows(home / "store", known) == {}
+    assert news(shop, known, PROCESSES) is None
+
+    sh(home, "mkdir shop; cd shop; git init -q -b main; echo other > a.py; git add .; git commit -qm Other")
+
+    assert rows(shop, known) == {}  # another one in its place: nothing there is as old as the session
+
+
+def test_commits_from_the_future_tell_no_time(home, shop):
+    """What is dated later than now may have been there when the session began."""
+    sh(shop, "echo ahead >> a.py; git commit -qam Ahead", at=4_000_000_000)
+    sh(home, "git clone -q shop clone")
+    clone = home / "clone"
+    commit = sh(shop, "git rev-parse HEAD~").strip()
+
+    assert rows(clone, then(clone, branch="main", **ELSEWHERE)) == {}
+    # What its log says that it was begun at is certain, whatever the clocks say.
+    assert rows(clone, then(clone, commit=commit, branch="main", **ELSEWHERE)) == {"a.py": "changed +1 -0"}
+
+
+def test_linked_worktrees_are_checkouts_of_their_own_also_of_a_bare_repository(home, shop):
+    sh(home, "git clone -q --bare shop bare.git; git -C bare.git worktree add -q ../one -b one main", at=BEGUN - 10)
+    sh(home, "git -C bare.git worktree add -q --no-checkout ../two -b two main", at=BEGUN - 10)
+    one, two = home / "one", home / "two"
+    sh(two, "git sparse-checkout set sub; git checkout -q two", at=BEGUN - 5)
+    sh(one, f"echo more >> a.py; {COMMIT}")
+    sh(two, f"echo more >> sub/c.py; {COMMIT}")
+
+    assert rows(one, then(one, branch="one")) == {"a.py": "changed +1 -0"}
+    assert rows(two, then(two, branch="two")) == {"sub/c.py": "changed +1 -0"}
+    # One that goes on in the other's has the other's files: they are not those that it knew.
+    assert rows(two, then(one, branch="one")).keys() <= {"sub/c.py"}
+    assert rows(home / "bare.git", then(one, branch="one")) == {}
