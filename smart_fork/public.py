@@ -298,10 +298,11 @@ def branch(
     also: Sequence[str] = (),
     keep: Sequence[int] = (),
     drop: Sequence[int] = (),
+    as_agent: str | None = None,
 ) -> Branched:
     """Copy a session under a title of its own, up to message number `at` where given; nothing runs.
 
-    Within a `budget` it has what answers the `intent` alone, as `fork` says it.
+    Within a `budget` it has what answers the `intent` alone, and with `as_agent` it is handed over, as `fork` says it.
 
     Raises:
         SmartForkError: nothing was made.
@@ -310,7 +311,7 @@ def branch(
 
     spending = _within(budget, intent, also, keep, drop)
     with _here([session_id], cwd) as (here,):
-        return copy(here, at=at, title=title, cwd=cwd, budget=spending)
+        return copy(here, at=at, title=title, cwd=cwd, budget=spending, as_agent=as_agent)
 
 
 def cut(

@@ -12,6 +12,7 @@ import typer
 from smart_fork.agents.options import Options
 from smart_fork.budget.wanted import wanted_of
 from smart_fork.caller import caller_session
+from smart_fork.cli.agents import HandedOption
 from smart_fork.cli.fork import message_number, spending_on
 from smart_fork.cli.options import PlaceChoice
 from smart_fork.cli.output import out, plain, print_json, say
@@ -60,6 +61,7 @@ def branch(  # noqa: PLR0917 - typer's way
     ] = None,
     keep: Annotated[str | None, typer.Option("--keep", help="Exchanges to keep within a --budget: 3,5-7.")] = None,
     drop: Annotated[str | None, typer.Option("--drop", help="Exchanges to leave out of a --budget.")] = None,
+    as_agent: HandedOption = None,
 ) -> None:
     """Copy a session under a title of its own, to go on with later; the original stays untouched."""
     from smart_fork.families.branch import branch as branch_session
@@ -73,7 +75,7 @@ def branch(  # noqa: PLR0917 - typer's way
     if also and intent is None:
         raise Usage("--also goes with --intent", "It says the intent in other words.")
     if without is not None:
-        if start or title or at or project or wanted:
+        if start or title or at or project or wanted or as_agent:
             raise Usage("--excise goes with --cwd alone", "`smart-fork resume` starts what it writes.")
         from smart_fork.cli.excise import branch_without
 
@@ -96,6 +98,7 @@ def branch(  # noqa: PLR0917 - typer's way
             start=Options(prompt=prompt, place=where) if start else None,
             caller_session_id=caller_session(os.environ),
             budget=spent,
+            as_agent=as_agent,
         )
     if as_json:
         print_json(branched.as_json())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,10 +19,12 @@ from indexer.transcripts.model import AgentName, Session
 from smart_fork import sessions
 from smart_fork.advice import advice
 from smart_fork.agents import READERS
+from smart_fork.agents.copier import NewSession
 from smart_fork.agents.facets import starter_of
 from smart_fork.agents.options import Options
 from smart_fork.agents.plan import check_id
 from smart_fork.agents.references import names_session
+from smart_fork.agents.selection import named
 from smart_fork.copies.session_copy import Branch, branch_point, last_branch_point, message_at, write_copy
 from smart_fork.errors import ForkRefused, NotFound, SmartForkError, Usage
 from smart_fork.families.branch_titles import branch_title, titles_like_ours
@@ -36,6 +39,7 @@ from smart_fork.families.work import (
 from smart_fork.forking.others import is_others
 from smart_fork.forking.started import Forked
 from smart_fork.forking.world import Clock, SystemClock
+from smart_fork.processes import Machine, SystemProcesses
 from smart_fork.retrieval.results import title as shown_title
 from smart_fork.snippets import quoted
 from smart_fork.whereabouts import belongs
@@ -62,6 +66,7 @@ def branch(
     now: float | None = None,
     clock: Clock | None = None,
     budget: Spending | None = None,
+    as_agent: AgentName | None = None,
 ) -> Branched:
     """Copy a session, up to the end of what message number `at` is part of, or up to its last finished turn.
 
@@ -69,7 +74,8 @@ def branch(
 
     `cwd` is where the copy is to work (the session's own directory by default); a session that does not belong to
     `project` is refused where one is given. With `start` the copy is resumed immediately, as that says; its name is
-    its title. Within a `budget` the copy has what answers alone.
+    its title. Within a `budget` the copy has what answers alone. With `as_agent` it is a session of that agent, which
+    is told of it.
 
     The caller's own session is waited for where it is so new that its agent has not written it down yet.
 
@@ -78,6 +84,7 @@ def branch(
     """
     clock = clock or SystemClock()
     session = _source(reference.strip(), caller_session_id or "", clock)
+    agent = session.agent if as_agent is None else named(as_agent)
     moment = clock.now() if now is None else now
     target = _target(session, cwd)
     if project is not None and not _belongs(session, project):
@@ -88,7 +95,11 @@ def branch(
     within = _within(session, end, budget) if budget is not None else None
     excerpt = within.excerpt if within is not None else None
     with new_title(session.title, target, moment, name=title) as final:
-        written = _write(session, end, target, title=final, now=moment, excerpt=excerpt)
+        if agent == session.agent:
+            written = _write(session, end, target, title=final, now=moment, excerpt=excerpt)
+        else:
+            written, said = _told(session, end, agent, excerpt, _becomes(agent, target, moment, final))
+            warnings += said
     warnings += written.warnings
     report = _report(session, written, end=end, title=final, target=target, warnings=warnings)
     if within is not None:
@@ -166,6 +177,30 @@ def _write(
     )
 
 
+def _becomes(agent: AgentName, target: Path, now: float, title: str) -> NewSession:
+    moment = datetime.fromtimestamp(now)  # noqa: DTZ006 - Codex names its files by local time
+    return NewSession(starter_of(agent).new_id(), target, moment, title)
+
+
+def _told(
+    session: Session, end: int, agent: AgentName, excerpt: Excerpt | None, becomes: NewSession
+) -> tuple[Branch, list[str]]:
+    """A session of `agent` that is told of this one up to turn `end`, and what a person should know of it."""
+    from smart_fork import handovers
+    from smart_fork.forking.handover import handover, notes
+    from smart_fork.forking.told import write_told
+
+    told = handover(session, end, agent, excerpt)
+    written = write_told(READERS[agent], told, session, becomes, Machine(SystemProcesses(), os.environ))
+    through = session.turns[end].id
+    try:
+        handovers.remember(handovers.HandedOver(becomes.id, agent, session.agent, session.session_id, through))
+    except BaseException:
+        written.undo()
+        raise
+    return replace(written, source_session_id=session.session_id), notes(told.handed, agent)
+
+
 def _end(
     session: Session, at: int | None, through: str | None, now: float, caller: str | None
 ) -> tuple[int, list[str]]:
@@ -198,8 +233,8 @@ def _start(session: Session, written: Branch, target: Path, options: Options, ca
     from smart_fork.forking.launch import resume_written
     from smart_fork.forking.spec import WorkerSpec, source_of
 
-    source = replace(source_of(session), cwd=str(target))
-    spec = WorkerSpec("branch", session.agent, source, options, caller_session_id=caller)
+    source = replace(source_of(session), cwd=str(target), agent=written.agent)
+    spec = WorkerSpec("branch", written.agent, source, options, caller_session_id=caller)
     return resume_written(spec, written)
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Self
 
 import apsw
 
-from smart_fork import foreign_sessions
 from smart_fork.agents.facets import storage_of
 from smart_fork.agents.files import second_name, stage_transcript
 from smart_fork.agents.logs import original_of
@@ -18,7 +17,6 @@ from smart_fork.agents.plan import ForkPlan
 from smart_fork.copies import leftovers
 from smart_fork.copies.session_copy import write_branch
 from smart_fork.errors import ForkRefused, SmartForkError
-from smart_fork.forking.others import is_others
 from smart_fork.forking.spec import WorkerSpec
 from smart_fork.forking.world import World
 from smart_fork.processes import Machine
@@ -106,29 +104,15 @@ class Attempt:
 
     def _told(self, plan: ForkPlan, new_session_id: str, spec: WorkerSpec, handover: Handover) -> list[str]:
         """Another agent's session as one of its own; where it is from is kept beside it."""
-        from smart_fork.agents.forms import HomePlace
-        from smart_fork.copies.told import as_session
+        from smart_fork.agents.copier import NewSession
+        from smart_fork.forking.told import write_told
 
-        handed, place = handover.handed, HomePlace(str(plan.cwd), str(Path.home()))
-        with as_session(plan.agent, handover.said, place, source_id=handed.session_id) as session:
-            written = write_branch(
-                self.world.adapter,
-                session.source_path,
-                session=session,
-                at=None,
-                new_session_id=new_session_id,
-                target_cwd=plan.cwd,
-                title=plan.title or handover.title,
-                now=datetime.fromtimestamp(self.world.clock.now()),  # noqa: DTZ006 - files may be named by local time
-                machine=Machine(self.world.processes, self.world.env),
-            )
+        now = datetime.fromtimestamp(self.world.clock.now())  # noqa: DTZ006 - files may be named by local time
+        becomes = NewSession(new_session_id, plan.cwd, now, plan.title)
+        source, machine = spec.source.session if spec.source else None, Machine(self.world.processes, self.world.env)
+        written = write_told(self.world.adapter, handover, source, becomes, machine)
         self.otherwise(written.undo)
         self._note(new_session_id, spec)
-        source = spec.source.session if spec.source else None
-        if is_others(handed.session_id, source):
-            said = [turn.id for turn in session.turns if not turn.id.isdigit()]  # a number is any session's
-            foreign_sessions.remember(new_session_id, said)
-            self.otherwise(lambda: foreign_sessions.forget(new_session_id))
         return list(written.warnings)
 
     def _note(self, new_session_id: str, spec: WorkerSpec) -> None:

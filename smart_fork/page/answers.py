@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any
 
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS
+from smart_fork.agents.facets import title_of
+from smart_fork.agents.selection import handed_to
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.page.renderer import PageValues
 from smart_fork.retrieval.answer import Answer, RecentSession
@@ -16,7 +18,7 @@ from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
 from smart_fork.retrieval.upkeep import Engine
 
 #: What a form asks of a fork.
-ASKED = ("session", "prompt", "at", "worktree", "place", "budget", "brief", "form")
+ASKED = ("session", "prompt", "at", "worktree", "place", "budget", "brief", "agent", "form")
 
 if TYPE_CHECKING:
     from indexer.transcripts.model import Session
@@ -90,10 +92,11 @@ class SessionPage(PageValues):
 
 @dataclass(frozen=True, slots=True)
 class SessionForms(PageValues):
-    """The names of the forms beside a session: one to fork it, one to undo a cut."""
+    """The names of the forms beside a session: one to fork it, one to undo a cut; and what it can be handed over to."""
 
     form: str
     undo: str
+    agents: Mapping[str, str] = field(default_factory=lambda: {name: title_of(name) for name in handed_to()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,22 +284,23 @@ def _fork(form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: boo
     from smart_fork.agents.options import Options
     from smart_fork.forking.launch import fork_session
 
-    session, prompt, at, worktree, place, budget, brief, _ = (form.get(name, "").strip() for name in ASKED)
+    session, prompt, at, worktree, place, budget, brief, agent, _ = (form.get(name, "").strip() for name in ASKED)
     if not prompt:
         raise Usage("What is the fork to do?", "Go back and say it in a sentence.")
     options = Options(prompt=prompt, worktree=worktree == "yes" or None, place=place or None, brief=brief == "yes")
+    how: dict[str, Any] = {"at": number(at), "as_agent": agent or None}
     if not budget and not dry_run:
-        return fork_session(session, options, at=number(at))
+        return fork_session(session, options, **how)
     from smart_fork.budget.amount import MATCH, amount
     from smart_fork.budget.wanted import Wanted
     from smart_fork.forking.spending import Spending
 
     if not budget:
         least = Spending(Wanted(MATCH), prompt, (), engine())
-        return fork_session(session, options, at=number(at), preview=least, dry_run=True)
+        return fork_session(session, options, preview=least, dry_run=True, **how)
     wanted = Wanted(amount(budget), _moved(form, "keep"), _moved(form, "drop"))
     spending = Spending(wanted, prompt, (), engine())
-    return fork_session(session, options, at=number(at), budget=spending, dry_run=dry_run)
+    return fork_session(session, options, budget=spending, dry_run=dry_run, **how)
 
 
 def _moved(form: Mapping[str, str], where: str) -> frozenset[int]:

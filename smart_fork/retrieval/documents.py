@@ -15,6 +15,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.engines.base import EngineQuestion, RankedDocument, SearchEngine
 from smart_fork.retrieval.evidence import admitted
 from smart_fork.retrieval.found import Candidate, Candidates, Query
+from smart_fork.retrieval.kinship import families
 from smart_fork.retrieval.lines import lines_of
 from smart_fork.retrieval.query import words_of
 from smart_fork.retrieval.stand_ins import without_askers
@@ -74,11 +75,12 @@ def _best(
     ranked = [found[row] for row in shown if _fits(found[row][1], query.min_score)]
     ranked.sort(key=lambda one: one[0].session_id)
     ranked.sort(key=lambda one: (_order(one[1]), one[0].until), reverse=True)
-    families: dict[str, tuple[SessionRow, RankedDocument]] = {}
+    best: dict[str, tuple[SessionRow, RankedDocument]] = {}
+    family = families(row for row, _ in ranked)
     for row, document in ranked:
         if not _is_kin(row, query) or _passage(store, query, row, document):
-            families.setdefault(row.root_id or row.session_id, (row, document))
-    return list(families.values()), unknown + dropped
+            best.setdefault(family[row.row], (row, document))
+    return list(best.values()), unknown + dropped
 
 
 def _order(document: RankedDocument) -> float:

@@ -9,6 +9,7 @@ from indexer.store.base import SessionRow, Store
 from smart_fork.retrieval.answer import Mode
 from smart_fork.retrieval.evidence import Gathered, gather
 from smart_fork.retrieval.found import Candidate, Candidates, Query
+from smart_fork.retrieval.kinship import families, family_of
 from smart_fork.retrieval.lines import lines_of
 from smart_fork.retrieval.meaning import Embed, once
 from smart_fork.retrieval.query import words_of
@@ -46,7 +47,7 @@ def _search(
 ) -> tuple[tuple[Candidate, ...], int, Mapping[str, float]]:
     vectors = embed(query.meanings) if mode != "lexical" else None
     found = gather(store, query, vectors, words=mode != "vector")
-    family = {row: session.root_id or session.session_id for row, session in found.sessions.items()}
+    family = families(found.sessions.values())
     weighed = weigh(found.phrasings, words=mode != "vector")
     among = rivals(weighed, family)
     score = share(weighed, family, among)
@@ -55,6 +56,8 @@ def _search(
         chunk_of = {row: found.passages[row].place.chunk for row, _ in ranked[:RERANKED] if row in found.passages}
         texts = store.texts(chunk_of.values())
         ranked = look.at(query.intent, ranked, {row: texts.get(chunk, "") for row, chunk in chunk_of.items()})
+    shown = {family[row]: found.sessions[row] for row, _ in ranked}
+    among = {family_of(shown[name]) if name in shown else name: lead for name, lead in among.items()}
     wanted = [(row, chance) for row, chance in ranked if query.min_score is None or chance >= query.min_score]
     return _hits(store, wanted[: query.limit], found, score, query.phrasings), found.dropped, among
 

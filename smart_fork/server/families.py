@@ -57,6 +57,7 @@ class Branching:
         intent: Annotated[str | None, Field(description="With budget: what is to be known. Left out: prompt.")] = "",
         keep: Annotated[str | None, Field(description="Exchanges to keep within budget: '3,5-7'.")] = None,
         drop: Annotated[str | None, Field(description="To leave out of it.")] = None,
+        as_agent: Annotated[str | None, Field(description="Make it a session of this agent.")] = None,
     ) -> Branched:
         """Copy a session, up to a message or its last finished answer, under a title of its own.
 
@@ -72,6 +73,7 @@ class Branching:
             "cwd": project_for(cwd, caller) if cwd else None,
             "start": Options(prompt=prompt or None, place=run_in) if start is True else None,
             "caller_session_id": caller.session_id,
+            "as_agent": as_agent,
         }
         spent = partial(self._spending, budget, keep, drop, (intent or "").strip() or prompt or "", progress_of())
         return await in_thread(partial(_branched, session_id, how, spent))

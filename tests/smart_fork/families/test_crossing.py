@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
 from indexer.paths import state_home
+from smart_fork import handovers, sessions
 from smart_fork.agents.options import Options
 from smart_fork.excise.request import Request, cut
+from smart_fork.families.branch import branch
 from smart_fork.forking.launch import fork_session
 from smart_fork.registry import Registry
+from smart_fork.retrieval.kinship import families
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import FakeProcesses
 from tests.smart_fork.relatives import lineage
@@ -106,3 +110,42 @@ def test_a_cut_says_which_sessions_were_told_of_what_it_takes_out(family):
 
     said = [one for one in done.remains if "which was told of this one" in one]
     assert [f"session {second} of Codex", f"session {third} of Claude Code"] == [one.partition(",")[0] for one in said]
+
+
+def test_a_branch_as_another_agents_is_told_of_it_and_of_its_family(world, shop):
+    first = world.claude(shop, *SAID)
+
+    branched = branch(first, at=1, as_agent="codex", title="aside")
+
+    copy = sessions.read(sessions.locate(branched.session_id))
+    assert ("codex", list(SAID[:2])) == (copy.agent, [turn.text for _, turn in copy.messages])
+    assert ("codex", "aside (Branch)") == (branched.agent_type, branched.title)
+    assert (first, 1) == (branched.parent.session_id, branched.at)
+    assert branched.resume_command.endswith(f"codex resume {branched.session_id}")
+    assert f"claude --resume {first}" in branched.resume_original
+    assert any("Codex is told of this session of Claude Code" in one for one in branched.warnings)
+    assert [(0, "claude", first), (1, "codex", branched.session_id)] == told(first)
+
+
+def test_a_session_and_what_was_told_of_it_are_one_result(world, shop):
+    """As a session and its forks are: the best of them stands for all, whichever agent's it is."""
+    first = world.claude(shop, *SAID)
+    second = branch(first, as_agent="codex").session_id
+    third = branch(second, as_agent="qwen").session_id
+    other = world.codex(shop, "add retry to the mailer", "the mailer retries")
+
+    found = world.ids("add retry", shop)
+
+    assert (2, 1) == (len(found), found.count(other))
+    assert 1 == len({first, second, third} & set(found))
+
+
+def test_families_that_name_each_other_in_a_circle_are_one_and_end():
+    for one, of in (("a", "b"), ("b", "a"), ("c", "gone"), ("d", "gone")):
+        handovers.remember(handovers.HandedOver(one, "codex", "claude", of))
+    rows = [SimpleNamespace(row=number, session_id=one, root_id="") for number, one in enumerate("abcde")]
+
+    named = families(rows)
+
+    assert named[2] == named[3]
+    assert [4] == [row for row in named if named[row] == named[4]]

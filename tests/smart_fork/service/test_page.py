@@ -298,6 +298,11 @@ def test_a_preview_says_what_a_dry_run_says_and_exchanges_are_moved_over(served,
     assert "<code>--budget match</code>" in text
     status, text = preview("")
     assert (200, False) == (status, "of 3 exchanges" in text)
+    assert 400 == preview("&agent=nobody")[0]
+    page = served.get(f"/session/claude/{knows}")[1]
+    assert '<option value="codex">Codex, which is told of it' in page
+    assert '<option value="claude">' not in page
+    assert 'name="agent" value="codex"' in preview("&agent=codex")[1]
     assert all(way in text for way in ("all of it", "<code>--budget match</code>", "<code>--budget 30000</code>"))
     assert (400, True) == ((said := preview("&budget=match&exchange-9=keep"))[0], "no exchange 9" in said[1])
     assert 400 == preview("&budget=lots")[0]
