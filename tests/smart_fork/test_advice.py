@@ -32,7 +32,7 @@ COMMAND = re.compile(rf"smart-fork (?:{'|'.join(COMMANDS)})\b(?! on demand)|(?<!
 TOOL_NAMES = sorted(create_server()._tool_manager._tools)
 
 
-@cache  # for three tests of each module
+@cache  # for three tests
 def prose(module: Path) -> list[tuple[str, str, int]]:
     """The texts of a module that somebody may read: where each stands (``command``, ``tool`` or nothing), and its line."""
     tree = ast.parse(module.read_text())
@@ -59,31 +59,33 @@ def test_the_rooms_of_people_exist():
     assert [] == [room for room in OF_PEOPLE if not (PACKAGE / room).exists()]
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda path: path.relative_to(PACKAGE).as_posix())
-def test_no_command_is_named_to_whoever_has_tools(module):
-    wrong = [(line, text) for where, text, line in prose(module) if where in ("", "tool") and COMMAND.search(text)]
+def wrongly_told(names: re.Pattern[str], heard: tuple[str, ...], *other_rooms: str) -> list[tuple[str, int, str]]:
+    """The texts, heard in one of these ways, that have one of these names: but for those of other rooms."""
+    return [
+        (module.relative_to(PACKAGE).as_posix(), line, text)
+        for module in modules()
+        if not module.relative_to(PACKAGE).as_posix().startswith(other_rooms)
+        for where, text, line in prose(module)
+        if where in heard and names.search(text)
+    ]
 
-    assert [] == wrong
+
+def test_no_command_is_named_to_whoever_has_tools():
+    assert [] == wrongly_told(COMMAND, ("", "tool"))
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda path: path.relative_to(PACKAGE).as_posix())
-def test_no_tool_is_named_to_whoever_has_commands(module):
-    if module.is_relative_to(PACKAGE / "server") or module.is_relative_to(PACKAGE / "front"):
-        return  # whoever talks to these has tools
+def test_no_tool_is_named_to_whoever_has_commands():
+    """Whoever talks to the server has tools."""
     names = re.compile(rf"\b(?:{'|'.join(name for name in TOOL_NAMES if name != 'smart_fork')})\b")
-    wrong = [(line, text) for where, text, line in prose(module) if where in ("", "command") and names.search(text)]
 
-    assert [] == wrong
+    assert [] == wrongly_told(names, ("", "command"), "server/", "front/")
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda path: path.relative_to(PACKAGE).as_posix())
-def test_who_has_the_few_tools_is_sent_to_no_other(module):
-    if module.is_relative_to(PACKAGE / "excise"):
-        return  # it is asked for by who has all
+def test_who_has_the_few_tools_is_sent_to_no_other():
+    """What is cut is asked for by who has all."""
     names = re.compile(rf"\b(?:{'|'.join(set(TOOL_NAMES) - set(FEW))})\b")
-    wrong = [(line, text) for where, text, line in prose(module) if where == "tool" and names.search(text)]
 
-    assert [] == wrong
+    assert [] == wrongly_told(names, ("tool",), "excise/")
 
 
 def test_each_hears_what_it_can_do():
