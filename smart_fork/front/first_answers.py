@@ -64,6 +64,8 @@ def greet(
         "ping": {},
         "tools/list": {"tools": listed(catalogue, tools)},
         "prompts/list": {"prompts": catalogue["prompts"]},
+        "resources/list": {"resources": catalogue["resources"]},
+        "resources/templates/list": {"resourceTemplates": catalogue["resourceTemplates"]},
     }
     hello = None
     for line in lines:

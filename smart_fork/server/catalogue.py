@@ -26,6 +26,7 @@ def catalogue() -> dict[str, Any]:
 async def _asked() -> dict[str, Any]:
     async with Client(create_server(everything=True), mode="legacy") as client:
         tools, prompts, server = await client.list_tools(), await client.list_prompts(), client.server_info
+        resources, templates = await client.list_resources(), await client.list_resource_templates()
         if server is None:
             raise AssertionError("it introduces itself")
         welcome = {
@@ -39,6 +40,9 @@ async def _asked() -> dict[str, Any]:
             "few": list(FEW),
             "tools": tools.model_dump(mode="json", by_alias=True, exclude_none=True)["tools"],
             "prompts": prompts.model_dump(mode="json", by_alias=True, exclude_none=True)["prompts"],
+            # There are none; clients ask all the same.
+            **resources.model_dump(mode="json", by_alias=True, include={"resources"}),
+            **templates.model_dump(mode="json", by_alias=True, include={"resource_templates"}),
         }
 
 

@@ -19,6 +19,8 @@ from tests.smart_fork.front.conversation import INITIALIZE, call, request, told
 
 ROOT = Path(__file__).resolve().parents[3]
 WRITTEN = json.loads(Path(CATALOGUE).read_bytes())
+#: What clients ask once they are welcome: Qwen Code also for resources, of which there are none.
+ASKED = ("tools/list", "prompts/list", "resources/list", "resources/templates/list", "ping")
 #: What Python itself has imported by then, and what may be added to it: a dozen small modules.
 THIN = {
     "__future__", "_collections", "_functools", "_json", "_operator", "_sre", "collections", "copyreg", "enum", "functools",
@@ -50,7 +52,7 @@ def test_what_the_front_says_first_is_what_the_whole_server_says(shop, monkeypat
     for command in ([*program, "mcp"], [*program, "-v", "mcp"]):
         with McpProcess(command, cwd=shop, env=os.environ, greeted=False) as server:
             welcome = server._ask("initialize", **hello)
-            answers.append([welcome, *map(server._ask, ("tools/list", "prompts/list", "ping"))])
+            answers.append([welcome, *map(server._ask, ASKED)])
 
     thin, whole = answers
     assert whole == thin
@@ -58,12 +60,15 @@ def test_what_the_front_says_first_is_what_the_whole_server_says(shop, monkeypat
 
 def test_who_begins_as_all_do_is_answered_at_once():
     begins = (INITIALIZE, told("notifications/initialized"), request("p", "ping"), request(7, "tools/list"))
-    (welcome, ping, tools), *_ = said(*begins)
+    (welcome, ping, tools, *none), *_ = said(
+        *begins, request(8, "resources/list"), request(9, "resources/templates/list")
+    )
 
     assert "2025-06-18" == welcome["result"]["protocolVersion"]
     assert "smart-fork" == welcome["result"]["serverInfo"]["name"]
     assert {"jsonrpc": "2.0", "id": "p", "result": {}} == ping
     assert sorted(NAMES) == sorted(tool["name"] for tool in tools["result"]["tools"])
+    assert [{"resources": []}, {"resourceTemplates": []}] == [one["result"] for one in none]
 
 
 def test_all_tools_are_listed_to_who_wants_them():
@@ -84,7 +89,7 @@ def test_a_version_that_is_not_known_is_answered_with_the_newest_that_is():
     [
         call(1, "smart_fork", intent="x"),
         request(1, "tools/list", cursor="2"),
-        request(1, "resources/list"),
+        request(1, "resources/read", uri="file:///x"),
         request(1, "prompts/get", name="fork"),
         request(1, "server/discover"),
         INITIALIZE,
