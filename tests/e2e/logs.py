@@ -44,7 +44,8 @@ class Log:
 
     def answers(self, text: str) -> bool:
         """Whether the model has said `text` in it."""
-        return any(text in json.dumps(r) for r in self.records if _is_answer(r))
+        written = json.dumps(text)[1:-1]
+        return any(written in json.dumps(r) for r in self.records if _is_answer(r))
 
 
 def _is_answer(record: Json) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import uuid
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -65,8 +67,7 @@ def _our_command(machine: Machine) -> None:
     machine.env["PYTHONPATH"] = str(CHECKOUT)
 
 
-@pytest.fixture
-def session(machine: Machine, agent: Protocol) -> Log:
+def session_of(machine: Machine, agent: Protocol) -> Log:
     """A finished session of three steps, each with a tool call."""
     for name in STEPS:
         machine.model.when(lambda text, wanted=f"step {name}": text == wanted, echo(agent, name, Say(f"done {name}")))
@@ -76,6 +77,21 @@ def session(machine: Machine, agent: Protocol) -> Log:
     for name in STEPS[1:]:
         run(machine, agent, log.session_id, f"step {name}")
     return log
+
+
+@pytest.fixture(scope="module")
+def sessions(machine: Machine) -> Callable[[Protocol], Log]:
+    """One of each agent, for all tests."""
+    return cache(lambda agent: session_of(machine, agent))
+
+
+@pytest.fixture
+def session(sessions: Callable[[Protocol], Log], agent: Protocol) -> Iterator[Log]:
+    """That of an agent. Whatever a test does with it, the next one has it as it was."""
+    log = sessions(agent)
+    original = log.path.read_bytes()
+    yield log
+    log.path.write_bytes(original)
 
 
 def turns(machine: Machine, log: Log) -> list[dict[str, Any]]:
@@ -157,8 +173,12 @@ def test_one_of_two_calls_of_one_answer_goes_with_its_result_and_the_other_stays
     assert [] == machine.model.refused
 
 
-def test_a_cut_session_can_be_forked(machine: Machine, agent: Protocol, session: Log):
-    """And a fork of before the cut goes on without what was cut where it reads that from its parent."""
+def test_a_cut_session_can_be_forked(machine: Machine, agent: Protocol):
+    """And a fork of before the cut goes on without what was cut where it reads that from its parent.
+
+    In a session of its own: Codex forks none that is shorter than it knows it.
+    """
+    session = session_of(machine, agent)
     prompt = f"next {uuid.uuid4().hex}"
     if agent == "codex":
         machine.codex("exec", "fork", session.session_id, "--", "next of a fork")

@@ -15,7 +15,7 @@ import pytest
 from smart_fork.registry import Registry
 from tests.e2e.agents import SERVER, SMART_FORK, Machine, machine_in
 from tests.e2e.logs import Json, Log
-from tests.e2e.model_server import Call, Hold, Message, Say
+from tests.e2e.model_server import Call, Hold, Message, Request, Say
 from tests.e2e.programs import CHECKOUT, cache_folder
 from tests.e2e.scenario import ANSWER, BEGINNING, CONVERSATION, EXCHANGES, heard, settled, unlike_any_other
 from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
@@ -23,8 +23,15 @@ from tests.living import arguments
 
 pytestmark = pytest.mark.e2e
 NEXT = "Now do the same for the downloader"
-#: It would start itself once more, with more memory. Workers do so, but where that is no part of what a test proves.
+#: It would start itself once more, with more memory. Workers do so where that is part of what a test proves.
 ONE_PROCESS = ("QWEN_CODE_NO_RELAUNCH", "true")
+#: Prompts that an agent, a shell or tmux could take for something else: the forks below are asked them.
+DASH, SLASH, BANG, COMMAND = (
+    "--dangerously $(touch HACKED) ; 'x' \"y\" \\ # &",
+    "/clear all that you know",
+    "!touch HACKED",
+    "doctor",
+)
 SETTINGS = {
     "security": {"auth": {"selectedType": "openai"}},
     "general": {"enableAutoUpdate": False},
@@ -40,6 +47,7 @@ def qwen(qwen_program: Path, machines: list[Machine]) -> Iterator[Machine]:
         machines.append(machine)
         machine.env |= {"OPENAI_API_KEY": "loopback", "OPENAI_BASE_URL": f"{machine.model.url}/v1"}
         machine.env |= {"OPENAI_MODEL": "mock", "QWEN_CODE_SUPPRESS_YOLO_WARNING": "1"}
+        machine.env |= dict([ONE_PROCESS])
         machine.env |= {"NODE_COMPILE_CACHE": str(cache_folder() / "compiled")}  # each start would compile all of it
         machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
         ours = {"command": SMART_FORK[0], "args": [*SMART_FORK[1:], "mcp"]}
@@ -61,7 +69,7 @@ def _closed(qwen: Machine) -> Iterator[None]:
 def asked(machine: Machine, prompt: str, *options: str, cwd: Path | None = None) -> str:
     """Ask as a script does; the session's id."""
     words = (*options, "-o", "json", f"--prompt={prompt}")
-    done = machine.run(machine.programs / "qwen", *words, cwd=cwd, env=dict([ONE_PROCESS]))
+    done = machine.run(machine.programs / "qwen", *words, cwd=cwd)
     session: str = json.loads(done.stdout)[0]["session_id"]
     return session
 
@@ -90,9 +98,9 @@ def ours(machine: Machine, *words: str, cwd: Path | None = None) -> Json:
     return settled(machine, told)
 
 
-def answered(machine: Machine, session: str, prompt: str) -> Log:
+def answered(machine: Machine, session: str, prompt: str, noted: str = "Noted: ") -> Log:
     log = machine.log("qwen", session)
-    wait_until(lambda: log.answers(f"Noted: {prompt[:60]}"), "the answer in the log")
+    wait_until(lambda: log.answers(f"{noted}{prompt[:60]}"), "the answer in the log")
     return log
 
 
@@ -100,6 +108,14 @@ def ended(machine: Machine, prompt: str) -> None:
     """A worker without a terminal ends with its answer."""
     running = lambda: [one for one in machine.processes() if any(prompt in word for word in arguments(one))]  # noqa: E731
     wait_until(lambda: not running(), "the worker to end")
+
+
+def heard_as_words(machine: Machine, prompt: str) -> Request:
+    """What was sent with that prompt, which is nothing but words: nobody has done what it looks like."""
+    request = machine.model.wait_for(lambda request: request.last_prompt.endswith(prompt))
+    assert request.last_prompt.strip() == prompt
+    assert not list(machine.root.rglob("HACKED"))
+    return request
 
 
 def noted(prompt: str) -> list[Message]:
@@ -120,7 +136,8 @@ def test_its_session_is_listed_and_shown_as_it_was_said(qwen: Machine, parent: L
     assert [(one["role"], one["text"]) for one in shown["messages"]] == [(one.role, one.text) for one in CONVERSATION]
 
 
-def test_a_session_begins_and_goes_on_without_a_terminal(qwen: Machine):
+def test_a_session_begins_and_goes_on_without_a_terminal(qwen: Machine, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delitem(qwen.env, ONE_PROCESS[0])
     project = qwen.repository("depot")
     first, second, third = (unlike_any_other(f"The {word} step") for word in ("first", "second", "third"))
     how = ("--in", "process")
@@ -140,35 +157,39 @@ def test_a_session_begins_and_goes_on_without_a_terminal(qwen: Machine):
     answered(qwen, new["session_id"], third)
 
 
-def test_a_fork_knows_what_its_parent_knew(qwen: Machine, parent: Log):
+def test_a_fork_knows_what_its_parent_knew(qwen: Machine, parent: Log, monkeypatch: pytest.MonkeyPatch):
     """Without a terminal too: into a worktree, below."""
-    prompt = unlike_any_other(NEXT)
+    monkeypatch.delitem(qwen.env, ONE_PROCESS[0])
+    prompt = unlike_any_other(DASH)
 
     fork = ours(qwen, "fork", parent.session_id, "--in", "tmux", "--", prompt)
 
-    assert [*CONVERSATION, Message("user", prompt)] == heard(qwen, prompt).said
-    log = answered(qwen, fork["new_session_id"], prompt)
+    request = heard_as_words(qwen, prompt)
+    assert request.said[:-1] == CONVERSATION
+    log = answered(qwen, fork["new_session_id"], request.last_prompt)
     assert fork["warnings"] == []
     assert log.records[0]["forkedFrom"]["sessionId"] == parent.session_id
 
 
 def test_a_fork_at_an_earlier_message_knows_nothing_of_what_came_later(qwen: Machine, parent: Log):
-    prompt, number = unlike_any_other(NEXT), number_of(qwen, parent.session_id, ANSWER)
+    prompt, number = unlike_any_other(BANG), number_of(qwen, parent.session_id, ANSWER)
 
-    fork = ours(qwen, "fork", parent.session_id, "--at", number, "--in", "process", "--", prompt)
+    fork = ours(qwen, "fork", parent.session_id, "--at", number, "--in", "tmux", "--", prompt)
 
-    assert [*BEGINNING, Message("user", prompt)] == heard(qwen, prompt).said
-    answered(qwen, fork["new_session_id"], prompt)
+    request = heard_as_words(qwen, prompt)
+    assert request.said[:-1] == BEGINNING
+    answered(qwen, fork["new_session_id"], request.last_prompt)
 
 
 def test_a_fork_into_a_worktree_works_there(qwen: Machine, parent: Log):
-    prompt, name = unlike_any_other(NEXT), "qwen-elsewhere"
+    prompt, name = unlike_any_other(SLASH), "qwen-elsewhere"
 
     fork = ours(qwen, "fork", parent.session_id, "--worktree-name", name, "--in", "process", "--", prompt)
 
-    assert [*CONVERSATION, Message("user", prompt)] == heard(qwen, prompt).said
+    request = heard_as_words(qwen, prompt)
+    assert request.said[:-1] == CONVERSATION
     worktree = qwen.project / ".worktrees" / name
-    log = answered(qwen, fork["new_session_id"], prompt)
+    log = answered(qwen, fork["new_session_id"], request.last_prompt)
     assert (fork["cwd"], fork["warnings"]) == (str(worktree), [])
     assert {record["cwd"] for record in log.records} == {str(worktree)}
     assert log.chain[-1]["gitBranch"] == f"smart-fork/{name}"
@@ -179,18 +200,18 @@ def test_a_named_fork_of_what_was_put_away_elsewhere_has_its_name_as_title(
 ):
     """Its sessions are where ``QWEN_RUNTIME_DIR`` says, and it finds none that it has put away."""
     monkeypatch.setitem(qwen.env, "QWEN_RUNTIME_DIR", str(qwen.home / "elsewhere"))
-    prompt, name, how = unlike_any_other(NEXT), unlike_any_other("Downloads"), ("--in", "process")
+    name = unlike_any_other("Downloads")
     session = asked(qwen, EXCHANGES[0][0])
     (log,) = (qwen.home / "elsewhere/projects").glob(f"*/chats/{session}.jsonl")
     (log.parent / "archive").mkdir()
     log.rename(log.parent / "archive" / log.name)
 
-    fork = ours(qwen, "fork", session, "--name", name, *how, "--", prompt)
+    fork = ours(qwen, "fork", session, "--name", name, "--in", "tmux", "--", COMMAND)
 
-    assert [*BEGINNING, Message("user", prompt)] == heard(qwen, prompt).said
+    request = heard_as_words(qwen, COMMAND)
+    assert request.said[:-1] == BEGINNING
     copy = log.with_name(f"{fork['new_session_id']}.jsonl")
-    wait_until(lambda: f"Noted: {prompt[:60]}" in copy.read_text(), "the answer in the log")
-    ended(qwen, prompt)
+    wait_until(lambda: f"Noted: {request.last_prompt}" in copy.read_text(), "the answer in the log")
     listed = json.loads(qwen.smart_fork("list", "--agent", "qwen", "--json").stdout)["sessions"]
     assert {session: EXCHANGES[0][0], copy.stem: name} == {one["session_id"]: one["title"] for one in listed}
 
@@ -206,35 +227,8 @@ def test_qwen_codes_own_fork_is_one_of_the_family(qwen: Machine, parent: Log):
     assert parent.session_id in json.dumps(told)
 
 
-@pytest.mark.parametrize(
-    "prompt",
-    ["--dangerously $(touch HACKED) ; 'x' \"y\" \\ # &", "/clear all that you know", "!touch HACKED", "doctor"],
-)
-def test_whatever_a_prompt_looks_like_it_is_a_prompt(
-    qwen: Machine, parent: Log, prompt: str, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setitem(qwen.env, *ONE_PROCESS)
-    prompt = unlike_any_other(prompt)
-
-    ours(qwen, "fork", parent.session_id, "--in", "tmux", "--", prompt)
-
-    request = qwen.model.wait_for(lambda request: request.last_prompt.endswith(prompt))
-    assert request.said[:-1] == CONVERSATION
-    assert not list(qwen.root.rglob("HACKED"))
-
-
-def test_a_message_typed_to_a_worker_is_heard(qwen: Machine):
-    first, more = unlike_any_other("Begin here"), unlike_any_other("And say more")
-    new = ours(qwen, "new", "--agent", "qwen", "--in", "tmux", "--", first)
-    answered(qwen, new["session_id"], first)
-
-    qwen.smart_fork("message", new["worker_id"], "--", more)
-
-    assert [*noted(first), Message("user", more)] == heard(qwen, more).said
-
-
-def test_a_question_on_its_screen_is_told(qwen: Machine):
-    prompt = unlike_any_other("Make the file")
+def test_a_question_on_its_screen_is_told_and_a_message_is_heard_when_it_has_been_answered(qwen: Machine):
+    prompt, more = unlike_any_other("Make the file"), unlike_any_other("And say more")
     qwen.model.when(
         prompt, Call("", "run_shell_command", {"command": "touch made", "is_background": False}, Say("Made."))
     )
@@ -253,7 +247,17 @@ def test_a_question_on_its_screen_is_told(qwen: Machine):
         ]
         return worker["status"] == "waiting" and "Allow execution of: 'touch'?" in json.dumps(worker)
 
+    wait_until(lambda: "Allow execution of" in screen_of(qwen, new), "the question on the screen")
     wait_until(asks, "the question", pause=PROGRAM_SECONDS)
+    qwen.tmux("send-keys", "-t", new["terminal_id"], "1")
+    answered(qwen, new["session_id"], "Made.", "")
+
+    qwen.smart_fork("message", new["worker_id"], "--", more)
+
+    assert [Message("user", prompt), Message("assistant", "Made."), Message("user", more)] == heard(qwen, more).said[
+        -3:
+    ]
+    assert (qwen.project / "made").exists()
 
 
 def test_an_answer_that_the_person_breaks_off_is_seen_to_have_ended(qwen: Machine):
@@ -262,14 +266,18 @@ def test_an_answer_that_the_person_breaks_off_is_seen_to_have_ended(qwen: Machin
     qwen.model.when(prompt, Hold(release, Say("At last.")))
     new = ours(qwen, "new", "--agent", "qwen", "--in", "tmux", "--", prompt)
     heard(qwen, prompt)
-    pane = new["terminal_id"]
-    wait_until(lambda: "esc to cancel" in qwen.tmux("capture-pane", "-p", "-t", pane), "the agent to say that it works")
+    wait_until(lambda: "esc to cancel" in screen_of(qwen, new), "the agent to say that it works")
     assert status_of(qwen, new) == "working"
 
-    qwen.tmux("send-keys", "-t", pane, "Escape")
+    qwen.tmux("send-keys", "-t", new["terminal_id"], "Escape")
 
+    wait_until(lambda: "esc to cancel" not in screen_of(qwen, new), "the agent to say that it has ended")
     wait_until(lambda: status_of(qwen, new) == "idle", "the worker to be idle", pause=PROGRAM_SECONDS)
     release.set()
+
+
+def screen_of(machine: Machine, worker: Json) -> str:
+    return machine.tmux("capture-pane", "-p", "-t", worker["terminal_id"])
 
 
 def status_of(machine: Machine, worker: Json) -> str:
