@@ -176,6 +176,16 @@ class Counts:
 #: Why the log of a forgotten session is not read.
 FORGOTTEN = "forgotten"
 
+
+class Holding(NamedTuple):
+    """How many sessions of one agent there are of a project, and when one of them was used last."""
+
+    root: str
+    agent: AgentName
+    sessions: int
+    last_activity: str
+
+
 WordTable = Literal["chunks", "sessions"]
 HavingTable = Literal["chunks", "sessions", "titles"]
 
@@ -376,6 +386,14 @@ class Store(Searchable, Protocol):
 
     def projects(self) -> list[str]:
         """The directories of all projects in which a person has worked, the latest first."""
+        ...
+
+    def holdings(self) -> list[Holding]:
+        """How many sessions of which agent each project has."""
+        ...
+
+    def families(self, limit: int) -> list[str]:
+        """The roots of families that have several sessions, the one used last first."""
         ...
 
     def counts(self, scope: Scope | None = None) -> Counts:

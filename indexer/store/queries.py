@@ -16,7 +16,18 @@ from indexer.objects import known
 from indexer.outcome import Edits, Outcome
 from indexer.project import Project, head_of, is_within, places_of
 from indexer.store import backlog, groups
-from indexer.store.base import Counts, HavingTable, Lines, Placement, Scope, Scored, SessionRow, Similarities, WordTable
+from indexer.store.base import (
+    Counts,
+    HavingTable,
+    Holding,
+    Lines,
+    Placement,
+    Scope,
+    Scored,
+    SessionRow,
+    Similarities,
+    WordTable,
+)
 from indexer.store.connection import with_vectors
 from indexer.transcripts.model import AgentName
 
@@ -254,6 +265,16 @@ class StoreReading:
         sql = """SELECT coalesce(nullif(repo_root, ''), resolved_cwd) AS root FROM sessions
             WHERE origin = 'person' AND root <> '' GROUP BY root ORDER BY max(last_activity) DESC, root"""
         return [root for (root,) in self._all(sql)]
+
+    def holdings(self) -> list[Holding]:
+        sql = """SELECT coalesce(nullif(repo_root, ''), resolved_cwd), agent, count(*), max(last_activity) FROM sessions
+            GROUP BY 1, 2"""
+        return [Holding._make(row) for row in self._all(sql)]
+
+    def families(self, limit: int) -> list[str]:
+        sql = """SELECT root_id FROM sessions WHERE root_id <> '' GROUP BY root_id HAVING count(*) > 1
+            ORDER BY max(last_activity) DESC, root_id LIMIT ?"""
+        return [root for (root,) in self._all(sql, (limit,))]
 
     def _sessions(self, condition: str, values: Sequence[Any]) -> list[SessionRow]:
         rows = self._all(f"SELECT {_SESSION} FROM sessions WHERE {condition}", values)  # noqa: S608

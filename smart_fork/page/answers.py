@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexer.shapes import dataclass
@@ -11,14 +12,18 @@ from smart_fork.agents import AGENTS
 from smart_fork.agents.facets import title_of
 from smart_fork.agents.selection import handed_to
 from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
+from smart_fork.page.evidence import SpokenPart, spoken
+from smart_fork.page.facets import Facet, chosen, facets, narrowed
 from smart_fork.page.renderer import PageValues
-from smart_fork.retrieval.answer import Answer, RecentSession
+from smart_fork.retrieval.answer import Answer, Found, RecentSession
 from smart_fork.retrieval.cache import may_be_cached
+from smart_fork.retrieval.elsewhere import is_known
 from smart_fork.retrieval.phrasings import MAX_CHARACTERS, MOST
 from smart_fork.retrieval.upkeep import Engine
 
 #: What a form asks of a fork.
-ASKED = ("session", "prompt", "at", "worktree", "place", "budget", "brief", "agent", "form")
+_SAID = ("prompt", "at", "worktree", "place", "budget", "brief", "agent")
+ASKED = ("session", "project", *_SAID, "form")
 
 if TYPE_CHECKING:
     from indexer.transcripts.model import Session
@@ -38,7 +43,10 @@ WORTH = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPage(PageValues):
-    """A question, and what it found. `also` are the question in other words; `recent` is without a question."""
+    """A question, and what it found. `also` are the question in other words; `recent` is without a question.
+
+    `by` is what it is narrowed by, `offered` what it can be; `exchanges` are by session what was asked and answered.
+    """
 
     q: str
     also: Sequence[str]
@@ -50,6 +58,9 @@ class SearchPage(PageValues):
     most: int = MORE
     worth: float = WORTH
     answer: Answer | None = None
+    by: Mapping[str, str] = field(default_factory=dict)
+    offered: tuple[Facet, ...] = ()
+    exchanges: Mapping[str, tuple[SpokenPart, ...]] = field(default_factory=dict)
     recent: tuple[RecentSession, ...] = ()
     problem: SmartForkError | None = None
 
@@ -149,7 +160,7 @@ def found(asked: Mapping[str, str], also: Sequence[str], engine: Engine) -> Sear
     search = SearchPage(q=intent, also=also, project=project, agent=agent, limit=MORE if asked.get("n") else RESULTS)
     try:
         if intent:
-            return replace(search, answer=_search(search, engine))
+            return _answered(search, chosen(asked), engine)
         return replace(search, recent=_recent(project, agent))
     except SmartForkError as error:
         return replace(search, problem=error)
@@ -160,10 +171,26 @@ def lines(fields: Iterable[str]) -> list[str]:
     return [line.strip() for text in fields for line in text.splitlines() if line.strip()]
 
 
+def _answered(search: SearchPage, by: Mapping[str, str], engine: Engine) -> SearchPage:
+    """What the question finds, narrowed down, with the exchanges that answer. What is narrowed is asked for in full."""
+    if by:
+        search = replace(search, limit=MORE, by=by)
+    answer = _search(search, engine)
+    if not isinstance(answer, Found):
+        return replace(search, answer=answer)
+    hits = narrowed(answer.results, by)
+    answer = replace(answer, results=hits, count=len(hits)) if by else answer
+    return replace(search, answer=answer, offered=facets(hits, by), exchanges=spoken(hits))
+
+
 def _search(search: SearchPage, engine: Engine) -> Answer:
     from smart_fork.retrieval.finder import find
     from smart_fork.retrieval.request import FindRequest
 
+    if search.project and is_known():
+        from smart_fork.team.find import TeamSearch
+
+        engine = replace(engine, elsewhere=TeamSearch())
     question = FindRequest(
         search.q,
         agent_type=search.agent or "all",
@@ -171,6 +198,7 @@ def _search(search: SearchPage, engine: Engine) -> Answer:
         project_path=search.project or None,
         all_projects=not search.project,
         also=search.also,
+        explain=True,
     )
     return find(question, engine)
 
@@ -281,12 +309,21 @@ def previewed(form: Mapping[str, str], engine: Callable[[], Engine]) -> PreviewP
 
 
 def _fork(form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: bool = False) -> Forked:
+    """A session of the team is written here first, for the project that was asked about."""
+    from smart_fork.team.workers import on_this_machine
+
+    session, project = form.get("session", "").strip(), form.get("project", "").strip()
+    if not form.get("prompt", "").strip():
+        raise Usage("What is the fork to do?", "Go back and say it in a sentence.")
+    with on_this_machine([session], directory=Path(project) if project else None, keep=not dry_run) as (here,):
+        return _fork_here(here, form, engine, dry_run=dry_run)
+
+
+def _fork_here(session: str, form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: bool) -> Forked:
     from smart_fork.agents.options import Options
     from smart_fork.forking.launch import fork_session
 
-    session, prompt, at, worktree, place, budget, brief, agent, _ = (form.get(name, "").strip() for name in ASKED)
-    if not prompt:
-        raise Usage("What is the fork to do?", "Go back and say it in a sentence.")
+    prompt, at, worktree, place, budget, brief, agent = (form.get(name, "").strip() for name in _SAID)
     options = Options(prompt=prompt, worktree=worktree == "yes" or None, place=place or None, brief=brief == "yes")
     how: dict[str, Any] = {"at": number(at), "as_agent": agent or None}
     if not budget and not dry_run:

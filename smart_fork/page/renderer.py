@@ -15,7 +15,7 @@ from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.selection import readable, titles
 from smart_fork.errors import SmartForkError
-from smart_fork.page import patch, phrases, prose
+from smart_fork.page import evidence, patch, phrases, prose
 from smart_fork.retrieval.results import became_of, inferred, outcome_in_words, passage_place, title
 from smart_fork.snippets import printable
 from smart_fork.workers.comparison import counted, facts
@@ -138,6 +138,7 @@ _environment.filters |= {
     "soon": phrases.soon,
     "tokens": phrases.tokens,
     "tokens_about": phrases.tokens_about,
+    "why": evidence.why,
 }
 # All of them now: an upgrade puts others in their place while this program still runs.
 for _name in _environment.list_templates():

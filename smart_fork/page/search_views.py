@@ -16,6 +16,7 @@ from smart_fork.page import answers
 from smart_fork.page.board import BoardPage, BoardView
 from smart_fork.page.desk import Desk, NewForms, in_thread
 from smart_fork.page.home import HomePage, home
+from smart_fork.page.listing import families, listed
 from smart_fork.page.renderer import HEADERS, PageValues, rendered
 from smart_fork.page.scope import Scope, Scopes
 from smart_fork.retrieval.phrasings import MOST
@@ -54,7 +55,12 @@ class SearchViews:
 
     def routes(self) -> list[Route]:
         """All addresses."""
-        return [Route("/", self._search), Route("/results", self._results)]
+        return [
+            Route("/", self._search),
+            Route("/results", self._results),
+            Route("/sessions", self._sessions),
+            Route("/families", self._families),
+        ]
 
     async def _search(self, request: Request) -> Response:
         lines = request.query_params.getlist("also")
@@ -84,6 +90,14 @@ class SearchViews:
         )
         self.scopes.remember(answer, request, scope)
         return answer
+
+    async def _sessions(self, request: Request) -> Response:
+        scope, agent = self.scopes.of(request), request.query_params.get("agent", "")
+        work = partial(listed, scope.project, agent)
+        return await self.desk.shown("sessions.html", work, AskedScope(scope))
+
+    async def _families(self, _: Request) -> Response:
+        return await self.desk.shown("families.html", families)
 
     def _more(self, scope: Scope) -> tuple[PageValues, ...]:
         return AskedScope(scope), NewForms(self.desk.forms.new)

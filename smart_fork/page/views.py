@@ -25,6 +25,7 @@ from smart_fork.page.desk import Desk, given
 from smart_fork.page.entry import CODE_SECONDS, Entries
 from smart_fork.page.forms import PageForms
 from smart_fork.page.frame import ServiceState
+from smart_fork.page.index_views import IndexViews
 from smart_fork.page.renderer import problem, rendered, stranger, streamed
 from smart_fork.page.scope import Scopes, project_in
 from smart_fork.page.search_views import SearchViews
@@ -70,6 +71,7 @@ class Page:
         return [
             *SearchViews(self.desk, self.engine, self.scopes).routes(),
             *WorkerViews(self.desk).routes(),
+            *IndexViews(self.desk).routes(),
             Route("/session/{agent}/{session_id}", self._session),
             Route("/family/{agent}/{session_id}", self._family),
             Route("/fork", self._fork, methods=["POST"]),

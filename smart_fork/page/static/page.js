@@ -174,9 +174,11 @@ document.addEventListener("click", async (event) => {
     say("Marked. Copy it with the keyboard.");
     return;
   }
+  if (button.textContent === "Copied") return;
+  const label = button.textContent;
   button.textContent = "Copied";
   say("Copied");
-  setTimeout(() => { button.textContent = "Copy"; }, COPIED_MS);
+  setTimeout(() => { button.textContent = label; }, COPIED_MS);
 });
 
 // What is sent is sent once. The service would do nothing twice either.

@@ -123,7 +123,7 @@ def test_the_page_says_who_said_it_and_that_a_project_is_inferred(served, world,
 
     assert 200 == status
     assert "<span>project inferred from its environment context</span>" in text
-    assert "<b>User:</b>" in text
+    assert "<b>You:</b>" in text
 
 
 def test_times_are_those_of_where_the_computer_is_now(served, world, shop, monkeypatch):

@@ -1,0 +1,99 @@
+"""Forgetting sessions and cutting turns out of them from the page: first what would go, then it goes, once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from indexer.masking import Masked
+from indexer.shapes import dataclass
+from smart_fork import session_removal, sessions
+from smart_fork.cuts.answer import Excised
+from smart_fork.errors import NotFound, Usage
+from smart_fork.excise.request import Request, cut
+from smart_fork.page.renderer import PageValues
+from smart_fork.retrieval.results import title
+from smart_fork.session_removal import Removal
+
+#: What an address asks to be cut, and what the form repeats.
+_SECRETS = "secrets"
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetPage(PageValues):
+    """A session that is about to be forgotten: whose, which, and what it is about."""
+
+    agent_type: str
+    session_id: str
+    about: Masked
+
+
+@dataclass(frozen=True, slots=True)
+class ExcisePage(PageValues):
+    """What a cut would take out; `problem` is why it would be refused. `secrets` masks instead of cutting."""
+
+    excised: Excised
+    turns: str
+    secrets: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedView(PageValues):
+    """What was forgotten or cut by the form that led here."""
+
+    removal: Removal | None
+    excised: Excised | None
+
+
+def about_to_forget(reference: str) -> ForgetPage:
+    """The session that somebody is about to have forgotten.
+
+    Raises:
+        SmartForkError: there is none.
+    """
+    located = sessions.locate(reference)
+    try:
+        about = title(sessions.look_into(located).title)
+    except NotFound:
+        about = title("")
+    return ForgetPage(located.agent, located.session_id, about)
+
+
+def removed(form: Mapping[str, str]) -> Removal:
+    """Forget a session for good, or no longer.
+
+    Raises:
+        SmartForkError: it was not done.
+    """
+    session = form.get("session", "")
+    if not session:
+        raise Usage("Which session?", "Give its id, or at least 8 characters of it.")
+    return session_removal.undo(session) if form.get("do") == "undo" else session_removal.forget(session)
+
+
+def about_to_cut(asked: Mapping[str, str]) -> ExcisePage:
+    """What a cut would take out. Nothing is changed.
+
+    Raises:
+        SmartForkError: it would be refused.
+    """
+    return ExcisePage(cut(_request(asked, dry_run=True)), asked.get("turns", ""), asked.get(_SECRETS) == "yes")
+
+
+def excised(form: Mapping[str, str]) -> Excised:
+    """Cut turns out of a session, or mask its secrets, in all files that hold them.
+
+    Raises:
+        SmartForkError: nothing was cut.
+    """
+    return cut(_request(form, dry_run=False))
+
+
+def _request(asked: Mapping[str, str], *, dry_run: bool) -> Request:
+    session, turns = asked.get("session", "").strip(), asked.get("turns", "").strip()
+    if not session:
+        raise Usage("Which session?", "Give its id, or at least 8 characters of it.")
+    secrets = asked.get(_SECRETS) == "yes"
+    if not (turns or secrets):
+        raise Usage("Which turns?", "Number them as `smart-fork excise list` does: 5-7,9. Or have secrets masked.")
+    reference = sessions.locate(session).session_id  # never a path
+    return Request(reference, turns=turns, secrets=secrets, dry_run=dry_run, force=asked.get("force") == "yes")

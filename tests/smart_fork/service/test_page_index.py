@@ -1,0 +1,155 @@
+"""The page's index, lists and families; what is forgotten, cut, and put back there; what results are narrowed by."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from urllib.parse import urlencode
+
+import pytest
+
+from indexer.paths import state_home
+from smart_fork.page.evidence import why
+from smart_fork.page.facets import age_of, chosen, facets, narrowed
+from smart_fork.page.forms import PageForms
+from smart_fork.retrieval.answer import Changed, Explanation, Hit, Match
+from tests.smart_fork.relatives import ids_with, relatives
+from tests.smart_fork.service.test_page import DONE, HOSTILE, RETRY, Tags
+
+
+def send(served, path: str, **fields: str) -> tuple[int, str]:
+    body = urlencode({"form": PageForms(lambda: served.secret).new(), **fields}).encode()
+    answer = served.answer("POST", path, body, Origin=f"http://127.0.0.1:{served.port}")
+    return answer.status, answer.headers.get("Location") or answer.read().decode()
+
+
+def test_a_session_is_forgotten_once_it_was_looked_at_and_comes_back_when_that_is_undone(served, world, shop):
+    knows = world.claude(shop, f"{RETRY} {HOSTILE}", DONE)
+    served.get("/", q=RETRY)
+    asked = served.get("/forget", session=knows[:8])[1]
+    assert "Forget this session?" in asked
+    assert knows in asked
+    assert ["/static/page.js"] == [attrs.get("src") for tag, attrs in Tags(asked).found if tag == "script"]
+    form = PageForms(lambda: served.secret).new()
+    assert 400 == send(served, "/forget", session=knows, form="made.up")[0]
+
+    first, again = (send(served, "/forget", session=knows, form=form) for _ in range(2))
+
+    assert first == again == (303, f"/removed/{form}")
+    assert "It is forgotten" in served.get(first[1])[1]
+    assert f"{knows}.jsonl" in served.get(first[1])[1]
+    assert knows not in served.get("/", q=RETRY)[1]
+    assert knows in served.get("/index")[1]
+    back = send(served, "/forget", session=knows, do="undo")
+    assert "It is indexed again" in served.get(back[1])[1]
+    assert knows in served.get("/", q=RETRY)[1]
+    assert 404 == served.get("/forget", session="00000000-not-there")[0]
+
+
+def test_turns_are_cut_out_after_they_were_shown_and_the_index_page_undoes_it_in_all_files(served, world, shop):
+    log, *others = relatives(world, shop, 1)
+    before = [path.read_bytes() for path in (log, *others)]
+    turn = next(number for number in range(40) if f'"{ids_with(log, "swordfish")[0]}"' in _line(log, number))
+    number = re.findall(r"turn (\d+)", served.get("/excise", session=log.stem, turns=f"0-{turn}")[1])
+    assert number
+    assert before == [path.read_bytes() for path in (log, *others)]
+    assert 400 == served.get("/excise", session=log.stem)[0]
+    assert 404 == served.get("/excise", session=str(log), turns="1")[0]
+
+    status, place = send(served, "/excise", session=log.stem, turns=",".join(number), force="yes")
+
+    assert 303 == status, place
+    assert "It is cut out" in served.get(place)[1]
+    assert log.read_bytes() != before[0]
+    inside = re.search(r'<h2 id="undo">.*?<form.*?</form>', served.get("/index")[1], re.DOTALL)
+    assert inside
+    form = {str(one["name"]): str(one["value"]) for tag, one in Tags(inside[0]).found if tag == "input"}
+    assert 303 == send(served, "/undo", **form)[0]
+    assert before == [path.read_bytes() for path in (log, *others)]
+    assert "Nothing was cut out of a session." in served.get("/index")[1]
+
+
+def _line(log, number: int) -> str:
+    return dict(enumerate(log.read_text().splitlines())).get(number, "")
+
+
+def test_the_index_says_what_it_holds_and_checks_every_part_when_it_is_asked(served, world, shop):
+    parent = world.claude(shop, RETRY, DONE)
+    fork = world.fork_claude(parent, shop, HOSTILE, DONE)
+    world.codex(world.repository("other"), RETRY, DONE)
+    served.get("/", q=RETRY)
+    (world.home / ".claude/projects/broken.jsonl").write_text("{broken\n")
+
+    text = re.sub(r"\s+", " ", served.get("/index")[1])
+
+    assert "<dt>Sessions</dt><dd>3</dd>" in text
+    assert f"project={urlencode({'': str(shop)})[1:]}" in text
+    assert "</span> 2</span>" in text
+    assert {parent, fork} <= set(re.findall(r"/(?:family|session)/claude/([\w-]+)", served.get("/families")[1]))
+    listed = served.get("/sessions", project=str(shop))[1]
+    assert (True, False) == (parent in listed, "/session/codex/" in listed)
+    assert "/session/codex/" in served.get("/sessions", project="*")[1]
+    state_home().chmod(0o755)
+    checked = served.get(send(served, "/doctor")[1].partition("#")[0])[1]
+    assert all(one in checked for one in ("Something does not work.", "others can look into", "Run `chmod 700"))
+    assert "sqlite-vec" in checked
+
+
+def test_a_browser_asks_about_the_project_that_it_asked_about_before(served, world, shop):
+    world.claude(shop, RETRY, DONE)
+    cookie = served.cookie()
+
+    def answer(path: str, more: str = ""):
+        return served.answer("GET", path, Cookie=f"{cookie}{more}", Accept="text/html")
+
+    kept = answer(f"/?{urlencode({'project': str(shop)})}").headers["Set-Cookie"]
+    remembered = f"; {kept.partition(';')[0]}"
+    assert all(one in kept for one in ("HttpOnly", "SameSite=strict"))
+    assert f'<option value="{shop}" selected>'.encode() in answer("/", remembered).read()
+    assert b" selected>" not in answer("/?project=*", remembered).read()
+    assert "Max-Age=0" in answer("/?project=*", remembered).headers["Set-Cookie"]
+    assert answer("/?project=/not/there").headers.get("Set-Cookie") is None
+    assert b" selected>" not in answer("/", f"; {kept.partition('=')[0]}=%2Fnot%2Fthere%00").read()
+
+
+HIT = Hit(rank=1, score=0.5, session_id="a", agent_type="claude", title="", working_directory="/x", source_path="/x.md")
+
+
+@pytest.mark.parametrize(
+    ("hit", "told"),
+    [
+        (HIT, []),
+        (
+            replace(HIT, match=Match(words=("retry",), similarity=0.7)),
+            ["its words retry", "very near in meaning (0.70)"],
+        ),
+        (replace(HIT, drift=Changed(1, 0, 0.0)), ["1 file edited here"]),
+        (
+            replace(HIT, explain=Explanation({"title": 3.0, "session_words": 2.0}, 1.0, 0.5)),
+            ["its words elsewhere in the session", "its title"],
+        ),
+    ],
+)
+def test_why_a_session_was_found_is_said_in_words(hit, told):
+    assert told == why(hit)
+
+
+def test_results_are_narrowed_by_what_they_differ_in():
+    old, new = (
+        replace(HIT, session_id=name, git_branch=name, outcome=outcome, last_activity=at)
+        for name, outcome, at in (
+            ("old", "failed", "2001-01-01T00:00:00Z"),
+            ("new", "committed", "2999-01-01T00:00:00Z"),
+        )
+    )
+    by = chosen({"branch": "new", "age": "nonsense", "q": "x"})
+
+    assert {"branch": "new"} == by
+    assert (new,) == narrowed([old, new], by)
+    assert (new,) == narrowed([old, new], {"age": "365", "outcome": "committed"})
+    assert (old,) == narrowed([old, new], {"age": "older"})
+    assert ("older", "7", "older") == (age_of(old), age_of(new), age_of(HIT))
+    assert ["Branch", "Age", "Outcome"] == [one.title for one in facets([old, new], {})]
+    (branch,) = (one for one in facets([new], by) if one.without is not None)
+    assert ({}, [("new", True)]) == (branch.without, [(one.title, one.chosen) for one in branch.choices])
+    assert () == facets([new, new], {})
