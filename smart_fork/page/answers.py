@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from smart_fork.budget.selection import Selection
     from smart_fork.cuts.answer import RolledBack
     from smart_fork.excise.last_cut import Cut
-    from smart_fork.families.told import Relative
+    from smart_fork.families.told import Family, Relative
     from smart_fork.forking.started import Forked
     from smart_fork.page.conversation import ConversationPage, LeftForks
+    from smart_fork.page.parting import Parting
     from smart_fork.page.timeline import Timeline
 
 #: Results at first, and where more are asked for; and how many of the latest sessions.
@@ -120,6 +121,11 @@ class FamilyPage(PageValues):
     sessions: Sequence[Relative]
     line: Timeline
     titles: Mapping[str, str]
+    asked_for: AddressedSession
+    first: str
+    second: str
+    parted: Parting | None = None
+    parted_problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,8 +269,8 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
     )
 
 
-def related(session_id: str) -> FamilyPage:
-    """The family of a session, and its lines on a time line.
+def related(session_id: str, asked: Mapping[str, str]) -> FamilyPage:
+    """The family of a session, its lines on a time line, and how two of it differ that are `asked` for.
 
     Raises:
         SmartForkError: there is no such session, or it cannot be read.
@@ -274,7 +280,15 @@ def related(session_id: str) -> FamilyPage:
 
     family = lineage(session_id)
     titles = {one.session_id: one.title or one.session_id for one in family.sessions}
+    parent = next((one.parent for one in family.sessions if one.session_id == family.session_id), None)
+    first, second = asked.get("a") or parent or family.session_id, asked.get("b") or family.session_id
+    parted, problem = _parted(family, first, second) if asked.get("a") and asked.get("b") else (None, "")
     return FamilyPage(
+        asked_for=AddressedSession(family.agent_type, family.session_id),
+        first=first,
+        second=second,
+        parted=parted,
+        parted_problem=problem,
         session_id=family.session_id,
         count=family.count,
         return_command=family.return_command,
@@ -282,6 +296,21 @@ def related(session_id: str) -> FamilyPage:
         line=timeline(family.sessions),
         titles=titles,
     )
+
+
+def _parted(family: Family, first: str, second: str) -> tuple[Parting | None, str]:
+    """How two sessions of a family differ, or why that is not told."""
+    from smart_fork import sessions
+    from smart_fork.page.parting import parting
+
+    members = {one.session_id for one in family.sessions}
+    if first == second or not {first, second} <= members:
+        return None, "Choose two different sessions of this family."
+    try:
+        one, other = (sessions.look_into(sessions.locate(name), keep_raw=True) for name in (first, second))
+    except SmartForkError as error:
+        return None, error.message
+    return parting(one, other, (AGENTS[one.agent].work, AGENTS[other.agent].work)), ""
 
 
 def forked(form: Mapping[str, str], *, engine: Callable[[], Engine]) -> Forked:

@@ -94,7 +94,9 @@ class Page:
         return await self.desk.shown("session.html", work, forms, by=streamed)
 
     async def _family(self, request: Request) -> Response:
-        return await self.desk.shown("family.html", partial(answers.related, request.path_params["session_id"]))
+        return await self.desk.shown(
+            "family.html", partial(answers.related, request.path_params["session_id"], request.query_params)
+        )
 
     async def _fork(self, request: Request) -> Response:
         return await self.desk.sent(request, partial(answers.forked, engine=self.engine), "/forked/{form}")

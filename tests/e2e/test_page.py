@@ -282,7 +282,7 @@ def test_a_session_is_read_by_its_exchanges(served, opened):
     page.keyboard.press("N")
     assert "2 of 2" == page.inner_text(".match-bar [data-at]")
     page.uncheck("#show-steps")
-    assert not page.locator(".steps >> visible=true").count()
+    assert not page.locator(".did >> visible=true").count()
     page.fill("#within", "year 2")
     assert 1 == page.locator(".entry >> visible=true").count()
 
@@ -293,11 +293,12 @@ def test_what_the_agent_did_is_told_in_lines_edits_as_diffs_and_failures_show(se
 
     assert "run" in failed.first.inner_text()
     assert "pytest -q tests/test_retry.py" in failed.first.inner_text()
-    assert failed.first.locator("pre.last").is_visible()
+    assert failed.first.locator("pre.output").is_visible()
     assert page.locator(".diff ins").count() > 5
     assert "added" in page.locator(".step-edit .plus").first.inner_text()
     assert "added: " in page.locator(".diff ins").first.text_content()
     assert str(served.demo.home) not in page.inner_text("main")
+    assert {FAMILY[0].title, FAMILY[1].title} <= set(page.locator(".leave .left bdi").all_text_contents())
     step = page.locator(".step[id]").first.get_attribute("id")
     assert step
     deep = opened(f"/session/claude/{served.session('retries')}?at={step.removeprefix('message-')}#{step}")

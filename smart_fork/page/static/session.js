@@ -106,7 +106,8 @@ const KEYS = {
 };
 
 addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || event.defaultPrevented) return;
+  if (document.querySelector("dialog[open]")) return;
   if (event.target.matches("input, textarea, select")) return;
   const does = Object.hasOwn(KEYS, event.key) ? KEYS[event.key] : null;
   if (!does) return;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.page.conversation import reading
 from smart_fork.page.diffs import MOST_CHARACTERS, MOST_LINES, compared, diffs_of
+from tests.smart_fork.world import Did
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 
@@ -117,3 +119,23 @@ def test_steps_are_told_of_every_agent(agent, fixture, steps):
     }
 
     assert steps <= shown
+
+
+def test_two_of_a_family_are_compared_from_where_they_part(served, world, shop):
+    first = world.worked("claude", shop, "> Add a cache", "It caches.")
+    edit = Did("Edit", {"file_path": f"{shop}/a.py", "old_string": "size = 1", "new_string": "size = 2 # <b>"})
+    fork = world.worked("claude", shop, "> Make it larger <i>", edit, "It holds two.", of=first)
+    other = world.worked("claude", shop, "> Drop it", "Gone.", of=first)
+
+    def compared_with(a, b):
+        return served.get(f"/family/claude/{fork}", a=a, b=b)[1]
+
+    text = compared_with(fork, other)
+    assert "They share 1 exchange" in text
+    assert all(
+        words in text for words in ("Make it larger &lt;i&gt;", "Drop it", "by the first alone", "size = 2 # &lt;b&gt;")
+    )
+    assert ["It holds two.", "Gone."] == re.findall(r"(?:removed|added): </span>(It holds two\.|Gone\.)", text)
+    assert "it ends where they part" in compared_with(first, fork)
+    assert all("Choose two different" in compared_with(*two) for two in ((fork, fork), (fork, "nobody")))
+    assert "They share" not in served.get(f"/family/claude/{fork}")[1]

@@ -1,0 +1,114 @@
+"""Two sessions of a family: what they share, and what differs in what was asked, answered and edited since. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+
+from indexer.masking import shorten
+from indexer.outcome import Outcome, outcome_of
+from indexer.shapes import dataclass
+from indexer.transcripts.model import Session
+from smart_fork.agents.work import Work
+from smart_fork.page.diffs import FileDiff, compared
+from smart_fork.page.phrases import inside
+from smart_fork.page.steps import Steps
+from smart_fork.retrieval.results import title
+
+#: How much of a question, and how many of them, tell what a session is about; and how many files are compared.
+QUESTION_CHARACTERS, MOST_QUESTIONS, MOST_FILES = 120, 20, 30
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPart:
+    """What a session has for itself: what was asked there, in which files it edited how much, and what became of it."""
+
+    session_id: str
+    agent_type: str
+    questions: tuple[str, ...]
+    more: int
+    files: tuple[str, ...]
+    outcome: Outcome
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartedFile:
+    """A file that one of the two has edited since, or both have."""
+
+    path: str
+    first: tuple[FileDiff, ...]
+    second: tuple[FileDiff, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """How two sessions differ: `shared` exchanges are the same; `answer` compares what was answered last."""
+
+    shared: int
+    first: OwnPart
+    second: OwnPart
+    answer: FileDiff
+    files: tuple[PartedFile, ...]
+    more_files: int
+
+
+def parting(first: Session, second: Session, works: tuple[Work | None, Work | None]) -> Parting:
+    """How `second` differs from `first`."""
+    pairs = zip(_spoken(first), _spoken(second), strict=False)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0][1:] == pair[1][1:], pairs))
+    own = [_own_turns(session, same) for session in (first, second)]
+    edits = [_edits(session, turns, work) for session, turns, work in zip((first, second), own, works, strict=True)]
+    paths = sorted({*edits[0], *edits[1]}, key=lambda path: (not (path in edits[0] and path in edits[1]), path))
+    files = tuple(
+        PartedFile(path, tuple(edits[0].get(path, ())), tuple(edits[1].get(path, ()))) for path in paths[:MOST_FILES]
+    )
+    answers = [_answer(session, turns) for session, turns in zip((first, second), own, strict=True)]
+    return Parting(
+        shared=sum(turn.prompt for _, turn in first.messages[:same]),
+        first=_part(first, own[0], edits[0]),
+        second=_part(second, own[1], edits[1]),
+        answer=compared("what was answered last", *answers),
+        files=files,
+        more_files=len(paths) - len(files),
+    )
+
+
+def _spoken(session: Session) -> Iterator[tuple[int, str, str]]:
+    return ((number, turn.role, turn.text) for number, turn in session.messages)
+
+
+def _own_turns(session: Session, same: int) -> range:
+    """The turns from the first message on that the other does not have; none where it has all."""
+    messages = session.messages
+    return range(messages[same][0] if same < len(messages) else len(session.turns), len(session.turns))
+
+
+def _answer(session: Session, turns: range) -> str:
+    said = (session.turns[number] for number in reversed(turns))
+    return next((turn.text for turn in said if turn.role == "assistant" and turn.text), "")
+
+
+def _edits(session: Session, turns: range, work: Work | None) -> dict[str, list[FileDiff]]:
+    """What was done to each file, as its name is seen from the session's directory."""
+    steps, found = Steps(session, work), dict[str, list[FileDiff]]()
+    for number in turns:
+        for step in steps.of(number):
+            if step.kind != "edit" or step.failed:
+                continue
+            for diff in step.diffs or (FileDiff(inside(step.line, session.cwd), "edited"),):
+                found.setdefault(diff.path, []).append(diff)
+    return found
+
+
+def _part(session: Session, turns: range, edits: dict[str, Sequence[FileDiff]] | dict[str, list[FileDiff]]) -> OwnPart:
+    asked = [session.turns[number].text for number in turns if session.turns[number].prompt]
+    return OwnPart(
+        session.session_id,
+        session.agent,
+        tuple(shorten(title(text), QUESTION_CHARACTERS) for text in asked[:MOST_QUESTIONS]),
+        max(0, len(asked) - MOST_QUESTIONS),
+        tuple(edits),
+        outcome_of(session),
+        session.token_estimate,
+    )
