@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from indexer.masking import NOTHING, Masked, mask
 from indexer.transcripts.actions import describe, edited_by, error_note, read_by
 from indexer.transcripts.base import Checkpoint, ReadResult
+from indexer.transcripts.boilerplate import LEFT_OUT_TAG
 from indexer.transcripts.chain import Chain
 from indexer.transcripts.commands import command_of
 from indexer.transcripts.deeds import Deeds
@@ -37,6 +38,7 @@ from indexer.transcripts.titles import also_called
 MAX_CWDS = 50
 #: A file whose name is shorter is not named after its session.
 ID_CHARACTERS = 32
+_ASIDE = f"<{LEFT_OUT_TAG}>".encode()
 Record = dict[str, Any]
 Kept = tuple[dict[str, Any], list[Turn]] | None
 
@@ -126,6 +128,8 @@ class Tree(ABC):
         if turn is None:
             self.chain.link(identity, parent_of(record))
         else:
+            if next(iter(self.chain.turns), None) is None and not turn.text and _ASIDE in line.source:
+                self.facts["aside"] = identity
             self.chain.add(turn)
 
     def _note_facts(self, record: Record) -> None:
@@ -206,6 +210,7 @@ class Tree(ABC):
         if not any(turn.prompt for turn in turns):
             return None, "nobody asked anything"
         cwd, title = self._cwd(), self.title(turns)
+        begins_aside = turns[0].id == facts.get("aside") and len(turns) > 1  # on what is left out: nobody else's
         return Session(
             agent=self.agent,
             session_id=self._session_id(),
@@ -220,7 +225,7 @@ class Tree(ABC):
             last_activity=facts.get("last", ""),
             origin=self.origin(),
             parent_id=facts.get("parent"),
-            root_id=turns[0].id,
+            root_id=turns[1 if begins_aside else 0].id,
             compactions=facts.get("compactions", 0),
             symbols=tuple(self.symbols),
             copied=self.is_copy(),

@@ -70,6 +70,8 @@ def test_two_sessions_become_one_that_says_from_where_each_part_is(agents, merge
     assert set() == unanswered(cut.turns)
     assert [] == broken_links(cut)
     assert [2, 2] == [prompts_of(back).count(asked) for asked in ("build a shop", "say goodbye")]
+    (first,) = READERS[agents[0]].locate(SESSION)
+    assert (SESSION, READERS[agents[0]].read(first).session.root_id) == (back.parent_id, back.root_id)  # of its family
     log = path.read_text()
     begin, then = (
         log.index(f"What follows is from session {SESSION}"),
