@@ -14,7 +14,7 @@ from indexer.transcripts.model import AgentName
 
 @dataclass(frozen=True, slots=True)
 class Prerequisites:
-    """`errors` keep indexing from working at all, `warnings` keep one agent out. `agents` can be read."""
+    """`errors` keep indexing from working at all, `warnings` keep one agent out. `agents` have folders."""
 
     agents: tuple[AgentName, ...]
     errors: tuple[str, ...] = ()
@@ -31,6 +31,8 @@ def check(adapters: Iterable[AgentAdapter]) -> Prerequisites:
             warnings.append(f"{agent.name} is not indexed yet: {problem}; {step}")
         else:
             there.append(agent.name)
+            if problem := agent.unread():
+                warnings.append(f"no session of {agent.name} can be read: {problem}")
     return Prerequisites(tuple(there), tuple(dict.fromkeys(errors)), tuple(warnings))
 
 

@@ -26,7 +26,8 @@ _VERSION = re.compile(r"\d+(?:\.\d+)+(?:[-+][\w.+-]{1,40})?")
 class AgentAtAGlance(Value):
     """One agent. `version` is empty where it does not say it, `seen` is the one that its part here was tried with.
 
-    `sessions` counts its logs, `can` says by name what can be done with it. `problem` is why it cannot fork.
+    `sessions` counts its logs, `can` says by name what can be done with it, and `why_not` why something cannot.
+    `problem` is why it cannot fork, and `unread` why none of its sessions can be read.
     """
 
     name: AgentName
@@ -37,8 +38,10 @@ class AgentAtAGlance(Value):
     seen: str
     sessions: int
     can: Mapping[str, bool]
+    why_not: Mapping[str, str]
     problem: str = ""
     hint: str = ""
+    unread: str = ""
 
     @property
     def against_seen(self) -> str:
@@ -86,8 +89,10 @@ def _glance(agent: Agent, processes: Processes, env: Mapping[str, str] | None) -
         seen=agent.seen,
         sessions=_sessions(agent.name),
         can=abilities_of(agent),
+        why_not=dict(agent.lacks),
         problem=program.problem if program else "",
         hint=program.hint if program else "",
+        unread=agent.reader.unread() if agent.reader else "",
     )
 
 

@@ -105,6 +105,10 @@ class AgentAdapter(Protocol):
         del location
         return False
 
+    def unread(self) -> str:
+        """Why none of its logs can be read although there are some, and what to do; empty where nothing is wrong."""
+        return ""
+
     def as_file(self, path: Path) -> AbstractContextManager[Path]:
         """The log as a file of its own that `read` takes, for a copy of it; nothing is lost that a session needs.
 

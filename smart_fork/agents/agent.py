@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from indexer.transcripts.model import AgentName
@@ -84,6 +85,8 @@ class Agent:
     project_variables: tuple[str, ...] = ()
     #: What the names contain under which it connects to MCP servers.
     clients: tuple[str, ...] = ()
+    #: Why there is not what it takes to do something with it, by the name of that (see `smart_fork.agents.verbs`).
+    lacks: Mapping[str, str] = MappingProxyType({})
     #: The version of its program that its folder was tried with.
     seen: str = ""
     #: About how many tokens its model takes, where nothing of its own says it.

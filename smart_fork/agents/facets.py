@@ -81,7 +81,7 @@ def copier(agent: str) -> Copier:
 
 def forms_of(agent: str) -> Forms:
     """How that agent's records are shared. Raises `Usage` where they are not."""
-    return _needed(AGENTS[agent].forms, f"Sessions of {title_of(agent)} are not shared")
+    return _needed(AGENTS[agent].forms, f"Sessions of {title_of(agent)} are not shared", why_not(agent, "shared"))
 
 
 def teller_of(agent: str) -> Teller:
@@ -165,7 +165,13 @@ def cutter(tool: str) -> Cutter:
     raise Usage(f"Unknown tool: {tool}", f"Known: {', '.join((AUTO, *cuttable()))}.")
 
 
-def _needed(facet: F | None, refusal: str) -> F:
+def why_not(agent: str, ability: str) -> str:
+    """Why something cannot be done with an agent, as a sentence; empty where nobody says it."""
+    why = AGENTS[agent].lacks.get(ability, "")
+    return f"{why[:1].upper()}{why[1:]}." if why else ""
+
+
+def _needed(facet: F | None, refusal: str, hint: str = "") -> F:
     if facet is None:
-        raise Usage(refusal)
+        raise Usage(refusal, hint)
     return facet

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from smart_fork.cli.output import out, plain, print_json
@@ -22,6 +23,10 @@ def agents(as_json: JsonOption = False) -> None:
     for one in found.agents:
         out.print(plain(f"{one.title:<14}", "bold"), plain(_standing(one)), sep="")
         out.print(plain(f"{'':<14}{_abilities(one)}"))
+        for said in _reasons(one) if one.installed else ():
+            out.print(plain(f"{'':<14}{said}", "dim"))
+        if one.unread:
+            out.print(plain(f"{'':<14}Its sessions cannot be read: {one.unread}"))
         if one.problem and one.installed:
             out.print(plain(f"{'':<14}{one.problem}. {one.hint}"))
 
@@ -39,3 +44,9 @@ def _abilities(one: AgentAtAGlance) -> str:
 
     able = [ability.words for name, ability in ABILITIES.items() if one.can[name]]
     return "; ".join(able) or "nothing yet"
+
+
+def _reasons(one: AgentAtAGlance) -> Iterator[str]:
+    from smart_fork.agents.verbs import ABILITIES
+
+    return (f"not {ABILITIES[name].words}: {why}" for name, why in one.why_not.items())

@@ -7,7 +7,7 @@ from pathlib import Path
 from smart_fork import sessions
 from smart_fork.advice import advice
 from smart_fork.agents import AGENTS
-from smart_fork.agents.facets import AUTO, cuttable, cutter, cutters, first_cut, title_of
+from smart_fork.agents.facets import AUTO, cuttable, cutter, cutters, first_cut, title_of, why_not
 from smart_fork.cuts.model import Tool, Transcript, TranscriptTurn
 from smart_fork.errors import ForkRefused, NotFound, Usage
 
@@ -70,7 +70,7 @@ def located(reference: str | None, tool: str = AUTO) -> Path:
     if AGENTS[found.agent].cutter is None:
         raise ForkRefused(
             f"Nothing is cut out of sessions of {title_of(found.agent)}: {found.session_id}",
-            "They are all in one file, to which only the agent itself writes." if found.path.parent.is_file() else "",
+            f"{why_not(found.agent, 'cut')} Fork it at an earlier message instead.",
         )
     return found.path
 

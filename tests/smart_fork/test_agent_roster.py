@@ -82,9 +82,11 @@ def test_what_can_be_done_with_each_is_what_there_is_of_it():
 
 def test_the_command_says_it_in_words_and_as_json(installed, run):  # noqa: F811
     installed("claude", "3.0.0")
+    installed("gemini", "0.61.0")
 
     said, told = run("agents").out, json.loads(run("agents", "--json").out)
 
     assert f"3.0.0, newer than {PINNED['claude']}, which was tried" in said
     assert "not installed" in said
+    assert "not shared: behind a /compress what is kept has other ids" in " ".join(said.split())
     assert [agent.name for agent in AGENTS] == [one["name"] for one in told["agents"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from smart_fork.agents.agent import Agent, ProgramSpec, Sign
@@ -30,6 +31,10 @@ class Copilot(Agent):
     name = "copilot"
     seen = "1.0.102"
     title = "Copilot CLI"
+    lacks = MappingProxyType({
+        "cut": "it keeps what was said in a database of its own as well",
+        "shared": "there is no form of its events so far",
+    })  # fmt: skip
     home = HOME
     command = ProgramSpec(
         "copilot",

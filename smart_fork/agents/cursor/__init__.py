@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from smart_fork.agents.agent import Agent
@@ -16,6 +17,12 @@ class Cursor(Agent):
 
     name = "cursor"
     title = "Cursor"
+    lacks = MappingProxyType(
+        dict.fromkeys(
+            ("found", "started", "branched", "budgeted", "told", "shared", "tells", "set_up"),
+            "how its own program goes on with a session is not known",
+        )
+    )
 
     @cached_property
     def cutter(self) -> CursorCutter:

@@ -10,6 +10,7 @@ It deletes sessions that were resumed. What follows from that for us:
 from __future__ import annotations
 
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from smart_fork.agents.agent import Agent, ProgramSpec, Sign
@@ -38,6 +39,10 @@ class Gemini(Agent):
     name = "gemini"
     seen = "0.61.0"
     title = "Gemini CLI"
+    lacks = MappingProxyType({
+        "cut": "its records replace each other, and what is cut from one would be back with the next",
+        "shared": "behind a /compress what is kept has other ids: a later push would not begin with an earlier one",
+    })  # fmt: skip
     home = HOME
     command = ProgramSpec(
         "gemini",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from smart_fork.agents.agent import Agent, ProgramSpec, Sign
@@ -32,6 +33,11 @@ class OpenCode(Agent):
     name = "opencode"
     seen = "1.18.33"
     title = "OpenCode"
+    lacks = MappingProxyType({
+        "budgeted": "it takes a session as one document, of which nothing is left out so far",
+        "cut": "all sessions are in one database, which its running programs write to",
+        "shared": "its records are rows of a database, for which there is no form so far",
+    })  # fmt: skip
     home = HOME
     command = ProgramSpec(
         "opencode",

@@ -62,6 +62,18 @@ class OpenCodeAdapter(AgentAdapter):
             return not has(db, path.name)
         return False
 
+    def unread(self) -> str:
+        path = database()
+        if not path.exists():
+            return ""
+        from smart_fork.agents.opencode.database import opened
+
+        try:
+            with opened(path):
+                return ""
+        except OSError as error:
+            return f"{error}; try again when no OpenCode is busy, `opencode db path` names it, or update smart-fork"
+
     @contextmanager
     def as_file(self, path: Path) -> Iterator[Path]:
         if path.is_file():

@@ -28,6 +28,14 @@ def test_what_an_agent_does_not_have_is_refused_in_a_sentence_that_names_it(face
         facet("cursor")
 
 
+@pytest.mark.parametrize("agent", [agent.name for agent in AGENTS if "shared" in agent.lacks])
+def test_why_something_is_not_done_with_an_agent_is_said(agent):
+    with pytest.raises(Usage, match="not shared") as error:
+        forms_of(agent)
+
+    assert AGENTS[agent].lacks["shared"][1:] in error.value.hint
+
+
 @pytest.mark.parametrize(
     ("header", "expected"),
     [

@@ -137,6 +137,18 @@ def test_what_was_broken_off_is_seen_as_that_until_something_is_asked(home):
     assert not conversation(*broken, happened("user.message", "v", content="two"), home=home).interrupted
 
 
+def test_a_log_from_the_future_is_read_as_far_as_it_is_understood(home):
+    """Unknown events, fields and kinds are passed over, half a line at its end as well, and are no error."""
+    log = copilot_log(
+        home, happened("session.start", "s", version=9, sessionId=SESSION), happened("oracle.message", "o", content="x"),
+        happened("user.message", "u", content="one", mood="good"), happened("assistant.message", "a", content="two", toolRequests={"a": 1}),
+    )  # fmt: skip
+    with log.open("a") as file:
+        file.write('{"type":"user.message","data":{"con')
+
+    assert texts(read_copilot(log)) == ["one", "two"]
+
+
 def test_a_session_is_found_by_its_folder_alone(home):
     log = fixture(home, "tools")
     (log.parents[1] / "events.jsonl").write_text(log.read_text())

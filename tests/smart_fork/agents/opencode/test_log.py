@@ -4,6 +4,8 @@ import json
 import os
 import sqlite3
 import stat
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -14,8 +16,10 @@ from hypothesis import strategies as st
 from indexer.changes import Report, changed_logs
 from indexer.freshness import complete
 from indexer.paths import index_db
+from indexer.prerequisites import check
 from indexer.store.sqlite import SqliteStore
 from indexer.transcripts.base import Agents
+from smart_fork.agents.opencode import database as known
 from smart_fork.agents.opencode.log import OpenCodeAdapter
 from tests.smart_fork.agents.opencode.database import (
     ALL,
@@ -30,6 +34,7 @@ from tests.smart_fork.agents.opencode.database import (
     change,
     make,
 )
+from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 
 
 @pytest.fixture
@@ -156,6 +161,52 @@ def test_a_session_that_was_deleted_is_lost_and_nothing_is_while_the_database_ca
     assert [] == list(reader.discover())
     with pytest.raises(OSError, match="database"):
         reader.read(path / TOOLS)
+
+
+#: Holds the database that it is given until its input ends.
+HOLDS = """
+import sqlite3, sys
+with sqlite3.connect(sys.argv[1]) as db:
+    for said in ("PRAGMA locking_mode = EXCLUSIVE", "PRAGMA journal_mode = WAL", "UPDATE session SET title = title"):
+        db.execute(said)
+    db.commit()
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def is_unread(reader, path, said) -> str:
+    told = reader.unread()
+    assert said in told
+    assert "try again when no OpenCode is busy" in told
+    assert not reader.has_lost(f"{path}/{TOOLS}"), "none of its sessions is lost by that"
+    assert f"no session of opencode can be read: {told}" in check([reader]).warnings
+    return told
+
+
+def test_a_database_that_cannot_be_read_is_said_to_be_one_with_what_to_do(path, reader, run):  # noqa: F811
+    whole = path.read_bytes()
+    assert reader.unread() == ""
+    path.write_bytes(whole[:8192])
+    is_unread(reader, path, "malformed")
+    path.write_bytes(b"half " * 1000)
+    is_unread(reader, path, "file is not a database")
+    path.write_bytes(whole)
+    change(path, "ALTER TABLE part RENAME TO piece")
+
+    told = is_unread(reader, path, "or of a newer version")
+
+    assert told in " ".join(run("agents").out.split())
+
+
+def test_a_database_that_is_locked_is_said_to_be(path, reader, monkeypatch):
+    monkeypatch.setattr(known, "BUSY_MILLISECONDS", 1)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as held:
+        assert held.stdout.readline() == b"held\n"
+        is_unread(reader, path, "is locked")
+        held.stdin.close()
 
 
 def test_the_file_of_a_session_is_read_as_the_session(path, reader):

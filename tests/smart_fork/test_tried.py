@@ -1,0 +1,164 @@
+"""What was tried of each agent with its real program: the table in docs/agents.md, and that each of its tests is there."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from smart_fork.agents import AGENTS
+from smart_fork.agents.verbs import ABILITIES, abilities_of
+
+ROOT = Path(__file__).resolve().parents[2]
+BOTH = ("claude", "codex")
+#: Each verb, what it takes of an agent, and the test that shows it with the real program, or why there is none.
+TRIED: dict[str, tuple[str, dict[str, str]]] = {
+    "found": ("found", {
+        "claude": "calling: a_script_asks_and_a_fork_works_in_the_background",
+        "codex": "calling: a_script_asks_and_a_fork_works_in_the_background",
+        "qwen": "qwen: an_agent_that_asks_is_known_and_not_found",
+        "opencode": "it is listed and read; a search reads the same exports of all agents",
+        "gemini": "gemini: a_session_is_found_gone_on_with_and_forked_and_no_session_is_lost",
+        "copilot": "copilot: a_session_is_found_gone_on_with_and_forked_at_a_message_into_a_worktree",
+    }),
+    "listed, shown": ("found", {
+        "claude": "calling: an_agent_lists_and_reads_sessions_and_asks_what_is_indexed",
+        "codex": "calling: an_agent_lists_and_reads_sessions_and_asks_what_is_indexed",
+        "qwen": "qwen: its_session_is_listed_and_shown_as_it_was_said",
+        "opencode": "opencode: its_session_is_listed_and_shown_as_it_was_said",
+        "gemini": "gemini: a_session_is_found_gone_on_with_and_forked_and_no_session_is_lost",
+        "copilot": "copilot: a_session_is_found_gone_on_with_and_forked_at_a_message_into_a_worktree",
+    }),
+    "begun": ("started", {
+        "claude": "starting: a_session_begins_and_goes_on_without_a_terminal",
+        "codex": "starting: a_session_begins_and_goes_on_without_a_terminal",
+        "qwen": "qwen: a_session_begins_and_goes_on_without_a_terminal",
+        "opencode": "opencode: a_session_begins_and_goes_on_without_a_terminal",
+        "gemini": "gemini: a_worker_tells_what_it_does_and_hears_what_is_said_to_it",
+        "copilot": "its command line differs from that of a resumed one in one option, which the test of that one gives it by hand",
+    }),
+    "gone on with": ("started", {
+        "claude": "starting: a_session_begins_and_goes_on_without_a_terminal",
+        "codex": "starting: a_session_begins_and_goes_on_without_a_terminal",
+        "qwen": "qwen: a_session_begins_and_goes_on_without_a_terminal",
+        "opencode": "opencode: a_session_begins_and_goes_on_without_a_terminal",
+        "gemini": "gemini: a_session_is_found_gone_on_with_and_forked_and_no_session_is_lost",
+        "copilot": "copilot: a_session_is_found_gone_on_with_and_forked_at_a_message_into_a_worktree",
+    }),
+    "forked": ("started", {
+        "claude": "forking: a_fork_runs_as_a_process_to_the_end_of_its_answer",
+        "codex": "forking: a_fork_runs_as_a_process_to_the_end_of_its_answer",
+        "qwen": "qwen: a_fork_knows_what_its_parent_knew",
+        "opencode": "opencode: a_fork_knows_what_its_parent_knew_and_our_plugin_tells_what_it_does",
+        "gemini": "gemini: a_session_is_found_gone_on_with_and_forked_and_no_session_is_lost",
+        "copilot": "copilot: a_session_is_found_gone_on_with_and_forked_at_a_message_into_a_worktree",
+    }),
+    "forked at a message, branched": ("branched", {
+        "claude": "branching: a_branch_at_a_message_knows_nothing_of_what_came_later",
+        "codex": "branching: a_branch_at_a_message_knows_nothing_of_what_came_later",
+        "qwen": "qwen: a_fork_at_an_earlier_message_knows_nothing_of_what_came_later",
+        "opencode": "opencode: a_fork_at_an_earlier_message_knows_nothing_of_what_came_later",
+        "gemini": "gemini: a_session_is_found_gone_on_with_and_forked_and_no_session_is_lost",
+        "copilot": "copilot: a_session_is_found_gone_on_with_and_forked_at_a_message_into_a_worktree",
+    }),
+    "forked into a worktree": ("started", {
+        "claude": "forking: a_fork_into_a_worktree_works_there",
+        "codex": "forking: a_fork_into_a_worktree_works_there",
+        "qwen": "qwen: a_fork_into_a_worktree_works_there",
+        "opencode": "opencode: a_fork_into_a_worktree_works_there",
+        "gemini": "gemini: a_session_is_found_gone_on_with_and_forked_and_no_session_is_lost",
+        "copilot": "copilot: a_session_is_found_gone_on_with_and_forked_at_a_message_into_a_worktree",
+    }),
+    "forked within a budget": ("budgeted", {
+        "claude": "budget: the_model_is_sent_what_is_kept_and_a_line_for_the_rest",
+        "codex": "budget: the_model_is_sent_what_is_kept_and_a_line_for_the_rest",
+        "qwen": "its copy is that of a cut, which is tried, with other records left out",
+        "gemini": "its copy is that of a fork at a message, which is tried, with other records left out",
+        "copilot": "copilot: a_session_is_found_gone_on_with_and_forked_at_a_message_into_a_worktree",
+    }),
+    "told of others' sessions": ("told", dict.fromkeys(
+        ("claude", "codex", "qwen", "opencode", "gemini", "copilot"),
+        "handing_over: the_other_model_is_sent_what_is_told_and_the_prompt",
+    )),
+    "cut": ("cut", {
+        "claude": "excising: the_model_is_sent_exactly_what_stayed",
+        "codex": "excising: the_model_is_sent_exactly_what_stayed",
+        "qwen": "qwen: a_cut_session_is_gone_on_with_and_knows_only_what_stayed",
+        "cursor": "its program is not to be had from npm",
+    }),
+    "shared": ("shared", {
+        "claude": "team: what_one_pushes_the_other_finds_forks_and_goes_on_with",
+        "codex": "team: what_one_pushes_the_other_finds_forks_and_goes_on_with",
+        "qwen": "what arrives is written as a copy of it is, which is tried",
+    }),
+    "tells what it does": ("tells", {
+        "claude": "hooks: a_worker_that_asks_for_permission_waits_and_says_for_what",
+        "codex": "hooks: a_worker_without_a_terminal_works_is_idle_and_ends",
+        "qwen": "qwen: its_hooks_tell_what_a_worker_does",
+        "opencode": "opencode: a_fork_knows_what_its_parent_knew_and_our_plugin_tells_what_it_does",
+        "gemini": "gemini: a_worker_tells_what_it_does_and_hears_what_is_said_to_it",
+        "copilot": "copilot: a_session_is_found_gone_on_with_and_forked_at_a_message_into_a_worktree",
+    }),
+    "known when it calls": ("set_up", {
+        "claude": "calling: who_has_only_asked_is_not_the_answer_to_the_same_question",
+        "codex": "calling: who_has_only_asked_is_not_the_answer_to_the_same_question",
+        "qwen": "qwen: an_agent_that_asks_is_known_and_not_found",
+        "opencode": "our plugin, which says it, is tried without it, by node (`test_opencode_plugin.py`)",
+        "gemini": "gemini: a_session_is_found_gone_on_with_and_forked_and_no_session_is_lost",
+        "copilot": "copilot: a_session_is_found_gone_on_with_and_forked_at_a_message_into_a_worktree",
+    }),
+    "set up": ("set_up", {
+        "claude": "setup: the_agents_themselves_list_it_as_connected",
+        "codex": "setup: the_agents_themselves_list_it_as_connected",
+        **dict.fromkeys(
+            ("qwen", "opencode", "gemini", "copilot"),
+            "its tests with the real program have such an entry, by which it calls our tools",
+        ),
+    }),
+}  # fmt: skip
+
+
+def shown(cell: str) -> tuple[Path, str] | None:
+    """The test that a cell names; of a reason, none."""
+    file, _, name = cell.partition(": ")
+    path = ROOT / "tests/e2e" / f"test_{file}.py"
+    return (path, f"test_{name}") if " " not in file and " " not in name and name else None
+
+
+@cache
+def functions_of(path: Path) -> dict[str, ast.FunctionDef]:
+    return {one.name: one for one in ast.parse(path.read_text()).body if isinstance(one, ast.FunctionDef)}
+
+
+def cell_of(agent: str, verb: str) -> str:
+    ability, cells = TRIED[verb]
+    if not abilities_of(AGENTS[agent])[ability]:
+        return f"no: {AGENTS[agent].lacks[ability]}"
+    cell = cells[agent]
+    return f"`{cell}`" if shown(cell) else cell
+
+
+def test_each_test_that_is_named_is_there():
+    named = [found for _, cells in TRIED.values() for cell in cells.values() if (found := shown(cell))]
+
+    assert [] == [(path.name, name) for path, name in named if name not in functions_of(path)]
+
+
+@pytest.mark.parametrize("agent", [agent.name for agent in AGENTS])
+def test_of_each_agent_each_verb_is_shown_or_said_why_it_is_not(agent):
+    able = abilities_of(AGENTS[agent])
+
+    assert set(AGENTS[agent].lacks) == {ability for ability in ABILITIES if not able[ability]}
+    assert [] == [verb for verb, (ability, cells) in TRIED.items() if able[ability] != (agent in cells)]
+    assert {ability for ability, _ in TRIED.values()} == set(ABILITIES)
+
+
+def test_the_table_of_what_was_tried_is_in_the_docs():
+    agents = [agent for agent in AGENTS if agent.reader]
+    rows = [["", *(agent.title for agent in agents)], ["---"] * (len(agents) + 1)]
+    rows += [[verb, *(cell_of(agent.name, verb) for agent in agents)] for verb in TRIED]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+    assert table in (ROOT / "docs/agents.md").read_text(), f"In docs/agents.md should stand:\n{table}"
