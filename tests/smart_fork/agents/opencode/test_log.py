@@ -167,7 +167,7 @@ def test_a_session_that_was_deleted_is_lost_and_nothing_is_while_the_database_ca
 HOLDS = """
 import sqlite3, sys
 with sqlite3.connect(sys.argv[1]) as db:
-    for said in ("PRAGMA locking_mode = EXCLUSIVE", "PRAGMA journal_mode = WAL", "UPDATE session SET title = title"):
+    for said in ("PRAGMA locking_mode = EXCLUSIVE", "PRAGMA journal_mode = WAL", "DELETE FROM part"):
         db.execute(said)
     db.commit()
     print("held", flush=True)
