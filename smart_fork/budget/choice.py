@@ -1,7 +1,8 @@
 """Which turns of a session a budget is spent on.
 
 First what was said and done in each exchange that answers or is near, with what that needs and its long results
-shortened; then all of what answers, and in full; then all of what is near.
+shortened; then all of what answers, and in full; then all of what is near; and last, of what answers and did not fit as
+a whole, what was run, and for a budget of tokens also what was looked at.
 
 Pure: what speaks for each exchange is given.
 """
@@ -92,6 +93,9 @@ class Chooser:
         bound = min(bound, max(LEAST_TOKENS, int(FILLED * whole)))
         for added in self._then() if most is not None else ():
             choice = self._added(choice, added, bound, gone)
+        room = min(bound, int((LEAST_SHARE if most is None else FILLED) * whole))
+        for place in self._ranked()[0]:
+            choice = self._with_runs(choice, place, room, gone, looked=most is not None)
         return choice
 
     def tokens(self, choice: Choice) -> int:
@@ -135,6 +139,28 @@ class Chooser:
         fitting = range(1, len(self.needs.edits(added.place)))
         count = bisect_right(fitting, bound, key=lambda edits: self.tokens(with_last(edits)))
         return with_last(fitting[count - 1]) if count else choice
+
+    def _with_runs(self, choice: Choice, place: int, room: int, gone: frozenset[int], *, looked: bool) -> Choice:
+        """The choice with what was run in an exchange, results shortened, and what was only `looked` at.
+
+        As much of each as there is room for, the shortest first: what a run has printed is nowhere else.
+        """
+        left = [
+            step
+            for step in self.units[place].steps
+            if step.calls and not step.broken and not choice.kept.issuperset(step.turns) and gone.isdisjoint(step.turns)
+        ]
+        left.sort(key=lambda step: step.short)
+        for some in ([one for one in left if one.runs], [one for one in left if looked and not one.runs]):
+
+            def with_first(count: int, some: Sequence[Step] = some, before: Choice = choice) -> Choice:
+                turns = frozenset(turn for step in some[:count] for turn in step.turns)
+                return self._with(before, Addition(place, self.needs.closed(turns) - gone, ANSWER))
+
+            counts = range(1, len(some) + 1)
+            count = bisect_right(counts, room, key=lambda one: self.tokens(with_first(one)))
+            choice = with_first(count) if count else choice
+        return choice
 
     def _with(self, choice: Choice, added: Addition) -> Choice:
         new, why = added.turns - choice.kept, dict(choice.why)

@@ -47,6 +47,11 @@ class Step:
             bool(name) and any(name in action for action in self.actions if action.startswith("run "))
         )
 
+    @property
+    def runs(self) -> bool:
+        """Whether it runs a command."""
+        return any(action.startswith("run ") for action in self.actions)
+
     def changes(self, path: str) -> bool:
         """Whether it edits this file, or makes it."""
         return any(PurePosixPath(one).name == PurePosixPath(path).name for one in self.edits)

@@ -200,6 +200,34 @@ def test_where_not_all_edits_of_an_exchange_fit_the_last_that_do_are_kept(home, 
     assert 3_500 < found.selection.tokens <= 4_500
 
 
+@pytest.mark.parametrize(("budget", "looked"), [(MATCH, False), (1_600, True)])
+def test_of_what_answers_and_is_too_much_what_was_run_is_kept_before_what_was_looked_at(home, repo, budget, looked):
+    """What a run has printed, such as the log of a failed build, is in no file that could be read again."""
+    records = claude_records(repo)
+    place = next(i for i, one in enumerate(records) if one["message"]["content"] == "upgrade the linter") - 1
+    for number in range(16):
+        name, given = ("Bash", {"command": f"gh run view {number} --log"}) if number % 4 == 0 else (
+            "Read", {"file_path": f"{repo}/far{number}.py"}
+        )  # fmt: skip
+        use = {"type": "tool_use", "id": f"e{number}", "name": name, "input": given}
+        done = {"type": "tool_result", "tool_use_id": f"e{number}", "content": f"expired\n{LONG * 2}"}
+        records[place:place] = [said(f"e{number}", None, "assistant", [use]), said(f"d{number}", None, "user", [done])]
+        place += 2
+    for before, record in pairwise(records):
+        record["parentUuid"] = before["uuid"]
+    session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
+
+    found = distil(session, Wanted(budget), speaking(1)).excerpt
+
+    calls = [call.action for number in sorted(found.kept) for call in session.turns[number].tool_calls]
+    assert [f"run gh run view {number} --log" for number in (0, 4, 8, 12)] == [one for one in calls if "run " in one]
+    assert 1 <= sum("far" in one for one in calls) < 12 if looked else not any("far" in one for one in calls)
+    back, _ = written(session, found, repo)
+    log = back.source_path.read_text()
+    assert log.count("expired") >= 4
+    assert "left out of this copy" in log
+
+
 def test_a_decision_keeps_its_question(long_session, repo):
     found = distil(long_session, Wanted(MATCH), speaking(4))
 
