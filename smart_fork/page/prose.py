@@ -24,14 +24,15 @@ from pygments.util import ClassNotFound
 
 from indexer.shapes import dataclass
 
-#: A longer text is shown as it was written, and longer code without colours.
-MOST_CHARACTERS, MOST_COLOURED = 40_000, 8_000
+#: A longer text is shown as it was written, and code without colours that is longer, or of more or longer lines: what
+#: finds its words takes the square of that for some.
+MOST_CHARACTERS, MOST_COLOURED, _MOST_LINES, _MOST_COLUMNS = 40_000, 8_000, 400, 400
 #: How people write the languages whose colours are worth waiting for; others are shown without.
 _LANGUAGES = frozenset(
     """
     bash c c++ console cpp cs csharp css diff docker dockerfile go golang graphql haskell html http ini java javascript
-    js json json5 jsonc jsx kotlin kt lua make makefile nginx objc perl php powershell proto protobuf ps1 py py3 pycon
-    python python3 r rb rs ruby rust scala sh shell shell-session sql svelte swift terraform tf toml ts tsx typescript
+    js json json5 jsonc jsx kotlin kt lua nginx objc perl php powershell proto protobuf ps1 py py3 pycon
+    python python3 r rb rs ruby rust scala sh shell shell-session sql svelte swift toml ts tsx typescript
     vue xml yaml yml zig zsh
     """.split()  # noqa: SIM905 - easier to read than so many quotes
 )
@@ -87,13 +88,18 @@ def _prose(text: str, words: tuple[str, ...]) -> Markup:
 def code(text: str, language: str = "") -> Markup:
     """Code with classes for its colours, where its language is known."""
     name = language.lower()
-    if name not in _LANGUAGES or len(text) > MOST_COLOURED:
+    if name not in _LANGUAGES or len(text) > MOST_COLOURED or not _has_short_lines(text):
         return Markup(escape(text, quote=False))  # noqa: S704 - escaped
     try:
         lexer = get_lexer_by_name(name, stripnl=False, ensurenl=False)
     except ClassNotFound:
         return Markup(escape(text, quote=False))  # noqa: S704 - escaped
     return Markup("".join(_coloured(lexer.get_tokens(text))))  # noqa: S704 - each of them escaped
+
+
+def _has_short_lines(text: str) -> bool:
+    lines = text.split("\n")
+    return len(lines) <= _MOST_LINES and all(len(line) <= _MOST_COLUMNS for line in lines)
 
 
 def _coloured(tokens: Iterable[tuple[Any, str]]) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 import re
 from pathlib import Path
 
@@ -139,3 +141,42 @@ def test_two_of_a_family_are_compared_from_where_they_part(served, world, shop):
     assert "it ends where they part" in compared_with(first, fork)
     assert all("Choose two different" in compared_with(*two) for two in ((fork, fork), (fork, "nobody")))
     assert "They share" not in served.get(f"/family/claude/{fork}")[1]
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "qwen", "gemini", "copilot"])
+def test_records_that_are_not_as_expected_are_left_out(agent):
+    """A log of a later version, or a hostile one: whatever stands in the place of whatever, the rest is told."""
+    chance = random.Random(7)  # noqa: S311 - it chooses what is replaced
+    work = AGENTS[agent].work
+    lines = [line for path in sorted((FIXTURES / agent).glob("*.jsonl")) for line in path.read_text().splitlines()]
+    junk = (
+        None,
+        7,
+        "",
+        "*** Begin Patch\n*** Update File: \n@@",
+        [],
+        [None, [], {}],
+        {},
+        {"type": []},
+        True,
+        "@@ -1 +1 @@\n+",
+    )
+    for line in [line for line in lines if "tool" in line or "call" in line] * 20:
+        record = json.loads(line)
+        places = list(_places(record))
+        for inside, name in chance.sample(places, min(2, len(places))):
+            inside[name] = chance.choice(junk)
+        given = {one.id: one for one in work.used(record)}
+        back = {one.id: one for one in work.gave(record)}
+        for one in given.values():
+            assert all(
+                isinstance(diff.path, str) for diff in diffs_of(one.given, next((it.patch for it in back.values()), ""))
+            )
+
+
+def _places(value):
+    """Each place in a JSON value, as what it is in and its name there."""
+    for name, inside in value.items() if isinstance(value, dict) else enumerate(value):
+        yield value, name
+        if isinstance(inside, dict | list):
+            yield from _places(inside)
