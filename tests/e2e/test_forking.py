@@ -33,39 +33,51 @@ places = pytest.mark.parametrize("place", ["process", "tmux"])
 
 NEXT = "Now do the same for the downloader"
 SHELL = "'single' \"double\" $(touch HACKED) `touch HACKED` $HOME ${HOME} \\ \\n ; touch HACKED # & | > HACKED"
-#: What an agent, a shell or tmux could take for something else than words. A blank in front of the first character keeps
-#: agents from it.
-HOSTILE = {
-    "dash": f"--dangerously {SHELL}\n  second line: naïve café 日本語 🦊;",
-    "slash": "/clear everything that you know",
-    "bang": "!touch HACKED",
-    "command": "doctor",
-}
+#: What an agent, a shell or tmux could take for something else than words.
+DASH, SLASH, BANG = (
+    f"--dangerously {SHELL}\n  second line: naïve café 日本語 🦊;",
+    "/clear all that you know",
+    "!touch HACKED",
+)
+COMMAND: dict[Protocol, str] = {"claude": "doctor", "codex": "login"}
+
+
+def of_each(claude: str, codex: str) -> dict[Protocol, str]:
+    """A hostile prompt of each agent: each kind stands in each place once. Of plans it is held for all of them together."""
+    return {"claude": unlike_any_other(claude), "codex": unlike_any_other(codex)}
+
+
+def taken_as_words(prompt: str) -> str:
+    """What the model is sent of it: a blank in front of the first character keeps agents from it."""
+    return f" {prompt}"
 
 
 def test_a_fork_runs_as_a_process_to_the_end_of_its_answer(equipped: Machine, agent: Protocol, parent: Log):
-    """F-093, F-094, F-095, F-098."""
-    prompt = unlike_any_other(NEXT)
+    """F-093, F-094, F-095, F-098, F-104."""
+    prompt = of_each(SLASH, DASH)[agent]
 
     fork = run_fork(equipped, parent, prompt, "--in", "process")
 
-    log = assert_forked(equipped, agent, parent, fork, prompt)
+    log = assert_forked(equipped, agent, parent, fork, taken_as_words(prompt))
     assert_in(log, agent, equipped.project, "main")
-    output = wait_until(lambda: _ended_with(Path(fork["log"]), f"Noted: {prompt[:60]}"), "the worker's output")
+    noted = f"Noted: {taken_as_words(prompt)[:60]}"
+    output = wait_until(lambda: _ended_with(Path(fork["log"]), noted), "the worker's output")
+    assert not executed(equipped)
     if agent == "claude":
         assert fork["new_session_id"] == json.loads(output)["session_id"]
 
 
 def test_a_fork_into_a_worktree_works_there(equipped: Machine, agent: Protocol, parent: Log):
-    """F-095, F-099, F-106: and neither agent stops to ask whether the new directory is to be trusted.
+    """F-095, F-099, F-104, F-106: and neither agent stops to ask whether the new directory is to be trusted.
 
     Without a terminal, where nobody could be asked: ``test_starting.py``.
     """
-    prompt, name = unlike_any_other(NEXT), f"{agent}-in-tmux"
+    prompt, name = of_each(DASH, SLASH)[agent], f"{agent}-in-tmux"
 
     fork = run_fork(equipped, parent, prompt, "--worktree-name", name, "--in", "tmux")
 
-    log = assert_forked(equipped, agent, parent, fork, prompt)
+    log = assert_forked(equipped, agent, parent, fork, taken_as_words(prompt))
+    assert not executed(equipped)
     worktree = equipped.project / ".worktrees" / name
     assert str(worktree) == fork["cwd"]
     assert f"worktree {worktree}\n" in equipped.run("git", "worktree", "list", "--porcelain").stdout
@@ -78,12 +90,14 @@ def test_a_fork_into_a_worktree_works_there(equipped: Machine, agent: Protocol, 
 
 
 def test_a_fork_in_tmux_is_in_a_window_named_after_its_worker(equipped: Machine, agent: Protocol, parent: Log):
-    prompt, name = unlike_any_other(NEXT), "Zoë's #1: $(fork); #{pid}"
+    """F-104."""
+    prompt, name = {"claude": unlike_any_other(BANG), "codex": COMMAND["codex"]}[agent], "Zoë's #1: $(fork); #{pid}"
 
     named = run_fork(equipped, parent, prompt, "--in", "tmux", "--name", name)
     unnamed = run_fork(equipped, parent, unlike_any_other(NEXT), "--in", "tmux")
 
-    assert_forked(equipped, agent, parent, named, prompt)
+    assert_forked(equipped, agent, parent, named, taken_as_words(prompt))
+    assert not executed(equipped)
     windows = equipped.tmux("list-panes", "-a", "-F", "#{session_name} #{pane_id} #{window_name}").splitlines()
     assert f"smart-fork-shop {named['terminal_id']} {name}" in windows
     assert f"smart-fork-shop {unnamed['terminal_id']} {unnamed['worker_id']}" in windows
@@ -114,12 +128,13 @@ def test_a_fork_at_an_earlier_message_knows_nothing_of_what_came_later(equipped:
 
 
 def test_a_fork_at_the_match_ends_with_the_exchange_that_answers(equipped: Machine, agent: Protocol, parent: Log):
-    """F-107: what `find` is asked for, and not the prompt, says where."""
-    prompt = unlike_any_other(NEXT)
+    """F-104, F-107: what `find` is asked for, and not the prompt, says where."""
+    prompt = {"claude": COMMAND["claude"], "codex": unlike_any_other(BANG)}[agent]
 
     fork = run_fork(equipped, parent, prompt, "--at", "match", "--intent", ANSWER, "--in", "process")
 
-    assert_forked(equipped, agent, parent, fork, prompt, said_before=BEGINNING)
+    assert_forked(equipped, agent, parent, fork, taken_as_words(prompt), said_before=BEGINNING)
+    assert not executed(equipped)
 
 
 def test_a_fork_into_another_repository_knows_the_conversation_and_works_there(
@@ -163,23 +178,6 @@ def test_a_fork_never_overwrites_what_lies_where_its_transcript_should(
 def executed(machine: Machine) -> list[str]:
     """What a hostile prompt would have made. Files come and go while one looks, which `os.walk` passes over."""
     return [folder for folder, _, files in os.walk(machine.home) if "HACKED" in files]
-
-
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_a_prompt_is_nothing_but_words(equipped: Machine, agent: Protocol, parent: Log, kind: str):
-    """F-104: each kind for each agent and in each place; of plans it is held for all of them together."""
-    place = "tmux" if (kind in {"dash", "bang"}) == (agent == "claude") else "process"
-    ours = f"{HOSTILE[kind]}" if kind == "command" else f"{HOSTILE[kind]} {agent} {place}"
-    already = sum(request.last_prompt == f" {ours}" for request in equipped.model.requests)
-
-    run_fork(equipped, parent, ours, "--in", place)
-
-    def arrived() -> list[list[Message]]:
-        said = [request.said for request in equipped.model.requests if request.last_prompt == f" {ours}"]
-        return said[already:]
-
-    assert [*CONVERSATION, Message("user", f" {ours}")] == wait_until(arrived, "the prompt")[0]
-    assert not executed(equipped)
 
 
 def test_a_fork_here_takes_the_place_of_the_command(equipped: Machine, agent: Protocol, parent: Log):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from tests.e2e.logs import Json
 from tests.e2e.model_server import Call, Message, Request, Say
 from tests.e2e.programs import CHECKOUT, cache_folder
 from tests.e2e.scenario import BEGINNING, CONVERSATION, EXCHANGES, MORE, PROMPT, settled, unlike_any_other
-from tests.e2e.terminals import wait_until
+from tests.e2e.terminals import PROGRAM_SECONDS, wait_until
 
 pytestmark = pytest.mark.e2e
 SETTINGS = {
@@ -23,6 +23,8 @@ SETTINGS = {
     "general": {"enableAutoUpdate": False},
     "privacy": {"usageStatisticsEnabled": False},
 }
+#: It would start itself once more, with more memory. It does so where that is part of what a test proves.
+ONE_PROCESS = ("GEMINI_CLI_NO_RELAUNCH", "true")
 PERSONS = "77777777-7777-4777-8777-777777777777"
 CALLER = "88888888-8888-4888-8888-888888888888"
 
@@ -37,7 +39,7 @@ def gemini(gemini_program: Path, machines: list[Machine]) -> Iterator[Machine]:
     """A machine with Gemini CLI alone, which has our MCP server and our hooks."""
     with machine_in(cache_folder(), gemini_program) as machine:
         machines.append(machine)
-        machine.env |= variables(machine.model.url)
+        machine.env |= variables(machine.model.url) | dict([ONE_PROCESS])
         machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
         ours = {"command": SMART_FORK[0], "args": [*SMART_FORK[1:], "mcp"]}
         folder = machine.home / ".gemini"
@@ -50,9 +52,9 @@ def gemini(gemini_program: Path, machines: list[Machine]) -> Iterator[Machine]:
         machine.close_terminals()
 
 
-def asked(machine: Machine, prompt: str, *options: str) -> None:
+def asked(machine: Machine, prompt: str, *options: str, env: Mapping[str, str] | None = None) -> None:
     """Ask as a script does."""
-    machine.run(machine.programs / "gemini", *options, f"--prompt={prompt}")
+    machine.run(machine.programs / "gemini", *options, f"--prompt={prompt}", env=env)
 
 
 def ours(machine: Machine, *words: str) -> Json:
@@ -89,7 +91,7 @@ def an_agent_that_asks_is_known_and_not_found(gemini: Machine) -> None:
     question, done = unlike_any_other(f"{PROMPT}. Who knows that?"), unlike_any_other("That one.")
     gemini.model.when(question, Call(SERVER, "smart_fork", {"intent": PROMPT, "auto_fork": False}, Say(done)))
 
-    asked(gemini, question, "--yolo", "--session-id", CALLER)
+    asked(gemini, question, "--yolo", "--session-id", CALLER, env={ONE_PROCESS[0]: ""})
 
     request = gemini.model.wait_for(lambda request: request.last_prompt == question and bool(request.our_results))
     (result,) = request.our_results
@@ -133,7 +135,8 @@ def test_a_session_is_found_gone_on_with_and_forked_and_no_session_is_lost(gemin
     assert PERSONS in json.dumps(family)
 
 
-def test_a_worker_tells_what_it_does_and_hears_what_is_said_to_it(gemini: Machine):
+def test_a_worker_tells_what_it_does_and_hears_what_is_said_to_it(gemini: Machine, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delitem(gemini.env, ONE_PROCESS[0])
     gemini.smart_fork("setup", "hooks", "--agent", "gemini")
     prompt, more = unlike_any_other("Make the file"), unlike_any_other("And say more")
     gemini.model.when(
@@ -148,7 +151,11 @@ def test_a_worker_tells_what_it_does_and_hears_what_is_said_to_it(gemini: Machin
         worker = next(one for one in workers if one["worker_id"] == new["worker_id"])
         return worker["status"] == "waiting" and "Allow execution of [Shell]?" in json.dumps(worker)
 
-    wait_until(asks, "the question")
+    def screen() -> str:
+        return gemini.tmux("capture-pane", "-p", "-t", new["terminal_id"])
+
+    wait_until(lambda: "Allow execution of" in screen(), "the question on the screen")
+    wait_until(asks, "the question", pause=PROGRAM_SECONDS)
     gemini.tmux("send-keys", "-t", new["terminal_id"], "1")
     with Registry(gemini.home / ".smart-fork" / "workers.db") as registry:
         wait_until(lambda: registry.get(new["worker_id"]).status == "idle", "the hook to tell of the answer")

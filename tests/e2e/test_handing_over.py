@@ -56,6 +56,10 @@ def machine(  # noqa: PLR0917 - fixtures
         machine.env["PATH"] = os.pathsep.join(map(str, (programs, *others, machine.env["PATH"])))
         machine.env |= test_gemini.variables(url) | test_copilot.variables(url)
         machine.env |= {"OPENAI_API_KEY": "loopback", "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_MODEL": "mock"}
+        machine.env |= {
+            "NODE_COMPILE_CACHE": str(cache_folder() / "compiled"),
+            **dict([test_qwen.ONE_PROCESS, test_gemini.ONE_PROCESS]),
+        }
         machine.env |= {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
         machine.env |= {"SMART_FORK_TMUX_SOCKET": machine.socket, "PYTHONPATH": str(CHECKOUT), "HF_HUB_OFFLINE": "1"}
         for place, settings in (
@@ -67,6 +71,7 @@ def machine(  # noqa: PLR0917 - fixtures
             file = machine.home / place
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(json.dumps(settings))
+        test_opencode.at_home(machine)
         yield machine
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,8 +25,8 @@ from tests.indexer.transcripts.records import (
 )
 
 ROOT = Path(__file__).resolve().parents[3]
-BYTES = 500_000_000
-LIMIT = 300 * 1024  # KB
+#: 500 MB within 300 MB, and as much of both as says the same sooner: what is kept grows with the log, beside 45 MB.
+MEGABYTES, LIMIT = (500, 300) if os.environ.get("SMART_FORK_DRILLS") == "all" else (200, 145)
 NUMBER, BEFORE = "0000000000", "9999999999"
 
 #: Prints the peak of memory in KB, the number of turns and of bytes.
@@ -93,7 +94,7 @@ def codex_round() -> list[object]:
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
-def test_a_log_of_500_megabytes_is_read_within_300_megabytes_of_memory(home, agent):
+def test_a_log_of_hundreds_of_megabytes_is_read_within_bounded_memory(home, agent):
     if not Path("/proc/self/status").exists():
         pytest.skip("the system does not tell the peak of a process's memory")
     if agent == "claude":
@@ -108,7 +109,7 @@ def test_a_log_of_500_megabytes_is_read_within_300_megabytes_of_memory(home, age
     with path.open("w") as file:
         size = file.write("".join(json.dumps(record) + "\n" for record in first))
         number = 0
-        while size < BYTES:
+        while size < MEGABYTES * 1_000_000:
             number += 1
             text = plain if number % 10 else with_big
             size += file.write(text.replace(NUMBER, f"{number:010}").replace(BEFORE, f"{number - 1:010}"))
@@ -120,5 +121,5 @@ def test_a_log_of_500_megabytes_is_read_within_300_megabytes_of_memory(home, age
 
     peak, turns, read = map(int, run.stdout.split())
     assert read == size
-    assert turns > 100_000
-    assert peak < LIMIT
+    assert turns > 200 * MEGABYTES
+    assert peak < LIMIT * 1024

@@ -14,14 +14,18 @@ DONE = "The uploader in upload.py retries five times with exponential backoff"
 UNAVAILABLE = {"error", "message", "next_steps", "fallback_sessions"}
 
 _PROGRAM = """#!{python} -IS
-import json, os, re, sys, time
-from pathlib import Path
+import json, os, re, sys, time  # and no more: it is started hundreds of times
 
-ORDERS = Path({orders!r})
-state = Path(os.environ["QMD_CONFIG_DIR"])
+ORDERS = {orders!r}
+known = os.environ["QMD_CONFIG_DIR"] + "/collections.json"
 argv = sys.argv[1:]
-orders = json.loads(ORDERS.read_text())
-with (ORDERS.parent / "qmd-calls.jsonl").open("a") as calls:
+
+def read(path):
+    with open(path) as file:
+        return file.read()
+
+orders = json.loads(read(ORDERS))
+with open(os.path.dirname(ORDERS) + "/qmd-calls.jsonl", "a") as calls:
     calls.write(json.dumps({{"argv": argv, "cwd": os.getcwd(), "index": os.environ["INDEX_PATH"]}}) + "\\n")
 order = orders.get(argv[0]) or orders.get(" ".join(argv[:2]))
 if order:
@@ -33,8 +37,7 @@ if order:
     if order.get("dies"):
         os.kill(os.getpid(), 9)
     sys.exit(order.get("code", 0))
-known = state / "collections.json"
-collections = json.loads(known.read_text()) if known.exists() else {{}}
+collections = json.loads(read(known)) if os.path.exists(known) else {{}}
 if argv[:2] == ["collection", "list"]:
     print("Collections (%d):\\n" % len(collections) if collections else "No collections found.")
     for name in collections:
@@ -43,18 +46,19 @@ elif argv[:2] == ["collection", "add"]:
     name = argv[argv.index("--name") + 1]
     if name in collections:
         sys.exit("Collection '" + name + "' already exists.")
-    known.write_text(json.dumps(collections | {{name: argv[2]}}))
+    with open(known, "w") as file:
+        json.dump(collections | {{name: argv[2]}}, file)
 elif argv[0] in ("query", "vsearch", "search"):
     words = set(re.findall(r"\\w+", argv[-1].lower()))
     name = argv[argv.index("-c") + 1]
     found = []
-    for file in sorted(Path(collections[name]).glob("*.md")):
-        text = file.read_text()
+    for file in sorted(one for one in os.listdir(collections[name]) if one.endswith(".md")):
+        text = read(collections[name] + "/" + file)
         score = len(words & set(re.findall(r"\\w+", text.lower()))) / max(1, len(words))
         if score:
             body = text.split("---\\n", 2)[2].strip()
             snippet = "@@ -9,4 @@ (8 before, 3 after)\\n\\n" + body
-            found.append({{"docid": "#1", "score": score, "file": "qmd://" + name + "/" + file.name, "snippet": snippet}})
+            found.append({{"docid": "#1", "score": score, "file": "qmd://" + name + "/" + file, "snippet": snippet}})
     found.sort(key=lambda one: -one["score"])
     print(json.dumps(found[: int(argv[argv.index("-n") + 1])], indent=2))
 elif argv[0] not in ("update", "embed", "cleanup"):
