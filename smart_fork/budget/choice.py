@@ -148,7 +148,10 @@ class Chooser:
         left = [
             step
             for step in self.units[place].steps
-            if step.calls and not step.broken and not choice.kept.issuperset(step.turns) and gone.isdisjoint(step.turns)
+            if step.calls
+            and not (step.edits or step.broken)
+            and not choice.kept.issuperset(step.turns)
+            and gone.isdisjoint(step.turns)
         ]
         left.sort(key=lambda step: step.short)
         for some in ([one for one in left if one.runs], [one for one in left if looked and not one.runs]):
@@ -193,11 +196,14 @@ class Chooser:
         return answers, [place for place in best if place not in answers]
 
     def _first(self, nearest: int) -> Iterator[Addition]:
-        """What was said and done in what answers, and then in what is near, the best first."""
+        """What was said and done in what answers, and then in what is near, the best first; and what the last words are
+        on, where these are only that it is to go on.
+        """
         answers, near = self._ranked()
         best = [(place, ANSWER) for place in answers] + [(place, NEAR) for place in near[:nearest]]
         yield from (Addition(place, self.needs.said(place), why) for place, why in best)
         yield from (Addition(place, self.needs.done(place), why) for place, why in best)
+        yield Addition(len(self.units) - 1, self.needs.said(len(self.units) - 1), LAST)
 
     def _then(self) -> Iterator[Addition]:
         """All of what answers, first with its results shortened; what was done last; and all of what is near."""

@@ -69,7 +69,7 @@ def test_two_sessions_become_one_that_says_from_where_each_part_is(agents, merge
     assert [] == dangling(cut.turns)
     assert set() == unanswered(cut.turns)
     assert [] == broken_links(cut)
-    assert [2, 2] == [prompts_of(back).count(asked) for asked in ("build a shop", "say goodbye")]
+    assert [2, 2] == [prompts_of(back).count(asked) for asked in ("build a shop", "say goodbye to them")]
     (first,) = READERS[agents[0]].locate(SESSION)
     assert (SESSION, READERS[agents[0]].read(first).session.root_id) == (back.parent_id, back.root_id)  # of its family
     log = path.read_text()
@@ -108,7 +108,7 @@ def test_what_is_cut_from_any_of_them_is_cut_from_what_they_were_merged_into(age
 
     left = READERS["claude"].read(path).session
     if agent == "claude":
-        assert [1, 2] == [prompts_of(left).count(asked) for asked in ("say goodbye", "build a shop")]
+        assert [1, 2] == [prompts_of(left).count(asked) for asked in ("say goodbye to them", "build a shop")]
     else:  # it is told there, in other records
         assert any(forked.new_session_id in one for one in done["remains"])
 
@@ -122,7 +122,7 @@ def test_what_both_have_from_the_same_beginning_is_there_once(merge, repo):
     back = READERS["claude"].read(path).session
     ids = [turn.id for turn in back.turns]
     assert len(set(ids)) == len(ids)
-    assert [1, 1] == [prompts_of(back).count(asked) for asked in ("build a shop", "say goodbye")]
+    assert [1, 1] == [prompts_of(back).count(asked) for asked in ("build a shop", "say goodbye to them")]
 
 
 def test_what_cannot_be_merged_is_refused(merge, repo):

@@ -33,7 +33,14 @@ from tests.smart_fork.copies.test_session_copy import NOW
 from tests.smart_fork.forks import NEW, SESSION, codex_path, said, text, write_log
 
 LONG = "line of the file\n" * 400
-PROMPTS = ["build a shop", "add retry to upload.py", "upgrade the linter", "write the changelog", "yes", "say goodbye"]
+PROMPTS = [
+    "build a shop",
+    "add retry to upload.py",
+    "upgrade the linter",
+    "write the changelog",
+    "yes",
+    "say goodbye to them",
+]
 
 
 def claude_records(repo: Path) -> list[dict]:
@@ -125,7 +132,7 @@ def test_what_answers_is_kept_with_the_reading_of_what_it_edits_and_the_rest_is_
     found = distil(long_session, Wanted(MATCH), speaking(1))
 
     back, _ = written(long_session, found.excerpt, repo)
-    assert ["build a shop", "add retry to upload.py", "say goodbye"] == prompts_of(back)
+    assert ["build a shop", "add retry to upload.py", "say goodbye to them"] == prompts_of(back)
     assert {0: "shortened", 1: "part", 2: "nothing", 3: "nothing", 4: "nothing", 5: "words"} | {1: kept(found.selection)[1]} == (
         kept(found.selection)
     )  # fmt: skip
@@ -233,8 +240,25 @@ def test_a_decision_keeps_its_question(long_session, repo):
 
     back, _ = written(long_session, found.excerpt, repo)
 
-    assert ["build a shop", "write the changelog", "yes", "say goodbye"] == prompts_of(back)
+    assert ["build a shop", "write the changelog", "yes", "say goodbye to them"] == prompts_of(back)
     assert "Shall I go on? 3" in [turn.text for turn in back.turns]
+
+
+def test_last_words_that_only_say_go_on_keep_what_they_are_said_to(home, repo):
+    records = claude_records(repo)
+    records += [
+        said("n1", records[-1]["uuid"], "user", "Now the invoices"),
+        said("n2", "n1", "assistant", text("Half done.")),
+    ]
+    for number in range(2):
+        records.append(said(f"c{number}", records[-1]["uuid"], "user", "continue"))
+        records.append(said(f"w{number}", f"c{number}", "assistant", text("On it.")))
+    session = READERS["claude"].read(write_log(folder_of(repo) / f"{SESSION}.jsonl", records)).session
+
+    back, _ = written(session, distil(session, Wanted(MATCH), speaking(1)).excerpt, repo)
+
+    assert ["Now the invoices", "continue", "continue"] == prompts_of(back)[-3:]
+    assert "Half done." in [turn.text for turn in back.turns]
 
 
 def test_no_line_of_ours_passes_for_something_that_a_person_has_said(long_session, repo):
@@ -283,11 +307,11 @@ def test_a_budget_below_the_smallest_gives_that_and_says_so(long_session):
 
 
 def test_a_person_moves_exchanges_over(long_session, repo):
-    found = distil(long_session, Wanted(MATCH, keep=frozenset({2}), drop=frozenset({0})), speaking(5))
+    found = distil(long_session, Wanted(MATCH, keep=frozenset({2}), drop=frozenset({0})), speaking(4))
 
     back, _ = written(long_session, found.excerpt, repo)
 
-    assert ["upgrade the linter", "write the changelog", "yes", "say goodbye"] == prompts_of(back)
+    assert ["upgrade the linter", "write the changelog", "yes", "say goodbye to them"] == prompts_of(back)
     assert ("whole", "asked for") == next((x.kept, x.why) for x in found.selection.exchanges if x.number == 2)
     with pytest.raises(Usage, match="no exchange 9"):
         distil(long_session, Wanted(MATCH, keep=frozenset({9})), speaking(5))
@@ -326,7 +350,7 @@ def test_what_a_compaction_left_stays_beside_what_it_had_forgotten(home, repo):
 
     log = [json.loads(line) for line in Path(back.source_path).read_text().splitlines()]
     told = [record["message"]["content"] for record in log if "message" in record]
-    assert ["build a shop", "add retry to upload.py", "say goodbye"] == prompts_of(back)
+    assert ["build a shop", "add retry to upload.py", "say goodbye to them"] == prompts_of(back)
     assert "This session is being continued. We built a shop." in told
     assert not any("isCompactSummary" in record for record in log)
     assert 0 == back.compactions
