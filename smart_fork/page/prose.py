@@ -105,7 +105,7 @@ def _has_short_lines(text: str) -> bool:
 def _coloured(tokens: Iterable[tuple[Any, str]]) -> Iterator[str]:
     """The words of a program, neighbours of one colour together."""
     for name, group in groupby(tokens, key=lambda token: _colour_of(token[0])):
-        words = escape("".join(word for _, word in group))
+        words = escape("".join(word for _, word in group), quote=False)
         yield f'<span class="{name}">{words}</span>' if name else words
 
 

@@ -125,7 +125,7 @@ def test_markdown_is_shown_as_what_it_means():
     assert "<ol>\n<li>one</li>\n<li><code>two</code></li>\n</ol>" in shown
     assert '<th>a</th>\n<th class="right">b</th>' in shown
     assert '<span class="c-keyword">def</span>' in shown
-    assert '<span class="c-string">&#39;x&#39;</span>' in shown
+    assert "<span class=\"c-string\">'x'</span>" in shown
     assert '<span class="c-comment"># y</span>' in shown
 
 
