@@ -70,6 +70,11 @@ class BoardCard:
     together: tuple[str, ...]
 
     @property
+    def asked(self) -> str:
+        """Another one for each question."""
+        return asked(self.worker.waiting_for)
+
+    @property
     def version(self) -> str:
         """Another one as soon as anything else is shown."""
         shown = (
@@ -205,6 +210,12 @@ class WorkerBoard:
         except (SmartForkError, OSError):
             return None
         return ChangeCount(len(files), sum(one.added or 0 for one in files), sum(one.removed or 0 for one in files))
+
+
+def asked(question: str | None) -> str:
+    """What a form that answers says of the question that it was shown with, whichever option was marked then."""
+    plain = re.sub(r"^\W+", "", question or "", flags=re.MULTILINE)
+    return blake2b(plain.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 def _column(seen: Seen) -> str:

@@ -12,7 +12,7 @@ from smart_fork.errors import IndexUnavailable
 from smart_fork.snippets import printable
 
 if TYPE_CHECKING:
-    from indexer.store.base import Placement, Store
+    from indexer.store.base import Store
     from smart_fork.retrieval.answer import Hit
 
 #: How near a passage is in meaning, by its cosine, in words.
@@ -74,15 +74,16 @@ def _by_files(hit: Hit) -> Iterator[str]:
 
 
 def _exchange(hit: Hit, store: Store) -> Iterator[SpokenPart]:
+    """Both sides, what was asked first. Of an answer that says nothing, what was done."""
     found = SpokenPart(hit.said_by or "", mask(hit.snippet or ""), found=True)
-    other = {"user": "assistant", "assistant": "user"}.get(found.by)
-    row = store.session(hit.agent_type, hit.session_id) if other else None
-    place = _first(store.placements_of(row.row), (hit.match.exchange or 1) - 1, other or "") if row else None
-    text = store.texts([place.chunk]).get(place.chunk, "") if place else ""
-    said = mask(printable(text.removeprefix(LABELS[other]).strip())) if other in LABELS else mask("")
-    beside = [SpokenPart(other or "", beginning(said, OTHER_CHARACTERS), found=False)] if said else []
+    roles = {"user": ("assistant", "action"), "assistant": ("user",)}.get(found.by, ())
+    row = store.session(hit.agent_type, hit.session_id) if roles else None
+    places = [
+        one for one in (store.placements_of(row.row) if row else ()) if one.exchange == (hit.match.exchange or 1) - 1
+    ]
+    place = next((one for role in roles for one in places if one.role == role), None)
+    said = store.texts([place.chunk]).get(place.chunk, "") if place else ""
+    text = mask(printable(said.removeprefix(LABELS[place.role] if place else "").strip()))
+    other = "user" if found.by == "assistant" else "assistant"
+    beside = [SpokenPart(other, beginning(text, OTHER_CHARACTERS), found=False)] if text else []
     yield from (*beside, found) if found.by == "assistant" else (found, *beside)
-
-
-def _first(places: Iterable[Placement], exchange: int, role: str) -> Placement | None:
-    return next((one for one in places if one.exchange == exchange and one.role == role), None)

@@ -28,6 +28,24 @@ from smart_fork.retrieval.upkeep import Engine
 answer = find(FindRequest("anything", agent_type="both", all_projects=True), Engine(LightEmbedder(), 60, 60))
 assert answer.index.complete, answer
 """
+#: What an agent does that is asked to release something: it asks first, and says which answer it was given.
+ASKS = r"""
+if "release" in words[-1] and sys.stdout.isatty():
+    import termios, tty
+    before = termios.tcgetattr(0)
+    tty.setcbreak(0)
+    options = ["\u276f 1. Yes", "  2. Yes, and do not ask again for: twine upload", "  3. No, and say what to do instead (esc)"]
+    print("\n".join(["", " Run twine upload dist/*?", *(f" {one}" for one in options), "", " Esc to cancel"]), flush=True)
+    told = os.read(0, 1).decode()
+    termios.tcsetattr(0, termios.TCSADRAIN, before)
+    print("\x1b[2J\x1b[H", end="", flush=True)
+    done = {"role": "assistant", "content": [{"type": "text", "text": f"Uploaded 1.4.0; the answer was {told}."}], "stop_reason": "end_turn"}
+    first, second = str(uuid.uuid4()), str(uuid.uuid4())
+    with path.open("a") as log:
+        for kind, one, above, said in (("user", first, None, asked["message"]), ("assistant", second, first, done)):
+            at = datetime.now(UTC).isoformat()
+            log.write(json.dumps({"type": kind, "uuid": one, "parentUuid": above, "message": said, "timestamp": at, "sessionId": session, "cwd": os.getcwd()}) + "\n")
+"""
 
 
 @dataclass
@@ -50,6 +68,10 @@ class DemoService:
         """The id of a session of Claude Code, by what its script calls it."""
         return random_id("demo", name)
 
+    def log_of(self, session_id: str) -> str:
+        """The log of a session of Claude Code."""
+        return next((self.demo.home / ".claude/projects").rglob(f"{session_id}.jsonl")).read_text()
+
     def forks(self) -> list[list[str]]:
         """What the agents were started with, one for each fork."""
         return [json.loads(path.read_text())[1] for path in sorted((self.demo.home / "ran").glob("[!.]*"))]
@@ -62,7 +84,7 @@ def demo_service(home: Path, more: Sequence[Scripted] = (), **variables: str) ->
     programs = demo.home / "bin"
     programs.mkdir()
     for name in ("claude", "codex"):
-        (programs / name).write_text(AGENT)
+        (programs / name).write_text(AGENT.replace("if sys.stdout.isatty():\n", f"{ASKS}if sys.stdout.isatty():\n", 1))
         (programs / name).chmod(0o755)
     env = {
         "HOME": str(demo.home),
@@ -72,6 +94,7 @@ def demo_service(home: Path, more: Sequence[Scripted] = (), **variables: str) ->
         "HF_HUB_OFFLINE": "1",
         "OPENBLAS_NUM_THREADS": "1",
         "SMART_FORK_INDEXING": "true",
+        "SMART_FORK_TMUX_SOCKET": f"demo-{os.getpid()}",
         **variables,
     }
     _python(env, "-c", INDEX)

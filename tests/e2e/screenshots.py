@@ -18,8 +18,15 @@ from tests.e2e.demo_sessions import FAMILY
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-WIDTH, HEIGHT, SCALE = 1080, 860, 1.5
+WIDTH, HEIGHT, SCALE = 1280, 860, 1.5
+PHONE = 390
 COLORS = 256
+#: What the workers of the pictures are to do: the first asks before it does.
+WORKERS = (
+    ("retries", "Upload the release", "release", ()),
+    ("downloader", "Verify each part before it is joined", "verify-parts", ("--worktree",)),
+    ("leak", "Look for the same leak in the consumer", "leak-consumer", ("--in", "process")),
+)
 
 
 def take(page: Page, path: Path) -> None:
@@ -39,22 +46,40 @@ def main(folder: Path) -> None:
         demo_service(Path(place) / "you", FAMILY) as service,
         browser(program) as one,
     ):
+        for session, prompt, name, how in WORKERS:
+            service.smart_fork("fork", service.session(session), prompt, "--name", name, *how)
         light, dark = (
             one.new_page(viewport={"width": WIDTH, "height": HEIGHT}, device_scale_factor=SCALE, color_scheme=scheme)
             for scheme in ("light", "dark")
         )
-        enter(light, service.url, service.way_in())
-        light.fill("#q", INTENT)
-        light.wait_for_selector("mark")
-        light.wait_for_selector("#results:not([aria-busy])")
+        phone = one.new_page(
+            viewport={"width": PHONE, "height": HEIGHT}, device_scale_factor=SCALE, color_scheme="light"
+        )
+        for page in (light, dark, phone):
+            enter(page, service.url, service.way_in())
+            page.wait_for_selector(".needs .worker")
+        take(light, folder / "home.png")
+        take(phone, folder / "phone.png")
+        search(light)
         take(light, folder / "search.png")
         light.goto(f"{service.url}/session/claude/{service.session('retries')}?at=10&fork=9")
-        light.locator("details.actions").nth(1).evaluate("one => { one.open = true; }")
         light.fill("#prompt", INTENT)
         take(light, folder / "session.png")
-        enter(dark, service.url, service.way_in())
         dark.goto(f"{service.url}/family/claude/{service.session('downloader')}")
         take(dark, folder / "family.png")
+        dark.goto(f"{service.url}/workers")
+        dark.wait_for_selector("#column-asks .worker")
+        take(dark, folder / "workers.png")
+        light.goto(f"{service.url}/index")
+        take(light, folder / "index.png")
+
+
+def search(page: Page) -> None:
+    """Ask, and open the form of the best result."""
+    page.fill("#q", INTENT)
+    page.wait_for_selector("mark")
+    page.wait_for_selector("#results:not([aria-busy])")
+    page.click(".fork-here summary >> nth=0")
 
 
 if __name__ == "__main__":

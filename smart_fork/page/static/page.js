@@ -271,7 +271,7 @@ function merge(part, text) {
     const written = [...old.querySelectorAll("textarea")].some((area) => area.value !== area.defaultValue);
     if (old.dataset.version === card.dataset.version) {
       card.replaceWith(old);
-    } else if (written || old.querySelector(".say").contains(active)) {
+    } else if (written) {
       old.querySelector(".seen").replaceWith(card.querySelector(".seen"));
       old.className = card.className;
       old.dataset.version = card.dataset.version;

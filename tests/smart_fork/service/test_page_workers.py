@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import pytest
 
 from smart_fork.page import worker_views
-from smart_fork.page.board import WorkerBoard, _together
+from smart_fork.page.board import WorkerBoard, _together, asked
 from smart_fork.page.forms import PageForms
 from smart_fork.page.patch import patch_lines
 from smart_fork.page.worker_views import LIVE, MOST_LISTENERS
@@ -44,6 +44,7 @@ def test_a_worker_stands_in_the_column_of_what_it_does_and_can_be_told_what_it_h
     assert asks.options
     assert [one.number for one in asks.options] == ["1", "2", "3"][: len(asks.options)]
     assert all(one.text and one.text not in asks.question for one in asks.options)
+    assert asks.asked == asked(f"\u276f {asks.worker.waiting_for}") != asked("Delete everything?\n1. Yes")
     assert 3 == len({one.version for one in (works, idle, asks)})
 
 

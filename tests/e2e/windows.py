@@ -1,0 +1,71 @@
+"""The page in windows of one browser: fixtures, and what its tests do again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.e2e.browsing import Watch, browser, chromium, enter, window
+from tests.e2e.demo_service import DemoService, demo_service
+from tests.e2e.demo_sessions import ALIKE, FAMILY, HOSTILE, LONG
+from tests.missing import missing
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+INTENT, ANSWER = "retry with exponential backoff in the uploader", "Retry with backoff in the uploader"
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory) -> Iterator[DemoService]:
+    """The service with the demo's sessions, a large family, a long session, many that are alike, and hostile ones."""
+    if chromium() is None:
+        missing("no Chromium is installed")
+    home = tmp_path_factory.mktemp("page") / "you"
+    with demo_service(home, [*FAMILY, LONG, *ALIKE, *HOSTILE]) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def running(served: DemoService) -> Iterator[tuple[Browser, Any]]:
+    """One browser for all, and the cookie with which it was let in."""
+    with browser(chromium() or "") as one:
+        context = one.new_context()
+        enter(context.new_page(), served.url, served.way_in())
+        state = context.storage_state()
+        context.close()
+        yield one, state
+
+
+@pytest.fixture
+def opened(served: DemoService, running) -> Iterator[Callable[..., Page]]:
+    """Opens an address in a window of its own. Whatever was opened, nothing may have gone wrong in it."""
+    one, state = running
+    with ExitStack() as stack:
+
+        def open_page(path: str = "/", **how: Any) -> Page:
+            context = stack.enter_context(window(one, **{"storage_state": state, **how}))
+            context.set_default_timeout(20_000)
+            watch = Watch(served.url)
+            watch.over(context)
+            stack.callback(lambda: pytest.fail(f"{path}: {watch.seen}") if watch.seen else None)
+            page = context.new_page()
+            page.goto(served.url + path)
+            page.watch = watch
+            return page
+
+        yield open_page
+
+
+def search(page: Page, words: str) -> None:
+    """Type, and wait for what is found."""
+    with page.expect_response(lambda answer: "/results" in answer.url and answer.request.method == "GET"):
+        page.fill("#q", words)
+    settled(page)
+
+
+def settled(page: Page) -> None:
+    page.wait_for_selector("#results:not([aria-busy])")
