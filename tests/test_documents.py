@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -18,6 +19,7 @@ MARKDOWN = MarkdownIt("commonmark").enable("table")
 _BETWEEN = re.compile(r"(?<!\\)\|")
 
 
+@cache  # for all tests of a page, and for each link to it
 def tokens(page: Path) -> list[Token]:
     return MARKDOWN.parse(page.read_text())
 
@@ -27,6 +29,7 @@ def inside(page: Path) -> Iterator[Token]:
         yield from token.children or ()
 
 
+@cache
 def anchors(page: Path) -> set[str]:
     """The names by which headings are linked to, as GitHub makes them of their text."""
     found = tokens(page)

@@ -58,20 +58,6 @@ def gone(child):
     return not psutil.pid_exists(child.pid)
 
 
-def test_many_texts_are_embedded_in_another_process_which_ends_by_itself():
-    """It stays for as long as there is more to do, and then gives back all that it took."""
-    before = children()
-    embedder = DefaultEmbedder(background=True)
-
-    many, again = embedder.embed(TEXTS), embedder.embed(TEXTS)
-    (child,) = children() - before
-
-    assert (many == again).all()
-    assert float((many * LightEmbedder().embed(TEXTS)).sum(axis=1).min()) > 0.999
-    del embedder  # with it our end of the line
-    assert gone(child)
-
-
 #: The process with a model that is there immediately; it is given what Python is.
 QUICK = """#!{python}
 import sys
@@ -203,7 +189,8 @@ def test_its_name_is_the_same_as_that_of_the_other_forms():
     assert ProcessEmbedder().model == DefaultEmbedder().model
 
 
-def test_a_process_that_was_begun_loads_while_others_work_and_few_texts_do_not_wait_for_it():
+def test_many_texts_are_embedded_in_a_process_that_was_begun_few_do_not_wait_for_it_and_it_ends_by_itself():
+    """It stays for as long as there is more to do, and then gives back all that it took."""
     before, nice = children(), os.getpriority(os.PRIO_PROCESS, 0)
     embedder = DefaultEmbedder()
     embedder.begin()
@@ -211,10 +198,23 @@ def test_a_process_that_was_begun_loads_while_others_work_and_few_texts_do_not_w
     (child,) = children() - before
 
     assert embedder.embed(TEXTS[1:]).shape == (FEW_TEXTS - 1, 384)
-    many = embedder.embed(TEXTS)
+    many, again = embedder.embed(TEXTS), embedder.embed(TEXTS)
+    assert (many == again).all()
     assert ({child}, nice) == (children() - before, child.nice())  # somebody waits for it
     assert float((many * LightEmbedder().embed(TEXTS)).sum(axis=1).min()) > 0.999
+    del embedder  # with it our end of the line
+    assert gone(child)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_process_that_was_begun_ends_when_it_is_no_longer_wanted():
+    before = children()
+    embedder = DefaultEmbedder()
+    embedder.begin()
+    (child,) = children() - before
+
     embedder.close()
+
     assert gone(child)
 
 
