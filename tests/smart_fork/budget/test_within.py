@@ -21,7 +21,7 @@ from smart_fork.budget.amount import MATCH, amount
 from smart_fork.budget.wanted import Wanted, numbers
 from smart_fork.budget.within import selected
 from smart_fork.copies.session_copy import write_branch
-from smart_fork.errors import ForkRefused, Usage
+from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.excise.closure import dangling, unanswered
 from smart_fork.excise.loader import load_with_tool
 from smart_fork.excise.soundness import broken_links
@@ -441,3 +441,23 @@ def test_however_often_a_choice_is_weighed_each_exchange_gets_its_title_once(lon
     distil(long_session, Wanted(900), speaking(1))
 
     assert [1] * len(PROMPTS) == [told.count(prompt) for prompt in PROMPTS]
+
+
+def test_of_a_session_that_is_being_written_what_is_finished_is_kept(home, repo, programs):
+    records = claude_records(repo)
+    asked = said("n1", records[-1]["uuid"], "user", "And the invoices?")
+    use = said("n2", "n1", "assistant", [{"type": "tool_use", "id": "tn", "name": "Read", "input": {"file_path": "x"}}])
+    log = write_log(folder_of(repo) / f"{SESSION}.jsonl", [*records, asked, use])
+    with log.open("a") as file:
+        file.write(json.dumps(said("n3", "n2", "user", "half a line"))[:80])
+
+    forked = fork_session(SESSION, Options("go on", place="process"), budget=Spending(Wanted(2_000)), dry_run=True)
+
+    assert 5 == forked.selection.exchanges[-1].number  # the last that was answered
+    assert forked.selection.tokens <= 2_000
+    log.write_text("")
+    with pytest.raises(NotFound, match="No conversation"):
+        fork_session(SESSION, Options("go on", place="process"), budget=Spending(Wanted(2_000)), dry_run=True)
+    write_log(log, records[:1])
+    with pytest.raises(ForkRefused, match="No conversation to branch"):
+        fork_session(SESSION, Options("go on", place="process"), budget=Spending(Wanted(2_000)), dry_run=True)
