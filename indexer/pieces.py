@@ -9,6 +9,7 @@ from indexer.masking import Masked, joined
 from indexer.patterns import late
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.ours import is_ours
+from indexer.transcripts.retold import Retold, retold
 
 PieceRole = Literal["user", "assistant", "action"]
 _BLANK_LINES = late(r"\n{3,}")
@@ -33,7 +34,8 @@ class Piece(NamedTuple):
 def pieces_of(session: Session, mask: Callable[[str], Masked]) -> tuple[Piece, ...]:
     """The pieces of a session in order, what was said in them passed through `mask`.
 
-    Tool output, thinking and our own tool's calls are not among them.
+    Tool output, thinking and our own tool's calls are not among them; what is told of another agent's is as if it were
+    its own.
     """
     ours = {call.id for turn in session.turns for call in turn.tool_calls if is_ours(call.name)}
     notes = {
@@ -46,10 +48,13 @@ def pieces_of(session: Session, mask: Callable[[str], Masked]) -> tuple[Piece, .
     for exchange in session.exchanges():
         for offset, turn in enumerate(exchange.turns):
             index = exchange.start + offset
-            if turn.text and turn.role in ("user", "assistant") and (said := _clean(turn.text)):
-                role: PieceRole = "user" if turn.role == "user" else "assistant"
-                pieces.append(Piece(role, mask(said), index, turn.id, exchange.index))
-            if actions := _actions(turn, notes):
+            role: PieceRole = "user" if turn.role == "user" else "assistant"
+            said = _clean(turn.text) if turn.text and turn.role in ("user", "assistant") else ""
+            told = retold(said) if role == "assistant" else Retold(said)
+            if told.said:
+                pieces.append(Piece(role, mask(told.said), index, turn.id, exchange.index))
+            others = (mask("\n".join(told.actions)),) if told.actions else ()
+            if actions := joined("\n", (*filter(None, (_actions(turn, notes),)), *others)):
                 pieces.append(Piece("action", actions, index, turn.id, exchange.index))
     return tuple(pieces)
 

@@ -26,7 +26,8 @@ from indexer.readers import read_ahead
 from indexer.store.base import FORGOTTEN, Document, Reading, Scope, Store, Words
 from indexer.transcripts.base import Agents, Checkpoint, LogFile, ReadResult
 from indexer.transcripts.model import AgentName, BrokenLine, Session
-from indexer.transcripts.symbols import forget_shown
+from indexer.transcripts.retold import DONE, retold
+from indexer.transcripts.symbols import Symbols, forget_shown
 
 log = logging.getLogger(__name__)
 
@@ -217,12 +218,22 @@ def document_of(session: Session, agents: Agents, repo_root: str = "") -> tuple[
         asked="\n".join(piece.text for piece in known.pieces if piece.role == "user"),
         answered="\n".join(piece.text for piece in known.pieces if piece.role == "assistant"),
         actions="\n".join(piece.text for piece in known.pieces if piece.role == "action"),
-        symbols=" ".join(session.symbols),
+        symbols=" ".join(_symbols(session)),
     )
     passages = chunks.chunk(known.pieces, session.root_id)
     outcome, edits = outcome_of(session), edits_of(session, resolved)
     found_by = (known.until, known.acted, export.digest)
     return Document(session, project, resolved, passages, words, *found_by, outcome, edits), export
+
+
+def _symbols(session: Session) -> Symbols:
+    """The names in what tools were given and gave back, also another agent's, where that is told."""
+    found = Symbols(session.symbols)
+    for turn in session.turns:
+        if turn.role == "assistant" and DONE in turn.text:
+            for output in retold(turn.text).outputs:
+                found.add(output)
+    return found
 
 
 def _place_of(cwd: str, repo_root: str) -> tuple[str, Project]:

@@ -12,14 +12,13 @@ from typing import Literal
 
 from indexer.transcripts.boilerplate import strip_reminders
 from indexer.transcripts.model import Session, ToolCall, Turn
+from indexer.transcripts.retold import DONE
 from smart_fork.agents import AGENTS
 from smart_fork.agents.forms import Told
 
 #: Of what a call gave back, so much is told.
 OUTPUT_CHARACTERS = 2_000
 _CUT = "…"
-#: What stands before what an agent did, where another one reads it.
-_DONE = "Done then, by another agent:"
 #: What can be lost, as a person is told of it.
 OUTPUT, THINKING, IMAGES, AGENTS_AT_WORK, SYSTEM = "tool output", "thinking", "images", "sub-agents", "system text"
 
@@ -46,7 +45,7 @@ class Message:
         """What was said, and then a line for each thing that was done, with how it went below."""
         lines = [self.text] if self.text else []
         if self.actions:
-            lines += ["", _DONE] if lines else [_DONE]
+            lines += ["", DONE] if lines else [DONE]
         for action in self.actions:
             lines.append(f"- {' '.join(action.line.split())}{' (failed)' if action.failed else ''}")
             lines += (f"    {line}" for line in action.outcome.splitlines())
