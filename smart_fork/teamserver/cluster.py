@@ -253,6 +253,19 @@ class Cluster:
             return False
         return len(lines) > 7 and lines[7].strip() == "ready"
 
+    @property
+    def starts(self) -> bool:
+        """Whether somebody serves it who takes no connections yet."""
+        return self.postmaster() is not None and not self.ready
+
+    def wait_until_started(self) -> None:
+        """Wait for who serves it to take connections, or to end.
+
+        Raises:
+            ProgramFailed: It takes too long.
+        """
+        self._wait(lambda: not self.starts, SECONDS_TO_START)
+
     def start(self) -> psutil.Process:
         """The postmaster that takes connections: the one that is left, or a new one.
 

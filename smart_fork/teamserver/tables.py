@@ -80,9 +80,8 @@ def at_hand(folder: Path, dsn: str | None = None) -> Iterator[Connection]:
     Raises:
         ProgramFailed: None runs, or somebody else's.
     """
-    conninfo = dsn or address(folder)
     try:
-        connection: Connection = psycopg.connect(conninfo, row_factory=dict_row, prepare_threshold=None)
+        connection = _connected(dsn) if dsn else _once_started(_cluster(folder))
     except psycopg.OperationalError as error:
         where = "the database" if dsn else f"the team server of {folder}"
         raise ProgramFailed(
@@ -99,6 +98,10 @@ def address(folder: Path) -> str:
     Raises:
         ProgramFailed: There is none.
     """
+    return _cluster(folder).conninfo(OWNER)
+
+
+def _cluster(folder: Path) -> Cluster:
     try:
         seen = folder.stat()
     except OSError as error:
@@ -107,7 +110,23 @@ def address(folder: Path) -> str:
             "Start it (smart-fork team serve), or name its folder (--data)",
         ) from error
     account = Account(seen.st_uid, seen.st_gid, str(seen.st_uid))
-    return Cluster(folder, account, Programs(Path(), 0)).conninfo(OWNER)
+    return Cluster(folder, account, Programs(Path(), 0))
+
+
+def _once_started(cluster: Cluster) -> Connection:
+    """A connection; a database that is being started, or starts again after it was killed, is waited for."""
+    while True:
+        starts = cluster.starts
+        try:
+            return _connected(cluster.conninfo(OWNER))
+        except psycopg.OperationalError:
+            if not starts:
+                raise
+            cluster.wait_until_started()
+
+
+def _connected(conninfo: str) -> Connection:
+    return psycopg.connect(conninfo, row_factory=dict_row, prepare_threshold=None)
 
 
 def _fits(db: psycopg.Connection[tuple[object, ...]]) -> None:

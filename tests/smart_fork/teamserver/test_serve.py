@@ -166,12 +166,38 @@ def test_a_backup_that_is_not_there_is_said_before_a_database_is_made_for_it(tmp
     assert all("team backup DIR" in error.value.hint for error in (missing, refused))
 
 
-def test_a_database_that_is_killed_comes_back_by_itself(shared):
+def test_a_database_that_is_killed_comes_back_by_itself_and_who_asks_meanwhile_waits_for_it(shared, cli):
     keeper = next(one for one in psutil.Process(shared.process.pid).children() if "keeper" in " ".join(one.cmdline()))
-    for postmaster in keeper.children():
+    killed = set(keeper.children())
+    for postmaster in killed:
         postmaster.kill()
 
+    assert until(lambda: set(keeper.children()) - killed)
+    assert "users" in cli("user", "list")
     assert until(shared.healthy)
+
+
+def test_a_database_that_takes_no_connections_yet_is_asked_again_when_it_does(tmp_path, monkeypatch):
+    (tmp_path / "postgresql").mkdir()
+    state, asked = tmp_path / "postgresql" / "postmaster.pid", []
+
+    def connected(conninfo):
+        asked.append(conninfo)
+        if len(asked) == 1:
+            raise psycopg.OperationalError("the database system is starting up")
+        raise psycopg.OperationalError("no such user")
+
+    def wait(cluster):
+        state.write_text(state.read_text().replace("starting", "ready"))
+
+    monkeypatch.setattr("smart_fork.teamserver.tables._connected", connected)
+    monkeypatch.setattr(Cluster, "wait_until_started", wait)
+    with subprocess.Popen(["cat"], cwd=tmp_path / "postgresql", stdin=subprocess.PIPE) as process:
+        state.write_text(f"{process.pid}\n" + "\n" * 6 + "starting\n")
+        with pytest.raises(ProgramFailed, match="no such user"), tables.at_hand(tmp_path):
+            pass
+
+    assert 2 == len(asked)
 
 
 def test_people_are_let_in_on_its_own_machine_and_by_it(shared, cli):
