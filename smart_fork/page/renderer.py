@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS, READERS
-from smart_fork.agents.selection import readable, titles
+from smart_fork.agents.selection import handed_to, readable, titles
 from smart_fork.errors import SmartForkError
 from smart_fork.page import evidence, patch, phrases, prose
 from smart_fork.retrieval.results import became_of, inferred, outcome_in_words, passage_place, title
@@ -111,6 +111,7 @@ _environment.globals |= {
     "log_folders": [f"~/{place}" for agent in READERS for place in agent.places],
     "link": phrases.link,
     "session_link": phrases.session_link,
+    "told_agents": handed_to(),
 }
 _environment.filters |= {
     "became_of": became_of,

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 
 from smart_fork.agents.options import Options
+from smart_fork.agents.selection import handed_to
 from smart_fork.budget.amount import MATCH
 from smart_fork.budget.wanted import Wanted
 from smart_fork.forking.launch import fork_session
@@ -49,6 +50,7 @@ def test_the_page_finds_sessions_as_the_command_line_does(served, world, shop):
     assert 200 == status
     assert knows in text
     assert f"index/claude/{knows}.md:11-15</bdi>" in text
+    assert set(handed_to()) - {"claude"} == set(re.findall(r'<option value="(\w+)">[^<]*, which is told of it', text))
     assert other not in text
     assert other in served.get("/", q="retry the uploader")[1]
     assert knows not in served.get("/results", q="retry the uploader", agent="codex")[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from urllib.parse import urlencode
@@ -110,6 +111,10 @@ def test_a_browser_asks_about_the_project_that_it_asked_about_before(served, wor
     assert "Max-Age=0" in answer("/?project=*", remembered).headers["Set-Cookie"]
     assert answer("/?project=/not/there").headers.get("Set-Cookie") is None
     assert b" selected>" not in answer("/", f"; {kept.partition('=')[0]}=%2Fnot%2Fthere%00").read()
+    for project, scopes in ((str(shop), [kept.partition(";")[0]]), ("/not/there", []), (["odd"], [])):
+        code = json.loads(served.answer("POST", "/code", json.dumps({"project": project}).encode()).read())["code"]
+        opened = served.answer("POST", "/open", urlencode({"code": code}).encode(), Cookie="")
+        assert scopes == [one.partition(";")[0] for one in opened.headers.get_all("Set-Cookie")[1:]]
 
 
 HIT = Hit(rank=1, score=0.5, session_id="a", agent_type="claude", title="", working_directory="/x", source_path="/x.md")
