@@ -52,7 +52,7 @@ def test_nothing_is_cut_out_of_its_sessions(home):
     with pytest.raises(ForkRefused, match="Nothing is cut out of sessions of OpenCode") as refused:
         located(TOOLS)
 
-    assert "only the agent itself writes" in refused.value.hint
+    assert "which its running programs write to. Fork it" in refused.value.hint
 
 
 def test_a_key_or_what_it_has_stored_logs_it_in(home):
