@@ -88,9 +88,10 @@ class Labelled(NamedTuple):
     def scope(self, project: str | None) -> Any:
         """The scope of a project's directory, or everything."""
         from indexer.project import project_of
+        from smart_fork.agents import READERS
 
         place = project_of(project) if project is not None else None
-        return self.store.scope(place, ("claude", "codex"), automated=True)
+        return self.store.scope(place, READERS.names, automated=True)
 
 
 def opened(laid_out: Path, phrasings: Path | None = None) -> Labelled:
