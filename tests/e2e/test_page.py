@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import subprocess
 import sys
@@ -12,16 +13,22 @@ from typing import Any
 import psutil
 import pytest
 
+from smart_fork.page.prose import prose
 from tests.e2e.browsing import chromium, focused, low_contrast, violations, visited
 from tests.e2e.demo_sessions import FAMILY, LAST
 from tests.e2e.windows import ANSWER, INTENT, search, settled
 from tests.living import kill
 from tests.smart_fork.forks import eventually
+from tests.smart_fork.service.test_page_prose import ALLOWED, PIECES
 
 pytestmark = pytest.mark.e2e
 
 #: More tab stops than any of these pages has before its results.
 STOPS = 16
+#: Of each text the elements, attributes and schemes of links that a browser sees in it.
+ELEMENTS = """(texts) => texts.map((text) => [...new DOMParser().parseFromString(text, "text/html").body.querySelectorAll("*")]
+  .flatMap((one) => [one.localName, ...[...one.attributes].map((its) => `${one.localName} ${its.name}`),
+    ...(one.href === undefined ? [] : [`to ${one.protocol}`])]))"""
 
 
 def test_without_the_token_the_page_says_how_to_get_in(served, opened):
@@ -449,3 +456,14 @@ def test_nothing_moves_for_who_does_not_want_it(opened, wish, moves):
 
     assert moves == page.evaluate("document.getAnimations().length > 0")
     assert moves == page.evaluate("getComputedStyle(document.documentElement).scrollBehavior === 'smooth'")
+
+
+def test_a_browser_sees_no_element_that_is_not_ours_in_what_was_said(opened):
+    chance = random.Random(91)  # noqa: S311 - it chooses texts
+    texts = ["".join(chance.choices(PIECES, k=chance.randint(1, 5))) for _ in range(1_000)]
+    shown = [str(prose(text, ("retry",))).encode("utf-8", "replace").decode() for text in texts]
+    seen = opened("/open").evaluate(ELEMENTS, shown)
+
+    allowed = {*ALLOWED, *(f"{tag} {name}" for tag, names in ALLOWED.items() for name in names)}
+    allowed |= {f"to {scheme}:" for scheme in ("http", "https", "mailto")}
+    assert {} == {text: wrong for text, those in zip(texts, seen, strict=True) if (wrong := set(those) - allowed)}

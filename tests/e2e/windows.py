@@ -29,9 +29,12 @@ def served(tmp_path_factory) -> Iterator[DemoService]:
         yield service
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def running(served: DemoService) -> Iterator[tuple[Browser, Any]]:
-    """One browser for all, and the cookie with which it was let in."""
+    """One browser for a module, and the cookie with which it was let in.
+
+    For no longer: while it is driven an event loop runs in this thread, beside which no other may be started.
+    """
     with browser(chromium() or "") as one:
         context = one.new_context()
         enter(context.new_page(), served.url, served.way_in())
