@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from indexer.files import replace_file, write_new
-from indexer.masking import Masked
+from indexer.masking import NOTHING
 from indexer.shapes import dataclass
 from indexer.transcripts.model import AgentName, Session
 from indexer.values import Value, rare, record
@@ -70,7 +70,7 @@ def exported(reference: str, form: FileFormat, file: Path | None = None, *, forc
         session, name, markdown = None, located.session_id, sessions.exported(located)
     else:
         session = sessions.look_into(located, keep_raw=True)
-        name, markdown = title(session.title) or located.session_id, Masked("")
+        name, markdown = title(session.title) or located.session_id, NOTHING
     read = reading(session, work=AGENTS[located.agent].work, whole=True) if session else None
     if form == "html":
         style = _style()

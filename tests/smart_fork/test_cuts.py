@@ -19,7 +19,7 @@ from smart_fork.agents.questions import question_on
 from smart_fork.cuts.lines import preview
 from smart_fork.errors import Usage
 from smart_fork.forking.fan_out import name_of
-from smart_fork.page.conversation import reading
+from smart_fork.page.conversation import QUESTION_CHARACTERS, reading
 from smart_fork.places.base import Started
 from smart_fork.places.process import ProcessPlace
 from smart_fork.processes import Completed
@@ -63,7 +63,7 @@ def message_of(text: str) -> str:
 
 def place_of(text: str) -> str:
     turns = (Turn("a", None, "user", "", text=text, prompt=True), Turn("b", "a", "assistant", "", text="done"))
-    return reading(Session("claude", "s", Path("s.jsonl"), turns)).places[0].question
+    return reading(Session("claude", "s", Path("s.jsonl"), turns)).outline[0].question
 
 
 def logged(text: str) -> str:
@@ -86,7 +86,7 @@ WAYS_OUT: dict[str, tuple[int, Callable[[str], str]]] = {
     "excise list of a result": (120, lambda text: preview("", ["Bash"], [text])),
     "snippet": (240, lambda text: snippet(mask(text), ["uploader"], 240)),
     "show": (300, message_of),
-    "place on the page": (60, place_of),
+    "place on the page": (QUESTION_CHARACTERS, place_of),
     "error": (80, refused),
     "log line": (4000, logged),
     "name": (200, plain_name),
