@@ -83,7 +83,10 @@ class AddressedSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionPage(PageValues):
-    """A session to read; where its log and copies are gone, its `export` alone. `fork` is where a fork would begin."""
+    """A session to read; where its log and copies are gone, its `export` alone. `fork` is where a fork would begin.
+
+    One that the team shares is of another `kind`, of an `owner`, and read `within` a project.
+    """
 
     one: AddressedSession
     title: str
@@ -100,6 +103,9 @@ class SessionPage(PageValues):
     log_gone: bool = False
     cut: Cut | None = None
     command: str = ""
+    kind: str = "session"
+    owner: str = ""
+    within: str = ""
 
 
 @dataclass(frozen=True, slots=True)

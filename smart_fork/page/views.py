@@ -29,6 +29,7 @@ from smart_fork.page.index_views import IndexViews
 from smart_fork.page.renderer import problem, rendered, stranger, streamed
 from smart_fork.page.scope import Scopes, project_in
 from smart_fork.page.search_views import SearchViews
+from smart_fork.page.theirs import shared
 from smart_fork.page.visits import Visits
 from smart_fork.page.worker_views import WorkerViews
 
@@ -73,6 +74,7 @@ class Page:
             *WorkerViews(self.desk).routes(),
             *IndexViews(self.desk).routes(),
             Route("/session/{agent}/{session_id}", self._session),
+            Route("/shared/{agent}/{session_id}", self._shared),
             Route("/family/{agent}/{session_id}", self._family),
             Route("/fork", self._fork, methods=["POST"]),
             Route("/preview", self._preview, methods=["POST"]),
@@ -90,6 +92,12 @@ class Page:
 
     async def _session(self, request: Request) -> Response:
         work = partial(answers.conversation, request.path_params, request.query_params)
+        forms = answers.SessionForms(self.forms.new(), self.forms.new())
+        return await self.desk.shown("session.html", work, forms, by=streamed)
+
+    async def _shared(self, request: Request) -> Response:
+        project = self.scopes.of(request).project
+        work = partial(shared, request.path_params, request.query_params, project)
         forms = answers.SessionForms(self.forms.new(), self.forms.new())
         return await self.desk.shown("session.html", work, forms, by=streamed)
 

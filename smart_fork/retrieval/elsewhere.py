@@ -260,7 +260,7 @@ def _match(place: TheirPassage, words: tuple[str, ...]) -> Match:
     return Match(
         turn_index=place.turn,
         message_id=None,  # of the copy that is made here, its messages have other ids
-        exchange=place.exchange,
+        exchange=place.exchange + 1,
         ends_at_message=place.ends,
         token_estimate=place.tokens,
         role=place.role,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 from indexer.transcripts.model import AgentName, Session
@@ -22,6 +23,15 @@ from smart_fork.team.download import download
 from smart_fork.team.materialise import arrived
 from smart_fork.team.memory import MEMORY
 from smart_fork.team.project import Project, opened
+
+
+@dataclass(frozen=True, slots=True)
+class SharedReading:
+    """A shared session as the server has it now, and whose it is."""
+
+    session: Session
+    owner: str
+    title: str
 
 
 def listed(directory: Path, agents: Collection[AgentName], limit: int) -> SharedSessions:
@@ -58,7 +68,27 @@ def read(reference: str, missing: SmartForkError, directory: Path, reading: Read
         raise missing from None
 
 
+def look_into(session_id: str, directory: Path) -> SharedReading:
+    """A shared session of a directory's project, to be read by a person. Nothing of it is written here.
+
+    Raises:
+        SmartForkError: there is none that may be read, or it cannot be had.
+    """
+    with opened(directory=directory) as where:
+        info, session = _there(where, session_id)
+    return SharedReading(session, info.owner, title(info.title or session.title))
+
+
 def _read(where: Project, reference: str, reading: Reading) -> Conversation:
+    info, session = _there(where, reference)
+    return sessions.told(
+        session, reading, notice=written_by([info.owner], UNTRUSTED), resolved="team", owner=info.owner,
+        called=info.title,
+    )  # fmt: skip
+
+
+def _there(where: Project, reference: str) -> tuple[wire.SessionInfo, Session]:
+    """What the server says of a session, and the session, after it was asked whether that may still be read."""
     try:
         there = where.found(reference)
     except NotFound:
@@ -67,10 +97,7 @@ def _read(where: Project, reference: str, reading: Reading) -> Conversation:
     mine = where.is_mine(there.session)
     size = sum(one.raw_bytes for one in there.segments)
     session = MEMORY.session(where, there.session, size, mine=mine, read=lambda: _whole(where, there, mine=mine))
-    return sessions.told(
-        session, reading, notice=written_by([there.session.owner], UNTRUSTED), resolved="team",
-        owner=there.session.owner, called=there.session.title,
-    )  # fmt: skip
+    return there.session, session
 
 
 def _whole(where: Project, there: wire.SessionRead, *, mine: bool) -> Session:

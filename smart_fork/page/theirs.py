@@ -1,0 +1,48 @@
+"""A session that the team shares, to read before anything of it is on this machine."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from smart_fork.errors import NotFound, Usage
+from smart_fork.page.answers import AddressedSession, SessionPage, number
+from smart_fork.page.conversation import reading
+from smart_fork.retrieval.cache import may_be_cached
+
+
+def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> SessionPage:
+    """A session that is shared of a project, read as its server has it now; nothing of it is written.
+
+    Raises:
+        SmartForkError: there is none that may be read, no such message in it, or the server is away.
+    """
+    from smart_fork.retrieval.query import plain, words_of
+    from smart_fork.team.conversation import look_into
+
+    if not project:
+        raise Usage("Of which project is that shared?", "Choose a project above the search, then open the session.")
+    there = look_into(place["session_id"], Path(project))
+    session = there.session
+    if session.agent != place["agent"]:
+        raise NotFound(f"No such session of {place['agent']}")
+    asks = plain(asked.get("q", ""))
+    words = words_of(asks) if asks else ()
+    one = AddressedSession(session.agent, place["session_id"])
+    return SessionPage(
+        one=one,
+        title=there.title or one.session_id,
+        session=session,
+        reading=reading(session, number(asked.get("at")), words=words),
+        q=asks,
+        words=words,
+        at=number(asked.get("at")),
+        fork=number(asked.get("fork")),
+        tokens=session.token_estimate,
+        cached=may_be_cached(session.last_activity),
+        command=shlex.join(("smart-fork", "fork", one.session_id)),
+        kind="shared",
+        owner=there.owner,
+        within=project,
+    )

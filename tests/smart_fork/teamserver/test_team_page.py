@@ -1,0 +1,122 @@
+"""What the team shares, on a person's page: found, listed, read, and forked as the command line does it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from html import unescape
+from urllib.error import HTTPError
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+import pytest
+from starlette.applications import Starlette
+
+from smart_fork.errors import ForkRefused
+from smart_fork.forking import launch
+from smart_fork.page import views
+from smart_fork.page.forms import PageForms
+from smart_fork.retrieval.upkeep import Engine
+from smart_fork.service.entrance import Entrance
+from smart_fork.team import find as team_find
+from smart_fork.team.memory import MEMORY
+from tests.smart_fork.teamserver.machines import serving
+from tests.smart_fork.teamserver.shop import INVOICES, UPLOADER, index_all
+
+QUESTION = "retry with backoff in the uploader"
+HOSTILE = "<script>alert(1)</script> <img src=x onerror=alert(2)> \x1b[2J {{ 7 * 7 }} ghp_" + "a1B2" * 9
+SAID = (INVOICES[0], HOSTILE, *UPLOADER, "and the docs", "Done.")
+
+
+@pytest.fixture
+def hers(alice, team, monkeypatch):
+    """A session of Alice's that everybody in the project may read, and find."""
+    monkeypatch.setattr(team_find, "VECTOR_SECONDS", 60.0)
+    pushed = alice.team("push", alice.world.claude(alice.repository, *SAID), "--yes", "--public")["session_id"]
+    index_all(team)
+    return pushed
+
+
+@pytest.fixture
+def page(bob, tmp_path, monkeypatch) -> Iterator[str]:
+    """Where Bob's page is."""
+    entrance = Entrance(tmp_path / "page", 1)
+    shown = views.Page(lambda: Engine(bob.world.model), PageForms(entrance.token), entrance.entries, entrance.visits)
+    with bob.here(), serving(Starlette(routes=shown.routes())) as url:
+        monkeypatch.chdir(tmp_path)  # a service stands in no project
+        yield url
+    MEMORY.forget()
+
+
+def ask(address: str, sent: dict[str, str] | None = None) -> tuple[int, str]:
+    try:
+        with urlopen(address, urlencode(sent).encode() if sent else None) as answer:  # noqa: S310 - our own
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def form_of(text: str) -> dict[str, str]:
+    """What the first form that forks says as it is shown; its fields that choose say nothing."""
+    (inside, *_) = re.findall(r'<form class="fork".*?</form>', text, re.DOTALL)
+    given = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', inside))
+    given |= dict(re.findall(r'name="(\w+)" value="([^"]*)" checked', inside))
+    return {name: unescape(value) for name, value in given.items()}
+
+
+def copies(machine):
+    return list(machine.home.glob(".claude/projects/*/*.jsonl"))
+
+
+def test_what_a_teammate_shares_is_listed_found_and_read_before_anything_of_it_is_here(alice, bob, hers, page, team):
+    project, owner = str(bob.repository), team.people["alice"].name
+
+    listed = ask(f"{page}/sessions?{urlencode({'project': project})}")[1]
+    found = ask(f"{page}/?{urlencode({'q': QUESTION, 'project': project})}")[1]
+    (way,) = re.findall(r'<h3><a class="row" href="([^"]*)"', found)
+    status, text = ask(page + unescape(way).partition("#")[0])
+
+    assert (f'href="/shared/claude/{hers}?' in listed, f"of <bdi>{owner}</bdi>" in listed) == (True, True)
+    assert f"shared by <bdi>{owner}</bdi>" in found
+    assert way.startswith(f"/shared/claude/{hers}?")
+    anchor = way.partition("#")[2]
+    answers = text.partition(f'id="{anchor}"')[2].partition("</article>")[0]
+    assert (200, True, True) == (status, "twice as long after each failure" in answers, "<mark>" in answers)
+    assert 3 == text.count('<article class="exchange"')
+    assert (f"shared by <bdi>{owner}</bdi>" in text, f"<b>{owner}</b>" in text, "<b>You</b>" in text) == (
+        True,
+        True,
+        False,
+    )
+    assert {"/static/page.js", "/static/session.js"} == set(re.findall(r'<script src="([^"]*)"', text))
+    assert (2, 0, False, False) == (text.count("<script"), text.count("<img"), "\x1b" in text, "a1B2a1B2" in text)
+    assert ("{{ 7 * 7 }}" in text, "[REDACTED:" in text) == (True, True)
+    assert [] == copies(bob), "to read it writes nothing"
+    assert 404 == ask(f"{page}/shared/codex/{hers}?{urlencode({'project': project})}")[0]
+    assert 400 == ask(f"{page}/shared/claude/{hers}")[0], "nobody said of which project"
+    alice.team("privacy", hers, "--private")
+    assert 404 == ask(page + unescape(way).partition("#")[0])[0], "its server is asked each time"
+
+
+def test_a_fork_of_a_teammate_s_session_from_the_page_is_that_of_the_command_line(bob, hers, page, monkeypatch):
+    begun = []
+
+    def fork(spec, *_, **more):
+        said = [turn.text for _, turn in spec.source.session.messages]
+        begun.append((replace(spec, source=None, point=spec.point and spec.point.index), said, spec.source.cwd, more))
+        raise ForkRefused("So far")
+
+    monkeypatch.setattr(launch, "fork", fork)
+    project = {"project": str(bob.repository)}
+    card = form_of(ask(f"{page}/?{urlencode({'q': QUESTION, **project})}")[1])
+    read = form_of(ask(f"{page}/shared/claude/{hers}?{urlencode(project)}")[1])
+    for form, more in ((card, {}), (read, {}), (read, {"at": "3"})):
+        assert 409 == ask(f"{page}/fork", {**form, "prompt": "do the same", **more})[0]
+    for more in ((), (), ("--at", "3")):
+        assert 1 == bob.do("fork", hers, "do the same", *more).code
+
+    assert begun[:3] == begun[3:]
+    assert [None, None, 3] == [spec.point for spec, *_ in begun[:3]]
+    assert all(said[2:4] == [*UPLOADER] and cwd == str(bob.repository) for _, said, cwd, _ in begun)
+    assert [] == copies(bob), "what was not started leaves no copy"
