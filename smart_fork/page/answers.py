@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from smart_fork.families.told import Family, Relative
     from smart_fork.forking.started import Forked
     from smart_fork.page.conversation import ConversationPage, LeftForks
+    from smart_fork.page.differences import OwnWork
     from smart_fork.page.parting import Parting
     from smart_fork.page.timeline import Timeline
 
@@ -119,7 +120,7 @@ class SessionForms(PageValues):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyPage(PageValues):
-    """A family, and its lines on a time line."""
+    """A family, and its lines on a time line; what each of it has for itself, and the `best` one to fork, if any."""
 
     session_id: str
     count: int
@@ -127,6 +128,8 @@ class FamilyPage(PageValues):
     sessions: Sequence[Relative]
     line: Timeline
     titles: Mapping[str, str]
+    own: Mapping[str, OwnWork]
+    best: str
     asked_for: AddressedSession
     first: str
     second: str
@@ -282,10 +285,12 @@ def related(session_id: str, asked: Mapping[str, str]) -> FamilyPage:
         SmartForkError: there is no such session, or it cannot be read.
     """
     from smart_fork.families.lineage import lineage
+    from smart_fork.page.differences import best_of, names_of, own_works
     from smart_fork.page.timeline import timeline
 
     family = lineage(session_id)
-    titles = {one.session_id: one.title or one.session_id for one in family.sessions}
+    own = own_works(family.sessions)
+    titles = names_of(family.sessions, own)
     parent = next((one.parent for one in family.sessions if one.session_id == family.session_id), None)
     first, second = asked.get("a") or parent or family.session_id, asked.get("b") or family.session_id
     parted, problem = _parted(family, first, second) if asked.get("a") and asked.get("b") else (None, "")
@@ -301,6 +306,8 @@ def related(session_id: str, asked: Mapping[str, str]) -> FamilyPage:
         sessions=family.sessions,
         line=timeline(family.sessions),
         titles=titles,
+        own=own,
+        best=best_of(family.sessions),
     )
 
 

@@ -123,6 +123,39 @@ def test_steps_are_told_of_every_agent(agent, fixture, steps):
     assert steps <= shown
 
 
+def test_each_of_a_family_says_what_it_has_for_itself_and_the_best_to_fork_is_marked(served, world, shop):
+    def edited(*names):
+        return Did(
+            "apply_patch", "\n".join(("*** Begin Patch", *(f"*** Update File: {name}\n@@\n+x" for name in names)))
+        )
+
+    first = world.worked("codex", shop, "> Add a cache", edited("cache.py"), "It caches.")
+    tested = Did("shell", {"command": ["bash", "-lc", "pytest"]}, "Exit code: 0\nOutput:\n5 passed in 0.1s")
+    files = edited("<b>.py", "b.py", "c.py", "d.py")
+    fork = world.worked("codex", shop, "> Make it larger <i>", files, tested, "It holds two.", of=first)
+    deeper = world.worked("codex", shop, "> Drop it", "Gone.", of=fork)
+    unasked = world.worked("codex", shop, of=first)
+
+    def rows(of):
+        text = served.get(f"/family/codex/{of}")[1]
+        found = re.findall(r"<tr.*?</tr>", text.partition("<tbody")[2], re.DOTALL)
+        return {
+            one: next(row for row in found if f"/session/codex/{one}" in row) for one in (first, fork, deeper, unasked)
+        }
+
+    assert "the best of these" not in str(rows(first)), "nothing is known of it yet"
+    served.get("/", q="cache")  # reads the logs
+    shown = rows(first)
+    names = {one: re.findall(r'<a class="row".*?<bdi>(.*?)</bdi>', row)[0] for one, row in shown.items()}
+
+    assert names == {first: "Add a cache", fork: "Make it larger &lt;i&gt;", deeper: "Drop it", unasked: "Add a cache"}
+    said = {one: re.sub(r"\s+", " ", re.sub("<[^>]*>", "", row)) for one, row in shown.items()}
+    assert ("edited cache.py" in said[first], "edited since" in said[first]) == (True, False)
+    assert "tests passed edited since &lt;b&gt;.py, b.py, c.py and 1 more" in said[fork]
+    assert ("edited" in said[deeper], "nothing was asked there since" in said[unasked]) == (False, True)
+    assert [fork] == [one for one, text in said.items() if "the best of these to fork" in text]
+
+
 def test_two_of_a_family_are_compared_from_where_they_part(served, world, shop):
     first = world.worked("claude", shop, "> Add a cache", "It caches.")
     edit = Did("Edit", {"file_path": f"{shop}/a.py", "old_string": "size = 1", "new_string": "size = 2 # <b>"})
