@@ -43,6 +43,8 @@ def searched(
 
     Its first `inherited` records are those of what it was made of, and found there.
 
+    Its turns are numbered as those of a copy that somebody else makes, in which nobody's thoughts are.
+
     It stands in no directory: what the records say of one is of another machine, and is not looked at on this one.
 
     Raises:
@@ -73,7 +75,8 @@ def searched(
 
 
 def _read(records: Iterable[bytes], agent: str, forms: Forms, session_id: str) -> Session | None:
-    made = forms.anew((orjson.loads(record) for record in records), Becomes(session_id, _NOWHERE))
+    told = (forms.arrived(orjson.loads(record), others=True) for record in records)
+    made = forms.anew((record for record in told if record is not None), Becomes(session_id, _NOWHERE))
     with tempfile.TemporaryDirectory(prefix="smart-fork-") as folder:
         log = Path(folder) / f"{session_id}.jsonl"
         with log.open("wb") as file:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from html import unescape
+from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import urlopen
@@ -33,9 +36,23 @@ SAID = (INVOICES[0], HOSTILE, *UPLOADER, "and the docs", "Done.")
 def hers(alice, team, monkeypatch):
     """A session of Alice's that everybody in the project may read, and find."""
     monkeypatch.setattr(team_find, "VECTOR_SECONDS", 60.0)
-    pushed = alice.team("push", alice.world.claude(alice.repository, *SAID), "--yes", "--public")["session_id"]
+    log = alice.world.claude(alice.repository, *SAID)
+    think(alice.world.log_of(log))
+    pushed = alice.team("push", log, "--yes", "--public")["session_id"]
     index_all(team)
     return pushed
+
+
+def think(log: Path) -> None:
+    """Have the agent think before each answer, in a record of its own."""
+    written = []
+    for record in map(json.loads, log.read_text().splitlines()):
+        if record["type"] == "assistant":
+            said = [{"type": "thinking", "thinking": "hm", "signature": "c2ln"}]
+            written.append(record | {"uuid": str(uuid.uuid4()), "message": {"role": "assistant", "content": said}})
+            record["parentUuid"] = written[-1]["uuid"]
+        written.append(record)
+    log.write_text("".join(json.dumps(record) + "\n" for record in written))
 
 
 @pytest.fixture
@@ -83,6 +100,12 @@ def test_what_a_teammate_shares_is_listed_found_and_read_before_anything_of_it_i
     anchor = way.partition("#")[2]
     answers = text.partition(f'id="{anchor}"')[2].partition("</article>")[0]
     assert (200, True, True) == (status, "twice as long after each failure" in answers, "<mark>" in answers)
+    (hit,) = bob.do("find", QUESTION, "--team", "--json").json["results"]
+    number, exchange = hit["match"]["turn_index"], hit["match"]["exchange"]
+    message = answers.partition(f'id="message-{number}"')[2].partition('id="message-')[0]
+    by = {"user": owner, "assistant": "Claude Code"}[hit["match"]["role"]]
+    assert f"<b>{by}</b>" in message, "a message is found by the number that it is read by"
+    assert anchor == f"exchange-{exchange}"
     assert 3 == text.count('<article class="exchange"')
     assert (f"shared by <bdi>{owner}</bdi>" in text, f"<b>{owner}</b>" in text, "<b>You</b>" in text) == (
         True,
