@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from smart_fork.page.differences import OwnWork
     from smart_fork.page.parting import Parting
     from smart_fork.page.timeline import Timeline
+    from smart_fork.sessions import Located
 
 #: Results at first, and where more are asked for; and how many of the latest sessions.
 RESULTS, MORE, RECENT = 10, 50, 30
@@ -235,6 +236,20 @@ def projects() -> list[str]:
         return []
 
 
+def located(place: Mapping[str, str]) -> Located:
+    """The session that an address names.
+
+    Raises:
+        SmartForkError: there is none, or it is another agent's.
+    """
+    from smart_fork import sessions
+
+    there = sessions.locate(place["session_id"])
+    if there.agent != place["agent"]:
+        raise NotFound(f"No such session of {place['agent']}")
+    return there
+
+
 def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionPage:
     """A session to read, from its log, a kept copy, or where both are gone its export.
 
@@ -248,19 +263,17 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
     from smart_fork.retrieval.query import plain, words_of
     from smart_fork.retrieval.results import fork_command, title
 
-    located = sessions.locate(place["session_id"])
-    if located.agent != place["agent"]:
-        raise NotFound(f"No such session of {place['agent']}")
-    one = AddressedSession(located.agent, located.session_id)
-    if not located.readable:
-        return SessionPage(one=one, title=located.session_id, export=sessions.exported(located))
-    session = sessions.look_into(located, keep_raw=True)
+    there = located(place)
+    one = AddressedSession(there.agent, there.session_id)
+    if not there.readable:
+        return SessionPage(one=one, title=there.session_id, export=sessions.exported(there))
+    session = sessions.look_into(there, keep_raw=True)
     asks = plain(asked.get("q", ""))
     words = words_of(asks) if asks else ()
     read = reading(session, number(asked.get("at")), words=words, work=AGENTS[session.agent].work)
     return SessionPage(
         one=one,
-        title=title(session.title) or located.session_id,
+        title=title(session.title) or there.session_id,
         session=session,
         reading=read,
         q=asks,
@@ -270,8 +283,8 @@ def conversation(place: Mapping[str, str], asked: Mapping[str, str]) -> SessionP
         fork=number(asked.get("fork")),
         tokens=session.token_estimate,
         cached=may_be_cached(session.last_activity),
-        log_gone=located.path is None,
-        cut=last_cut(session.session_id) if located.path is not None else None,
+        log_gone=there.path is None,
+        cut=last_cut(session.session_id) if there.path is not None else None,
         command=fork_command(
             session.agent, session.session_id, session.cwd, of_others=is_others(session.session_id, session)
         ),

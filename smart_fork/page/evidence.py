@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from indexer.chunks import LABELS
@@ -12,13 +13,15 @@ from smart_fork.errors import IndexUnavailable
 from smart_fork.snippets import printable
 
 if TYPE_CHECKING:
-    from indexer.store.base import Store
+    from indexer.store.base import Placement, Store
     from smart_fork.retrieval.answer import Hit
 
 #: How near a passage is in meaning, by its cosine, in words.
 _NEAR = ((0.6, "very near"), (0.45, "near"), (0.3, "somewhat near"))
 #: Words that are named; how much of a title has to be in the question to be said, in points.
 _NAMED, _TITLE_POINTS, _SESSION_POINTS = 6, 1.0, 1.0
+#: In so many passages of an exchange, at its beginning or its end, the other side is looked for.
+_LOOKED_AT = 8
 #: How much is shown of the side of an exchange that the passage is not of.
 OTHER_CHARACTERS = 240
 
@@ -74,16 +77,27 @@ def _by_files(hit: Hit) -> Iterator[str]:
 
 
 def _exchange(hit: Hit, store: Store) -> Iterator[SpokenPart]:
-    """Both sides, what was asked first. Of an answer that says nothing, what was done."""
+    """Both sides, what was asked first. Of an answer its end; of one that says nothing, what was done."""
     found = SpokenPart(hit.said_by or "", mask(hit.snippet or ""), found=True)
     roles = {"user": ("assistant", "action"), "assistant": ("user",)}.get(found.by, ())
     row = store.session(hit.agent_type, hit.session_id) if roles else None
     places = [
         one for one in (store.placements_of(row.row) if row else ()) if one.exchange == (hit.match.exchange or 1) - 1
     ]
-    place = next((one for role in roles for one in places if one.role == role), None)
-    said = store.texts([place.chunk]).get(place.chunk, "") if place else ""
-    text = mask(printable(said.removeprefix(LABELS[place.role] if place else "").strip()))
+    near = places[:_LOOKED_AT] if found.by == "assistant" else places[-_LOOKED_AT:]
+    parts = [part for place in near for part in _parts(place, store)]
+    if found.by == "user":
+        parts.reverse()
+    said = next((said for role in roles for by, said in parts if by == role and said), "")
+    text = mask(printable(said))
     other = "user" if found.by == "assistant" else "assistant"
     beside = [SpokenPart(other, beginning(text, OTHER_CHARACTERS), found=False)] if text else []
     yield from (*beside, found) if found.by == "assistant" else (found, *beside)
+
+
+def _parts(place: Placement, store: Store) -> Iterator[tuple[str, str]]:
+    """Who says what in a passage; of one that an older version has written, only who begins."""
+    text = store.texts([place.chunk]).get(place.chunk, "")
+    starts: list[tuple[int, str]] = [(0, place.role), *(store.voices(place) or ()), (len(text), "")]
+    for (start, by), (end, _) in pairwise(starts):
+        yield by, text[start:end].removeprefix(LABELS["user"] if by == "user" else "").strip()

@@ -26,13 +26,14 @@ MOST_MEMBERS = 5
 class ListPage(PageValues):
     """The sessions of a project, or of all; beside them the team's, where a server is known.
 
-    `hidden` are not listed, since no person began them.
+    `hidden` are not listed, since no person began them; with `automated` they are.
     """
 
     project: str
     agent: str
     days: tuple[SessionDay, ...]
     hidden: int
+    automated: bool
     full: bool
     shared: tuple[SharedSession, ...] = ()
     team: bool = False
@@ -56,18 +57,19 @@ class FamiliesPage(PageValues):
     full: bool
 
 
-def listed(project: str, agent: str) -> ListPage:
-    """The latest sessions, and those that the team shares of the same project.
+def listed(project: str, agent: str, *, automated: bool = False) -> ListPage:
+    """The latest sessions, `automated` ones too where that is said, and those that the team shares of the same project.
 
     Raises:
         Usage: there is no such project or agent.
     """
-    found = list_recent(agent or "all", project or None, MOST, everywhere=not project)
+    found = list_recent(agent or "all", project or None, MOST, everywhere=not project, automated=automated)
     page = ListPage(
         project=project,
         agent=agent,
         days=by_day(lines(found.sessions)),
         hidden=found.hidden,
+        automated=automated,
         full=len(found.sessions) == MOST,
     )
     if not (project and is_known()):

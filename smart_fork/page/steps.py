@@ -5,13 +5,13 @@ What is said here is masked. Whose records they are is known to `Work` alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 import orjson
 
-from indexer.masking import beginning, mask
+from indexer.masking import Masked, beginning, mask
 from indexer.shapes import dataclass
 from indexer.transcripts.actions import status_and_body
 from indexer.transcripts.commands import command_of
@@ -26,6 +26,8 @@ StepKind = Literal["read", "run", "edit", "search", "plan", "question", "agent",
 LAST_LINES, _END_CHARACTERS, _COLUMNS = 3, 8_000, 240
 #: More is not shown of a command, and not more parts of a plan, a question or its answer.
 _COMMAND_CHARACTERS, _MOST_PARTS, _ANSWER_CHARACTERS = 4_000, 50, 2_000
+#: Of all that came back from a step, so much is shown where it alone is looked at.
+OUTPUT_CHARACTERS = 400_000
 #: By the words that lines of actions begin with.
 _KINDS: Mapping[str, StepKind] = {"read": "read", "run": "run", "edit": "edit", "search": "search"}
 #: What the words of a part are called.
@@ -47,10 +49,12 @@ class PageStep:
     """One thing that the agent did, in turn `number`.
 
     `line` says it in a line, `whole` is a command of several. `note` is what went wrong, `last` what a command printed
-    last or what was answered, `diffs` what an edit has changed, `parts` those of a plan or a question.
+    last or what was answered, `diffs` what an edit has changed, `parts` those of a plan or a question. It is number
+    `call` of its turn's calls, and so many `lines` came back from it, 0 where `last` is all of them.
     """
 
     number: int
+    call: int
     kind: StepKind
     line: str
     whole: str = ""
@@ -60,6 +64,7 @@ class PageStep:
     last: tuple[str, ...] = ()
     diffs: tuple[FileDiff, ...] = ()
     parts: tuple[PlanPart, ...] = ()
+    lines: int = 0
 
     @property
     def added(self) -> int:
@@ -84,11 +89,18 @@ class Steps:
         """The steps of turn `number`."""
         turn = self._session.turns[number]
         used = self._used(turn.raw) if turn.tool_calls else {}
-        for call in turn.tool_calls:
-            if not call.ours and (step := self._step(number, call, used.get(call.id))):
+        for place, call in enumerate(turn.tool_calls):
+            if not call.ours and (step := self._step(number, place, used.get(call.id))):
                 yield step
 
-    def _step(self, number: int, call: ToolCall, told: UsedTool | None) -> PageStep | None:
+    def output(self, step: PageStep) -> Masked:
+        """All that came back from a step, without the header that a shell puts above it."""
+        back = self._back(self._session.turns[step.number].tool_calls[step.call].id)
+        _, body = status_and_body(back.output) if back else (None, "")
+        return printable(beginning(mask(body.strip("\n")), OUTPUT_CHARACTERS))
+
+    def _step(self, number: int, place: int, told: UsedTool | None) -> PageStep | None:
+        call = self._session.turns[number].tool_calls[place]
         cwd, result, back = self._session.cwd, self._results.get(call.id), self._back(call.id)
         given: Mapping[str, Any] | str = told.given if told else {}
         kind = _kind(call, given)
@@ -100,17 +112,20 @@ class Steps:
         note = str(result.note) if result else ""
         status, body = status_and_body(back.output) if back else (None, "")
         diffs = diffs_of(given, back.patch if back else "") if kind == "edit" else ()
+        last = _answer(body) if kind in _ANSWERED else _last(body) if kind == "run" or failed else ()
         return PageStep(
             number=number,
+            call=place,
             kind=kind,
             line=_shown(line.removeprefix(f"{kind} "), cwd),
             whole=_command(given) if kind == "run" else "",
             failed=failed,
             note=_shown(note, cwd) or ("failed" if failed else ""),
             status=status,
-            last=_answer(body) if kind in _ANSWERED else _last(body) if kind == "run" or failed else (),
+            last=last,
             diffs=tuple(replace(diff, path=inside(diff.path, cwd)) for diff in diffs),
             parts=parts,
+            lines=0 if diffs and not failed else _lines(body, last),
         )
 
     def _used(self, raw: bytes) -> dict[str, UsedTool]:
@@ -178,6 +193,14 @@ def _last(body: str) -> tuple[str, ...]:
         end = end[-_END_CHARACTERS:].partition("\n")[2]
     lines = [line for line in printable(mask(end)).splitlines() if line.strip()]
     return tuple(_short(line) for line in lines[-LAST_LINES:])
+
+
+def _lines(body: str, shown: Sequence[str]) -> int:
+    """How many lines came back; 0 where all of them are shown."""
+    whole = body.strip()
+    if len(whole) <= _END_CHARACTERS and "".join(whole.split()) == "".join("".join(shown).split()):
+        return 0
+    return whole.count("\n") + 1
 
 
 def _answer(body: str) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from smart_fork.page.entry import CODE_SECONDS, Entries
 from smart_fork.page.forms import PageForms
 from smart_fork.page.frame import ServiceState
 from smart_fork.page.index_views import IndexViews
+from smart_fork.page.output import output
 from smart_fork.page.renderer import problem, rendered, stranger, streamed
 from smart_fork.page.scope import Scopes, project_in
 from smart_fork.page.search_views import SearchViews
@@ -75,6 +76,7 @@ class Page:
             *IndexViews(self.desk).routes(),
             Route("/session/{agent}/{session_id}", self._session),
             Route("/shared/{agent}/{session_id}", self._shared),
+            Route("/session/{agent}/{session_id}/output/{turn}/{call}", self._output),
             Route("/family/{agent}/{session_id}", self._family),
             Route("/fork", self._fork, methods=["POST"]),
             Route("/preview", self._preview, methods=["POST"]),
@@ -100,6 +102,9 @@ class Page:
         work = partial(shared, request.path_params, request.query_params, project)
         forms = answers.SessionForms(self.forms.new(), self.forms.new())
         return await self.desk.shown("session.html", work, forms, by=streamed)
+
+    async def _output(self, request: Request) -> Response:
+        return await self.desk.shown("output.html", partial(output, request.path_params))
 
     async def _family(self, request: Request) -> Response:
         return await self.desk.shown(

@@ -50,6 +50,8 @@ def test_the_page_finds_sessions_as_the_command_line_does(served, world, shop):
     assert 200 == status
     assert knows in text
     assert f"index/claude/{knows}.md:11-15</bdi>" in text
+    spoken = [re.sub(r"<[^>]+>", "", one) for one in re.findall(r"<blockquote.*?</blockquote>", text)]
+    assert [f"You: {RETRY}", f"Claude Code: {DONE}"] == spoken
     assert set(handed_to()) - {"claude"} == set(re.findall(r'<option value="(\w+)">[^<]*, which is told of it', text))
     assert other not in text
     assert other in served.get("/", q="retry the uploader")[1]

@@ -176,6 +176,25 @@ def test_two_of_a_family_are_compared_from_where_they_part(served, world, shop):
     assert "They share" not in served.get(f"/family/claude/{fork}")[1]
 
 
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_all_that_came_back_from_a_step_is_a_link_away(served, world, shop, agent):
+    came = "\n".join(["<b>first</b>", f"password = {SECRET}", *(f"line {number}" for number in range(40))])
+    name, given = {"claude": ("Bash", "command"), "codex": ("exec_command", "cmd")}[agent]
+    long, short = Did(name, {given: "make"}, came), Did(name, {given: "true"}, "ok")
+    session = world.worked(agent, shop, "> Build it", long, short, "Built.")
+
+    (way,) = re.findall(r'href="(/session/[^"]+/output/[^"]+)"', served.get(f"/session/{agent}/{session}")[1])
+    status, text = served.get(way)
+    start, _, call = way.rpartition("/")
+
+    assert (200, 40) == (status, len(re.findall(r"^line \d", text, re.MULTILINE)))
+    assert "&lt;b&gt;first&lt;/b&gt;" in text
+    assert SECRET not in text
+    assert [404, 404, 400, 400] == [
+        served.get(one)[0] for one in (f"{start}/9", f"{start}9/{call}", f"{start}/%C2%B2", f"{start[:-1]}x/{call}")
+    ]
+
+
 @pytest.mark.parametrize("agent", ["claude", "codex", "qwen", "gemini", "copilot"])
 def test_records_that_are_not_as_expected_are_left_out(agent):
     """A log of a later version, or a hostile one: whatever stands in the place of whatever, the rest is told."""

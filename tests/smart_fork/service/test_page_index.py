@@ -87,8 +87,11 @@ def test_the_index_says_what_it_holds_and_checks_every_part_when_it_is_asked(ser
     assert f"project={urlencode({'': str(shop)})[1:]}" in text
     assert "</span> 2</span>" in text
     assert {parent, fork} <= set(re.findall(r"/(?:family|session)/claude/([\w-]+)", served.get("/families")[1]))
+    machine = world.claude(shop, "Review it", DONE, entrypoint="sdk-cli", promptSource="sdk", origin=None)
     listed = served.get("/sessions", project=str(shop))[1]
     assert (True, False) == (parent in listed, "/session/codex/" in listed)
+    assert (False, True) == (machine in listed, "1 that no person began is not listed" in listed)
+    assert machine in served.get("/sessions", project=str(shop), automated="yes")[1]
     assert "/session/codex/" in served.get("/sessions", project="*")[1]
     state_home().chmod(0o755)
     checked = served.get(send(served, "/doctor")[1].partition("#")[0])[1]

@@ -1,0 +1,47 @@
+"""All that came back from one step of a session, of which the conversation shows the last lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from indexer.shapes import dataclass
+from smart_fork.agents import AGENTS
+from smart_fork.errors import NotFound
+from smart_fork.page.answers import AddressedSession, located, number
+from smart_fork.page.renderer import PageValues
+
+if TYPE_CHECKING:
+    from indexer.masking import Masked
+    from smart_fork.page.steps import PageStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputPage(PageValues):
+    """A step of the session that is `one`, and all that came back from it."""
+
+    one: AddressedSession
+    title: str
+    step: PageStep
+    output: Masked
+
+
+def output(place: Mapping[str, str]) -> OutputPage:
+    """What came back from the step that an address names by its turn, and by its place among the calls of that.
+
+    Raises:
+        SmartForkError: there is no such session or step, or the session's log is gone.
+    """
+    from smart_fork import sessions
+    from smart_fork.page.steps import Steps
+    from smart_fork.retrieval.results import title
+
+    there, turn, call = located(place), number(place["turn"]), number(place["call"])
+    session = sessions.look_into(there, keep_raw=True) if there.readable else None
+    steps = Steps(session, AGENTS[there.agent].work) if session else None
+    told = steps.of(turn) if session and steps and turn is not None and turn < len(session.turns) else ()
+    step = next((one for one in told if one.call == call), None)
+    if session is None or steps is None or step is None:
+        raise NotFound("There is no such step in that session", "Open the session again.")
+    one = AddressedSession(there.agent, there.session_id)
+    return OutputPage(one=one, title=title(session.title) or there.session_id, step=step, output=steps.output(step))
