@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexer.shapes import dataclass
@@ -15,6 +14,7 @@ from smart_fork.errors import IndexUnavailable, NotFound, SmartForkError, Usage
 from smart_fork.page.evidence import SpokenPart, spoken
 from smart_fork.page.facets import Facet, chosen, facets, narrowed
 from smart_fork.page.renderer import PageValues
+from smart_fork.page.scope import folder
 from smart_fork.retrieval.answer import Answer, Found, RecentSession
 from smart_fork.retrieval.cache import may_be_cached
 from smart_fork.retrieval.elsewhere import is_known
@@ -370,7 +370,7 @@ def _fork(form: Mapping[str, str], engine: Callable[[], Engine], *, dry_run: boo
     session, project = form.get("session", "").strip(), form.get("project", "").strip()
     if not form.get("prompt", "").strip():
         raise Usage("What is the fork to do?", "Go back and say it in a sentence.")
-    with on_this_machine([session], directory=Path(project) if project else None, keep=not dry_run) as (here,):
+    with on_this_machine([session], directory=folder(project) if project else None, keep=not dry_run) as (here,):
         return _fork_here(here, form, engine, dry_run=dry_run)
 
 

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from indexer.shapes import dataclass
+from smart_fork.errors import Usage
 
 #: What an address says that asks about all projects, where the browser remembers one.
 EVERYWHERE = "*"
@@ -65,8 +66,19 @@ def project_in(body: bytes) -> str:
     return _there(project) if isinstance(project, str) else ""
 
 
+def folder(project: str) -> Path:
+    """The directory that an address or a form names as a project.
+
+    Raises:
+        Usage: there is none.
+    """
+    if not _there(project):
+        raise Usage("That project is not here", "Choose a project above the search, then open the session again.")
+    return Path(project)
+
+
 def _there(project: str) -> str:
     try:
         return project if 0 < len(project) <= _LONGEST and Path(project).is_dir() else ""
-    except (OSError, ValueError):  # a NUL
+    except (OSError, ValueError):  # a NUL, or what is in no file system's encoding
         return ""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from pathlib import Path
 
-from smart_fork.errors import NotFound, Usage
+from smart_fork.errors import NotFound
 from smart_fork.page.answers import AddressedSession, SessionPage, number
 from smart_fork.page.conversation import reading
+from smart_fork.page.scope import folder
 from smart_fork.retrieval.cache import may_be_cached
 
 
@@ -21,9 +21,7 @@ def shared(place: Mapping[str, str], asked: Mapping[str, str], project: str) -> 
     from smart_fork.retrieval.query import plain, words_of
     from smart_fork.team.conversation import look_into
 
-    if not project:
-        raise Usage("Of which project is that shared?", "Choose a project above the search, then open the session.")
-    there = look_into(place["session_id"], Path(project))
+    there = look_into(place["session_id"], folder(project))
     session = there.session
     if session.agent != place["agent"]:
         raise NotFound(f"No such session of {place['agent']}")

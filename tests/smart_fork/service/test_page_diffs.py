@@ -151,7 +151,7 @@ def test_each_of_a_family_says_what_it_has_for_itself_and_the_best_to_fork_is_ma
     assert names == {first: "Add a cache", fork: "Make it larger &lt;i&gt;", deeper: "Drop it", unasked: "Add a cache"}
     said = {one: re.sub(r"\s+", " ", re.sub("<[^>]*>", "", row)) for one, row in shown.items()}
     assert ("edited cache.py" in said[first], "edited since" in said[first]) == (True, False)
-    assert "tests passed edited since &lt;b&gt;.py, b.py, c.py and 1 more" in said[fork]
+    assert "tests passed · edited since &lt;b&gt;.py, b.py, c.py and 1 more" in said[fork]
     assert ("edited" in said[deeper], "nothing was asked there since" in said[unasked]) == (False, True)
     assert [fork] == [one for one, text in said.items() if "the best of these to fork" in text]
 

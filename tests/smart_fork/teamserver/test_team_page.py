@@ -117,7 +117,8 @@ def test_what_a_teammate_shares_is_listed_found_and_read_before_anything_of_it_i
     assert ("{{ 7 * 7 }}" in text, "[REDACTED:" in text) == (True, True)
     assert [] == copies(bob), "to read it writes nothing"
     assert 404 == ask(f"{page}/shared/codex/{hers}?{urlencode({'project': project})}")[0]
-    assert 400 == ask(f"{page}/shared/claude/{hers}")[0], "nobody said of which project"
+    for said in ("", "?project=%00", "?project=%2Fnot%2Fthere"):
+        assert 400 == ask(f"{page}/shared/claude/{hers}{said}")[0], "nobody said of which project"
     alice.team("privacy", hers, "--private")
     assert 404 == ask(page + unescape(way).partition("#")[0])[0], "its server is asked each time"
 
@@ -136,6 +137,7 @@ def test_a_fork_of_a_teammate_s_session_from_the_page_is_that_of_the_command_lin
     read = form_of(ask(f"{page}/shared/claude/{hers}?{urlencode(project)}")[1])
     for form, more in ((card, {}), (read, {}), (read, {"at": "3"})):
         assert 409 == ask(f"{page}/fork", {**form, "prompt": "do the same", **more})[0]
+    assert 400 == ask(f"{page}/fork", {**read, "prompt": "do the same", "project": "\0"})[0]
     for more in ((), (), ("--at", "3")):
         assert 1 == bob.do("fork", hers, "do the same", *more).code
 
