@@ -1,16 +1,20 @@
 """What a fork within a budget keeps of a session, and what it takes: by labels made by reading, and at random.
 
-    python benchmarks/budget.py CORPUS [LABELS] [--home DIR] [--budget 30k] [--random N] [--seed N] [--json FILE]
+    python benchmarks/budget.py CORPUS [LABELS] [--home DIR] [--budget 30k] [--misses] [--json FILE]
+    python benchmarks/budget.py CORPUS --random N [--seed N] [--json FILE]
 
 CORPUS and ``--home`` as for ``retrieval.py``. LABELS is a file with one JSON object a line:
 
-    {"id": "q1", "agent": "claude", "session_id": "0b7e…", "exchanges": [3]}
+    {"id": "q1", "exchanges": [3]}
 
-``id`` is that of a query of the corpus, ``exchanges`` the numbers of those that answer it (from 0; one begins with each
-prompt); ``query`` is the question where it is none of the corpus. For a budget and for ``match`` it prints in how many
+``id`` is that of a query of the corpus, ``exchanges`` the numbers of those that answer it in the first session of its
+``gold`` (from 0; one begins with each prompt). ``agent`` and ``session_id`` name another session, ``query`` is the
+question where it is none of the corpus. Without LABELS it is ``exchanges.jsonl`` beside this; the labels in
+``exchanges-held-out.jsonl`` are about other sessions. For a budget and for ``match`` it prints in how many
 of these sessions all of them are kept: at all (what was asked and answered), with all their edits and what these need,
-with every call and its result (long ones shortened), and in full; in how many they could not be in full, since they
-alone take more than the budget; and the share of the session's tokens; all by its length.
+with every call and its result (long ones shortened), and in full; in how many they could be in full, since they
+alone take no more than the budget; and the share of the session's tokens; all by its length. ``--misses`` prints each
+question of which an exchange, or an edit, is not kept.
 
 With ``--random N``, which needs no labels and no index, so many budgets are tried on sessions of the corpus with
 evidence by chance: what is written is read
@@ -23,6 +27,7 @@ import argparse
 import json
 import random
 import statistics
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -30,22 +35,28 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from retrieval import home_of, labels_of, opened
+from retrieval import home_of, labels_of, of_queries, opened
 from rich.console import Console
 from rich.table import Table
 
+DEVELOPMENT = Path(__file__).with_name("exchanges.jsonl")
 #: The lengths of sessions, in tokens, by which the table is divided.
 LENGTHS = (0, 30_000, 60_000, 120_000)
 
 
 class Kept(NamedTuple):
-    """What is kept of the exchanges that answer, and of how many of the session's tokens (`whole`)."""
+    """What is kept of the exchanges that answer a query (`id`), and of how many of the session's tokens (`whole`).
 
+    `alone` is what these exchanges take in full, with what they need.
+    """
+
+    id: str
     said: bool
     edits: bool
     calls: bool
     full: bool
     fits: bool
+    alone: int
     tokens: int
     whole: int
 
@@ -68,22 +79,25 @@ def main() -> None:
     parser.add_argument("--budget", default="30k")
     parser.add_argument("--random", type=int, default=0, help="how many budgets to try at random")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--misses", action="store_true", help="print each question of which something is not kept")
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     arguments = parser.parse_args()
     told: dict[str, list[Kept]] = {}
     with home_of(arguments.corpus, arguments.home) as laid_out:
-        if arguments.labels:
-            labels = labels_of(arguments.labels)
-            queries = {query["id"]: query["query"] for query in opened(laid_out).queries}
-            told = {budget: list(kept(labels, queries, budget)) for budget in (arguments.budget, "match")}
+        if arguments.labels or not arguments.random:
+            labels = labels_of(arguments.labels or DEVELOPMENT)
+            labels = of_queries(labels, opened(laid_out).queries)
+            told = {budget: list(kept(labels, budget)) for budget in (arguments.budget, "match")}
         tried = Counter(outcomes(arguments.random, arguments.seed)) if arguments.random else Counter[str]()
     figures = {budget: table(rows) for budget, rows in told.items()} | {"random": dict(tried)}
     show(figures)
+    if arguments.misses:
+        show_misses(told)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
 
 
-def kept(labels: Sequence[dict[str, Any]], queries: dict[str, str], budget: str) -> Iterator[Kept]:
+def kept(labels: Sequence[dict[str, Any]], budget: str) -> Iterator[Kept]:
     """What is kept of each labelled session."""
     from indexer.models import configured_embedder
     from smart_fork.agents import READERS
@@ -95,12 +109,11 @@ def kept(labels: Sequence[dict[str, Any]], queries: dict[str, str], budget: str)
         reader = READERS[label["agent"]]
         session = next((reader.read(path).session for path in reader.locate(label["session_id"])), None)
         if session is None:
-            continue
-        evidence = exchange_evidence(session, label.get("query") or queries[label["id"]], engine)
-        yield kept_of(session, evidence, label["exchanges"], budget)
+            sys.exit(f"label {label['id']}: this corpus has no session {label['session_id']}")
+        yield kept_of(session, exchange_evidence(session, label["query"], engine), label, budget)
 
 
-def kept_of(session: Any, evidence: Any, exchanges: Sequence[int], budget: str) -> Kept:
+def kept_of(session: Any, evidence: Any, label: dict[str, Any], budget: str) -> Kept:
     """What a budget keeps of these exchanges."""
     from smart_fork.budget.amount import amount
     from smart_fork.budget.costs import costs
@@ -113,19 +126,22 @@ def kept_of(session: Any, evidence: Any, exchanges: Sequence[int], budget: str) 
     found = selected(session, end, Wanted(amount(budget)), evidence)
     told, parts = found.selection, units(session, counted, end)
     needs = Needs(parts)
-    places = {max((n for n, unit in enumerate(parts) if unit.number <= one), default=0) for one in exchanges}
+    places = {max((n for n, unit in enumerate(parts) if unit.number <= one), default=0) for one in label["exchanges"]}
     everything = frozenset(turn for unit in parts for turn in unit.whole)
     of_it = found.excerpt.kept if found.excerpt else everything
     cut = {
         turn for turn in (found.excerpt.shortened if found.excerpt else ()) if counted.short[turn] < counted.turns[turn]
     }
     whole = frozenset().union(*(needs.whole(place) for place in places))
+    alone = sum(counted.turns[turn] for turn in whole)
     return Kept(
+        id=label["id"],
         said=all(parts[place].words <= of_it for place in places),
         edits=all(needs.done(place) <= of_it for place in places),
         calls=whole <= of_it,
         full=whole <= of_it and not any(cut & parts[place].whole for place in places),
-        fits=budget == "match" or sum(counted.turns[turn] for turn in whole) <= int(amount(budget)),
+        fits=budget == "match" or alone <= int(amount(budget)),
+        alone=alone,
         tokens=told.tokens,
         whole=told.whole_tokens,
     )
@@ -226,6 +242,15 @@ def show(figures: dict[str, Any]) -> None:
         for what, values in rows.items():
             printed.add_row(what, *(f"{value:g}" for value in values.values()))
         console.print(printed)
+
+
+def show_misses(told: dict[str, list[Kept]]) -> None:
+    """A line for each question of which an exchange that answers, or an edit of it, is not kept."""
+    for budget, rows in told.items():
+        for row in rows:
+            if not row.edits:
+                what = "an edit or what it needs" if row.said else "what was asked and answered"
+                print(f"{budget}: {row.id} lacks {what}; {row.tokens} of {row.whole} tokens, {row.alone} in full")
 
 
 if __name__ == "__main__":

@@ -6,10 +6,11 @@ CORPUS, ``--home`` and ``--also`` as for ``retrieval.py``. LABELS is a file with
 
     {"id": "q1", "session_id": "0b7e…", "serves": [3, 4]}
 
-``id`` is that of a query of the corpus, ``session_id`` one of its sessions, and ``serves`` the numbers of the exchanges
-(from 0; one begins with each prompt) at whose end all that is asked is known, and known rightly: of a question in two
-parts those from the second on, and where a first answer was wrong those from the one on that mends it, as long as the
-session stays with the matter. Without LABELS there is nothing to measure, which it says.
+``id`` is that of a query of the corpus, ``session_id`` one of its sessions (the first where it is left out), and
+``serves`` the numbers of the exchanges (from 0; one begins with each prompt) at whose end all that is asked is known,
+and known rightly: of a question in two parts those from the second on, and where a first answer was wrong those from
+the one on that mends it, as long as the session stays with the matter. Without LABELS there is nothing to measure,
+which it says.
 
 It prints the share of named exchanges that serve: as it is, with the worths fitted anew (cross-validated: the questions
 of one session are never in two folds), with each part left out, and for an exchange taken by chance, the last one, and
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from retrieval import Labelled, home_of, labels_of, opened
+from retrieval import Labelled, home_of, labels_of, of_queries, opened
 from rich.console import Console
 from rich.table import Table
 from scipy.optimize import minimize
@@ -76,10 +77,9 @@ def questions(labelled: Labelled, labels: Sequence[dict[str, Any]], *, again: bo
     """What the index knows of each labelled question."""
     queries = {query["id"]: query for query in labelled.queries}
     found = []
-    for label in labels:
+    for label in of_queries(labels, labelled.queries):
         query = queries[label["id"]]
-        agent = next(one["agent"] for one in query["gold"] if one["session_id"] == label["session_id"])
-        row = labelled.store.session(agent, label["session_id"])
+        row = labelled.store.session(label["agent"], label["session_id"])
         if row is not None and (one := _question(labelled, query, row, label["serves"], again=again)):
             found.append(one)
     return found

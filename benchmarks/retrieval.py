@@ -122,6 +122,21 @@ def labels_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+def of_queries(labels: Sequence[Mapping[str, Any]], queries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The labels with what they leave out: the question, and the session that answers, the first of several."""
+    known = {query["id"]: query for query in queries}
+    return [_of_query(label, known.get(label["id"], {"gold": ()})) for label in labels]
+
+
+def _of_query(label: Mapping[str, Any], query: Mapping[str, Any]) -> dict[str, Any]:
+    session = label.get("session_id")
+    answer = next((one for one in query["gold"] if session in (None, one["session_id"])), {})
+    found = {"query": query.get("query")} | {name: answer.get(name) for name in ("agent", "session_id")} | label
+    if missing := [name for name in ("query", "agent", "session_id") if not found[name]]:
+        sys.exit(f"label {label['id']}: no {', '.join(missing)}, and this corpus has no such query with such a session")
+    return found
+
+
 def measure(labelled: Labelled) -> dict[str, Any]:
     """Ask every query in every mode, in scope and global."""
     from smart_fork.retrieval import search

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import struct
 import sys
 from pathlib import Path
@@ -188,6 +189,39 @@ def test_a_tool_that_fails_says_its_last_word(benchmark, tmp_path):
         peers.run(
             [sys.executable, "-c", "import sys; print('no database', file=sys.stderr); exit(7)"], {}, tmp_path, 60
         )
+
+
+def test_a_label_is_about_the_first_session_that_answers_its_query_where_it_names_none(benchmark):
+    gold = [{"agent": "claude", "session_id": "first"}, {"agent": "codex", "session_id": "second"}]
+    queries = [{"id": "q1", "query": "why", "gold": gold}]
+    of_queries = benchmark("retrieval").of_queries
+
+    assert [
+        {"id": "q1", "exchanges": [3], "query": "why", "agent": "claude", "session_id": "first"},
+        {"id": "q1", "session_id": "second", "query": "why", "agent": "codex"},
+        {"id": "own", "query": "how", "agent": "codex", "session_id": "third"},
+    ] == of_queries(
+        [
+            {"id": "q1", "exchanges": [3]},
+            {"id": "q1", "session_id": "second"},
+            {"id": "own", "query": "how", "agent": "codex", "session_id": "third"},
+        ],
+        queries,
+    )
+    with pytest.raises(SystemExit, match="label q2: no query, agent, session_id"):
+        of_queries([{"id": "q2"}], queries)
+
+
+def test_labels_of_exchanges_are_numbers_alone_and_no_query_has_two():
+    files = [BENCHMARKS / "exchanges.jsonl", BENCHMARKS / "exchanges-held-out.jsonl"]
+    labels = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+    assert len(labels) == len({label["id"] for label in labels})
+    for label in labels:
+        assert {"id", "exchanges"} == set(label)
+        assert re.fullmatch(r"q\d{3}", label["id"])
+        assert label["exchanges"]
+        assert all(type(number) is int and number >= 0 for number in label["exchanges"])
 
 
 def test_processes_that_are_killed_while_they_cut_or_forget_leave_nothing_of_it(benchmark, tmp_path):
