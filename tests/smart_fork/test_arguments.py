@@ -86,7 +86,7 @@ def test_the_parameter_what_was_given_and_what_is_allowed(world, arguments, said
 
 
 def test_what_is_missing_is_named_with_what_it_is_for(world):
-    assert refusal(world).startswith("intent is required (text): What is to be done next")
+    assert refusal(world).startswith("intent is required (text): What is to be done, in the user")
 
 
 def test_the_elements_of_a_list_are_looked_at(world):
