@@ -107,7 +107,8 @@ def kept(labels: Sequence[dict[str, Any]], budget: str) -> Iterator[Kept]:
     engine = Engine(configured_embedder())
     for label in labels:
         reader = READERS[label["agent"]]
-        session = next((reader.read(path).session for path in reader.locate(label["session_id"])), None)
+        logs = [Path(label["path"])] if label.get("path") else reader.locate(label["session_id"])
+        session = next((reader.read(log).session for log in logs), None)
         if session is None:
             sys.exit(f"label {label['id']}: this corpus has no session {label['session_id']}")
         yield kept_of(session, exchange_evidence(session, label["query"], engine), label, budget)

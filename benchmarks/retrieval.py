@@ -131,7 +131,7 @@ def of_queries(labels: Sequence[Mapping[str, Any]], queries: Sequence[Mapping[st
 def _of_query(label: Mapping[str, Any], query: Mapping[str, Any]) -> dict[str, Any]:
     session = label.get("session_id")
     answer = next((one for one in query["gold"] if session in (None, one["session_id"])), {})
-    found = {"query": query.get("query")} | {name: answer.get(name) for name in ("agent", "session_id")} | label
+    found = {"query": query.get("query")} | {name: answer.get(name) for name in ("agent", "session_id", "path")} | label
     if missing := [name for name in ("query", "agent", "session_id") if not found[name]]:
         sys.exit(f"label {label['id']}: no {', '.join(missing)}, and this corpus has no such query with such a session")
     return found
