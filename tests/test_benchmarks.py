@@ -192,14 +192,15 @@ def test_a_tool_that_fails_says_its_last_word(benchmark, tmp_path):
 
 
 def test_a_label_is_about_the_first_session_that_answers_its_query_where_it_names_none(benchmark):
-    gold = [{"agent": "claude", "session_id": "first"}, {"agent": "codex", "session_id": "second"}]
+    first = {"agent": "claude", "session_id": "first", "path": "/home/you/named-by-hand.jsonl"}
+    gold = [first, {"agent": "codex", "session_id": "second"}]
     queries = [{"id": "q1", "query": "why", "gold": gold}]
     of_queries = benchmark("retrieval").of_queries
 
     assert [
-        {"id": "q1", "exchanges": [3], "query": "why", "agent": "claude", "session_id": "first"},
-        {"id": "q1", "session_id": "second", "query": "why", "agent": "codex"},
-        {"id": "own", "query": "how", "agent": "codex", "session_id": "third"},
+        {"id": "q1", "exchanges": [3], "query": "why", **first},
+        {"id": "q1", "session_id": "second", "query": "why", "agent": "codex", "path": None},
+        {"id": "own", "query": "how", "agent": "codex", "session_id": "third", "path": None},
     ] == of_queries(
         [
             {"id": "q1", "exchanges": [3]},
