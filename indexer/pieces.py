@@ -53,8 +53,10 @@ def pieces_of(session: Session, mask: Callable[[str], Masked]) -> tuple[Piece, .
             told = retold(said) if role == "assistant" else Retold(said)
             if told.said:
                 pieces.append(Piece(role, mask(told.said), index, turn.id, exchange.index))
-            others = (mask("\n".join(told.actions)),) if told.actions else ()
-            if actions := joined("\n", (*filter(None, (_actions(turn, notes),)), *others)):
+            done = [own] if (own := _actions(turn, notes)) else []
+            if told.actions:
+                done.append(mask("\n".join(told.actions)))
+            if actions := joined("\n", done):
                 pieces.append(Piece("action", actions, index, turn.id, exchange.index))
     return tuple(pieces)
 

@@ -17,6 +17,14 @@ from indexer.transcripts.model import AgentName
 TIMEOUT = 3
 
 
+def switched_off(settings: str, title: str) -> Iterator[str]:
+    """What is said where settings in the form of Claude Code's keep the agent of that title from running any hook."""
+    import json  # an event is told without
+
+    if json.loads(settings).get("disableAllHooks") is True:
+        yield f"{title} runs no hooks at all: its settings say disableAllHooks"
+
+
 class Hooks(ABC):
     """The hooks of one agent. What only some have is here as those have it that do not."""
 

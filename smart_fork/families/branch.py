@@ -95,10 +95,12 @@ def branch(
     within = _within(session, end, budget) if budget is not None else None
     excerpt = within.excerpt if within is not None else None
     with new_title(session.title, target, moment, name=title) as final:
+        local = datetime.fromtimestamp(moment)  # noqa: DTZ006 - files may be named by local time
+        becomes = NewSession(starter_of(agent).new_id(), target, local, final)
         if agent == session.agent:
-            written = _write(session, end, target, title=final, now=moment, excerpt=excerpt)
+            written = _write(session, end, target, excerpt, becomes)
         else:
-            written, said = _told(session, end, agent, excerpt, _becomes(agent, target, moment, final))
+            written, said = _told(session, end, agent, excerpt, becomes)
             warnings += said
     warnings += written.warnings
     report = _report(session, written, end=end, title=final, target=target, warnings=warnings)
@@ -162,24 +164,17 @@ def _within(session: Session, end: int, budget: Spending) -> Selected:
     return chosen(session, end, budget)
 
 
-def _write(
-    session: Session, end: int, target: Path, *, title: str, now: float, excerpt: Excerpt | None = None
-) -> Branch:
+def _write(session: Session, end: int, target: Path, excerpt: Excerpt | None, becomes: NewSession) -> Branch:
     return write_copy(
         READERS[session.agent],
         session,
         end,
-        new_session_id=starter_of(session.agent).new_id(),
+        new_session_id=becomes.id,
         target_cwd=target,
-        now=datetime.fromtimestamp(now),  # noqa: DTZ006 - Codex names its files by local time
-        title=title,
+        now=becomes.now,
+        title=becomes.title,
         excerpt=excerpt,
     )
-
-
-def _becomes(agent: AgentName, target: Path, now: float, title: str) -> NewSession:
-    moment = datetime.fromtimestamp(now)  # noqa: DTZ006 - Codex names its files by local time
-    return NewSession(starter_of(agent).new_id(), target, moment, title)
 
 
 def _told(

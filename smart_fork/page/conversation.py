@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
-from indexer.masking import shorten
+from indexer.masking import Masked, shorten
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Exchange, Session
 from smart_fork import sessions
@@ -162,7 +162,7 @@ class _Reading:
         return OutlineEntry(
             place=place + 1,
             number=spoken[0] if spoken else start,
-            question=shorten(title(question), QUESTION_CHARACTERS),
+            question=asked_in_short(question),
             tokens=self._loads[end - 1 if point is None else point],
             edits=sum(bool(call.edits) for call in calls),
             failed=sum(call.id in self._failed for call in calls),
@@ -199,6 +199,11 @@ class _Reading:
 
 
 _SPEAK = ("user", "assistant")
+
+
+def asked_in_short(question: str) -> Masked:
+    """What was asked, as a line that names an exchange."""
+    return shorten(title(question), QUESTION_CHARACTERS)
 
 
 def leaving(page: ConversationPage, forks: Iterable[tuple[int, Relative]]) -> dict[int, list[Relative]]:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from indexer.masking import mask, shorten
+from indexer.masking import mask
 from indexer.outcome import Outcome, outcome_of
 from indexer.project import project_of
 from indexer.shapes import dataclass
@@ -14,15 +14,15 @@ from indexer.transcripts.model import Session
 from smart_fork.agents import READERS
 from smart_fork.errors import IndexUnavailable
 from smart_fork.families.told import Relative
+from smart_fork.page.conversation import asked_in_short
 from smart_fork.page.phrases import inside
 from smart_fork.processes import SystemProcesses
 from smart_fork.retrieval.index_access import opened
-from smart_fork.retrieval.results import title
 from smart_fork.retrieval.worth import worth_of
 from smart_fork.snippets import printable
 
-#: How much of a question is shown; how many files are named; how many logs are read for that, and how much of them.
-QUESTION_CHARACTERS, MOST_FILES = 120, 3
+#: How many files are named; how many logs are read for that, and how much of them.
+MOST_FILES = 3
 MOST_READ, MOST_BYTES = 60, 100_000_000
 #: What speaks for a session by itself.
 _GOOD = (Outcome.COMMITTED, Outcome.TESTS_PASSED)
@@ -73,7 +73,7 @@ def own_work(session: Session, parent: Session | None) -> OwnWork:
         for path in call.edits
     )
     question = next((turn.text for turn in session.turns[asked:] if turn.prompt), "")
-    return OwnWork(shorten(title(question), QUESTION_CHARACTERS), tuple(files), outcome_of(session))
+    return OwnWork(asked_in_short(question), tuple(files), outcome_of(session))
 
 
 def names_of(family: Sequence[Relative], own: Mapping[str, OwnWork]) -> Mapping[str, str]:

@@ -85,7 +85,8 @@ def _exchange(hit: Hit, store: Store) -> Iterator[SpokenPart]:
         one for one in (store.placements_of(row.row) if row else ()) if one.exchange == (hit.match.exchange or 1) - 1
     ]
     near = places[:_LOOKED_AT] if found.by == "assistant" else places[-_LOOKED_AT:]
-    parts = [part for place in near for part in _parts(place, store)]
+    texts = store.texts([place.chunk for place in near])
+    parts = [part for place in near for part in _parts(place, texts.get(place.chunk, ""), store)]
     if found.by == "user":
         parts.reverse()
     said = next((said for role in roles for by, said in parts if by == role and said), "")
@@ -95,9 +96,8 @@ def _exchange(hit: Hit, store: Store) -> Iterator[SpokenPart]:
     yield from (*beside, found) if found.by == "assistant" else (found, *beside)
 
 
-def _parts(place: Placement, store: Store) -> Iterator[tuple[str, str]]:
+def _parts(place: Placement, text: str, store: Store) -> Iterator[tuple[str, str]]:
     """Who says what in a passage; of one that an older version has written, only who begins."""
-    text = store.texts([place.chunk]).get(place.chunk, "")
     starts: list[tuple[int, str]] = [(0, place.role), *(store.voices(place) or ()), (len(text), "")]
     for (start, by), (end, _) in pairwise(starts):
         yield by, text[start:end].removeprefix(LABELS["user"] if by == "user" else "").strip()

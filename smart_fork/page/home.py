@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from indexer.shapes import dataclass
 from smart_fork.agents import READERS
+from smart_fork.agents.facets import title_of
 from smart_fork.errors import IndexUnavailable
 from smart_fork.page import phrases
 from smart_fork.page.renderer import PageValues
@@ -106,17 +107,10 @@ def _steps() -> FirstSteps:
     from smart_fork.retrieval.index_access import opened
 
     logs = {agent.name: sum(1 for _ in agent.discover()) for agent in READERS}
-    present = tuple(_titles(agent.name for agent in READERS if logs[agent.name] or agent.home().is_dir()))
+    present = tuple(title_of(agent.name) for agent in READERS if logs[agent.name] or agent.home().is_dir())
     try:
         with opened() as store:
             counts = store.counts()
             return FirstSteps(present, sum(logs.values()), counts.sessions, counts.files)
     except IndexUnavailable:
         return FirstSteps(present, sum(logs.values()), 0, 0)
-
-
-def _titles(names: Iterable[str]) -> Iterator[str]:
-    from smart_fork.agents import AGENTS
-
-    titles = {agent.name: agent.title for agent in AGENTS}
-    return (titles.get(name, name) for name in names)

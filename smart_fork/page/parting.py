@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
 
-from indexer.masking import shorten
 from indexer.outcome import Outcome, outcome_of
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Session
 from smart_fork.agents.work import Work
+from smart_fork.page.conversation import asked_in_short
 from smart_fork.page.diffs import FileDiff, compared
 from smart_fork.page.phrases import inside
 from smart_fork.page.steps import Steps
-from smart_fork.retrieval.results import title
 
-#: How much of a question, and how many of them, tell what a session is about; and how many files are compared.
-QUESTION_CHARACTERS, MOST_QUESTIONS, MOST_FILES = 120, 20, 30
+#: How many questions tell what a session is about; and how many files are compared.
+MOST_QUESTIONS, MOST_FILES = 20, 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +100,14 @@ def _edits(session: Session, turns: range, work: Work | None) -> dict[str, list[
     return found
 
 
-def _part(session: Session, turns: range, edits: dict[str, Sequence[FileDiff]] | dict[str, list[FileDiff]]) -> OwnPart:
+def _part(session: Session, turns: range, files: Iterable[str]) -> OwnPart:
     asked = [session.turns[number].text for number in turns if session.turns[number].prompt]
     return OwnPart(
         session.session_id,
         session.agent,
-        tuple(shorten(title(text), QUESTION_CHARACTERS) for text in asked[:MOST_QUESTIONS]),
+        tuple(asked_in_short(text) for text in asked[:MOST_QUESTIONS]),
         max(0, len(asked) - MOST_QUESTIONS),
-        tuple(edits),
+        tuple(files),
         outcome_of(session),
         session.token_estimate,
     )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.claude.home import claude_home
-from smart_fork.agents.hooks import Hooks
+from smart_fork.agents.hooks import Hooks, switched_off
 
 
 class ClaudeHooks(Hooks):
@@ -24,5 +23,4 @@ class ClaudeHooks(Hooks):
 
     def notes(self, text: str) -> Iterator[str]:
         """See `Hooks.notes`."""
-        if json.loads(text).get("disableAllHooks") is True:
-            yield "Claude Code runs no hooks at all: its settings say disableAllHooks"
+        return switched_off(text, "Claude Code")

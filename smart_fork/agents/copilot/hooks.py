@@ -6,14 +6,13 @@ names its session as Copilot CLI's own events do.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from indexer.transcripts.model import AgentName
 from smart_fork.agents.copilot.home import copilot_home
-from smart_fork.agents.hooks import Hooks
+from smart_fork.agents.hooks import Hooks, switched_off
 
 
 class CopilotHooks(Hooks):
@@ -29,8 +28,7 @@ class CopilotHooks(Hooks):
 
     def notes(self, text: str) -> Iterator[str]:
         """See `Hooks.notes`."""
-        if json.loads(text).get("disableAllHooks") is True:
-            yield "Copilot CLI runs no hooks at all: its settings say disableAllHooks"
+        return switched_off(text, "Copilot CLI")
 
     def event(self, said: Mapping[str, Any]) -> Mapping[str, Any]:
         """See `Hooks.event`."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 from indexer.transcripts.model import AgentName
-from smart_fork.agents.hooks import Hooks
+from smart_fork.agents.hooks import Hooks, switched_off
 from smart_fork.agents.qwen.home import qwen_home
 
 
@@ -26,5 +25,4 @@ class QwenHooks(Hooks):
 
     def notes(self, text: str) -> Iterator[str]:
         """See `Hooks.notes`."""
-        if json.loads(text).get("disableAllHooks") is True:
-            yield "Qwen Code runs no hooks at all: its settings say disableAllHooks"
+        return switched_off(text, "Qwen Code")
