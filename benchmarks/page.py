@@ -3,7 +3,8 @@
     python benchmarks/page.py [--exchanges 300 1500] [--rounds 5] [--json FILE]
 
 It writes sessions of so many exchanges (an answer in Markdown with code, three steps with an edit each), starts the
-service, and opens them. First paint is the browser's own, from the request on; the longest task is what a person feels
+service, and opens them. First paint is the browser's own, from the request on, and the first exchange is seen one frame
+after it is there; style sheets and scripts are kept from an earlier page. The longest task is what a person feels
 as a freeze while the page loads and is gone through to its end. Beside it, in the same rounds, the first paint of a
 session of one exchange: the ratio tells more than the time where the machine does other things as well. The size is
 that of the page as gzip packs it.
@@ -59,7 +60,15 @@ WATCH = """() => {
   const longest = (list) => Math.max(window.longest, ...list.getEntries().map((one) => one.duration));
   new PerformanceObserver((list) => { window.longest = longest(list); })
     .observe({ type: 'longtask', buffered: true });
+  const look = () => requestAnimationFrame(document.querySelector('.exchange .message') ? seen : look);
+  const seen = (now) => { window.read = now; };
+  look();
 }"""
+SEEN = """() => new Promise((done) => {
+  const painted = () => performance.getEntriesByName('first-contentful-paint').length > 0;
+  const look = () => (window.read && painted() ? done() : setTimeout(look, 20));
+  look();
+})"""
 PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
 
 
@@ -113,13 +122,14 @@ def _way_in(service: Served) -> str:
 
 
 def _measured(page: Page, url: str, exchanges: int, rounds: int) -> dict[str, Any]:
-    paints, longest, packed, whole = [], [], 0, 0
+    paints, reads, longest, packed, whole = [], [], [], 0, 0
     for _ in range(rounds):
         answer = page.goto(f"{url}/session/claude/{random_id('demo', f'long-{exchanges}')}")
         assert answer is not None
         text = answer.body()
-        page.wait_for_function(f"() => {PAINT} !== null")
+        page.evaluate(SEEN)
         paints.append(page.evaluate(PAINT))
+        reads.append(page.evaluate("window.read"))
         for _ in range(10):
             page.mouse.wheel(0, 20_000)
         page.keyboard.press("End")
@@ -128,17 +138,19 @@ def _measured(page: Page, url: str, exchanges: int, rounds: int) -> dict[str, An
         packed, whole = len(gzip.compress(text)), len(text)
     return {
         "exchanges": exchanges, "first_paint_ms": statistics.median(paints),
-        "longest_task_ms": statistics.median(longest), "bytes": whole, "packed_bytes": packed,
+        "first_exchange_ms": statistics.median(reads), "longest_task_ms": statistics.median(longest),
+        "bytes": whole, "packed_bytes": packed,
     }  # fmt: skip
 
 
 def _print(measured: list[dict[str, Any]]) -> None:
-    table = Table("exchanges", "first paint", "beside one exchange", "longest task", "page", "packed")
+    table = Table("exchanges", "first paint", "beside one", "first exchange", "longest task", "page", "packed")
     base = measured[0]["first_paint_ms"]
     for one in measured:
         table.add_row(
             str(one["exchanges"]), f"{one['first_paint_ms']:.0f} ms", f"{one['first_paint_ms'] / base:.2f}",
-            f"{one['longest_task_ms']:.0f} ms", f"{one['bytes'] / 1000:.0f} kB", f"{one['packed_bytes'] / 1000:.0f} kB",
+            f"{one['first_exchange_ms']:.0f} ms", f"{one['longest_task_ms']:.0f} ms",
+            f"{one['bytes'] / 1000:.0f} kB", f"{one['packed_bytes'] / 1000:.0f} kB",
         )  # fmt: skip
     Console().print(table)
     Console().print(f"Aimed at for 300: {PAINT_MS} ms, {PACKED_BYTES / 1000:.0f} kB packed")

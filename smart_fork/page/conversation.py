@@ -22,6 +22,8 @@ from smart_fork.snippets import matched_words
 PAGE_EXCHANGES, PAGE_CHARACTERS, MESSAGE_CHARACTERS = 400, 3_000_000, 40_000
 #: How much of a question names its exchange.
 QUESTION_CHARACTERS = 120
+#: Whose turns are messages.
+SPEAK = ("user", "assistant")
 
 log = logging.getLogger(__name__)
 
@@ -176,14 +178,14 @@ class _Reading:
         """What was said in an exchange, each message with what was done until the next."""
         exchange = self.exchanges[place]
         end = exchange.start + len(exchange.turns)
-        begins = [n for n, turn in enumerate(exchange.turns, exchange.start) if turn.text and turn.role in _SPEAK]
+        begins = [n for n, turn in enumerate(exchange.turns, exchange.start) if turn.text and turn.role in SPEAK]
         if not begins or begins[0] != exchange.start:
             begins.insert(0, exchange.start)
         for number, until in zip(begins, (*begins[1:], end), strict=True):
             turn = self._session.turns[number]
             one = sessions.message(number, turn, MESSAGE_CHARACTERS)
             steps = tuple(step for behind in range(number, until) for step in self._steps.of(behind))
-            text = one.text if turn.role in _SPEAK else ""
+            text = one.text if turn.role in SPEAK else ""
             if text or steps:
                 asked = self._at is not None and number <= self._at < until
                 yield ShownMessage(
@@ -194,11 +196,8 @@ class _Reading:
         """Whether at least half of the words stand in an exchange."""
         if not self._words:
             return False
-        said = "\n".join(turn.text for turn in exchange.turns if turn.role in _SPEAK)
+        said = "\n".join(turn.text for turn in exchange.turns if turn.role in SPEAK)
         return 2 * len(matched_words(said, self._words)) >= len(self._words)
-
-
-_SPEAK = ("user", "assistant")
 
 
 def asked_in_short(question: str) -> Masked:

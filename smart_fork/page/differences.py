@@ -15,6 +15,7 @@ from smart_fork.agents import READERS
 from smart_fork.errors import IndexUnavailable
 from smart_fork.families.told import Relative
 from smart_fork.page.conversation import asked_in_short
+from smart_fork.page.parting import OwnBeginning, own_beginning
 from smart_fork.page.phrases import inside
 from smart_fork.processes import SystemProcesses
 from smart_fork.retrieval.index_access import opened
@@ -62,8 +63,8 @@ def own_works(family: Sequence[Relative]) -> Mapping[str, OwnWork]:
 
 def own_work(session: Session, parent: Session | None) -> OwnWork:
     """What a session has behind what it shares with its parent; all of it, where it has none. Pure."""
-    asked, done = _start(session, parent) if parent is not None else (0, 0)
-    turns = session.turns[done:]
+    begun = own_beginning(session, parent) if parent is not None else OwnBeginning(0, 0)
+    turns = session.turns[begun.done :]
     failed = {one.tool_use_id for turn in turns for one in turn.tool_results if one.is_error}
     files = dict.fromkeys(
         printable(mask(inside(path, session.cwd)))
@@ -72,7 +73,7 @@ def own_work(session: Session, parent: Session | None) -> OwnWork:
         if call.id not in failed
         for path in call.edits
     )
-    question = next((turn.text for turn in session.turns[asked:] if turn.prompt), "")
+    question = next((turn.text for turn in session.turns[begun.asked :] if turn.prompt), "")
     return OwnWork(asked_in_short(question), tuple(files), outcome_of(session))
 
 
@@ -119,19 +120,3 @@ def _read(family: Sequence[Relative]) -> Iterable[tuple[str, Session]]:
             continue
         if session is not None:
             yield one.session_id, session
-
-
-def _start(session: Session, parent: Session) -> tuple[int, int]:
-    """Where the exchange begins in which something is said that the parent has not, and what is done behind that.
-
-    What was left out of a fork, or stands behind where it left, the parent has besides.
-    """
-    said, place, shared = [(turn.role, turn.text) for _, turn in parent.messages], 0, -1
-    for number, turn in session.messages:
-        try:
-            place = said.index((turn.role, turn.text), place) + 1
-        except ValueError:
-            asked = max(exchange.start for exchange in session.exchanges() if exchange.start <= number)
-            return asked, max(asked, shared + 1)
-        shared = number
-    return len(session.turns), len(session.turns)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +23,7 @@ from smart_fork.errors import Usage
 from smart_fork.page.conversation import ConversationPage, ShownMessage, reading
 from smart_fork.page.diffs import FileDiff
 from smart_fork.page.renderer import PageValues, written
+from smart_fork.page.statics import FILES
 from smart_fork.page.steps import PageStep
 from smart_fork.retrieval.results import title
 
@@ -99,8 +99,7 @@ def exported(reference: str, form: FileFormat, file: Path | None = None, *, forc
 
 def _style() -> str:
     """The style sheets of the page, as they stand in the file."""
-    folder = files(__package__).joinpath("static")
-    return "\n" + "".join(folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "session.css"))
+    return "\n" + "".join(FILES[name].content.decode() for name in ("page.css", "session.css"))
 
 
 def _write(file: Path, text: str, *, force: bool) -> None:

@@ -1,15 +1,15 @@
-"""Two sessions of a family: what they share, and what differs in what was asked, answered and edited since. Pure."""
+"""Two sessions of a family: where they part, and what differs in what was asked, answered and edited since. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import takewhile
 
 from indexer.outcome import Outcome, outcome_of
 from indexer.shapes import dataclass
-from indexer.transcripts.model import Session
+from indexer.transcripts.model import Exchange, Session
 from smart_fork.agents.work import Work
-from smart_fork.page.conversation import asked_in_short
+from smart_fork.page.conversation import SPEAK, asked_in_short
 from smart_fork.page.diffs import FileDiff, compared
 from smart_fork.page.phrases import inside
 from smart_fork.page.steps import Steps
@@ -52,11 +52,39 @@ class Parting:
     more_files: int
 
 
+@dataclass(frozen=True, slots=True)
+class OwnBeginning:
+    """Where what a session has for itself begins: the exchange at turn `asked`, and what is done at turn `done`."""
+
+    asked: int
+    done: int
+
+
+def own_beginning(session: Session, other: Session) -> OwnBeginning:
+    """Where something is said in `session` for the first time that `other` has not.
+
+    What was left out of a fork, `other` has besides. A question that is asked there only later is the same one where
+    its answer is.
+    """
+    there, place = [[said for _, said in _spoken(exchange)] for exchange in other.exchanges()], 0
+    for exchange in session.exchanges():
+        spoken = _spoken(exchange)
+        said = [words for _, words in spoken]
+        same = next((at for at in range(place, len(there)) if _is_within(said, there[at])), None)
+        if not said:
+            continue
+        if same is None or (same > place and len(said) == 1):
+            beside = there[place] if place < len(there) else []
+            shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(said, beside, strict=False)))
+            return OwnBeginning(exchange.start, spoken[shared - 1][0] + 1 if shared else exchange.start)
+        place = same + 1
+    return OwnBeginning(len(session.turns), len(session.turns))
+
+
 def parting(first: Session, second: Session, works: tuple[Work | None, Work | None]) -> Parting:
     """How `second` differs from `first`."""
-    pairs = zip(_spoken(first), _spoken(second), strict=False)
-    same = sum(1 for _ in takewhile(lambda pair: pair[0][1:] == pair[1][1:], pairs))
-    own = [_own_turns(session, same) for session in (first, second)]
+    begun = (own_beginning(first, second), own_beginning(second, first))
+    own = [range(one.done, len(session.turns)) for one, session in zip(begun, (first, second), strict=True)]
     edits = [_edits(session, turns, work) for session, turns, work in zip((first, second), own, works, strict=True)]
     paths = sorted({*edits[0], *edits[1]}, key=lambda path: (not (path in edits[0] and path in edits[1]), path))
     files = tuple(
@@ -64,7 +92,7 @@ def parting(first: Session, second: Session, works: tuple[Work | None, Work | No
     )
     answers = [_answer(session, turns) for session, turns in zip((first, second), own, strict=True)]
     return Parting(
-        shared=sum(turn.prompt for _, turn in first.messages[:same]),
+        shared=max(_asked(one, session) for one, session in zip(begun, (first, second), strict=True)),
         first=_part(first, own[0], edits[0]),
         second=_part(second, own[1], edits[1]),
         answer=compared("what was answered last", *answers),
@@ -73,14 +101,21 @@ def parting(first: Session, second: Session, works: tuple[Work | None, Work | No
     )
 
 
-def _spoken(session: Session) -> Iterator[tuple[int, str, str]]:
-    return ((number, turn.role, turn.text) for number, turn in session.messages)
+def _spoken(exchange: Exchange) -> list[tuple[int, tuple[str, str]]]:
+    """What was said in an exchange and by whom, each with the number of its turn."""
+    turns = enumerate(exchange.turns, exchange.start)
+    return [(number, (turn.role, turn.text)) for number, turn in turns if turn.text and turn.role in SPEAK]
 
 
-def _own_turns(session: Session, same: int) -> range:
-    """The turns from the first message on that the other does not have; none where it has all."""
-    messages = session.messages
-    return range(messages[same][0] if same < len(messages) else len(session.turns), len(session.turns))
+def _is_within(said: Iterable[tuple[str, str]], there: Iterable[tuple[str, str]]) -> bool:
+    """Whether all that was said stands there in this order."""
+    rest = iter(there)
+    return all(one in rest for one in said)
+
+
+def _asked(begun: OwnBeginning, session: Session) -> int:
+    """How many exchanges stand before what a session has for itself."""
+    return sum(turn.prompt for turn in session.turns[: begun.asked])
 
 
 def _answer(session: Session, turns: range) -> str:

@@ -15,7 +15,7 @@ from indexer.shapes import dataclass
 from smart_fork.agents import AGENTS, READERS
 from smart_fork.agents.selection import handed_to, readable, titles
 from smart_fork.errors import SmartForkError
-from smart_fork.page import evidence, patch, phrases, prose
+from smart_fork.page import evidence, patch, phrases, prose, statics
 from smart_fork.retrieval.results import became_of, inferred, outcome_in_words, passage_place, title
 from smart_fork.snippets import printable
 from smart_fork.workers.comparison import counted, facts
@@ -32,8 +32,8 @@ HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-#: So much is sent at once of a page that is sent while it is made.
-PIECE_CHARACTERS = 16_384
+#: So much is sent at once of a page that is sent while it is made, or less where a template says so by this.
+PIECE_CHARACTERS, _NOW = 16_384, "\0"
 
 
 class PageValues:
@@ -68,9 +68,10 @@ def _pieces(template: str, known: dict[str, Any]) -> Iterator[str]:
     """The text of a template, in pieces that are worth sending."""
     pieces, size = list[str](), 0
     for piece in _environment.get_template(template).generate(known):
-        pieces.append(piece)
-        size += len(piece)
-        if size >= PIECE_CHARACTERS:
+        if piece != _NOW:
+            pieces.append(piece)
+            size += len(piece)
+        if size >= PIECE_CHARACTERS or (piece == _NOW and pieces):
             yield "".join(pieces)
             pieces, size = [], 0
     yield "".join(pieces)
@@ -110,7 +111,9 @@ _environment.globals |= {
     "readable_titles": titles(readable()),
     "log_folders": [f"~/{place}" for agent in READERS for place in agent.places],
     "link": phrases.link,
+    "send_now": _NOW,
     "session_link": phrases.session_link,
+    "static": statics.address,
     "told_agents": handed_to(),
 }
 _environment.filters |= {

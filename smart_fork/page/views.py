@@ -7,19 +7,18 @@ import logging
 from collections.abc import Callable
 from dataclasses import field
 from functools import partial
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from indexer.shapes import dataclass
 from smart_fork.cuts.answer import RolledBack
 from smart_fork.errors import Usage
 from smart_fork.forking.started import Forked
-from smart_fork.page import answers
+from smart_fork.page import answers, statics
 from smart_fork.page.board import WorkerBoard
 from smart_fork.page.desk import Desk, given
 from smart_fork.page.entry import CODE_SECONDS, Entries
@@ -39,10 +38,7 @@ if TYPE_CHECKING:
 
 #: Addresses that need no token: where a browser sends its code, and what the page looks like.
 WAY_IN = "/open"
-_TYPES = {
-    "page.css": "text/css", "page.js": "text/javascript", "session.css": "text/css", "session.js": "text/javascript",
-}  # fmt: skip
-PUBLIC = tuple(f"/static/{name}" for name in _TYPES)
+PUBLIC = statics.PUBLIC
 
 log = logging.getLogger(__name__)
 
@@ -157,11 +153,4 @@ async def _enter(_: Request) -> Response:
 
 
 async def _static(request: Request) -> Response:
-    name = request.path_params["name"]
-    if name not in _TYPES:
-        return PlainTextResponse("no such file\n", 404)
-    return Response(
-        files(__package__).joinpath("static", name).read_bytes(),
-        media_type=_TYPES[name],
-        headers={"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"},
-    )
+    return statics.answer(request.path_params["name"], request.query_params.get("v", ""))

@@ -247,10 +247,19 @@ def test_text_of_sessions_never_becomes_markup(served, world, shop):
     ):
         text = served.get(path, **query)[1]
         tags = Tags(text).found
-        scripts = [attrs.get("src") for tag, attrs in tags if tag == "script"]
+        scripts = [attrs["src"].partition("?")[0] for tag, attrs in tags if tag == "script"]
         assert {"/static/page.js"} <= set(scripts) <= {"/static/page.js", "/static/session.js"}
         assert not [name for _, attrs in tags for name in attrs if name.startswith("on")]
     assert "{{ 7 * 7 }}" in served.get(f"/session/claude/{hostile}")[1]
+
+
+def test_a_browser_asks_once_for_a_style_sheet_and_again_for_another_version_of_it(served):
+    (way,) = re.findall(r'<link rel="stylesheet" href="([^"]*)"', served.get("/")[1])
+    this, other, bare = (served.answer("GET", one) for one in (way, way[:-1] + "x", way.partition("?")[0]))
+
+    assert ["immutable" in one.headers["Cache-Control"] for one in (this, other, bare)] == [True, False, False]
+    assert this.read() == other.read() == bare.read() != b""
+    assert 200 == served.answer("GET", way, Cookie="").status
 
 
 def test_every_page_forbids_scripts_and_frames_of_others(served, world, shop):

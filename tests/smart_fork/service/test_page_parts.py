@@ -15,6 +15,7 @@ from smart_fork.page import conversation, renderer
 from smart_fork.page.answers import AddressedSession
 from smart_fork.page.conversation import leaving, reading
 from smart_fork.page.forms import MAX_KEPT, PageForms
+from smart_fork.page.parting import own_beginning
 from smart_fork.page.phrases import ago, chance, clock, day, exact, homely, inside, percent, place, session_link, tokens
 from smart_fork.page.timeline import timeline
 from tests.smart_fork.relatives import a_relative
@@ -182,6 +183,33 @@ def test_a_page_of_a_conversation_is_the_one_that_has_what_is_asked_for(monkeypa
     assert (0, 1) == (len(reading(session()).exchanges), reading(session()).pages)
     with pytest.raises(NotFound):
         reading(written, 7)
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "expected"),
+    [
+        ("a b | c d", "a b | c d", (4, 4)),
+        ("a b | c d", "a b | c x", (2, 3)),
+        ("a b | y d", "a b | c d", (2, 2)),
+        ("a b | c d | e f", "a b | x z | c d", (4, 4)),
+        ("a b | go", "a b | c d | go on", (2, 2)),
+        ("a b | go x", "a b | c d | go on", (2, 2)),
+        ("a b", "a b | c d", (2, 2)),
+        ("z", "a b", (0, 0)),
+    ],
+    ids=["the same", "another answer", "another question", "one left out", "unanswered", "asked again", "less", "all"],
+)
+def test_what_a_session_has_for_itself_begins_where_it_says_what_the_other_does_not(own, other, expected):
+    """What a fork left out is no difference; a question that comes again later is another one with another answer."""
+
+    def said(words: str) -> Session:
+        turns = [part.split() for part in words.split(" | ")]
+        pairs = [(number, word) for part in turns for number, word in enumerate(part)]
+        return session(*(turn(i, "assistant" if n else "user", word) for i, (n, word) in enumerate(pairs)))
+
+    begun = own_beginning(said(own), said(other))
+
+    assert expected == (begun.asked, begun.done)
 
 
 def test_forks_stand_where_they_left():

@@ -112,7 +112,7 @@ def test_what_a_teammate_shares_is_listed_found_and_read_before_anything_of_it_i
         True,
         False,
     )
-    assert {"/static/page.js", "/static/session.js"} == set(re.findall(r'<script src="([^"]*)"', text))
+    assert {"/static/page.js", "/static/session.js"} == set(re.findall(r'<script src="([^"?]*)\?v=\w+"', text))
     assert (2, 0, False, False) == (text.count("<script"), text.count("<img"), "\x1b" in text, "a1B2a1B2" in text)
     assert ("{{ 7 * 7 }}" in text, "[REDACTED:" in text) == (True, True)
     assert [] == copies(bob), "to read it writes nothing"
