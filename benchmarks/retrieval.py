@@ -94,8 +94,10 @@ class Labelled(NamedTuple):
         return self.store.scope(place, READERS.names, automated=True)
 
 
-def opened(laid_out: Path, phrasings: Path | None = None) -> Labelled:
-    """The index, completed first where it is not."""
+def opened(
+    laid_out: Path, phrasings: Path | None = None, embedder: Any = None, modes: Sequence[str] = MODES
+) -> Labelled:
+    """The index, completed first where it is not, with vectors of the `embedder`, if a mode takes them."""
     from indexer.changes import Report, changed_logs
     from indexer.models import configured_embedder
     from indexer.paths import index_db
@@ -103,16 +105,18 @@ def opened(laid_out: Path, phrasings: Path | None = None) -> Labelled:
     from indexer.store.sqlite import SqliteStore
     from smart_fork.agents import READERS
 
-    store, embedder, report = SqliteStore(index_db()), configured_embedder(), Report()
+    store, embedder, report = SqliteStore(index_db()), embedder or configured_embedder(), Report()
+    vectors = modes != MODES[:1]
     read_logs(store, READERS, changed_logs(store, READERS, report), report)
-    embed_waiting(store, embedder, report, progress=_progress)
+    if vectors:
+        embed_waiting(store, embedder, report, progress=_progress)
     queries = [json.loads(line) for line in (laid_out / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
     lines = phrasings.read_text(encoding="utf-8").splitlines() if phrasings else []
     further = {one["id"]: one["also"] for one in map(json.loads, lines)}
     queries = [query | {"also": tuple(further.get(query["id"], ()))} for query in queries]
     texts = list(dict.fromkeys(text for query in queries for text in (query["query"], *query["also"])))
-    vectors = (vector.tobytes() for vector in embedder.embed(texts))
-    return Labelled(store, queries, dict(zip(texts, vectors, strict=True)))
+    made = [vector.tobytes() for vector in embedder.embed(texts)] if vectors else [b""] * len(texts)
+    return Labelled(store, queries, dict(zip(texts, made, strict=True)))
 
 
 def labels_of(path: Path) -> list[dict[str, Any]]:
@@ -137,14 +141,14 @@ def _of_query(label: Mapping[str, Any], query: Mapping[str, Any]) -> dict[str, A
     return found
 
 
-def measure(labelled: Labelled) -> dict[str, Any]:
-    """Ask every query in every mode, in scope and global."""
+def measure(labelled: Labelled, modes: Sequence[str] = MODES) -> dict[str, Any]:
+    """Ask every query in each of these modes, in scope and global."""
     from smart_fork.retrieval import search
     from smart_fork.retrieval.found import Query
     from smart_fork.retrieval.rerank import SecondLook
 
     ranks: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    ways = [(mode, again) for again in (False, True)[: 1 + labelled.again] for mode in MODES]
+    ways = [(mode, again) for again in (False, True)[: 1 + labelled.again] for mode in modes]
     started = time.perf_counter()
     for query in labelled.queries:
         gold = {answer["session_id"] for answer in query["gold"]}

@@ -13,6 +13,7 @@ from operator import attrgetter
 from indexer.masking import mask
 from indexer.shapes import dataclass
 from indexer.transcripts.model import Proof, Session, ToolCall, Turn
+from indexer.transcripts.retold import breaks_off, calls_of, results_of
 
 #: Of more files the last edited are remembered.
 MAX_FILES = 1000
@@ -65,7 +66,7 @@ def outcome_of(session: Session) -> Outcome:
     outcome, saved = Outcome.UNKNOWN, False
     done = _edits_done(session)
     for turn in session.turns:
-        for result in turn.tool_results:
+        for result in results_of(turn):
             if result.proof is Proof.COMMITTED:
                 outcome, saved = Outcome.COMMITTED, True
             elif result.proof is Proof.FAILED:
@@ -74,7 +75,7 @@ def outcome_of(session: Session) -> Outcome:
                 outcome = Outcome.TESTS_PASSED
             saved = saved and not done.get(result.tool_use_id)
     settled = outcome is Outcome.COMMITTED and saved
-    return Outcome.ABANDONED if session.unfinished and not settled else outcome
+    return Outcome.ABANDONED if _is_unfinished(session) and not settled else outcome
 
 
 def edits_of(session: Session, resolved_cwd: str) -> Edits:
@@ -83,7 +84,7 @@ def edits_of(session: Session, resolved_cwd: str) -> Edits:
     files: dict[str, None] = {}
     until = ""
     for turn in session.turns:
-        for result in turn.tool_results:
+        for result in results_of(turn):
             paths = done.get(result.tool_use_id, ())
             if paths or (files and result.proof is Proof.COMMITTED):
                 until = max(until, turn.timestamp)
@@ -112,6 +113,12 @@ def known_files(
     return KnownFiles(dict(found.most_common()), until)
 
 
+def _is_unfinished(session: Session) -> bool:
+    """Whether it ends in the middle, be it that of the session that it is told of."""
+    spoken = next((turn for turn in reversed(session.turns) if turn.speaks), None)
+    return session.unfinished or (spoken is not None and breaks_off(spoken))
+
+
 def masked_again(edits: Edits) -> Edits:
     """Without paths that hold what is known for a secret by now."""
     return replace(edits, files=tuple(file for file in edits.files if mask(file) == file))
@@ -124,8 +131,8 @@ def _edits_done(session: Session) -> dict[str, tuple[str, ...]]:
 
 def _done(turns: Sequence[Turn], files_of: Callable[[ToolCall], tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """Some files of each call that names any and did not fail."""
-    asked = {call.id: files for turn in turns for call in turn.tool_calls if (files := files_of(call))}
-    ended = {result.tool_use_id for turn in turns for result in turn.tool_results if not result.is_error}
+    asked = {call.id: files for turn in turns for call in calls_of(turn) if (files := files_of(call))}
+    ended = {result.tool_use_id for turn in turns for result in results_of(turn) if not result.is_error}
     return {call: files for call, files in asked.items() if call in ended}
 
 

@@ -17,6 +17,7 @@ from indexer.shapes import dataclass
 from indexer.transcripts.base import Agents
 from indexer.transcripts.model import Exchange, Session, Turn
 from indexer.transcripts.ours import calls_us, only_looks
+from indexer.transcripts.retold import calls_of
 from indexer.transcripts.titles import title_of
 
 #: How the line of an action begins that only looks at something.
@@ -110,12 +111,12 @@ def _runs(piece: Piece, parts: Sequence[tuple[str, bool]]) -> Iterator[Piece | N
 
 def _asks(exchange: Exchange) -> bool:
     return any(
-        (turn.prompt and calls_us(turn.text)) or any(call.ours for call in turn.tool_calls) for turn in exchange.turns
+        (turn.prompt and calls_us(turn.text)) or any(call.ours for call in calls_of(turn)) for turn in exchange.turns
     )
 
 
 def _own_actions(exchange: Exchange) -> list[str]:
-    return [call.action for turn in exchange.turns for call in turn.tool_calls if call.action]
+    return [call.action for turn in exchange.turns for call in calls_of(turn) if call.action]
 
 
 def _quoting(exchange: Exchange) -> Iterator[Turn]:
@@ -124,7 +125,7 @@ def _quoting(exchange: Exchange) -> Iterator[Turn]:
     if not any(changing):
         yield from exchange.turns
         return
-    asking = [any(call.ours for call in turn.tool_calls) for turn in exchange.turns]
+    asking = [any(call.ours for call in calls_of(turn)) for turn in exchange.turns]
     first = next(i for i, does in enumerate(zip(changing, asking, strict=True)) if any(does))
     quotes = not changing[first]
     for turn, changes, asks in zip(exchange.turns, changing, asking, strict=True):
@@ -135,7 +136,7 @@ def _quoting(exchange: Exchange) -> Iterator[Turn]:
 
 def _changes(turn: Turn) -> bool:
     """Whether something is done in it that is more than to look at something."""
-    return any(call.action and not _only_looks(call.action) for call in turn.tool_calls)
+    return any(call.action and not _only_looks(call.action) for call in calls_of(turn))
 
 
 def _only_looks(action: str) -> bool:

@@ -9,7 +9,7 @@ from indexer.masking import Masked, joined
 from indexer.patterns import late
 from indexer.transcripts.model import Session, Turn
 from indexer.transcripts.ours import is_ours
-from indexer.transcripts.retold import Retold, retold
+from indexer.transcripts.retold import ASKED_US, Retold, retold
 
 PieceRole = Literal["user", "assistant", "action"]
 _BLANK_LINES = late(r"\n{3,}")
@@ -53,11 +53,10 @@ def pieces_of(session: Session, mask: Callable[[str], Masked]) -> tuple[Piece, .
             told = retold(said) if role == "assistant" else Retold(said)
             if told.said:
                 pieces.append(Piece(role, mask(told.said), index, turn.id, exchange.index))
-            done = [own] if (own := _actions(turn, notes)) else []
-            if told.actions:
-                done.append(mask("\n".join(told.actions)))
-            if actions := joined("\n", done):
-                pieces.append(Piece("action", actions, index, turn.id, exchange.index))
+            # One by one, as they stand in the other agent's own session: so passages begin and end where those do.
+            done = [mask(one.noted) for one in told.done if one.line != ASKED_US]
+            done += [own] if (own := _actions(turn, notes)) else []
+            pieces += [Piece("action", actions, index, turn.id, exchange.index) for actions in done]
     return tuple(pieces)
 
 

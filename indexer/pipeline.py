@@ -231,8 +231,8 @@ def _symbols(session: Session) -> Symbols:
     found = Symbols(session.symbols)
     for turn in session.turns:
         if turn.role == "assistant" and DONE in turn.text:
-            for output in retold(turn.text).outputs:
-                found.add(output)
+            for one in retold(turn.text).done:
+                found.add(one.outcome)
     return found
 
 

@@ -1,23 +1,71 @@
 """What another agent did, as a session that was handed over tells it: a line for each action, below it what came back.
 
-It stands in the words of the agent that was told, but nobody has said it: to whoever searches it is actions and output.
+It stands in the words of the agent that was told, but nobody has said it: to whoever searches it is actions and output,
+and to whoever asks what became of the work it is calls with their results.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
+
+from indexer.masking import NOTHING, mask
+from indexer.transcripts.actions import error_note, read_by
+from indexer.transcripts.model import Proof, ToolCall, ToolResult, Turn
 
 #: What stands before it, on a line of its own.
 DONE = "Done then, by another agent:"
-_ACTION, _OUTPUT, _FAILED = "- ", "    ", " (failed)"
+#: The line of what asked us something: neither that nor our answer is told.
+ASKED_US = "ask smart-fork"
+#: What is told for an answer where there was none.
+UNANSWERED = "(This was not answered: the session ends here.)"
+_ACTION, _OUTPUT = "- ", "    "
+#: What may be said behind a line of how it went: that it failed, that nothing came back, what it proves.
+_FAILED, _NO_RESULT, _PLAIN = "failed", "not answered", "done"
+_PROOFS = {Proof.COMMITTED: "committed", Proof.TESTS_PASSED: "tests passed", Proof.FAILED: "did not pass"}
+_PROVED = {words: proof for proof, words in _PROOFS.items()}
+_WORDS = "|".join((_FAILED, _NO_RESULT, _PLAIN, *_PROVED))
+_HOW = re.compile(rf" \(((?:{_WORDS})(?:, (?:{_WORDS}))?)\)$")
+_EDIT, _READ, _RUN, _CUT = "edit ", "read ", "run ", "…"
+
+
+class Action(NamedTuple):
+    """Something that an agent did, on one line, and how it went, as far as that is told."""
+
+    line: str
+    outcome: str = ""
+    failed: bool = False
+    answered: bool = True
+    proof: Proof = Proof.NOTHING
+
+    @property
+    def noted(self) -> str:
+        """Its line as it is indexed: one that failed with how its output begins, as an agent's own has it."""
+        return f"{self.line} -> {error_note(self.outcome)}" if self.failed else self.line
+
+    def rendered(self) -> Iterator[str]:
+        """The lines in which it is told."""
+        line = " ".join(self.line.split())
+        how = [_FAILED] * self.failed + [_NO_RESULT] * (not self.answered)
+        how += [_PROOFS[self.proof]] if self.proof else []
+        if not how and _HOW.search(line):  # that is its own, and says nothing of how it went
+            how = [_PLAIN]
+        yield f"{_ACTION}{line} ({', '.join(how)})" if how else f"{_ACTION}{line}"
+        yield from (f"{_OUTPUT}{part}" for part in self.outcome.splitlines())
 
 
 class Retold(NamedTuple):
-    """What was said, a line for each thing that was done, and what came back of each."""
+    """What was said, and what was done then."""
 
     said: str
-    actions: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
+    done: tuple[Action, ...] = ()
+
+
+def rendered(said: str, done: Iterable[Action]) -> str:
+    """What was said, and then a line for each thing that was done, with how it went below."""
+    lines = [line for action in done for line in action.rendered()]
+    return "\n".join([*([said] if said else []), *([""] if said and lines else []), *([DONE] if lines else []), *lines])
 
 
 def retold(text: str) -> Retold:
@@ -32,21 +80,57 @@ def retold(text: str) -> Retold:
             done.append((line.removeprefix(_ACTION), []))
         elif done:
             done[-1][1].append(line.removeprefix(_OUTPUT))
-    if not done:
-        return Retold(text)
-    return Retold(
-        said.strip(),
-        tuple(_noted(action, output) for action, output in done),
-        tuple("\n".join(output) for _, output in done if output),
-    )
+    return Retold(said.strip(), tuple(_action(line, output) for line, output in done)) if done else Retold(text)
+
+
+def breaks_off(turn: Turn) -> bool:
+    """Whether a turn tells that the other agent had not finished what it was at."""
+    if turn.role != "assistant":
+        return False
+    return turn.text == UNANSWERED or (DONE in turn.text and bool(retold(turn.text).done))
+
+
+def calls_of(turn: Turn) -> tuple[ToolCall, ...]:
+    """The calls of a turn, its own and those that it is told of."""
+    return (*turn.tool_calls, *(call for call, _ in _told(turn)))
+
+
+def results_of(turn: Turn) -> tuple[ToolResult, ...]:
+    """What a turn says that came back from calls, also from those that it is told of."""
+    return (*turn.tool_results, *(result for _, result in _told(turn) if result))
+
+
+def _told(turn: Turn) -> Iterator[tuple[ToolCall, ToolResult | None]]:
+    """What a turn is told of as calls, under ids of ours, each with its result where something came back."""
+    if turn.role != "assistant" or DONE not in turn.text:
+        return
+    for number, one in enumerate(retold(turn.text).done):
+        identity, ours = f"told {turn.id} {number}", one.line == ASKED_US
+        call = ToolCall(identity, "", NOTHING if ours else mask(one.line), ours, _edited(one.line), _shown(one.line))
+        note = mask(error_note(one.outcome)) if one.failed else NOTHING
+        yield call, ToolResult(identity, one.failed, note, one.proof) if one.answered else None
+
+
+def _edited(line: str) -> tuple[str, ...]:
+    """The file of a line that says of one alone; what was cut off names none."""
+    return (line.removeprefix(_EDIT),) if line.startswith(_EDIT) and not line.endswith(_CUT) else ()
+
+
+def _shown(line: str) -> tuple[str, ...]:
+    if line.endswith(_CUT):
+        return ()
+    if line.startswith(_READ):
+        return (line.removeprefix(_READ),)
+    return read_by("Bash", {"command": line.removeprefix(_RUN)}) if line.startswith(_RUN) else ()
 
 
 def _is_told(line: str) -> bool:
     return line.startswith((_ACTION, _OUTPUT)) or not line.strip()
 
 
-def _noted(action: str, output: list[str]) -> str:
-    """One that failed with how its output begins, as an agent's own has it."""
-    if not action.endswith(_FAILED):
-        return action
-    return " -> ".join(filter(None, (action.removesuffix(_FAILED), output[0].strip() if output else "")))
+def _action(line: str, output: list[str]) -> Action:
+    found = _HOW.search(line)
+    how = found[1].split(", ") if found else []
+    proof = next((_PROVED[word] for word in how if word in _PROVED), Proof.NOTHING)
+    line = line[: found.start()] if found else line
+    return Action(line, "\n".join(output), _FAILED in how, _NO_RESULT not in how, proof)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from smart_fork.agents.forms import Record
+from smart_fork.agents.forms import Record, Told
 
 
 class UsedTool(NamedTuple):
@@ -36,6 +36,10 @@ class Work(ABC):
     @abstractmethod
     def gave(self, record: Record) -> Iterator[GivenBack]:
         """What came back from calls, as a record says it."""
+
+    def told(self, record: Record) -> Told:
+        """What of a record is neither text nor call, of an agent without forms."""
+        return Told(outputs=tuple((one.id, one.output) for one in self.gave(record)))
 
 
 def patch_shown(display: object) -> str:

@@ -15,7 +15,7 @@ from indexer.transcripts.model import AgentName
 from smart_fork.engines.base import EngineQuestion, RankedDocument, SearchEngine
 from smart_fork.retrieval.evidence import admitted
 from smart_fork.retrieval.found import Candidate, Candidates, Query
-from smart_fork.retrieval.kinship import families
+from smart_fork.retrieval.kinship import families, known_to
 from smart_fork.retrieval.lines import lines_of
 from smart_fork.retrieval.query import words_of
 from smart_fork.retrieval.stand_ins import without_askers
@@ -94,8 +94,8 @@ def _fits(document: RankedDocument, min_score: float | None) -> bool:
 
 
 def _is_kin(session: SessionRow, query: Query) -> bool:
-    """Whether the caller has forked it, or is of one origin with it: what they share the caller knows already."""
-    return query.caller is not None and bool(session.root_id) and session.root_id == query.caller.root_id
+    """Whether it says something that the caller knows already: they have one origin, or one was told of the other."""
+    return session.root_id in query.known_families
 
 
 def _hit(store: Store, query: Query, session: SessionRow, document: RankedDocument) -> Candidate:
@@ -115,7 +115,8 @@ def _hit(store: Store, query: Query, session: SessionRow, document: RankedDocume
 def _passage(store: Store, query: Query, session: SessionRow, document: RankedDocument) -> _Passage | None:
     """The passage that a snippet is of: that with most of its lines, else that with most of the intent's words."""
     kin = query.caller if _is_kin(session, query) else None
-    places = store.own_passages(session.row, kin.row) if kin else store.placements_of(session.row)
+    known = known_to(store, kin, query.relatives) if kin else set[int]()
+    places = [place for place in store.placements_of(session.row) if place.chunk not in known]
     texts = store.texts({place.chunk for place in places})
     words = words_of(query.intent)
     lines = {stripped for line in document.snippet.splitlines() if len(stripped := line.strip()) > 1}

@@ -147,7 +147,7 @@ def merge(store: Families | None, found: Candidates, distant: Sequence[Distant],
     for one in distant:
         here = _here(store, one)
         family = here[0].root_id if here else f"there {one.family}"
-        if query.caller is not None and query.caller.root_id in (one.family, family):
+        if query.known_families.intersection((one.family, family)):
             continue
         most = max((row.turns for row in here), default=-1)
         if here and (one.turns <= most or one.weighed.lead <= found.rivals.get(family, math.inf)):

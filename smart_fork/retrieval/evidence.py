@@ -12,6 +12,7 @@ from indexer.shapes import dataclass
 from indexer.store.base import Placement, Searchable, SessionRow, Similarities
 from smart_fork.retrieval.fork_point import PointParts, edited, fork_point, parts
 from smart_fork.retrieval.found import Query
+from smart_fork.retrieval.kinship import known_to
 from smart_fork.retrieval.ranking import Coverage, Evidence, Phrased
 from smart_fork.retrieval.stand_ins import without_askers
 from smart_fork.retrieval.words import Matches, QueryWords
@@ -62,14 +63,14 @@ def gather(store: Searchable, query: Query, vectors: Sequence[bytes] | None, *, 
     nothing = Matches(frozenset(), tuple({} for _ in query.phrasings))
     by_chunk = wording.matches("chunks", WORD_CHUNKS) if wording else nothing
     by_session = wording.matches("sessions", WORD_SESSIONS) if wording else nothing
-    own = {place.chunk for place in store.placements_of(query.caller.row)} if query.caller else set[int]()
+    own = known_to(store, query.caller, query.relatives) if query.caller else set[int]()
     places = store.placements((near.keys() | by_chunk.rows) - own)
     rows = store.sessions({place.session for place in places} | by_session.rows)
     found = Gathered()
     allowed, found.dropped = admitted(rows.values(), query)
     found.sessions = without_askers(store, allowed, query.phrasings) if query.scope.session is None else allowed
     places = [place for place in places if place.session in found.sessions]
-    # The words of a whole session include what a fork shares with its parent, which the caller knows already.
+    # The words of a whole session include what the caller knows: what a fork shares with its parent, what was told.
     telling = {row for row in by_session.rows & found.sessions.keys() if not _is_callers(found.sessions[row], query)}
     there = {place.chunk for place in places}
     chunk_words = [_only(scores, there) for scores in by_chunk.scores]
@@ -100,7 +101,7 @@ def _share(query: Query) -> int:
 
 
 def _is_callers(session: SessionRow, query: Query) -> bool:
-    return query.caller is not None and session.root_id == query.caller.root_id
+    return session.root_id in query.known_families
 
 
 def _only(scores: Mapping[int, float], rows: Collection[int]) -> dict[int, float]:

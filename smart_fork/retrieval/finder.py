@@ -30,6 +30,7 @@ from smart_fork.retrieval.covered import covered
 from smart_fork.retrieval.elsewhere import AskedElsewhere, SaidElsewhere, alone, merge, notice_of, together
 from smart_fork.retrieval.found import Candidates, Query, meanings
 from smart_fork.retrieval.index_access import opened
+from smart_fork.retrieval.kinship import relatives
 from smart_fork.retrieval.meaning import Embed, Meaning, meanings_of, once
 from smart_fork.retrieval.phrasings import further
 from smart_fork.retrieval.query import is_mostly_not_latin, plain
@@ -92,7 +93,10 @@ def _answer(store: Store, asked: CheckedRequest, engine: Engine, state: Upkeep, 
     caller, hidden = _caller(store, request.caller_session_id)
     hidden |= engine.elsewhere.withheld() if engine.elsewhere is not None else frozenset()
     most = max(asked.limit, COMPARED)
-    query = Query(asked.intent, scope, most, asked.project is None, request.min_score, caller, hidden, asked.also)
+    query = Query(
+        asked.intent, scope, most, asked.project is None, request.min_score, caller, hidden, asked.also,
+        relatives(store, caller) if caller and scope.session is None else (),
+    )  # fmt: skip
     vectors = once(lambda texts: meanings_of(store, meaning, state.absent, texts))
     candidates = _found(store, query, asked, engine, vectors)
     told = engine.elsewhere.answer() if engine.elsewhere is not None else None

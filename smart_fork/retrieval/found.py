@@ -20,7 +20,8 @@ SENTENCE_WORDS = 3
 class Query:
     """A valid question, `also` saying it in other words; all its phrasings are answered together.
 
-    `everywhere` means all projects, `caller` is the session that asks, `hidden` is never found.
+    `everywhere` means all projects, `caller` is the session that asks, `relatives` are those of other families that
+    know what it knows, `hidden` is never found.
     """
 
     intent: str
@@ -31,6 +32,12 @@ class Query:
     caller: SessionRow | None = None
     hidden: frozenset[str] = frozenset()
     also: tuple[str, ...] = ()
+    relatives: tuple[SessionRow, ...] = ()
+
+    @property
+    def known_families(self) -> frozenset[str]:
+        """The families of the caller, and of those that know what it knows."""
+        return frozenset(one.root_id for one in (self.caller, *self.relatives) if one and one.root_id)
 
     @property
     def phrasings(self) -> tuple[str, ...]:

@@ -17,6 +17,10 @@ NEW = "7a1c0000-0000-4000-8000-000000000002"
 HELP = {
     "claude": "  --fork-session   When resuming, create a new session ID\n  -r, --resume\n",
     "codex": "Commands:\n  exec   Run\n  resume  Resume\n  fork    Fork a previous session\n",
+    "qwen": "      --fork-session  Fork\n  -r, --resume\n",
+    "opencode": "Commands:\n  opencode import <file>  import session data\n",
+    "gemini": "      --session-file  Load a session\n  -r, --resume\n",
+    "copilot": "  --resume[=session]\n  --session-id <id>\n",
 }
 
 

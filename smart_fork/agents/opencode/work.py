@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from smart_fork.agents.forms import Record
+from smart_fork.agents.forms import Record, Told
 from smart_fork.agents.opencode.fold import TOOLS, output_of
 from smart_fork.agents.work import GivenBack, UsedTool, Work
+
+#: The tool that sets another agent to work.
+_AGENT = "task"
 
 
 class OpenCodeWork(Work):
@@ -19,6 +22,19 @@ class OpenCodeWork(Work):
             if isinstance(given, dict):
                 yield UsedTool(_id(part), TOOLS.get(name, name), given)
 
+    def told(self, record: Record) -> Told:
+        """See `Work.told`."""
+        parts = list(_parts(record))
+        return (
+            super()
+            .told(record)
+            ._replace(
+                thoughts=sum(part.get("type") == "reasoning" for part in parts),
+                images=sum(part.get("type") == "file" and str(part.get("mime")).startswith("image/") for part in parts),
+                agents=sum(part.get("tool") == _AGENT for part in _tools(record)),
+            )
+        )
+
     def gave(self, record: Record) -> Iterator[GivenBack]:
         for part in _tools(record):
             if part["state"].get("status") in ("completed", "error"):
@@ -29,10 +45,12 @@ class OpenCodeWork(Work):
 
 
 def _tools(record: Record) -> Iterator[dict[str, Any]]:
+    return (part for part in _parts(record) if part.get("type") == "tool" and isinstance(part.get("state"), dict))
+
+
+def _parts(record: Record) -> Iterator[dict[str, Any]]:
     parts = record.get("parts")
-    for part in parts if isinstance(parts, list) else ():
-        if isinstance(part, dict) and part.get("type") == "tool" and isinstance(part.get("state"), dict):
-            yield part
+    return (part for part in parts if isinstance(part, dict)) if isinstance(parts, list) else iter(())
 
 
 def _id(part: dict[str, Any]) -> str:

@@ -6,22 +6,31 @@ import pytest
 
 from indexer.pieces import pieces_of
 from indexer.pipeline import document_of
-from indexer.transcripts.retold import Retold, retold
+from indexer.transcripts.model import Proof
+from indexer.transcripts.retold import ASKED_US, Retold, retold
 from smart_fork.agents import READERS
 from smart_fork.sharing.neutral import Action, Message
 from tests.indexer.transcripts.records import assistant, claude_log, read_claude, user
 
-DID = (Action("edit upload.py"), Action("run pytest -q", "FAILED test_retry\n\nretryWithBackoff is not defined", True))
+DID = (
+    Action("edit upload.py"),
+    Action("run pytest -q", "Exit code 1\nFAILED test_retry\n\nretryWithBackoff is not defined", True),
+)
 TEXT = Message("assistant", 0, "It retries.", DID).rendered()
 
 
 def test_what_is_told_is_taken_apart_as_it_was_put_together():
-    assert retold(TEXT) == Retold(
-        "It retries.",
-        ("edit upload.py", "run pytest -q -> FAILED test_retry"),
-        ("FAILED test_retry\n\nretryWithBackoff is not defined",),
-    )
+    assert retold(TEXT) == Retold("It retries.", DID)
     assert retold(Message("assistant", 0, "", DID).rendered()).said == ""
+
+
+@pytest.mark.parametrize("proof", Proof)
+@pytest.mark.parametrize("line", ["run pytest -q", "run echo (failed)", "edit a (committed, failed)", "read (done)"])
+def test_how_an_action_went_is_told_in_words_that_none_of_its_own_are_taken_for(line, proof):
+    for failed, answered in ((False, True), (True, True), (False, False)):
+        action = Action(line, "ok", failed, answered, proof)
+
+        assert retold(Message("assistant", 0, "", (action,)).rendered()) == Retold("", (action,))
 
 
 @pytest.mark.parametrize(
@@ -40,10 +49,23 @@ def test_it_is_indexed_as_an_agents_own_actions_are(home):
     pieces = [(piece.role, str(piece.text)) for piece in pieces_of(session, str)]
     words = document_of(session, READERS)[0].words
 
-    assert pieces[:3] == [
+    assert pieces[:4] == [
         ("user", "add retry"), ("assistant", "It retries."),
-        ("action", "edit upload.py\nrun pytest -q -> FAILED test_retry"),
+        ("action", "edit upload.py"), ("action", "run pytest -q -> exit 1: FAILED test_retry"),
     ]  # fmt: skip
-    assert pieces[3] == ("user", TEXT), "a person may say it"
+    assert pieces[4] == ("user", TEXT), "a person may say it"
     assert "retryWithBackoff" in words.symbols.split()
     assert "retryWithBackoff" not in words.answered
+
+
+def test_what_is_told_to_have_asked_us_is_not_searched_and_nor_is_what_was_said_about_our_answer(home):
+    asked = Message("assistant", 0, "Let me look.", (Action(ASKED_US, answered=False),)).rendered()
+    log = claude_log(
+        home, user("u1", None, "add retry"), assistant("a1", "u1", asked), assistant("a2", "a1", "That one says zebra.")
+    )
+
+    document, export = document_of(read_claude(log), READERS)
+
+    assert "zebra" in export.text
+    assert ASKED_US not in export.text
+    assert "zebra" not in document.words.answered

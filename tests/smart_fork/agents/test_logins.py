@@ -16,6 +16,13 @@ from tests.smart_fork.forks import FakeProcesses
 
 CLAUDE, CODEX = login_of("claude"), login_of("codex")
 HELP = "  --fork-session  Fork\n  auth  Manage authentication\n  fork  Fork\n  login  Manage login"
+
+
+def chosen(way: str) -> str:
+    """Settings that say how to log in."""
+    return json.dumps({"security": {"auth": {"selectedType": way}}})
+
+
 PROVIDER = 'model_provider = "mock"\n[model_providers.mock]\n'
 
 
@@ -78,6 +85,11 @@ def test_a_program_that_does_not_answer_says_nothing_of_its_login(login, home):
         (CLAUDE, {"ANTHROPIC_AUTH_TOKEN": "x"}),
         (CLAUDE, {"CLAUDE_CODE_USE_BEDROCK": "1"}),
         (CODEX, {"CODEX_API_KEY": "x"}),
+        (login_of("qwen"), {"OPENAI_API_KEY": "x"}),
+        (login_of("opencode"), {"ANTHROPIC_API_KEY": "x"}),
+        (login_of("gemini"), {"GEMINI_API_KEY": "x"}),
+        (login_of("copilot"), {"GH_TOKEN": "x"}),
+        (login_of("copilot"), {"COPILOT_PROVIDER_BASE_URL": "x"}),
     ],
 )
 def test_a_key_in_the_environment_needs_no_question(login, env):
@@ -86,12 +98,25 @@ def test_a_key_in_the_environment_needs_no_question(login, env):
     assert not login.is_plain(dict.fromkeys(env, ""))
 
 
-@pytest.mark.parametrize(("login", "file"), [(CLAUDE, ".claude/.credentials.json"), (CODEX, ".codex/auth.json")])
-def test_a_login_that_is_stored_needs_no_question(login, file, home):
-    (home / file).parent.mkdir()
-    (home / file).write_text("{}")
-
+@pytest.mark.parametrize(
+    ("login", "files"),
+    [
+        (CLAUDE, {".claude/.credentials.json": "{}"}),
+        (CODEX, {".codex/auth.json": "{}"}),
+        (login_of("qwen"), {".qwen/settings.json": chosen("qwen-oauth"), ".qwen/oauth_creds.json": "{}"}),
+        (login_of("opencode"), {".local/share/opencode/auth.json": "{}"}),
+        (login_of("gemini"), {".gemini/settings.json": chosen("oauth-personal"), ".gemini/oauth_creds.json": "{}"}),
+    ],
+)
+def test_a_login_that_is_stored_needs_no_question(login, files, home):
+    *_, last = files
+    for name, text in files.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
     assert login.standing({}, "/none", FakeProcesses()).logged_in is True
+
+    (home / last).unlink()
+    assert login.standing({}, "/none", FakeProcesses()).logged_in is not True
 
 
 def test_a_provider_of_codex_needs_the_variable_that_its_settings_name(codex_settings):

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from smart_fork.agents import programs
+from smart_fork.agents import AGENTS, programs
 from smart_fork.agents.programs import can_fork, find_program, look_at, require_fork
 from smart_fork.errors import ProgramMissing
 from smart_fork.processes import SystemProcesses
 from tests.smart_fork.forks import HELP
 
-both = pytest.mark.parametrize("agent", ["claude", "codex"])
+of_each = pytest.mark.parametrize("agent", [agent.name for agent in AGENTS if agent.command])
 
 
 @pytest.fixture
@@ -38,14 +38,14 @@ def install(folder: Path, name: str, help_text: str, exec_help: str = "") -> Pat
     return program
 
 
-@both
+@of_each
 def test_a_program_is_found_on_path(places, agent):
     program = install(places, agent, "")
 
     assert find_program(agent) == str(program)
 
 
-@both
+@of_each
 def test_a_setting_wins_over_path(places, monkeypatch, tmp_path, agent):
     """F-121."""
     install(places, agent, "")
@@ -56,7 +56,7 @@ def test_a_setting_wins_over_path(places, monkeypatch, tmp_path, agent):
     assert find_program(agent) == str(other)
 
 
-@both
+@of_each
 def test_a_service_with_a_bare_path_finds_a_program_in_the_persons_folders(home, monkeypatch, agent):
     folder = home / ".local/bin"
     folder.mkdir(parents=True)
@@ -65,7 +65,7 @@ def test_a_service_with_a_bare_path_finds_a_program_in_the_persons_folders(home,
     assert find_program(agent, {"HOME": str(home), "PATH": ""}) == str(program)
 
 
-@both
+@of_each
 def test_the_current_directory_never_chooses_the_program(places, tmp_path, monkeypatch, agent):
     """X-002: a repository may contain a program of that name, and PATH a dot."""
     install(tmp_path, agent, "")
@@ -81,7 +81,7 @@ def test_the_current_directory_never_chooses_the_program(places, tmp_path, monke
     assert find_program(agent) == str(program)
 
 
-@both
+@of_each
 def test_a_missing_program_is_reported_and_not_raised(places, agent):
     program = look_at(agent, SystemProcesses())
 
@@ -93,7 +93,7 @@ def test_a_missing_program_is_reported_and_not_raised(places, agent):
         require_fork(agent, SystemProcesses())
 
 
-@both
+@of_each
 def test_a_program_that_lists_forking_can_fork(places, agent):
     program = install(places, agent, HELP[agent], HELP[agent])
 
@@ -102,7 +102,7 @@ def test_a_program_that_lists_forking_can_fork(places, agent):
     assert "" == look_at(agent, SystemProcesses()).problem
 
 
-@both
+@of_each
 def test_an_old_program_is_refused_with_a_hint(places, agent):
     install(places, agent, "  resume   --resume\n  forked words, a fork in the road")
 

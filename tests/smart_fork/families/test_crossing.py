@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from types import SimpleNamespace
 
 import pytest
 
+from indexer.outcome import edits_of, known_files, outcome_of
 from indexer.paths import state_home
 from smart_fork import handovers, sessions
 from smart_fork.agents.options import Options
@@ -18,6 +20,7 @@ from smart_fork.retrieval.kinship import families
 from tests.smart_fork.commands import command_model, run  # noqa: F401 - fixtures
 from tests.smart_fork.forks import FakeProcesses
 from tests.smart_fork.relatives import lineage
+from tests.smart_fork.world import Did
 
 SAID = ("add retry", "it retries", "and the docs", "docs are there")
 
@@ -138,6 +141,37 @@ def test_a_session_and_what_was_told_of_it_are_one_result(world, shop):
 
     assert (2, 1) == (len(found), found.count(other))
     assert 1 == len({first, second, third} & set(found))
+
+
+def test_who_was_told_of_a_session_finds_there_only_what_was_not_told(world, shop):
+    """As a fork does of its parent; and the other way round."""
+    first = world.claude(shop, *SAID)
+    second, early = (branch(first, as_agent="codex", at=at).session_id for at in (None, 1))
+    other = world.codex(shop, "add retry to the mailer", "the mailer retries")
+
+    assert [[other]] * 2 == [world.ids("add retry", shop, caller_session_id=one) for one in (first, second)]
+    assert [other] == world.ids("docs are there", shop, caller_session_id=second)
+    assert {first, second} & set(world.ids("docs are there", shop, caller_session_id=early)[:1])
+    assert other == world.ids("add retry", shop, caller_session_id=early)[0]
+    more = world.claude_records(first, shop, "translate the invoices into Finnish", "Laskut on tehty")
+    more[0]["parentUuid"] = json.loads(world.log_of(first).read_text().splitlines()[-1])["uuid"]
+    world.write_claude(first, shop, more, "a")
+    assert first == world.ids("Finnish invoices", shop, caller_session_id=second)[0]
+
+
+def test_what_became_of_the_work_is_known_of_what_was_told_as_well(world, shop):
+    edits = [Did("Edit", {"file_path": f"{shop}/{name}", "new_string": "b"}) for name in ("upload.py", "a (done)")]
+    runs = [Did("Bash", {"command": "git commit -m x"}, "[main 0123456] x"), Did("Read", {"file_path": f"{shop}/r.py"})]
+    first = world.worked("claude", shop, "> add retry", *edits, *runs, "it retries")
+    patch = "*** Begin Patch\n*** Update File: one, two.py\n*** Update File: three.py\n*** End Patch"
+    second = world.worked("codex", shop, "> and here", Did("apply_patch", patch), "done")
+
+    for source, others in ((first, ("codex", "qwen", "gemini", "copilot")), (second, ("claude",))):
+        own = sessions.read(sessions.locate(source))
+        expected = (outcome_of(own), edits_of(own, "").files, known_files(own, "").edits)
+        for agent in others:
+            told = sessions.read(sessions.locate(branch(source, as_agent=agent).session_id))
+            assert expected == (outcome_of(told), edits_of(told, "").files, known_files(told, "").edits)
 
 
 def test_families_that_name_each_other_in_a_circle_are_one_and_end():

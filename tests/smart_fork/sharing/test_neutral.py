@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from indexer.transcripts.model import ToolCall, ToolResult, Turn
+from indexer.transcripts.model import Proof, ToolCall, ToolResult, Turn
+from indexer.transcripts.retold import ASKED_US
+from smart_fork.agents import READERS
 from smart_fork.agents.forms import Told
 from smart_fork.sharing.neutral import OUTPUT_CHARACTERS, Action, Message, neutral, read
 from tests.indexer.transcripts.records import (
+    FIXTURES,
     assistant,
     chained,
     claude_log,
@@ -44,7 +47,8 @@ def test_a_session_of_claude_is_told_with_how_its_actions_went(home):
     looked, passes = told.messages[1:]
     assert Message("user", 0, "make it pass") == told.messages[0]
     assert ("assistant", "I look.") == (looked.role, looked.text)
-    assert (Action("run pytest -q", "1 failed"), Action("edit /srv/shop/a.py", "edited")) == looked.actions[:2]
+    tested = Action("run pytest -q", "1 failed", proof=Proof.TESTS_PASSED)  # by its exit status
+    assert (tested, Action("edit /srv/shop/a.py", "edited")) == looked.actions[:2]
     assert (True, OUTPUT_CHARACTERS + 1) == (looked.actions[2].failed, len(looked.actions[2].outcome))
     assert ("It passes.", ()) == (passes.text, passes.actions)
     assert {"images": 2, "sub-agents": 1, "system text": 1, "thinking": 1, "tool output": 1} == told.lost
@@ -67,7 +71,7 @@ def test_a_session_of_codex_is_told_with_how_its_actions_went(home):
     told = read(read_codex(log))
 
     assert ["user", "assistant", "assistant"] == [one.role for one in told.messages]
-    assert Action("run pytest -q", "exit_code: 0\n1 passed") == told.messages[1].actions[0]
+    assert Action("run pytest -q", "exit_code: 0\n1 passed", proof=Proof.TESTS_PASSED) == told.messages[1].actions[0]
     assert {"sub-agents": 1, "thinking": 1} == told.lost
 
 
@@ -121,13 +125,13 @@ def test_of_an_agent_whose_records_are_not_known_the_note_is_told():
 def test_a_call_that_says_nothing_has_its_name_and_one_without_a_result_no_outcome():
     told = neutral([turn("user", "go"), turn(text="so", calls=(ToolCall("c", "TodoWrite"),))])
 
-    assert (Action("TodoWrite"),) == told.messages[1].actions
+    assert (Action("TodoWrite", answered=False),) == told.messages[1].actions
 
 
-def test_questions_that_the_agent_asked_us_are_not_told():
+def test_of_questions_that_the_agent_asked_us_it_is_told_that_it_asked():
     told = neutral([turn("user", "go"), turn(text="so", calls=(ToolCall("c", "smart_fork", ours=True),))])
 
-    assert () == told.messages[1].actions
+    assert (Action(ASKED_US, answered=False),) == told.messages[1].actions
 
 
 @pytest.mark.parametrize(("length", "cut"), [(OUTPUT_CHARACTERS, 0), (OUTPUT_CHARACTERS + 1, 1)])
@@ -137,3 +141,20 @@ def test_an_output_is_told_up_to_its_limit(length, cut):
 
     assert cut == told.lost.get("tool output", 0)
     assert OUTPUT_CHARACTERS + cut == len(told.messages[0].actions[0].outcome)
+
+
+@pytest.mark.parametrize("agent", ["gemini", "copilot"])
+def test_of_an_agent_without_forms_is_told_what_its_calls_gave_back(agent, tmp_path):
+    log = tmp_path / "7d0b6b0e-0000-4000-8000-000000000001" / "events.jsonl"
+    log.parent.mkdir()
+    log.write_bytes((FIXTURES / agent / "tools.jsonl").read_bytes())
+    session = READERS[agent].read(log).session
+    asked = {call.id: call.action or call.name for turn in session.turns for call in turn.tool_calls}
+    failed = [result for turn in session.turns for result in turn.tool_results if result.is_error]
+
+    done = [action for message in read(session).messages for action in message.actions]
+
+    assert done
+    assert list(asked.values()) == [action.line for action in done]
+    assert all(action.outcome for action in done if action.line.startswith(("run ", "read ")))
+    assert len(failed) == sum(action.failed for action in done)
