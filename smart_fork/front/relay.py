@@ -81,6 +81,8 @@ class Relay:
         self._local: NearServer | None = None
         #: Requests of the client that are not answered, and who has them.
         self._open: dict[Id, tuple[RpcMessage, Side | None]] = {}
+        #: Requests that a server of our own ended over; see `_ended`.
+        self._asked_again: set[Id] = set()
         #: Requests to the client, by the ids that we give them: two servers may choose the same.
         self._asked: dict[int, tuple[Side, Id]] = {}
         self._numbers = itertools.count(1)
@@ -149,7 +151,8 @@ class Relay:
                 local = self._local = self._local or self._begun()
             except (SmartForkError, OSError) as error:
                 log.exception("no server of our own")
-                self._lost(f"smart-fork's server could not be started: {error}")
+                own = [number for number, (_, side) in self._open.items() if side == "own"]
+                self._lost(f"smart-fork's server could not be started: {error}", own)
                 return
         if message is not self._hello:  # it was greeted with that
             local.tell(message)  # without the lock: it may have to be listened to before it reads on
@@ -166,23 +169,29 @@ class Relay:
         return local
 
     def _ended(self, status: int) -> None:
-        """The server of our own has ended by itself. The next question starts another."""
+        """The server of our own has ended by itself. What only reads is asked of another one, once: it may be why."""
+        how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
         with self._lock:
             self._local = None
             forgotten = [number for number, (side, _) in self._asked.items() if side == "own"]
             for number in forgotten:
                 del self._asked[number]
-            how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
-            self._lost(f"smart-fork's server {how} before it had answered. Ask again: another one is started")
+            waiting = [message for message, side in self._open.values() if side == "own"]
+            again = [one for one in waiting if one.id not in self._asked_again and not acts(one, self._reading)]
+            self._asked_again.update(one.id for one in again)
+            self._lost(
+                f"smart-fork's server {how} before it had answered. Ask again: another one is started",
+                [one.id for one in waiting if one not in again],
+            )
         for number in forgotten:  # the client may show a form that nobody reads any more
             self._write(made({"jsonrpc": "2.0", "method": _CANCELLED, "params": {"requestId": number}}))
+        for message in again:
+            self._to_own(message)
 
-    def _lost(self, why: str) -> None:
-        """Say to whoever waits for a server of our own why it does not answer."""
+    def _lost(self, why: str, numbers: Iterable[Id]) -> None:
+        """Say to whoever waits for these answers why they do not come."""
         with self._answered:
-            waiting = [number for number, (_, side) in self._open.items() if side == "own"]
-            for number in waiting:
-                del self._open[number]
+            waiting = [number for number in numbers if self._open.pop(number, None) is not None]
             self._answered.notify_all()
         for number in waiting:
             error = {"code": _GONE_CODE, "message": why}

@@ -111,7 +111,7 @@ def test_who_waits_for_a_server_that_dies_is_told_and_the_next_question_starts_a
     with Conversation(service=False) as talk:
         talk.own.silent.add(1)
         talk.own.deadly.add(2)
-        talk.say(call(1, "list_sessions"), call(2, "close_workers"))
+        talk.say(call(1, "spawn_workers"), call(2, "close_workers"))
         lost = [talk.hear(), talk.hear()]
         talk.say(call(3, "list_sessions"))
         assert (3, "own") == answered(talk)
@@ -126,10 +126,32 @@ def test_who_waits_for_a_server_that_dies_is_told_and_the_next_question_starts_a
     assert ["initialize", "notifications/initialized", "tools/list", "tools/call"] == again
 
 
+def test_what_only_reads_is_asked_of_another_server_when_the_one_that_has_it_dies():
+    with Conversation(service=False) as talk:
+        talk.own.silent.add(1)
+        talk.say(call(1, "list_sessions"), request(2, "ping"))
+        assert (2, "own") == answered(talk)
+        talk.own.silent.clear()
+        talk.own.dies(-9)
+        assert (1, "own") == answered(talk)
+
+    assert 2 == talk.own.started
+
+
+def test_a_question_that_every_server_dies_of_is_asked_twice_and_then_said_to_be_lost():
+    with Conversation(service=False) as talk:
+        talk.own.deadly.add(1)
+        talk.say(call(1, "list_sessions"))
+        assert "was ended by signal 9" in talk.hear()["error"]["message"]
+
+    assert 2 == talk.own.started
+    assert talk.silence()
+
+
 def test_a_form_of_a_server_that_dies_is_taken_from_the_screen():
     with Conversation(service=False) as talk:
         talk.own.silent.add(1)
-        talk.say(call(1, "smart_fork"), request(2, "ping"))
+        talk.say(call(1, "smart_fork", auto_fork=True), request(2, "ping"))
         assert (2, "own") == answered(talk)
         talk.own.heard(made(request("form", "elicitation/create")))
         form = talk.hear()

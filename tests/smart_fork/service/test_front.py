@@ -273,7 +273,7 @@ def test_an_agent_that_asks_for_nothing_starts_nothing(announced, shop):
         assert 0 == agent.end()
 
 
-def test_a_server_of_its_own_that_is_killed_is_said_to_be_and_started_again(world, shop, programs):
+def test_a_server_of_its_own_that_is_killed_is_started_again_for_the_next_question(world, shop, programs):
     """And nothing is left of it when the front is killed in turn."""
     knows = world.claude(shop, RETRY, DONE)
     with front(shop) as agent:
