@@ -66,13 +66,17 @@ class McpProcess:
     def _ask(self, method: str, **params: object) -> dict[str, Any]:
         self._number += 1
         self._say({"id": self._number, "method": method, "params": params})
+        result: dict[str, Any] = self.answer_to(self._number)["result"]
+        return result
+
+    def answer_to(self, number: int) -> dict[str, Any]:
+        """The message that answers the request of that number."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            message = json.loads(line)
-            if message.get("id") == self._number and "method" not in message:
-                result: dict[str, Any] = message["result"]
-                return result
-        raise AssertionError(f"The server ended without an answer to {method}")
+            message: dict[str, Any] = json.loads(line)
+            if message.get("id") == number and "method" not in message:
+                return message
+        raise AssertionError(f"The server ended without an answer to request {number}")
 
     def _say(self, message: dict[str, Any]) -> None:
         assert self.process.stdin is not None

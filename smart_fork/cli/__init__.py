@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -46,6 +47,13 @@ def application(*names: str) -> typer.Typer:
     for name, command in () if names else COMMANDS.items():
         app.command(name, help=command.purpose, hidden=command.hidden)(_undefined)
     return app
+
+
+@cache
+def command_line(*names: str) -> Callable[..., Any]:
+    """The same, ready to be run; made once in a process, for of a command like `team` that takes a while."""
+    made: Callable[..., Any] = typer.main.get_command(application(*names))
+    return made
 
 
 def _undefined() -> None:
@@ -119,7 +127,7 @@ def _run() -> int:
             from smart_fork.cli.picker import pick
 
             return pick()
-        return int(application(*_meant(arguments))(standalone_mode=False) or 0)
+        return int(command_line(*_meant(arguments))(standalone_mode=False) or 0)
     except SmartForkError as error:
         unhinted = isinstance(error, IndexerError) and not error.hint
         complain(SmartForkError(error.message, _KNOWN) if unhinted else error, as_json=as_json)

@@ -113,7 +113,7 @@ def with_numbers(rows: Sequence[PickerRow], ask: Callable[[str], str]) -> tuple[
 def _do(action: Action, row: PickerRow) -> int:
     if action == "copy":
         return _copy(row)
-    from smart_fork.cli import application
+    from smart_fork.cli import command_line
 
     if action == "open":
         import pydoc
@@ -130,7 +130,7 @@ def _do(action: Action, row: PickerRow) -> int:
         return 0
     # In this terminal, but for tmux, where a window of its own is at hand.
     words = ["fork", row.session_id] + ([] if os.environ.get("TMUX") else ["--in", "here"])
-    return int(application("fork")(words, standalone_mode=False) or 0)
+    return int(command_line("fork")(words, standalone_mode=False) or 0)
 
 
 def _copy(row: PickerRow) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import secrets
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -23,10 +24,13 @@ def mcp(
     ] = "few",
 ) -> None:
     """Serve the tools over MCP on stdin and stdout; your agents start this."""
+    gc.disable()  # nearly all that is made until it serves are modules, which stay: to look through them takes a tenth
     from indexer.models import configured_embedder
     from smart_fork.server import run_stdio
     from smart_fork.service.client import SharedEmbedder
 
+    gc.freeze()
+    gc.enable()
     run_stdio(SharedEmbedder(configured_embedder(background=True)), everything=tools == "all")
 
 

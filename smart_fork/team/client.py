@@ -79,7 +79,7 @@ class Client:
             timeout=self.times,
             follow_redirects=False,  # a token goes nowhere else
             trust_env=not is_loopback(host),  # no proxy reads what stays on this machine
-            verify=_trusted() if self.account.origin.startswith("https:") else True,
+            verify=_trusted(self.account.origin, host),
             headers={wire.PROTOCOL_HEADER: str(wire.PROTOCOL), "Accept-Encoding": "identity"},
         )
         self._deadline = Deadline(ANSWER_SECONDS)
@@ -267,8 +267,11 @@ class Client:
         raise _failed(answer.status_code, said, known=bool(self.account.token))
 
 
-def _trusted() -> ssl.SSLContext:
+def _trusted(origin: str, host: str) -> ssl.SSLContext | bool:
     """Whose certificates are believed: those that the environment names, also of a server on this machine."""
+    if not origin.startswith("https:"):
+        # Without a proxy none is ever shown: nobody's is believed, and those of the system are not read in vain.
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if is_loopback(host) else True
     try:
         return httpx2.create_ssl_context()
     except OSError as error:  # what ssl raises is one, too

@@ -19,7 +19,7 @@ from tests.living import lives
 SECONDS = 120.0
 #: How long a program may take to show what was typed, before it is typed again.
 PATIENCE = 6.0
-LOOK_SECONDS = 0.05
+LOOK_SECONDS = 0.1
 #: The same where a look starts a program: it would keep what it waits for from the processor.
 PROGRAM_SECONDS = 0.5
 
