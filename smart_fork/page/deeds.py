@@ -6,11 +6,9 @@ from collections.abc import Mapping
 
 from indexer.masking import Masked, beginning, mask
 from indexer.shapes import dataclass
-from smart_fork.errors import ForkRefused, Usage
+from smart_fork.errors import Usage
 from smart_fork.page.board import asked
-from smart_fork.registry import Registry
 from smart_fork.snippets import printable
-from smart_fork.workers.observation import WorkerWatch
 
 #: How much is repeated of what a worker was told.
 _REPEATED = 200
@@ -45,23 +43,10 @@ def told(form: Mapping[str, str]) -> ToldWorker:
         how = "ended" if closed.closed else "left as it is"
         return ToldWorker(closed.worker_id, closed.name, how, mask(""), (closed.note,) if closed.note else ())
     if do.startswith("answer-"):
-        _same_question(worker, form.get("asked", ""))
-        number = do.removeprefix("answer-")
-        done = message_worker(worker, number, answer=True)
+        number, shown = do.removeprefix("answer-"), form.get("asked", "")
+        done = message_worker(worker, number, answer=True, meant=lambda question: asked(question) == shown)
         return ToldWorker(done.worker_id or worker, done.name, done.how, mask(number), done.warnings)
     if do not in ("message", "queue"):
         raise Usage("What is to be done with it?", "Open the board again.")
     done = message_worker(worker, text, queue=do == "queue")
     return ToldWorker(done.worker_id or worker, done.name, done.how, said, done.warnings)
-
-
-def _same_question(worker: str, shown: str) -> None:
-    """Refuse an answer to what was asked when the page was made, if something else is asked by now.
-
-    Raises:
-        ForkRefused: it is.
-    """
-    with Registry() as registry:
-        seen = WorkerWatch().look(registry.get(worker), registry)
-    if seen.waiting_for is not None and asked(seen.waiting_for) != shown:
-        raise ForkRefused("It asks something else by now", "Look at the board again, and answer that.")

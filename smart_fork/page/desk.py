@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class NewForms(PageValues):
-    """Gives each form of a page a name."""
+    """Gives each form of a page a name, for the address that it is sent to."""
 
-    new_form: Callable[[], str]
+    new_form: Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,19 @@ class Desk:
         frame = await in_thread(self._frame)
         return rendered("problem.html", ProblemPage(error), frame, status=error.http_status)
 
-    async def sent(self, request: Request, work: Callable[[Mapping[str, str]], object], shown: str) -> Response:
-        """Do what a form asks, once; then lead to where that is `shown`, with ``{form}`` in it."""
+    async def sent(
+        self, request: Request, work: Callable[[Mapping[str, str]], object], shown: str, *, unlike: bool = False
+    ) -> Response:
+        """Do what a form asks, once; then lead to where that is `shown`, with ``{form}`` in it.
+
+        With `unlike` that is what a form of another window has led to that asked for the same a moment ago, unless
+        this one says that it is to be done `again`.
+        """
         fields = await given(request)
-        form = fields.get("form", "")
+        form = fields.pop("form", "")
+        alike = fields if unlike and not fields.pop("again", "") else None
         try:
-            await in_thread(partial(self.forms.send, form, partial(work, fields)))
+            await in_thread(partial(self.forms.send, request.url.path, form, partial(work, fields), alike=alike))
         except SmartForkError as error:
             return await self.problem(error)
         return RedirectResponse(shown.replace("{form}", form), 303, HEADERS)  # reloading what comes does nothing again

@@ -1,54 +1,92 @@
-"""Forms that start something: each was shown by this page, and does its work once, however often it is sent."""
+"""Forms that start something: each was shown by this page for one thing, and does it once, however often it is sent."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
+import os
 import secrets
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import field
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Generic, TypeVar
 
-from smart_fork.errors import NotFound, Usage
+from indexer.paths import private_dir
+from indexer.shapes import dataclass
+from smart_fork.errors import ForkRefused, NotFound, Usage
+from smart_fork.page.visits import LONGEST_SECONDS
 
 T = TypeVar("T")
 
 #: Answers that are kept to be shown again.
 MAX_KEPT = 200
+#: A form may be sent for so long: nobody is let in for longer who was shown it.
+FORM_SECONDS = LONGEST_SECONDS
+#: Who asks for the same so soon from another window has most likely pressed the same button twice.
+ALIKE_SECONDS = 120.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SentForm(Generic[T]):
+    """A form that was sent: what it `asked` for, when, and what is `done` for it."""
+
+    asked: Mapping[str, str]
+    at: float
+    done: Future[T] = field(default_factory=Future)
+
+    @property
+    def moment(self) -> str:
+        """When, as ISO 8601."""
+        return datetime.fromtimestamp(self.at, UTC).isoformat()
 
 
 class PageForms(Generic[T]):
-    """`new` names a form that is shown; nobody who does not know what `secret` gives can make such a name up."""
+    """`new` names a form that is shown; nobody who does not know what `secret` gives can make such a name up.
 
-    def __init__(self, secret: Callable[[], str]) -> None:
+    Those that were sent are noted in `folder`: after a restart too none does its work a second time.
+    """
+
+    def __init__(self, secret: Callable[[], str], folder: Path, now: Callable[[], float] = time.time) -> None:
         self._secret = secret
+        self._folder = folder
+        self._now = now
         self._lock = threading.Lock()
-        self._sent: OrderedDict[str, Future[T]] = OrderedDict()
+        self._sent: OrderedDict[str, SentForm[T]] = OrderedDict()
+        self._sweep()
 
-    def new(self) -> str:
-        """The name of one more form."""
-        nonce = secrets.token_hex(16)
-        return f"{nonce}.{self._signature(nonce)}"
+    def new(self, address: str) -> str:
+        """The name of one more form, which is sent to `address`."""
+        nonce = f"{int(self._now()):x}-{secrets.token_hex(12)}"
+        return f"{nonce}.{self._signature(address, nonce)}"
 
-    def send(self, form: str, work: Callable[[], T]) -> T:
+    def send(self, address: str, form: str, work: Callable[[], T], *, alike: Mapping[str, str] | None = None) -> T:
         """What `work` gives; for a form that was sent before, what it gave then. One that failed may be sent again.
 
+        Where another form has asked for the same as `alike` a moment ago, it is what that one has been given.
+
         Raises:
-            Usage: the form is not ours.
+            Usage: the form is not ours, or was shown for something else or too long ago.
+            ForkRefused: it was sent before, and what it gave is not known any more.
         """
-        nonce, _, signature = form.partition(".")
-        if not hmac.compare_digest(signature.encode("utf-8", "replace"), self._signature(nonce).encode()):
-            raise Usage("This form was not made by this page", "Open the session again, and send the form there.")
+        nonce = self._nonce(address, form)
         with self._lock:
-            answer = self._sent.get(form)
-            first = answer is None
-            if answer is None:
-                answer = self._sent[form] = Future()
+            sent, first = self._sent.get(form), False
+            if sent is None:
+                self._note(nonce)
+                twin = self._alike(alike)
+                first = twin is None
+                sent = self._sent[form] = twin or SentForm(dict(alike or {}), self._now())
         if first:
-            self._work(form, answer, work)
-        return answer.result()
+            self._work(sent.done, work)
+        return sent.done.result()
 
     def answer(self, form: str) -> T:
         """What was answered to a form that was sent.
@@ -57,22 +95,66 @@ class PageForms(Generic[T]):
             NotFound: it was not, or too long ago.
         """
         with self._lock:
-            answer = self._sent.get(form)
-        if answer is None or not answer.done():
+            sent = self._sent.get(form)
+        if sent is None or not sent.done.done():
             raise NotFound("Nothing is known of this any more", "`smart-fork active` shows what runs.")
-        return answer.result()
+        return sent.done.result()
 
-    def _work(self, form: str, answer: Future[T], work: Callable[[], T]) -> None:
+    def twin(self, form: str) -> SentForm[T] | None:
+        """The form that had asked for the same before, and whose answer this one was given; `None` where none had."""
+        with self._lock:
+            sent = self._sent.get(form)
+            first = next((name for name, one in self._sent.items() if one is sent), form)
+        return sent if first != form else None
+
+    def _alike(self, asked: Mapping[str, str] | None) -> SentForm[T] | None:
+        since = self._now() - ALIKE_SECONDS
+        same = (one for one in self._sent.values() if asked and one.asked == asked and one.at > since)
+        return next(same, None)
+
+    def _work(self, done: Future[T], work: Callable[[], T]) -> None:
         try:
-            answer.set_result(work())
+            done.set_result(work())
         except BaseException as error:  # noqa: BLE001 - raised again to everybody who waits
             with self._lock:
-                del self._sent[form]
-            answer.set_exception(error)
+                for name in [name for name, one in self._sent.items() if one.done is done]:
+                    del self._sent[name]
+                    (self._folder / name.partition(".")[0]).unlink(missing_ok=True)
+            done.set_exception(error)
         with self._lock:
-            done = [name for name, one in self._sent.items() if one.done()]
-            for name in done[: max(0, len(self._sent) - MAX_KEPT)]:
+            ended = [name for name, one in self._sent.items() if one.done.done()]
+            for name in ended[: max(0, len(self._sent) - MAX_KEPT)]:
                 del self._sent[name]
 
-    def _signature(self, nonce: str) -> str:
-        return hmac.new(self._secret().encode(), f"form {nonce}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+    def _nonce(self, address: str, form: str) -> str:
+        nonce, _, signature = form.partition(".")
+        if not hmac.compare_digest(signature.encode("utf-8", "replace"), self._signature(address, nonce).encode()):
+            raise Usage("This form was not made by this page for that", "Open the page again, and send the form there.")
+        if self._now() - int(nonce.partition("-")[0], 16) >= FORM_SECONDS:
+            raise Usage("This form is too old", "Open the page again, and send the form there.")
+        return nonce
+
+    def _note(self, nonce: str) -> None:
+        """Note that it is sent, before anything is done: what is ended in the middle of it is not done again."""
+        try:
+            os.close(os.open(private_dir(self._folder) / nonce, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            raise ForkRefused(
+                "This was sent before, and nothing is done twice",
+                "`Workers` shows what runs, `Index` what was cut and forgotten. To do it again, open the page again.",
+            ) from None
+        except OSError as error:  # what it asks for most likely says so as well
+            log.warning("that a form was sent cannot be noted: %s", error)
+
+    def _sweep(self) -> None:
+        """Take away the notes of forms that nobody can send any more."""
+        for note in self._folder.glob("*-*") if not self._folder.is_symlink() else ():
+            try:
+                if self._now() - int(note.name.partition("-")[0], 16) >= FORM_SECONDS:
+                    note.unlink()
+            except (OSError, ValueError):
+                continue
+
+    def _signature(self, address: str, nonce: str) -> str:
+        said = f"form {address} {nonce}".encode("utf-8", "replace")
+        return hmac.new(self._secret().encode(), said, hashlib.sha256).hexdigest()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
 
 from indexer.masking import Masked
 from indexer.shapes import dataclass
 from smart_fork import session_removal, sessions
 from smart_fork.cuts.answer import Excised
-from smart_fork.errors import NotFound, Usage
+from smart_fork.errors import ForkRefused, NotFound, Usage
+from smart_fork.excise.plan import Plan
 from smart_fork.excise.request import Request, cut
 from smart_fork.page.renderer import PageValues
 from smart_fork.retrieval.results import title
@@ -29,11 +31,12 @@ class ForgetPage(PageValues):
 
 @dataclass(frozen=True, slots=True)
 class ExcisePage(PageValues):
-    """What a cut would take out; `problem` is why it would be refused. `secrets` masks instead of cutting."""
+    """What a cut would take out. `secrets` masks instead of cutting. `shown` is repeated by the form that does it."""
 
     excised: Excised
     turns: str
     secrets: bool
+    shown: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +79,33 @@ def about_to_cut(asked: Mapping[str, str]) -> ExcisePage:
     Raises:
         SmartForkError: it would be refused.
     """
-    return ExcisePage(cut(_request(asked, dry_run=True)), asked.get("turns", ""), asked.get(_SECRETS) == "yes")
+    would = cut(_request(asked, dry_run=True))
+    return ExcisePage(would, asked.get("turns", ""), asked.get(_SECRETS) == "yes", _digest(would.removed, would.masked))
 
 
 def excised(form: Mapping[str, str]) -> Excised:
     """Cut turns out of a session, or mask its secrets, in all files that hold them.
 
+    By their numbers others may be meant by now, of which some were cut out since: it is what the form was shown with.
+
     Raises:
         SmartForkError: nothing was cut.
     """
-    return cut(_request(form, dry_run=False))
+
+    def as_shown(planned: Plan) -> bool:
+        if _digest([turn.id for turn in planned.removed], planned.masked) != form.get("shown", ""):
+            raise ForkRefused(
+                "The session is not as it was when this was shown",
+                "Have shown again what would go: `Index`, `Show what would go`.",
+            )
+        return True
+
+    return cut(_request(form, dry_run=False), agree=as_shown)
+
+
+def _digest(removed: Iterable[str], masked: Mapping[str, int]) -> str:
+    """What tells one cut from another."""
+    return blake2b(repr((*removed, *masked.items())).encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
 def _request(asked: Mapping[str, str], *, dry_run: bool) -> Request:

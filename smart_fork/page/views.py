@@ -20,13 +20,13 @@ from smart_fork.errors import Usage
 from smart_fork.forking.started import Forked
 from smart_fork.page import answers, statics
 from smart_fork.page.board import WorkerBoard
-from smart_fork.page.desk import Desk, given
+from smart_fork.page.desk import Desk, NewForms, given
 from smart_fork.page.entry import CODE_SECONDS, Entries
-from smart_fork.page.forms import PageForms
+from smart_fork.page.forms import PageForms, SentForm
 from smart_fork.page.frame import ServiceState
 from smart_fork.page.index_views import IndexViews
 from smart_fork.page.output import output
-from smart_fork.page.renderer import problem, rendered, stranger, streamed
+from smart_fork.page.renderer import PageValues, problem, rendered, stranger, streamed
 from smart_fork.page.scope import Scopes, project_in
 from smart_fork.page.search_views import SearchViews
 from smart_fork.page.theirs import shared
@@ -41,6 +41,13 @@ WAY_IN = "/open"
 PUBLIC = statics.PUBLIC
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TwinView(PageValues):
+    """The form that another window had sent before with the same in it; `None` where none had."""
+
+    twin: SentForm[Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +97,13 @@ class Page:
 
     async def _session(self, request: Request) -> Response:
         work = partial(answers.conversation, request.path_params, request.query_params)
-        forms = answers.SessionForms(self.forms.new(), self.forms.new())
+        forms = answers.SessionForms(self.forms.new("/fork"), self.forms.new("/undo"))
         return await self.desk.shown("session.html", work, forms, by=streamed)
 
     async def _shared(self, request: Request) -> Response:
         project = self.scopes.of(request).project
         work = partial(shared, request.path_params, request.query_params, project)
-        forms = answers.SessionForms(self.forms.new(), self.forms.new())
+        forms = answers.SessionForms(self.forms.new("/fork"), self.forms.new("/undo"))
         return await self.desk.shown("session.html", work, forms, by=streamed)
 
     async def _output(self, request: Request) -> Response:
@@ -108,7 +115,7 @@ class Page:
         )
 
     async def _fork(self, request: Request) -> Response:
-        return await self.desk.sent(request, partial(answers.forked, engine=self.engine), "/forked/{form}")
+        return await self.desk.sent(request, partial(answers.forked, engine=self.engine), "/forked/{form}", unlike=True)
 
     async def _preview(self, request: Request) -> Response:
         fields = await given(request)
@@ -116,7 +123,12 @@ class Page:
 
     async def _forked(self, request: Request) -> Response:
         form = request.path_params["form"]
-        return await self.desk.shown("forked.html", lambda: answers.outcome(self.desk.answer(form, Forked)))
+        return await self.desk.shown(
+            "forked.html",
+            lambda: answers.outcome(self.desk.answer(form, Forked)),
+            TwinView(self.forms.twin(form)),
+            NewForms(self.forms.new),
+        )
 
     async def _undo(self, request: Request) -> Response:
         return await self.desk.sent(request, answers.undone, "/undone/{form}")

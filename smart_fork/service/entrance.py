@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from starlette.types import ASGIApp
 
 from smart_fork.page.entry import Entries
+from smart_fork.page.forms import PageForms
 from smart_fork.page.renderer import stranger
 from smart_fork.page.visits import Visits
 from smart_fork.service.guard import Doors, Guard
@@ -22,6 +24,7 @@ class Entrance:
         # Browsers give a cookie to every port of a machine: each service has a name of its own for it.
         self.visits = Visits(f"smart-fork-{port}", folder / "visits.json", self.token)
         self.entries = Entries(folder)
+        self.forms: PageForms[Any] = PageForms(self.token, folder / "forms")
         self._guards: list[Guard] = []
 
     def guard(self, app: ASGIApp, names: Sequence[str], doors: Doors) -> Guard:
@@ -30,8 +33,12 @@ class Entrance:
         self._guards.append(made)
         return made
 
-    def _changed(self) -> None:
-        self.visits.end()
+    def hang_up(self) -> None:
+        """Close the connections of all who listen."""
         for guard in self._guards:
             guard.hang_up()
+
+    def _changed(self) -> None:
+        self.visits.end()
+        self.hang_up()
         self.entries.end()

@@ -118,7 +118,7 @@ def _serve(listening: Listening, told: Told | None) -> int | None:
     application, doors = parts.application(entrance)
     traffic = Traffic(application, (*PUBLIC, LIVE))  # a browser that listens connects again by itself
     upgrade = Upgrade(lambda waited: parts.idle(waited) and traffic.close(waited), end)
-    server = _Server(_config(entrance.guard(traffic, listening.names, doors)))
+    server = _Server(_config(entrance.guard(traffic, listening.names, doors)), entrance.hang_up)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     address = Address(listening.host, listening.port, os.getpid(), own_version(), started)
     stop = threading.Event()
@@ -144,13 +144,25 @@ def _serve(listening: Listening, told: Told | None) -> int | None:
 
 
 class _Server(uvicorn.Server):
-    """Ends at a signal, and lets us end then: uvicorn's own would raise the signal again."""
+    """Ends at a signal, and lets us end then: uvicorn's own would raise the signal again.
+
+    It is told how to `hang_up` on those who only listen: they would be waited for.
+    """
+
+    def __init__(self, config: uvicorn.Config, hang_up: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._hang_up = hang_up
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """As many wait to be taken as may: asyncio knows one number for that and for how many it takes at a time."""
         await super().startup(sockets)
         for one in sockets or ():
             one.listen(BACKLOG)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Before the others have their answers: nothing new is let in between the two."""
+        self._hang_up()
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -21,7 +21,6 @@ from smart_fork.cuts import snapshots
 from smart_fork.excise import erasure
 from smart_fork.hooks import switch
 from smart_fork.page import views
-from smart_fork.page.forms import PageForms
 from smart_fork.page.frame import ServiceState
 from smart_fork.retrieval.answer import Unsearched
 from smart_fork.retrieval.finder import find
@@ -62,7 +61,7 @@ class ServiceParts:
 
     def application(self, entrance: Entrance) -> tuple[Starlette, Doors]:
         """What answers, and which of its addresses are for whom."""
-        page = views.Page(self._engine, PageForms(entrance.token), entrance.entries, entrance.visits, self._state)
+        page = views.Page(self._engine, entrance.forms, entrance.entries, entrance.visits, self._state)
         work = app.Work(self.model, self._question, self._status, self._restart)
         return app.application(
             create_server(self.model, self._together, everything=wants_everything(os.environ)),

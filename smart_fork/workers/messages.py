@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -44,23 +44,29 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]+")
 
 
 def message_worker(
-    reference: str, text: str, *, queue: bool = False, answer: bool = False, around: Instruments | None = None
+    reference: str,
+    text: str,
+    *,
+    queue: bool = False,
+    answer: bool = False,
+    meant: Callable[[str | None], bool] = lambda _asked: True,
+    around: Instruments | None = None,
 ) -> WorkerMessaged:
-    """Say `text` to a worker; with `answer`, choose that option of what it asks.
+    """Say `text` to a worker; with `answer`, choose that option of what it asks, if that is what is `meant`.
 
     Where it has ended and a later worker goes on with its session, that one is told, and the answer is about it.
 
     Raises:
         Usage: there is nothing to say, or no such option.
         NotFound: there is no such worker.
-        ForkRefused: it works (and not `queue`), asks something (and not `answer`), or cannot be reached.
+        ForkRefused: it works (and not `queue`), asks something (and not `answer`), or else, or cannot be reached.
         ProgramFailed: it does not take what is typed, or could not be taken up again.
     """
     with Registry() as registry:
         worker = registry.successor(registry.get(reference))
         with _in_turn(worker):
             talk = _Talk(worker, registry, WorkerWatch(around))
-            how = talk.answer(text) if answer else talk.say(text, queue=queue)
+            how = talk.answer(text, meant) if answer else talk.say(text, queue=queue)
         worker = registry.get(worker.id)
         told = described(worker, talk.watcher.look(worker, registry))
         return WorkerMessaged.more(told, how=how, warnings=tuple(talk.warnings))
@@ -171,10 +177,12 @@ class _Talk:
             self.warnings.append(f"It is not in its log after {LOG_SECONDS:g} seconds. See: {self.worker.attach}")
         return "typed"
 
-    def answer(self, text: str) -> How:
+    def answer(self, text: str, meant: Callable[[str | None], bool]) -> How:
         """See `message_worker`."""
         place, seen = place_of(self.worker), self._look()
         question = seen.question
+        if seen.waiting_for is not None and not meant(seen.waiting_for):
+            raise ForkRefused("It asks something else by now", "Look at it again, and answer that.")
         if question is None or not question.options:
             raise ForkRefused(f"{self.worker.id} asks nothing that has options", f"See: {self.worker.attach}")
         if (number := text.strip()) not in question.options:

@@ -50,12 +50,30 @@ if "release" in words[-1] and sys.stdout.isatty():
 
 @dataclass
 class DemoService:
-    """The service of a home, which runs."""
+    """The service of a home, which runs at `url` once it was started."""
 
     demo: DemoHome
     env: dict[str, str]
-    process: subprocess.Popen[bytes]
-    url: str
+    process: subprocess.Popen[bytes] | None = None
+    url: str = ""
+
+    def start(self) -> None:
+        """Start it, and wait until it listens."""
+        command = [sys.executable, "-m", "smart_fork", "serve"]
+        self.process = subprocess.Popen(command, cwd=self.demo.home, env=self.env, stdin=subprocess.DEVNULL)
+        address = json.loads(_text_of(self.state / "service.json", self.process))
+        self.url = f"http://{address['host']}:{address['port']}"
+
+    def stop(self) -> int | None:
+        """End it as the system does; what it ended with."""
+        if self.process is None:
+            return None
+        self.process.terminate()
+        return self.process.wait(SECONDS)
+
+    @property
+    def state(self) -> Path:
+        return self.demo.home / ".smart-fork"
 
     def smart_fork(self, *words: str) -> str:
         return _python(self.env, "-m", "smart_fork", *words)
@@ -98,16 +116,13 @@ def demo_service(home: Path, more: Sequence[Scripted] = (), **variables: str) ->
         **variables,
     }
     _python(env, "-c", INDEX)
-    announced = demo.home / ".smart-fork" / "service.json"
-    command = [sys.executable, "-m", "smart_fork", "serve"]
-    with subprocess.Popen(command, cwd=demo.home, env=env, stdin=subprocess.DEVNULL) as process:
-        try:
-            address = json.loads(_text_of(announced, process))
-            yield DemoService(demo, env, process, f"http://{address['host']}:{address['port']}")
-        finally:
-            _python(env, "-m", "smart_fork", "stop", "--all")
-            process.terminate()
-            process.wait(SECONDS)
+    service = DemoService(demo, env)
+    try:
+        service.start()
+        yield service
+    finally:
+        _python(env, "-m", "smart_fork", "stop", "--all")
+        service.stop()
 
 
 def _python(env: dict[str, str], *words: str) -> str:

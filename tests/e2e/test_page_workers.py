@@ -7,35 +7,105 @@ import shutil
 import pytest
 
 from tests.e2e.browsing import focused, violations
-from tests.e2e.windows import ANSWER, INTENT
+from tests.e2e.windows import ANSWER, INTENT, settled
 from tests.missing import missing
+from tests.smart_fork.forks import eventually
 
 pytestmark = pytest.mark.e2e
 
+#: More tab stops than any of these pages has before what is looked for.
+MOST_STOPS = 90
 
-def test_keys_lead_through_the_views_fork_a_result_in_place_and_are_listed(opened):
+
+#: Which keys are listed in which view, besides those that lead to another one.
+LISTED = {
+    "/": "/ j k Enter f Esc",
+    f"/?q={INTENT.replace(' ', '+')}": "/ j k Enter f Esc",
+    "/sessions": "/ j k Enter",
+    "/families": "/ j k Enter",
+    "/workers": "/ j k",
+    "/index": "/",
+    "/family/claude/{session}": "/ j k Enter",
+    "/session/claude/{session}": "/ [ ] o e f",
+    "/session/claude/{session}?q=backoff": "/ [ ] n N o e f",
+}
+
+
+def test_each_view_lists_the_keys_that_do_something_in_it(served, opened):
+    page = opened()
+    keys = page.keyboard
+    left: list[str] = []
+
+    def stays(route) -> None:  # an answer without content leaves a browser where it is
+        left.append(route.request.url.removeprefix(served.url))
+        route.fulfill(status=204)
+
+    def leads(*pressed: str) -> str:
+        page.evaluate("document.activeElement.blur()")
+        left.clear()
+        for one in pressed:
+            keys.press(one)
+        eventually(lambda: page.evaluate("1") and left)
+        return left[0]
+
+    for path, listed in LISTED.items():
+        page.unroute_all()
+        page.goto(served.url + path.format(session=served.session("retries")))
+        page.route(lambda url: "/static/" not in url, lambda route: stays(route) if route.request.is_navigation_request() else route.continue_())  # fmt: skip
+        page.evaluate("document.activeElement.blur()")
+        keys.press("?")
+        shown = page.get_by_role("dialog", name="Keys").locator("kbd").all_inner_texts()
+        assert [*listed.split(), "w", "g", "h", "?"] == shown, path
+        keys.press("Escape")
+        assert not page.is_visible("dialog")
+        if "Enter" in shown:
+            keys.press("j")
+            first = focused(page)
+            keys.press("j")
+            assert focused(page) not in (first, ""), path
+            keys.press("k")
+            assert first == focused(page)
+            keys.press("Tab")
+            keys.press("j")
+            assert focused(page) not in (first, ""), "also from what is between two of them"
+            left.clear()
+            keys.press("Enter")
+            eventually(lambda: page.evaluate("1") and left)
+            assert left[0].startswith(("/session/", "/family/")), path
+        if "o" in shown:
+            keys.press("o")
+            assert page.evaluate("document.activeElement.classList.contains('entry')")
+            opened_steps = "document.querySelectorAll('.exchange.current details[open]').length"
+            before = page.evaluate(opened_steps)
+            keys.press("e")
+            assert before != page.evaluate(opened_steps)
+            keys.press("f")
+            assert "prompt" == focused(page)
+        if "Esc" in shown:
+            keys.press("/")
+            assert "q" == focused(page)
+            keys.press("Tab")
+            keys.press("Escape")
+            assert "q" == focused(page)
+        else:
+            assert leads("/").startswith("/")
+        assert ["/workers", "/"] == [leads("w"), leads("g", "h")], path
+    page.unroute_all()
+    page.goto(f"{served.url}/index")
+    keys.press("/")
+    page.wait_for_selector("#q:focus")
+
+
+def test_a_result_is_forked_in_place_by_keys(opened):
     page = opened(f"/?q={INTENT.replace(' ', '+')}")
 
-    page.keyboard.press("?")
-    assert "the workers" in page.get_by_role("dialog", name="Keys").inner_text()
-    page.keyboard.press("Escape")
-    assert not page.is_visible("dialog")
     page.keyboard.press("j")
-    assert ANSWER == focused(page)
-    page.keyboard.press("j")
-    page.keyboard.press("k")
     assert ANSWER == focused(page)
     page.keyboard.press("f")
     assert "prompt-1" == focused(page)
     assert INTENT == page.input_value("#prompt-1")
     page.keyboard.press("?")
     assert not page.is_visible("dialog")
-    page.evaluate("document.activeElement.blur()")
-    page.keyboard.press("w")
-    page.wait_for_url("**/workers")
-    page.keyboard.press("g")
-    page.keyboard.press("h")
-    page.wait_for_selector("#q")
 
 
 def test_a_worker_that_asks_is_seen_answered_told_and_closed(served, opened):
@@ -72,3 +142,97 @@ def test_a_worker_that_asks_is_seen_answered_told_and_closed(served, opened):
     board.click("text=Close it")
     board.wait_for_selector(".note:has-text('is ended')")
     board.wait_for_selector("#column-ended .worker")
+
+
+def tab_to(page, name: str) -> None:
+    """Go from stop to stop until something is reached that is called so, or begins so."""
+    passed = []
+    for _ in range(MOST_STOPS):
+        page.keyboard.press("Tab")
+        passed.append(" ".join(focused(page).split()))
+        if passed[-1].startswith(name):
+            return
+    raise AssertionError(f"{name} is none of {passed}")
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+def test_the_whole_way_is_gone_by_keys_alone(served, opened, scripts):
+    """Search, read, fork, watch, answer, close: with the keys that the list has, and without scripts with Tab and Enter."""
+    if shutil.which("tmux") is None:
+        missing("tmux is not installed")
+    page = opened(java_script_enabled=scripts)
+    keys = page.keyboard
+    keys.type(INTENT)
+    keys.press("Enter")
+    page.wait_for_selector(".hit")
+    page.wait_for_load_state()
+    if scripts:
+        settled(page)
+        keys.press("ArrowDown")
+    else:
+        tab_to(page, ANSWER)
+    assert ANSWER == focused(page)
+    keys.press("Enter")
+    page.wait_for_selector(".message.asked")
+    page.wait_for_load_state()
+    if scripts:
+        keys.press("f")
+    else:
+        tab_to(page, "Fork here")
+        keys.press("Enter")
+        page.wait_for_selector("#prompt", state="visible")
+        page.wait_for_load_state()
+    assert "prompt" == focused(page)
+    keys.type(f"Upload the release {'with' if scripts else 'without'} scripts")
+    tab_to(page, "Start the fork")
+    keys.press("Enter")
+    page.wait_for_selector("h1:has-text('The fork is running')")
+    tab_to(page, "To its card")
+    keys.press("Enter")
+    page.wait_for_url("**/workers#*")
+    asks = "#column-asks .worker"
+    if scripts:
+        page.wait_for_selector(asks)
+    else:
+        eventually(lambda: page.locator(asks).count() or (page.reload() and False))
+    if scripts:
+        keys.press("j")
+    tab_to(page, "2 Yes, and do not ask again")
+    keys.press("Enter")
+    page.wait_for_selector(".note:has-text('answered')")
+    page.wait_for_load_state()
+    eventually(
+        lambda: (
+            page.locator("#column-idle .worker:has-text('the answer was 2.')").count()
+            or (not scripts and page.reload() and False)
+        )
+    )
+    tab_to(page, "Attach, close")
+    keys.press("Enter")
+    tab_to(page, "Close it")
+    keys.press("Enter")
+    page.wait_for_selector(".note:has-text('is ended')")
+
+
+def test_a_service_that_ends_hangs_up_on_windows_that_listen_which_say_so_and_find_it_again(served, opened):
+    page, board = opened("/sessions"), opened("/workers")
+    windows = (page, board)
+    board.wait_for_selector("text=Live")
+    page.evaluate("window.same = true")
+    assert not page.is_visible("#gone")
+
+    assert 0 == served.stop()
+
+    for one in windows:
+        one.wait_for_selector("#gone:has-text('smart-fork serve')")
+        assert "smart-fork serve" in one.inner_text("#said")
+    assert "Live" not in board.inner_text("main")
+    assert [] == violations(page)
+    assert "graceful" not in (served.state / "logs/service.log").read_text(), "it has waited for nobody"
+    served.start()
+    for one in windows:
+        one.wait_for_selector("#gone", state="hidden")
+        assert "there again" in one.inner_text("#said")
+        one.watch.seen.clear()  # the browser has said that nobody was there
+    board.wait_for_selector("text=Live")
+    assert page.evaluate("window.same"), "what somebody writes there is kept"

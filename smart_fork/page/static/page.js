@@ -6,7 +6,7 @@
 const form = document.querySelector("form.search");
 const field = document.getElementById("q");
 const results = document.getElementById("results");
-const TYPING_MS = 250, COPIED_MS = 2000, CHORD_MS = 1200;
+const TYPING_MS = 250, COPIED_MS = 2000, CHORD_MS = 1200, AGAIN_MS = 5000;
 const EVERYWHERE = "*";
 
 function say(text) {
@@ -98,21 +98,37 @@ if (form) {
 
 // Keys: each is written in the list that ? opens, and none is the only way.
 function rows() {
-  return [...document.querySelectorAll("[data-arrows] a.row, .more a.row")].filter((row) => row.checkVisibility());
+  const all = document.querySelectorAll("[data-arrows] a.row, .more a.row, .cards .worker");
+  return [...all].filter((row) => row.checkVisibility());
+}
+
+// Where among the rows what has the focus stands: at one of them, else behind the last one that is before it.
+function placeAmong(all) {
+  const active = document.activeElement;
+  if (!active || active === document.body || active === field) return -1;
+  const at = all.indexOf(active);
+  if (at >= 0) return at;
+  return all.findLastIndex((row) => row.compareDocumentPosition(active) & Node.DOCUMENT_POSITION_FOLLOWING);
 }
 
 function move(event, step) {
   const all = rows();
-  const at = all.indexOf(document.activeElement);
-  if (!all.length || (at < 0 && document.activeElement !== field && document.activeElement !== document.body)) return;
+  if (!all.length) return;
   event.preventDefault();
-  if (at + step < 0) (field ?? all[0]).focus();
-  else all[Math.min(at + step, all.length - 1)].focus();
+  const next = placeAmong(all) + step;
+  if (next < 0) (field ?? all[0]).focus();
+  else all[Math.min(next, all.length - 1)].focus();
+}
+
+// Arrows are for the rows where one of them, the question or nothing has the focus: elsewhere they scroll.
+function arrows() {
+  const active = document.activeElement;
+  return !active || active === document.body || active === field || rows().includes(active);
 }
 
 function toTheQuestion() {
   if (field) field.select();
-  else document.getElementById("back")?.click();
+  else location.assign(`${document.getElementById("back")?.href ?? "/"}#q`);
 }
 
 // Fork here: opens the form of the result that has the focus, else of the first.
@@ -135,9 +151,9 @@ addEventListener("keydown", (event) => {
   if (help?.open) return;
   if (event.key === "Escape" && field && event.target !== field) {
     field.focus();
-  } else if (event.key === "ArrowDown" && (!writing || event.target === field)) {
+  } else if (event.key === "ArrowDown" && (!writing || event.target === field) && arrows()) {
     move(event, 1);
-  } else if (event.key === "ArrowUp" && !writing) {
+  } else if (event.key === "ArrowUp" && !writing && arrows()) {
     move(event, -1);
   } else if (!writing) {
     letter(event);
@@ -214,6 +230,9 @@ addEventListener("pageshow", () => {
 // as it is seen: a browser has few connections to one place.
 const live = document.body.dataset.live;
 const badge = document.getElementById("asking");
+const gone = document.getElementById("gone");
+const GONE = "The service does not answer. It is asked again by itself, and what you see is as it was. To start it: smart-fork serve";
+const OUT = "This browser is not let in any more. Open the page again: smart-fork open";
 let listening = null;
 let version = null;
 let fetching = null;
@@ -221,9 +240,34 @@ let fetching = null;
 function listen() {
   if (!live || document.visibilityState !== "visible" || listening) return;
   listening = new EventSource(live);
-  listening.onopen = () => showLive("Live: it follows what they do.");
-  listening.onerror = () => showLive("The service does not answer; it is asked again.");
+  listening.onopen = found;
+  listening.onerror = lost;
   listening.onmessage = (event) => follow(JSON.parse(event.data));
+}
+
+// A stream that ends is opened again by the browser, one that is refused is not. Which of both it was, and whether
+// anybody is there at all, is found out by asking.
+async function lost() {
+  const status = await fetch("/board", { method: "HEAD" }).then((answer) => answer.status, () => 0);
+  if (status !== 200) tell(status === 401 ? OUT : GONE);
+  if (listening?.readyState !== EventSource.CLOSED) return;
+  hang();
+  setTimeout(listen, AGAIN_MS);
+}
+
+function found() {
+  showLive("Live: it follows what they do.");
+  if (gone.hidden) return;
+  gone.hidden = true;
+  say("The service is there again.");
+}
+
+function tell(text) {
+  showLive("Nothing is heard of them now.");
+  if (!gone.hidden && gone.firstElementChild.textContent === text) return;
+  gone.firstElementChild.textContent = text;
+  gone.hidden = false;
+  say(text);
 }
 
 function hang() {

@@ -16,7 +16,6 @@ from starlette.routing import Route
 
 from indexer.paths import state_home
 from smart_fork.page import views
-from smart_fork.page.forms import PageForms
 from smart_fork.retrieval.upkeep import Engine
 from smart_fork.server import calls, create_server
 from smart_fork.service.app import Work, application
@@ -43,6 +42,10 @@ class Served:
     def cookie(self) -> str:
         """As that of a browser that was let in."""
         return f"{self.entrance.visits.name}={self.entrance.visits.begin()}"
+
+    def form(self, address: str) -> str:
+        """The name of a form that was shown, to be sent to that address."""
+        return self.entrance.forms.new(address)
 
     def get(self, path: str, **query: object) -> tuple[int, str]:
         answer = self.answer("GET", f"{path}?{urlencode(query)}" if query else path)
@@ -73,7 +76,7 @@ def served(world, monkeypatch):
             raise RuntimeError("the disk is gone")
 
     entrance = running.entrance
-    page = views.Page(lambda: Engine(world.model), PageForms(entrance.token), entrance.entries, entrance.visits)
+    page = views.Page(lambda: Engine(world.model), entrance.forms, entrance.entries, entrance.visits)
     work = Work(world.model, question, lambda: {"state": "idle"})
     app, doors = application(create_server(world.model, everything=True), work, page, entrance.token)
     running.doors, running.pages = doors, page.routes()

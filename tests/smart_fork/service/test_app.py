@@ -92,7 +92,9 @@ def test_others_may_ask_under_the_name_by_which_they_reach_it(world, tmp_path):
     work = app.Work(world.model, lambda: None, dict)
     body = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
     body["params"] = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-    page = views.Page(lambda: None, PageForms(str), Entries(tmp_path), Visits("x", tmp_path / "x", str))
+    page = views.Page(
+        lambda: None, PageForms(str, tmp_path / "forms"), Entries(tmp_path), Visits("x", tmp_path / "x", str)
+    )
     served, _ = app.application(create_server(world.model), work, page, str)
     with TestClient(served, base_url="http://192.168.1.5:8766") as client:
         answer = client.post("/mcp", json=body, headers={"Accept": "application/json, text/event-stream"})

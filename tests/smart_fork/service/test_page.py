@@ -18,8 +18,8 @@ from smart_fork.budget.amount import MATCH
 from smart_fork.budget.wanted import Wanted
 from smart_fork.forking.launch import fork_session
 from smart_fork.forking.spending import Spending
-from smart_fork.page.forms import PageForms
 from smart_fork.page.timeline import MIN_LENGTH, timeline
+from smart_fork.page.worker_views import LIVE
 from tests.smart_fork.forks import eventually
 from tests.smart_fork.relatives import a_relative
 from tests.smart_fork.world import BrokenModel
@@ -262,14 +262,23 @@ def test_a_browser_asks_once_for_a_style_sheet_and_again_for_another_version_of_
     assert 200 == served.answer("GET", way, Cookie="").status
 
 
-def test_every_page_forbids_scripts_and_frames_of_others(served, world, shop):
-    answer = served.answer("GET", "/")
+def test_every_page_forbids_scripts_and_frames_of_others_and_is_kept_by_nobody(served, world, shop):
+    """The addresses are those of the application itself. What a form starts, no link does."""
+    pages = [route for route in served.pages if route.path not in ("/static/{name}", LIVE)]
+    starts = {route.path for route in pages} - {route.path for route in pages if "GET" in route.methods}
 
-    policy = answer.headers["Content-Security-Policy"]
-    assert "default-src 'none'" in policy
-    assert "frame-ancestors 'none'" in policy
-    assert "unsafe" not in policy
-    assert "no-store" == answer.headers["Cache-Control"]
+    for route in pages:
+        answer = served.answer("GET", re.sub(r"{\w+}", "x", route.path))
+        if route.path in starts:
+            assert 405 == answer.status
+            continue
+        policy = answer.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert ("no-store", "nosniff") == (answer.headers["Cache-Control"], answer.headers["X-Content-Type-Options"])
+
+    assert {"/fork", "/preview", "/undo", "/worker", "/doctor"} == starts
 
 
 def test_a_fork_needs_a_prompt_and_comes_from_our_own_page(served, world, shop):
@@ -280,7 +289,7 @@ def test_a_fork_needs_a_prompt_and_comes_from_our_own_page(served, world, shop):
 
     assert (400, True) == (said.status, b"was not made by this page" in said.read())
     assert 403 == foreign.status
-    form = PageForms(lambda: served.secret).new()
+    form = served.form("/fork")
     empty = served.answer("POST", "/fork", f"form={form}&session={knows}&prompt=+".encode())
     assert (400, True) == (empty.status, b"What is the fork to do?" in empty.read())
     assert 404 == served.get(f"/forked/{form}")[0]
@@ -288,7 +297,7 @@ def test_a_fork_needs_a_prompt_and_comes_from_our_own_page(served, world, shop):
 
 def test_a_preview_says_what_a_dry_run_says_and_exchanges_are_moved_over(served, world, shop):
     knows = world.claude(shop, RETRY, DONE, "and the docs", "Written.", "bye <b>now</b>", "Bye.")
-    form = PageForms(lambda: served.secret).new()
+    form = served.form("/fork")
     begun = f"form={form}&session={knows}&prompt=retry+for+the+upload&place=process"
 
     def preview(more: str) -> tuple[int, str]:
@@ -327,7 +336,7 @@ def test_what_is_refused_is_answered_with_its_own_status(served, world, shop, mo
     monkeypatch.setenv("SMART_FORK_MAX_WORKERS", "0")
 
     def status(session: str, more: str = "") -> int:
-        form = PageForms(lambda: served.secret).new()
+        form = served.form("/fork")
         body = f"form={form}&session={session}&prompt=go+on&place=process{more}"
         return served.answer("POST", "/fork", body.encode()).status
 
@@ -349,7 +358,7 @@ def test_the_page_of_a_fork_never_says_that_one_runs_which_has_ended(served, wor
     path = world.home / "bin/claude"
     path.write_text("\n".join(["#!/bin/sh", '[ "$1" = --help ] && echo --fork-session && exit', *program[1:], ""]))
     os.mkfifo(f"{path}.pipe")
-    form = PageForms(lambda: served.secret).new()
+    form = served.form("/fork")
 
     said = served.answer("POST", "/fork", f"form={form}&session={knows}&prompt=go+on&place=process".encode())
 

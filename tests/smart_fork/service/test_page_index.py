@@ -12,14 +12,13 @@ import pytest
 from indexer.paths import state_home
 from smart_fork.page.evidence import why
 from smart_fork.page.facets import age_of, chosen, facets, narrowed
-from smart_fork.page.forms import PageForms
 from smart_fork.retrieval.answer import Changed, Explanation, Hit, Match
 from tests.smart_fork.relatives import ids_with, relatives
 from tests.smart_fork.service.test_page import DONE, HOSTILE, RETRY, Tags
 
 
 def send(served, path: str, **fields: str) -> tuple[int, str]:
-    body = urlencode({"form": PageForms(lambda: served.secret).new(), **fields}).encode()
+    body = urlencode({"form": served.form(path), **fields}).encode()
     answer = served.answer("POST", path, body, Origin=f"http://127.0.0.1:{served.port}")
     return answer.status, answer.headers.get("Location") or answer.read().decode()
 
@@ -33,7 +32,7 @@ def test_a_session_is_forgotten_once_it_was_looked_at_and_comes_back_when_that_i
     assert ["/static/page.js"] == [
         attrs["src"].partition("?")[0] for tag, attrs in Tags(asked).found if tag == "script"
     ]
-    form = PageForms(lambda: served.secret).new()
+    form = served.form("/forget")
     assert 400 == send(served, "/forget", session=knows, form="made.up")[0]
 
     first, again = (send(served, "/forget", session=knows, form=form) for _ in range(2))
@@ -54,22 +53,35 @@ def test_turns_are_cut_out_after_they_were_shown_and_the_index_page_undoes_it_in
     before = [path.read_bytes() for path in (log, *others)]
     turn = next(number for number in range(40) if f'"{ids_with(log, "swordfish")[0]}"' in _line(log, number))
     number = re.findall(r"turn (\d+)", served.get("/excise", session=log.stem, turns=f"0-{turn}")[1])
+    form = form_in(served.get("/excise", session=log.stem, turns=number[0])[1])
     assert number
     assert before == [path.read_bytes() for path in (log, *others)]
     assert 400 == served.get("/excise", session=log.stem)[0]
     assert 404 == served.get("/excise", session=str(log), turns="1")[0]
 
-    status, place = send(served, "/excise", session=log.stem, turns=",".join(number), force="yes")
+    other = send(served, "/excise", session=log.stem, turns=number[-1], shown=form["shown"], force="yes")
+    assert (409, before[0]) == (other[0], log.read_bytes()), "others than were shown"
+
+    status, place = send(served, "/excise", **form, force="yes")
 
     assert 303 == status, place
     assert "It is cut out" in served.get(place)[1]
-    assert log.read_bytes() != before[0]
+    after = log.read_bytes()
+    assert after != before[0]
+    assert place == send(served, "/excise", **form, force="yes")[1]
+    second = send(served, "/excise", **form | {"form": served.form("/excise")}, force="yes")
+    assert (409, after) == (second[0], log.read_bytes()), "the same numbers, from another window, are others by now"
     inside = re.search(r'<h2 id="undo">.*?<form.*?</form>', served.get("/index")[1], re.DOTALL)
     assert inside
-    form = {str(one["name"]): str(one["value"]) for tag, one in Tags(inside[0]).found if tag == "input"}
-    assert 303 == send(served, "/undo", **form)[0]
+    assert 303 == send(served, "/undo", **form_in(inside[0]))[0]
     assert before == [path.read_bytes() for path in (log, *others)]
     assert "Nothing was cut out of a session." in served.get("/index")[1]
+
+
+def form_in(text: str) -> dict[str, str]:
+    """What the forms of a text say by themselves."""
+    hidden = [attrs for tag, attrs in Tags(text).found if tag == "input" and attrs["type"] == "hidden"]
+    return {str(one["name"]): str(one["value"]) for one in hidden}
 
 
 def _line(log, number: int) -> str:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from indexer.transcripts.model import Session, ToolCall, ToolResult, Turn
-from smart_fork.errors import NotFound, Usage
+from smart_fork.errors import ForkRefused, NotFound, Usage
 from smart_fork.page import conversation, renderer
 from smart_fork.page.answers import AddressedSession
 from smart_fork.page.conversation import leaving, reading
-from smart_fork.page.forms import MAX_KEPT, PageForms
+from smart_fork.page.forms import ALIKE_SECONDS, FORM_SECONDS, MAX_KEPT, PageForms
 from smart_fork.page.parting import own_beginning
 from smart_fork.page.phrases import ago, chance, clock, day, exact, homely, inside, percent, place, session_link, tokens
 from smart_fork.page.timeline import timeline
@@ -99,9 +99,16 @@ def test_addresses_are_made_of_hostile_ids_without_harm():
     assert "/session/claude/..%2F..%2Fx%3Fy%23z?at=3#message-3" == session_link(one, 3)
 
 
-def test_a_form_does_its_work_once_however_often_it_is_sent():
-    forms: PageForms[int] = PageForms(lambda: "secret")
-    form, done, go = forms.new(), [], threading.Event()
+FORK = "/fork"
+
+
+@pytest.fixture
+def forms(tmp_path) -> PageForms[int]:
+    return PageForms(lambda: "secret", tmp_path / "forms")
+
+
+def test_a_form_does_its_work_once_however_often_it_is_sent(forms):
+    form, done, go = forms.new(FORK), [], threading.Event()
 
     def work() -> int:
         go.wait(20)
@@ -109,7 +116,7 @@ def test_a_form_does_its_work_once_however_often_it_is_sent():
         return len(done)
 
     answers: list[int] = []
-    threads = [threading.Thread(target=lambda: answers.append(forms.send(form, work))) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: answers.append(forms.send(FORK, form, work))) for _ in range(4)]
     for thread in threads:
         thread.start()
     with pytest.raises(NotFound):
@@ -121,27 +128,95 @@ def test_a_form_does_its_work_once_however_often_it_is_sent():
     assert ([1, 1, 1, 1], [1], 1) == (answers, done, forms.answer(form))
 
 
-def test_a_form_that_failed_is_sent_again_and_old_answers_are_forgotten():
-    forms: PageForms[str] = PageForms(lambda: "secret")
-    form = forms.new()
+def test_a_form_that_failed_is_sent_again_and_old_answers_are_forgotten(forms):
+    form = forms.new(FORK)
 
     with pytest.raises(ZeroDivisionError):
-        forms.send(form, lambda: str(1 / 0))
-    assert "done" == forms.send(form, lambda: "done")
+        forms.send(FORK, form, lambda: 1 // 0)
+    assert 1 == forms.send(FORK, form, lambda: 1)
     for _ in range(MAX_KEPT):
-        forms.send(forms.new(), lambda: "more")
+        forms.send(FORK, forms.new(FORK), lambda: 2)
     with pytest.raises(NotFound):
         forms.answer(form)
+    with pytest.raises(ForkRefused, match="nothing is done twice"):
+        forms.send(FORK, form, lambda: pytest.fail("it was done again"))
+
+
+def test_a_restart_does_nothing_again_also_where_it_came_in_the_middle_of_it(forms, tmp_path):
+    done, failed, begun, unsent = (forms.new(FORK) for _ in range(4))
+
+    def restarted() -> PageForms[int]:
+        return PageForms(lambda: "secret", tmp_path / "forms")
+
+    def in_the_middle() -> int:
+        with pytest.raises(ForkRefused):
+            restarted().send(FORK, begun, lambda: pytest.fail("it was done again"))
+        return 1
+
+    forms.send(FORK, done, lambda: 1)
+    forms.send(FORK, begun, in_the_middle)
+    with pytest.raises(ZeroDivisionError):
+        forms.send(FORK, failed, lambda: 1 // 0)
+
+    after = restarted()
+    for one in (done, begun):
+        with pytest.raises(ForkRefused):
+            after.send(FORK, one, lambda: pytest.fail("it was done again"))
+    assert [2, 2] == [after.send(FORK, one, lambda: 2) for one in (failed, unsent)]
+
+
+def test_a_form_ends_when_nobody_is_let_in_any_more_who_was_shown_it_and_so_does_its_note(tmp_path):
+    now = [1_000_000.0]
+    forms: PageForms[int] = PageForms(lambda: "secret", tmp_path / "forms", lambda: now[0])
+    sent, late = forms.new(FORK), forms.new(FORK)
+    forms.send(FORK, sent, lambda: 1)
+    (tmp_path / "forms/no-note").touch()
+    now[0] += FORM_SECONDS
+    forms = PageForms(lambda: "secret", tmp_path / "forms", lambda: now[0])
+
+    for one in (sent, late):
+        with pytest.raises(Usage, match="too old"):
+            forms.send(FORK, one, lambda: pytest.fail("it was done"))
+    assert ["no-note"] == [one.name for one in (tmp_path / "forms").iterdir()]
+
+
+def test_who_asks_for_the_same_from_another_window_is_given_what_the_first_one_was(tmp_path):
+    now = [1_000_000.0]
+    forms: PageForms[str] = PageForms(lambda: "secret", tmp_path / "forms", lambda: now[0])
+    names = iter("abcdef")
+
+    def sent(**asked: str) -> str:
+        form = forms.new(FORK)
+        answer = forms.send(FORK, form, lambda: next(names), alike=asked)
+        assert answer == forms.answer(form)
+        return answer + ("'" if forms.twin(form) else "")
+
+    assert ["a", "a'", "b", "b'"] == [sent(prompt=one) for one in ("go", "go", "stop", "stop")]
+    assert ["c", "d"] == [sent(), sent()], "who asks for nothing asks for nothing that is the same"
+    now[0] += ALIKE_SECONDS
+    assert ["e", "e'"] == [sent(prompt="go"), sent(prompt="go")]
+
+
+def test_what_has_failed_is_done_for_who_asks_for_the_same_after_it(forms):
+    first, second = forms.new(FORK), forms.new(FORK)
+    with pytest.raises(ZeroDivisionError):
+        forms.send(FORK, first, lambda: 1 // 0, alike={"prompt": "go"})
+
+    assert 1 == forms.send(FORK, second, lambda: 1, alike={"prompt": "go"})
+    assert forms.twin(second) is None
 
 
 @pytest.mark.parametrize(
     "form",
-    ["", "x", "x.", ".", "ä.ö", PageForms(lambda: "other").new()],
-    ids=["empty", "x", "x.", "dot", "no ASCII", "another's"],
-)
-def test_a_form_that_is_not_ours_does_nothing(form):
+    ["", "x", "x.", ".", "ä.ö", "../../x.y", lambda folder: PageForms(lambda: "other", folder).new(FORK),
+     lambda folder: PageForms(lambda: "secret", folder).new("/doctor")],
+    ids=["empty", "x", "x.", "dot", "no ASCII", "path", "another's", "for something else"],
+)  # fmt: skip
+def test_a_form_that_is_not_ours_or_for_something_else_does_nothing(forms, tmp_path, form):
+    name = form(tmp_path / "forms") if callable(form) else form
+
     with pytest.raises(Usage):
-        PageForms(lambda: "secret").send(form, lambda: pytest.fail("it was done"))
+        forms.send(FORK, name, lambda: pytest.fail("it was done"))
 
 
 def session(*turns: Turn) -> Session:

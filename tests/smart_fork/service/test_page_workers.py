@@ -12,7 +12,6 @@ import pytest
 
 from smart_fork.page import worker_views
 from smart_fork.page.board import WorkerBoard, _together, asked
-from smart_fork.page.forms import PageForms
 from smart_fork.page.patch import patch_lines
 from smart_fork.page.worker_views import LIVE, MOST_LISTENERS
 from smart_fork.registry import Registry
@@ -69,13 +68,42 @@ def worker(served, world, shop) -> str:
     """A worker that runs as a process and says nothing, started from the page; ended with the test."""
     (world.home / "bin/claude").write_text(AGENT)
     knows = world.claude(shop, RETRY, DONE)
-    form = PageForms(lambda: served.secret).new()
+    form = served.form("/fork")
     asked = {"form": form, "session": knows, "prompt": HOSTILE, "place": "process"}
     assert 303 == served.answer("POST", "/fork", urlencode(asked).encode()).status
     with Registry() as registry:
         (one,) = registry.workers()
     yield one.id
-    send(served, form=PageForms(lambda: served.secret).new(), worker=one.id, do="close")
+    send(served, form=served.form("/worker"), worker=one.id, do="close")
+
+
+def test_a_fork_that_two_windows_ask_for_is_started_once_and_another_one_when_that_is_said(served, worker):
+    """Two tabs, two browsers, or one that went back: each has a form of its own."""
+    with Registry() as registry:
+        knows = registry.get(worker).source_session_id
+    asked = {"session": knows, "prompt": HOSTILE, "place": "process"}
+
+    def press(**fields: str) -> tuple[str, str]:
+        body = urlencode({"form": served.form("/fork"), **fields}).encode()
+        place = served.answer("POST", "/fork", body).headers["Location"]
+        text = served.get(place)[1]
+        return re.findall(r"<dd>(claude-\d+)</dd>", text)[0], text
+
+    same, text = press(**asked)
+
+    assert same == worker
+    assert "nothing else was" in text
+    assert ["/static/page.js"] == [attrs["src"].partition("?")[0] for tag, attrs in Tags(text).found if tag == "script"]
+    inside = re.search(r'<form class="note".*?</form>', text, re.DOTALL)
+    assert inside
+    another, text = press(**{str(a["name"]): str(a["value"]) for tag, a in Tags(inside[0]).found if tag == "input"})
+    try:
+        assert another != worker
+        assert "nothing else was" not in text
+        with Registry() as registry:
+            assert {worker, another} == {one.id for one in registry.workers()}
+    finally:
+        send(served, form=served.form("/worker"), worker=another, do="close")
 
 
 def test_a_worker_is_closed_once_by_a_form_of_the_page_alone(served, worker):
@@ -98,7 +126,7 @@ def test_a_worker_is_closed_once_by_a_form_of_the_page_alone(served, worker):
     assert first == again == (303, f"/workers?told={form[1]}")
     assert "is ended" in re.sub(r"\s+", " ", served.get(first[1])[1])
     assert 'class="worker ended"' in served.get("/board")[1]
-    later = send(served, worker=worker, do="close", form=PageForms(lambda: served.secret).new())
+    later = send(served, worker=worker, do="close", form=served.form("/worker"))
     assert "It had ended already" in served.get(later[1])[1]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def stage(world, shop) -> Stage:
     return stage
 
 
-def say(stage: Stage, text: str, **how: bool) -> dict:
+def say(stage: Stage, text: str, **how: Any) -> dict:
     return message_worker(stage.id, text, around=stage.around, **how).as_json()
 
 
@@ -161,7 +162,10 @@ def test_an_answer_is_one_of_the_options(stage):
     for wrong in ("4", "yes", "1\n1", ""):
         with pytest.raises(Usage, match="It asks: Bash command"):
             say(stage, wrong, answer=True)
-    told = say(stage, " 1 ", answer=True)
+    with pytest.raises(ForkRefused, match="something else by now"):
+        say(stage, "1", answer=True, meant=lambda asked: "made_by_me" not in asked)
+    assert [] == stage.terminal.keys
+    told = say(stage, " 1 ", answer=True, meant=lambda asked: "made_by_me" in asked)
 
     assert ("answered", [], None) == (told["how"], told["warnings"], told["waiting_for"])
     assert (["1"], []) == (stage.terminal.keys, stage.terminal.pasted)
